@@ -1,0 +1,143 @@
+//! Value types: a string becomes one of these where it enters the process, and no raw one goes further in.
+//!
+//! Each refuses what its source refuses, in an error that names the value and the rule. None holds a control character,
+//! a path separator where a path could be meant, or more text than its source allows.
+
+mod label;
+mod name;
+mod provider_id;
+
+pub use label::{LabelKey, LabelSource, LabelValue};
+pub use name::{ClusterName, InstanceGroupName, NodeName, NodeUid};
+pub use provider_id::ProviderId;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A text that is not a value of the type that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{kind} {shown} is not valid: {rule}")]
+pub struct InvalidValue {
+    /// What the text should have been, for example `label key`.
+    pub kind: &'static str,
+    /// The text in quotes: escaped, and cut when it is long, so that it is safe in a log line and in an Event.
+    pub shown: String,
+    /// The rule that it breaks, in words.
+    pub rule: &'static str,
+}
+
+impl InvalidValue {
+    pub(crate) fn new(kind: &'static str, text: &str, rule: &'static str) -> Self {
+        Self {
+            kind,
+            shown: quoted(text),
+            rule,
+        }
+    }
+}
+
+/// `text` in quotes, with control characters escaped and cut after 80 characters: whoever wrote it, it can be shown.
+#[must_use]
+pub fn quoted(text: &str) -> String {
+    const SHOWN: usize = 80;
+    let shown: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();
+    if text.chars().count() > SHOWN {
+        format!("\"{shown}...\" ({} bytes)", text.len())
+    } else {
+        format!("\"{shown}\"")
+    }
+}
+
+/// How the cloud bills an instance, as far as labels depend on it.
+///
+/// Source: `InstanceLifecycle` of EC2's `DescribeInstances`; an instance without one is on demand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Lifecycle {
+    /// Runs until it is stopped.
+    #[default]
+    #[serde(rename = "on-demand")]
+    OnDemand,
+    /// The cloud may take it back.
+    Spot,
+    /// Runs in a reserved window.
+    Scheduled,
+}
+
+/// Implements what all string newtypes share: parsing through the type's own `check`, reading, showing, serde.
+macro_rules! string_value {
+    ($type:ident, $kind:literal, $check:path) => {
+        impl $type {
+            /// The text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = $crate::values::InvalidValue;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                match $check(text) {
+                    Ok(()) => Ok(Self(text.into())),
+                    Err(rule) => Err($crate::values::InvalidValue::new($kind, text, rule)),
+                }
+            }
+        }
+
+        impl TryFrom<&str> for $type {
+            type Error = $crate::values::InvalidValue;
+
+            fn try_from(text: &str) -> Result<Self, Self::Error> {
+                text.parse()
+            }
+        }
+
+        impl TryFrom<String> for $type {
+            type Error = $crate::values::InvalidValue;
+
+            fn try_from(text: String) -> Result<Self, Self::Error> {
+                text.parse()
+            }
+        }
+
+        impl From<$type> for String {
+            fn from(value: $type) -> Self {
+                value.0.as_ref().to_owned()
+            }
+        }
+
+        impl AsRef<str> for $type {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::borrow::Borrow<str> for $type {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+pub(crate) use string_value;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_of_a_value_is_escaped_and_cut() {
+        assert_eq!(quoted("a\nb\u{1b}[31m"), r#""a\nb\u{1b}[31m""#);
+        let shown = quoted(&"x".repeat(10_000));
+        assert!(shown.len() < 110, "{shown}");
+        assert!(shown.ends_with("(10000 bytes)"));
+    }
+}

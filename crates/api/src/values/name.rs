@@ -1,0 +1,124 @@
+//! Names of objects: DNS-1123 subdomains, so none can be a path, an option or two lines.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::string_value;
+
+const SUBDOMAIN: &str = "must be 1 to 253 characters: lower-case letters, digits, '-' and '.', each part beginning and \
+                         ending with a letter or digit";
+
+/// The rule of Kubernetes' `IsDNS1123Subdomain` (RFC 1123).
+pub(super) fn dns_subdomain(text: &str) -> Result<(), &'static str> {
+    let ok = text.len() <= 253 && text.split('.').all(dns_label_chars);
+    if ok { Ok(()) } else { Err(SUBDOMAIN) }
+}
+
+/// One part of a subdomain. Its own limit of 63 is not part of `IsDNS1123Subdomain`.
+fn dns_label_chars(part: &str) -> bool {
+    let edge = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let bytes = part.as_bytes();
+    edge(bytes.first())
+        && edge(bytes.last())
+        && bytes
+            .iter()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
+}
+
+/// The name of a Node. Its kubelet's client certificate binds it: `system:node:NAME`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct NodeName(Arc<str>);
+string_value!(NodeName, "node name", dns_subdomain);
+
+/// The name of a kOps cluster, for example `cluster.example.com`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ClusterName(Arc<str>);
+string_value!(ClusterName, "cluster name", dns_subdomain);
+
+/// The name of a kOps `InstanceGroup`. It becomes part of a path in the state store, which is why it can hold no `/`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub struct InstanceGroupName(Arc<str>);
+string_value!(InstanceGroupName, "instance group name", dns_subdomain);
+
+/// The `metadata.uid` of a Node: a Node that was deleted and created again under its old name has another one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub struct NodeUid(Arc<str>);
+string_value!(NodeUid, "uid", uid);
+
+/// Kubernetes promises only an opaque string; every API server writes a UUID. We ask for what makes it safe to show.
+fn uid(text: &str) -> Result<(), &'static str> {
+    let ok = (1..=128).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
+    if ok {
+        Ok(())
+    } else {
+        Err("must be 1 to 128 printable ASCII characters")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_kubernetes_takes() {
+        for name in [
+            "a",
+            "nodes-us-east-1a",
+            "ip-10-0-0-1.ec2.internal",
+            "0.example.com",
+            &"a".repeat(253),
+        ] {
+            assert_eq!(name.parse::<NodeName>().unwrap().as_str(), name);
+        }
+    }
+
+    #[test]
+    fn names_that_could_be_something_else_are_refused() {
+        for name in [
+            "",
+            ".",
+            "..",
+            "../config",
+            "a/b",
+            "a b",
+            "A",
+            "-a",
+            "a-",
+            "a..b",
+            ".a",
+            "a.",
+            "a\nb",
+            "ä",
+            "a_b",
+            "a\0",
+            &"a".repeat(254),
+        ] {
+            let error = name.parse::<InstanceGroupName>().unwrap_err();
+            assert_eq!(error.kind, "instance group name", "{name:?}");
+        }
+    }
+
+    #[test]
+    fn an_error_names_the_value_and_the_rule() {
+        let error = "A/b".parse::<ClusterName>().unwrap_err().to_string();
+        assert!(
+            error.starts_with(r#"cluster name "A/b" is not valid: must be 1 to 253 characters"#),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_uid_is_printable() {
+        assert!("9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e".parse::<NodeUid>().is_ok());
+        assert!("".parse::<NodeUid>().is_err());
+        assert!("a\tb".parse::<NodeUid>().is_err());
+    }
+}

@@ -1,0 +1,106 @@
+//! NodeController: gives each Node the labels of its InstanceGroup, once the cloud vouches for what it is.
+//!
+//! Observe the Node, its record and what the cloud says; plan, purely; write the record, the Node, the record; tell. Nodes
+//! are reconciled when they, their records, their rivals or their group's definition change, and when their identity
+//! expires. A heartbeat costs nothing: no write, no call.
+
+mod apply;
+mod error;
+mod node;
+mod observe;
+mod plan;
+mod record;
+mod replaced;
+mod rivals;
+mod standings;
+mod start;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::runtime::reflector::ObjectRef;
+use tidewaiter_identity::Lookup;
+use tidewaiter_kit::{Cache, Events, Next, Reconciler, SharedClock};
+use tidewaiter_kops::Definitions;
+use tokio::sync::Semaphore;
+
+use apply::Writer;
+use error::NodeError;
+use node::Node;
+use plan::{Finding, Observation, Plan, plan};
+use record::Record;
+use rivals::Rivals;
+use standings::Standings;
+
+pub use apply::FIELD_MANAGER;
+pub use start::{NodeControllerParts, start};
+
+/// Our own write is not in the caches yet. Its change queues the Node; this is the net, should somebody have undone it.
+const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// The controller. One reconcile is one pass over one Node.
+#[derive(Debug)]
+pub struct NodeController {
+    nodes: Cache<Node>,
+    records: Cache<Record>,
+    rivals: Arc<Rivals>,
+    identities: Arc<Lookup>,
+    definitions: Definitions,
+    writer: Writer,
+    /// Bounds the writes under way, not the reconciles: thousands may wait together for one joined answer of the cloud.
+    writes: Semaphore,
+    events: Events,
+    standings: Standings,
+    clock: SharedClock,
+}
+
+impl Reconciler for NodeController {
+    const NAME: &'static str = "node";
+    type Object = Node;
+    type Error = NodeError;
+
+    async fn reconcile(&self, node: Arc<Node>) -> Result<Next, NodeError> {
+        let Some((seen, next)) = self.observe(&node).await? else {
+            // It is gone, or another by now; the change that made it so has queued it again.
+            return Ok(Next::UntilChanged);
+        };
+        if self.writer.is_ahead_of(&seen.name, &seen.node, seen.record.as_deref()) {
+            return Ok(Next::After(CATCH_UP));
+        }
+        let plan = plan(&seen, self.clock.now());
+        self.standings.note(&seen, &plan);
+        let applied = Box::pin(self.apply(&seen, &plan)).await;
+        self.tell(&seen, &plan).await;
+        applied?;
+        match seen.finding {
+            Finding::Refused(refusal) => Err(NodeError::Refused(refusal)),
+            Finding::Undefined(_, error) => Err(NodeError::Undefined(error)),
+            Finding::Unclaimed | Finding::Malformed(_) | Finding::Defined(..) => Ok(next),
+        }
+    }
+
+    fn forget(&self, gone: &ObjectRef<Node>) {
+        self.standings.forget(&gone.name);
+        self.writer.forget(&gone.name);
+    }
+}
+
+impl NodeController {
+    async fn apply(&self, seen: &Observation, plan: &Plan) -> Result<(), NodeError> {
+        if plan.record.is_none() && plan.patch.is_none() && plan.narrowed.is_none() {
+            return Ok(());
+        }
+        // Closed never: the semaphore lives as long as the controller.
+        let _permit = self.writes.acquire().await;
+        self.writer
+            .apply(&seen.name, &seen.node, seen.record.as_deref(), plan)
+            .await?;
+        Ok(())
+    }
+
+    async fn tell(&self, seen: &Observation, plan: &Plan) {
+        for notice in &plan.notices {
+            self.events.publish(&seen.reference(), notice.clone()).await;
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The Node, as much of it as the NodeController reads: about a twentieth of what the API server sends.
+//!
+//! Everything in it but the name and the uid is the kubelet's to write, so nothing here proves anything.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use k8s_openapi::api::core::v1::Node as FullNode;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::{Deserialize, Deserializer};
+use tidewaiter_api::names::UNIDENTIFIED_TAINT;
+
+/// A slim Node.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct Node {
+    /// Name, uid, resourceVersion, labels, deletionTimestamp.
+    #[serde(deserialize_with = "tidewaiter_kit::slim::metadata")]
+    pub metadata: ObjectMeta,
+    /// What the plan reads of the spec.
+    #[serde(default)]
+    pub spec: Spec,
+    /// What the plan reads of the status.
+    #[serde(default)]
+    pub status: Status,
+}
+
+/// A slim `spec`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct Spec {
+    /// The instance that the Node claims to be; not yet checked for anything.
+    #[serde(default, rename = "providerID")]
+    pub provider_id: Option<Box<str>>,
+    /// All taints of the Node if one of them is the startup taint, whole, because a patch must repeat them; else none.
+    #[serde(default, deserialize_with = "taints_to_lift")]
+    pub taints: Option<Vec<serde_json::Value>>,
+}
+
+/// A slim `status`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct Status {
+    /// The addresses of type `InternalIP` that are addresses.
+    #[serde(default, rename = "addresses", deserialize_with = "internal_ips")]
+    pub internal_ips: Vec<IpAddr>,
+}
+
+impl Node {
+    /// The labels; a Node without any has none.
+    #[must_use]
+    pub fn labels(&self) -> &BTreeMap<String, String> {
+        static NONE: BTreeMap<String, String> = BTreeMap::new();
+        self.metadata.labels.as_ref().unwrap_or(&NONE)
+    }
+
+    /// Whether the two differ in nothing that a plan reads: a heartbeat changes only the resourceVersion and what was
+    /// dropped while decoding.
+    #[must_use]
+    pub fn same(&self, other: &Self) -> bool {
+        let meta = (&self.metadata, &other.metadata);
+        meta.0.uid == meta.1.uid
+            && meta.0.labels == meta.1.labels
+            && meta.0.deletion_timestamp.is_some() == meta.1.deletion_timestamp.is_some()
+            && self.spec == other.spec
+            && self.status == other.status
+    }
+
+    /// The taints as they should be once the Node is identified, if the startup taint is there to be lifted.
+    #[must_use]
+    pub fn taints_without_startup_taint(&self) -> Option<Vec<serde_json::Value>> {
+        let taints = self.spec.taints.as_ref()?;
+        Some(
+            taints
+                .iter()
+                .filter(|taint| !is_startup_taint(taint))
+                .cloned()
+                .collect(),
+        )
+    }
+}
+
+fn is_startup_taint(taint: &serde_json::Value) -> bool {
+    taint.get("key").and_then(serde_json::Value::as_str) == Some(UNIDENTIFIED_TAINT)
+}
+
+fn taints_to_lift<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<serde_json::Value>>, D::Error> {
+    let taints = Option::<Vec<serde_json::Value>>::deserialize(deserializer)?;
+    Ok(taints.filter(|taints| taints.iter().any(is_startup_taint)))
+}
+
+fn internal_ips<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpAddr>, D::Error> {
+    #[derive(Deserialize)]
+    struct Address {
+        #[serde(rename = "type")]
+        type_: String,
+        address: String,
+    }
+    let addresses = Option::<Vec<Address>>::deserialize(deserializer)?.unwrap_or_default();
+    let mut ips: Vec<IpAddr> = addresses
+        .iter()
+        .filter(|address| address.type_ == "InternalIP")
+        .filter_map(|address| address.address.parse().ok())
+        .collect();
+    ips.shrink_to_fit();
+    Ok(ips)
+}
+
+impl Resource for Node {
+    type DynamicType = ();
+    type Scope = <FullNode as Resource>::Scope;
+
+    fn kind((): &()) -> std::borrow::Cow<'_, str> {
+        FullNode::kind(&())
+    }
+
+    fn group((): &()) -> std::borrow::Cow<'_, str> {
+        FullNode::group(&())
+    }
+
+    fn version((): &()) -> std::borrow::Cow<'_, str> {
+        FullNode::version(&())
+    }
+
+    fn plural((): &()) -> std::borrow::Cow<'_, str> {
+        FullNode::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn node(value: serde_json::Value) -> Node {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_heartbeat_is_the_same_node() {
+        let before = json!({"metadata": {"name": "n", "uid": "u", "resourceVersion": "1"}, "spec": {"providerID": "aws:///a/i-1"},
+            "status": {"conditions": [{"type": "Ready", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}]}});
+        let mut after = before.clone();
+        after["metadata"]["resourceVersion"] = json!("2");
+        after["status"]["conditions"][0]["lastHeartbeatTime"] = json!("2026-01-01T00:05:00Z");
+        assert!(node(before.clone()).same(&node(after.clone())));
+        for (pointer, value) in [
+            ("/metadata/uid", json!("v")),
+            ("/metadata/labels", json!({"a": "b"})),
+            ("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z")),
+            ("/spec/providerID", json!("aws:///a/i-2")),
+            (
+                "/spec/taints",
+                json!([{"key": UNIDENTIFIED_TAINT, "effect": "NoSchedule"}]),
+            ),
+            (
+                "/status/addresses",
+                json!([{"type": "InternalIP", "address": "10.0.0.1"}]),
+            ),
+        ] {
+            let mut changed = before.clone();
+            let (parent, key) = pointer.rsplit_once('/').unwrap();
+            changed.pointer_mut(parent).unwrap()[key] = value;
+            assert!(!node(before.clone()).same(&node(changed)), "{pointer}");
+        }
+    }
+
+    #[test]
+    fn only_internal_addresses_are_read_and_junk_is_not() {
+        let node = node(json!({"metadata": {"name": "n"}, "status": {"addresses": [
+            {"type": "InternalIP", "address": "10.0.0.1"}, {"type": "InternalIP", "address": "fd00::1"},
+            {"type": "ExternalIP", "address": "1.2.3.4"}, {"type": "Hostname", "address": "10.0.0.9"},
+            {"type": "InternalIP", "address": "junk"}]}}));
+        assert_eq!(
+            node.status.internal_ips,
+            ["10.0.0.1".parse::<IpAddr>().unwrap(), "fd00::1".parse().unwrap()]
+        );
+    }
+
+    #[test]
+    fn only_the_startup_taint_is_lifted() {
+        let other =
+            json!({"key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"});
+        let startup = json!({"key": UNIDENTIFIED_TAINT, "effect": "NoSchedule"});
+        let with = node(json!({"metadata": {}, "spec": {"taints": [other, startup]}}));
+        assert_eq!(with.taints_without_startup_taint(), Some(vec![other.clone()]));
+        let without = node(json!({"metadata": {}, "spec": {"taints": [other]}}));
+        assert_eq!(without.taints_without_startup_taint(), None);
+    }
+}

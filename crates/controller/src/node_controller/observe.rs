@@ -1,0 +1,98 @@
+//! What a plan rests on: the Node and its record from the caches, its rivals, what the cloud says, what its group defines.
+//!
+//! The cloud and the state store are asked only for what is not kept already; both join the questions of many Nodes.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Resource;
+use kube::runtime::reflector::ObjectRef;
+use tidewaiter_api::{InvalidValue, NodeName, NodeUid, ProviderId};
+use tidewaiter_identity::{Answer, Claim};
+use tidewaiter_kit::Next;
+use tidewaiter_kops::node_labels;
+
+use super::error::NodeError;
+use super::node::Node;
+use super::plan::{Finding, Observation};
+use super::{NodeController, Rivals};
+
+/// What a Node's metadata and spec say, as types.
+struct Claimed {
+    name: NodeName,
+    uid: NodeUid,
+    claim: Option<Result<Claim, InvalidValue>>,
+}
+
+impl NodeController {
+    /// Observes `node`, and when to look at it again; `None` when it is gone or claims something else by the time the cloud
+    /// has answered.
+    pub(super) async fn observe(&self, node: &Node) -> Result<Option<(Observation, Next)>, NodeError> {
+        let asked = Claimed::read(node, &self.rivals)?;
+        let (finding, next) = self.find(asked.claim.clone()).await;
+        // The answer took its time: the plan rests on the Node as it is now, if it still claims what was asked about.
+        let Some(node) = self.nodes.get(&ObjectRef::new(asked.name.as_str())) else {
+            return Ok(None);
+        };
+        let now = Claimed::read(&node, &self.rivals)?;
+        if now.uid != asked.uid || now.claim != asked.claim {
+            return Ok(None);
+        }
+        let record = self.records.get(&ObjectRef::new(asked.name.as_str()));
+        Ok(Some((
+            Observation {
+                name: asked.name,
+                uid: asked.uid,
+                node,
+                record,
+                finding,
+            },
+            next,
+        )))
+    }
+
+    async fn find(&self, claim: Option<Result<Claim, InvalidValue>>) -> (Finding, Next) {
+        let claim = match claim {
+            None => return (Finding::Unclaimed, Next::UntilChanged),
+            Some(Err(error)) => return (Finding::Malformed(error), Next::UntilChanged),
+            Some(Ok(claim)) => claim,
+        };
+        let Answer { proven, fresh_for } = match self.identities.identify(claim).await {
+            Err(refusal) => return (Finding::Refused(refusal), Next::UntilChanged),
+            Ok(answer) => answer,
+        };
+        let finding = match self.definitions.get(&proven.identity().group).await {
+            Err(error) => Finding::Undefined(proven, error),
+            Ok(definition) => {
+                let labels = node_labels(&definition, proven.identity().lifecycle);
+                Finding::Defined(proven, labels)
+            }
+        };
+        (finding, Next::After(fresh_for))
+    }
+}
+
+impl Claimed {
+    fn read(node: &Node, rivals: &Rivals) -> Result<Self, NodeError> {
+        let name: NodeName = node.metadata.name.as_deref().unwrap_or_default().parse()?;
+        let uid: NodeUid = node.metadata.uid.as_deref().unwrap_or_default().parse()?;
+        let provider_id = node.spec.provider_id.as_deref().filter(|id| !id.is_empty());
+        let claim = provider_id.map(|text| {
+            let provider_id: ProviderId = text.parse()?;
+            let rivals = rivals.of(name.as_str());
+            Ok(Claim {
+                node: name.clone(),
+                uid: uid.clone(),
+                provider_id,
+                addresses: node.status.internal_ips.clone(),
+                rivals: rivals.iter().filter_map(|rival| rival.parse().ok()).collect(),
+            })
+        });
+        Ok(Self { name, uid, claim })
+    }
+}
+
+impl Observation {
+    /// The Node, as an Event refers to it.
+    pub(super) fn reference(&self) -> ObjectReference {
+        self.node.object_ref(&())
+    }
+}

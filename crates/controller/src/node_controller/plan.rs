@@ -1,0 +1,214 @@
+//! From what was observed of a Node to what is to be written: pure, so that its rules can be read and tested as a table.
+//!
+//! What it keeps true:
+//! - Labels are given only to a Node whose identity was proven in this very observation.
+//! - A refusal takes nothing away; an outage changes nothing at all on a Node that was verified before.
+//! - Every key that was ever set is in the record until the Node is seen without it: the record is written before the Node
+//!   with old and new keys together, and narrowed after.
+//! - A pass over a world that is as it should be plans no write.
+
+mod keys;
+mod observation;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use tidewaiter_api::node_identity::{LABELS_VALID, VERIFIED};
+use tidewaiter_api::{ConditionStatus, LabelKey, LabelValue, NodeIdentitySpec, NodeIdentityStatus, RecordedLabel};
+use tidewaiter_identity::{Proven, Refusal};
+use tidewaiter_kit::{Notice, NoticeKind};
+use tidewaiter_kops::{DefinitionError, NodeLabels};
+
+use keys::Keys;
+pub(super) use observation::{Finding, Observation};
+use observation::{rejected_words, vouched_words};
+
+/// What is to be written, in this order; each part only if it changes something.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Plan {
+    /// The record before the Node is touched: what is known, with old keys and new ones together.
+    pub record: Option<RecordContent>,
+    /// The change of the Node.
+    pub patch: Option<NodePatch>,
+    /// The record after the Node is as it should be.
+    pub narrowed: Option<RecordContent>,
+    /// What the Node's owner should read.
+    pub notices: Vec<Notice>,
+    /// Where the Node stands.
+    pub standing: Standing,
+}
+
+/// What a record says; its name and owner follow from the Node.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct RecordContent {
+    /// Whose claim it answers.
+    pub spec: NodeIdentitySpec,
+    /// What was found.
+    pub status: NodeIdentityStatus,
+}
+
+/// The keys of a Node that differ from what they should be.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct NodePatch {
+    /// Labels to set.
+    pub set: BTreeMap<LabelKey, LabelValue>,
+    /// Labels to remove.
+    pub remove: BTreeSet<String>,
+    /// All taints that are to stay, when the startup taint is to go.
+    pub taints: Option<Vec<serde_json::Value>>,
+}
+
+/// Where a Node stands after the plan: the one gauge by state, and what the reconcile answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Standing {
+    /// Nothing to do, and why.
+    Waiting(&'static str),
+    /// The cloud could not be asked.
+    Unanswered,
+    /// The cloud, or the proof, says no.
+    Refused,
+    /// The same, with evidence that somebody lies.
+    Forged,
+    /// Proven, without a definition.
+    Undefined,
+    /// Proven and labelled.
+    Verified,
+}
+
+/// Decides what is to be written.
+#[must_use]
+pub(super) fn plan(seen: &Observation, now: Timestamp) -> Plan {
+    if seen.node.metadata.deletion_timestamp.is_some() {
+        return Plan::nothing(Standing::Waiting("the Node is being deleted"));
+    }
+    match &seen.finding {
+        Finding::Unclaimed => Plan::nothing(Standing::Waiting("the Node has no spec.providerID yet")),
+        Finding::Malformed(error) => {
+            let remedy =
+                "Check that the cloud controller manager runs and that the node's kubelet is set up for this cloud.";
+            refused(
+                seen,
+                "InvalidProviderId",
+                &format!("{error}. {remedy}"),
+                Standing::Refused,
+                now,
+            )
+        }
+        Finding::Refused(refusal) if refusal.is_transient() => unanswered(seen, refusal, now),
+        Finding::Refused(refusal) => {
+            let standing = if refusal.is_forgery() {
+                Standing::Forged
+            } else {
+                Standing::Refused
+            };
+            refused(seen, refusal.reason(), &sentence(refusal), standing, now)
+        }
+        Finding::Undefined(proven, error) => undefined(seen, proven, error, now),
+        Finding::Defined(proven, labels) => defined(seen, proven, labels, now),
+    }
+}
+
+/// The cloud could not be asked: a Node that was answered before keeps everything as it is, and nothing is written for it,
+/// so that an outage does not become a storm of writes. A new one gets a record that says why it has no labels.
+fn unanswered(seen: &Observation, refusal: &Refusal, now: Timestamp) -> Plan {
+    let mut plan = Plan::nothing(Standing::Unanswered);
+    plan.notices
+        .push(warning(refusal.reason(), "Identify", sentence(refusal)));
+    if !seen.answered_before() {
+        let verified = seen.condition(
+            VERIFIED,
+            ConditionStatus::Unknown,
+            refusal.reason(),
+            &sentence(refusal),
+            now,
+        );
+        plan.record = seen.unless_recorded(seen.content(None, seen.recorded().to_vec(), vec![verified]));
+    }
+    plan
+}
+
+/// The answer is no: the record says so, and the Node is left as it is.
+fn refused(seen: &Observation, reason: &'static str, message: &str, standing: Standing, now: Timestamp) -> Plan {
+    let verified = seen.condition(VERIFIED, ConditionStatus::False, reason, message, now);
+    let mut plan = Plan::nothing(standing);
+    plan.record = seen.unless_recorded(seen.content(None, seen.recorded().to_vec(), vec![verified]));
+    plan.notices.push(warning(reason, "Identify", message.to_owned()));
+    plan
+}
+
+/// Proven, but what its group gives cannot be read: the labels stay as they are.
+fn undefined(seen: &Observation, proven: &Proven, error: &DefinitionError, now: Timestamp) -> Plan {
+    let message = format!("{error}");
+    let mut plan = Plan::nothing(Standing::Undefined);
+    plan.notices.push(warning(error.reason(), "Label", message.clone()));
+    if error.is_transient() && seen.answered_before() {
+        return plan;
+    }
+    let conditions = vec![
+        seen.vouched(proven, now),
+        seen.condition(LABELS_VALID, ConditionStatus::Unknown, error.reason(), &message, now),
+    ];
+    plan.record = seen.unless_recorded(seen.content(Some(proven.identity()), seen.recorded().to_vec(), conditions));
+    plan
+}
+
+/// Proven and defined: its labels become those of its group's definition.
+fn defined(seen: &Observation, proven: &Proven, labels: &NodeLabels, now: Timestamp) -> Plan {
+    let keys = Keys::of(seen.recorded(), labels);
+    let conditions = vec![seen.vouched(proven, now), seen.labels_valid(&labels.rejected, now)];
+    let content = |labels: Vec<RecordedLabel>| seen.content(Some(proven.identity()), labels, conditions.clone());
+    let narrow = content(keys.staying().cloned().collect());
+    let wide = content(keys.all());
+
+    let mut plan = Plan::nothing(Standing::Verified);
+    plan.patch = keys.patch(&seen.node);
+    plan.narrowed = (wide != narrow).then_some(narrow);
+    plan.record = seen.unless_recorded(wide);
+    plan.notices.extend(
+        proven
+            .warning()
+            .map(|weak| warning("NameNotEnforced", "Identify", weak.to_string())),
+    );
+    plan.notices.extend(
+        labels
+            .rejected
+            .iter()
+            .map(|label| warning("LabelRejected", "Label", rejected_words(label))),
+    );
+    if seen.was_refused() {
+        plan.notices.push(Notice {
+            kind: NoticeKind::Normal,
+            reason: "Verified".into(),
+            action: "Identify".into(),
+            note: vouched_words(proven.identity()),
+        });
+    }
+    plan
+}
+
+impl Plan {
+    fn nothing(standing: Standing) -> Self {
+        Self {
+            record: None,
+            patch: None,
+            narrowed: None,
+            notices: Vec::new(),
+            standing,
+        }
+    }
+}
+
+fn sentence(refusal: &Refusal) -> String {
+    format!("{refusal}. {}", refusal.remedy())
+}
+
+fn warning(reason: &'static str, action: &'static str, note: String) -> Notice {
+    Notice {
+        kind: NoticeKind::Warning,
+        reason: reason.into(),
+        action: action.into(),
+        note,
+    }
+}

@@ -1,0 +1,171 @@
+//! What a plan rests on, and what the record would say of it.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tidewaiter_api::node_identity::{LABELS_VALID, VERIFIED};
+use tidewaiter_api::values::quoted;
+use tidewaiter_api::{
+    Condition, ConditionStatus, InvalidValue, NodeIdentitySpec, NodeIdentityStatus, NodeName, NodeUid, RecordedLabel,
+};
+use tidewaiter_identity::{Identity, Proven, Refusal};
+use tidewaiter_kops::{DefinitionError, NodeLabels, RejectedLabel};
+
+use super::super::node::Node;
+use super::super::record::Record;
+use super::RecordContent;
+
+/// Everything that a plan depends on, but for the time.
+#[derive(Clone, Debug)]
+pub(in crate::node_controller) struct Observation {
+    /// The Node's name.
+    pub name: NodeName,
+    /// The Node's uid.
+    pub uid: NodeUid,
+    /// The Node as it was last seen.
+    pub node: Arc<Node>,
+    /// The record of that name, if there is one; it may speak of an earlier Node.
+    pub record: Option<Arc<Record>>,
+    /// What was found out about the Node's claim.
+    pub finding: Finding,
+}
+
+/// What was found out about a Node's claim to be an instance.
+#[derive(Clone, Debug)]
+pub(in crate::node_controller) enum Finding {
+    /// It claims nothing yet: its providerID comes with the cloud controller manager.
+    Unclaimed,
+    /// Its providerID is none.
+    Malformed(InvalidValue),
+    /// The cloud, or the proof, says no; or the cloud could not be asked.
+    Refused(Refusal),
+    /// It is proven, and the definition of its group is not to be had.
+    Undefined(Proven, DefinitionError),
+    /// It is proven, and these are the labels of its group.
+    Defined(Proven, NodeLabels),
+}
+
+impl Observation {
+    /// The labels that were set on this Node before.
+    pub(super) fn recorded(&self) -> &[RecordedLabel] {
+        self.record
+            .as_deref()
+            .map_or(&[], |record| record.labels_of(self.uid.as_str()))
+    }
+
+    /// The record of this very Node and claim.
+    pub(super) fn own_record(&self) -> Option<&Record> {
+        self.record.as_deref().filter(|record| record.spec == self.spec())
+    }
+
+    pub(super) fn spec(&self) -> NodeIdentitySpec {
+        let claimed = self.node.spec.provider_id.as_deref().unwrap_or_default();
+        let provider_id = match &self.finding {
+            Finding::Malformed(error) => error.shown.clone(),
+            _ => claimed.to_owned(),
+        };
+        NodeIdentitySpec {
+            node_uid: self.uid.clone(),
+            provider_id,
+        }
+    }
+
+    pub(super) fn verified(&self) -> Option<ConditionStatus> {
+        let conditions = &self.own_record()?.status.conditions;
+        Some(conditions.iter().find(|condition| condition.type_ == VERIFIED)?.status)
+    }
+
+    pub(super) fn answered_before(&self) -> bool {
+        matches!(self.verified(), Some(ConditionStatus::True | ConditionStatus::False))
+    }
+
+    pub(super) fn was_refused(&self) -> bool {
+        self.verified() == Some(ConditionStatus::False)
+    }
+
+    pub(super) fn condition(
+        &self,
+        type_: &str,
+        status: ConditionStatus,
+        reason: &str,
+        message: &str,
+        now: Timestamp,
+    ) -> Condition {
+        let previous = self.own_record().map_or(&[][..], |record| &record.status.conditions);
+        Condition::new(type_, status, reason, message, previous, now)
+    }
+
+    pub(super) fn vouched(&self, proven: &Proven, now: Timestamp) -> Condition {
+        let (reason, message) = match proven.warning() {
+            None => ("Proven", vouched_words(proven.identity())),
+            Some(weak) => ("NameNotEnforced", weak.to_string()),
+        };
+        self.condition(VERIFIED, ConditionStatus::True, reason, &message, now)
+    }
+
+    pub(super) fn labels_valid(&self, rejected: &[RejectedLabel], now: Timestamp) -> Condition {
+        if rejected.is_empty() {
+            return self.condition(
+                LABELS_VALID,
+                ConditionStatus::True,
+                "AllValid",
+                "every label of the definition can be set",
+                now,
+            );
+        }
+        let words: Vec<String> = rejected.iter().map(rejected_words).collect();
+        self.condition(
+            LABELS_VALID,
+            ConditionStatus::False,
+            "LabelRejected",
+            &words.join("; "),
+            now,
+        )
+    }
+
+    pub(super) fn content(
+        &self,
+        identity: Option<&Identity>,
+        mut labels: Vec<RecordedLabel>,
+        conditions: Vec<Condition>,
+    ) -> RecordContent {
+        labels.sort_by(|a, b| a.key.cmp(&b.key));
+        let status = NodeIdentityStatus {
+            instance: identity.map(|identity| identity.instance.clone()),
+            instance_group: identity.map(|identity| identity.group.clone()),
+            zone: identity.map(|identity| identity.zone.clone()),
+            lifecycle: identity.map(|identity| identity.lifecycle),
+            labels,
+            conditions,
+        };
+        RecordContent {
+            spec: self.spec(),
+            status,
+        }
+    }
+
+    pub(super) fn unless_recorded(&self, content: RecordContent) -> Option<RecordContent> {
+        let same = self
+            .record
+            .as_deref()
+            .is_some_and(|record| record.spec == content.spec && record.status == content.status);
+        (!same).then_some(content)
+    }
+}
+
+pub(super) fn vouched_words(identity: &Identity) -> String {
+    format!(
+        "instance {} of group {} in {}",
+        identity.instance, identity.group, identity.zone
+    )
+}
+
+pub(super) fn rejected_words(label: &RejectedLabel) -> String {
+    format!(
+        "{} {}: label {} was not set: {}",
+        label.file,
+        label.field,
+        quoted(&label.key),
+        label.reason
+    )
+}

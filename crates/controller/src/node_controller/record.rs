@@ -1,0 +1,67 @@
+//! The NodeIdentity as it is cached: whole, but for the metadata that no plan reads.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::{Deserialize, Serialize};
+use tidewaiter_api::{NodeIdentity, NodeIdentitySpec, NodeIdentityStatus, RecordedLabel};
+
+/// A slim `NodeIdentity`. It is what the controller wrote last, so that comparing it with what it would write tells
+/// whether to write at all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Record {
+    /// Name, uid, resourceVersion, owner.
+    #[serde(deserialize_with = "tidewaiter_kit::slim::metadata_without_labels")]
+    pub metadata: ObjectMeta,
+    /// Whose claim it answers.
+    pub spec: NodeIdentitySpec,
+    /// What was found.
+    #[serde(default)]
+    pub status: NodeIdentityStatus,
+}
+
+impl Record {
+    /// Whether the two say the same.
+    #[must_use]
+    pub(super) fn same(&self, other: &Self) -> bool {
+        self.metadata.uid == other.metadata.uid && self.spec == other.spec && self.status == other.status
+    }
+
+    /// The labels that were set on the Node of this uid; on another one none was.
+    #[must_use]
+    pub(super) fn labels_of(&self, node_uid: &str) -> &[RecordedLabel] {
+        if self.spec.node_uid.as_str() == node_uid {
+            &self.status.labels
+        } else {
+            &[]
+        }
+    }
+}
+
+impl Resource for Record {
+    type DynamicType = ();
+    type Scope = <NodeIdentity as Resource>::Scope;
+
+    fn kind((): &()) -> std::borrow::Cow<'_, str> {
+        NodeIdentity::kind(&())
+    }
+
+    fn group((): &()) -> std::borrow::Cow<'_, str> {
+        NodeIdentity::group(&())
+    }
+
+    fn version((): &()) -> std::borrow::Cow<'_, str> {
+        NodeIdentity::version(&())
+    }
+
+    fn plural((): &()) -> std::borrow::Cow<'_, str> {
+        NodeIdentity::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}

@@ -1,0 +1,184 @@
+//! Amazon EC2: what `DescribeInstances` says of an instance.
+//!
+//! The group comes from the tag `kops.k8s.io/instancegroup`, which a node cannot write. An id is sent only when it has the
+//! form of one, and never an empty list: EC2 takes that for "all".
+//!
+//! How a question for up to 1,000 ids becomes calls:
+//! - one call by id for all of them. EC2 fails the whole call for one id that it does not know, and names it: that one is
+//!   refused, the others are asked again without it, and from then on it is asked apart from them, by the
+//!   filter `instance-id`, which leaves out what it does not know. Should EC2 name none, the filter is used for all.
+//! - EC2 fails a call that names an instance of a zone in trouble. A call that fails is therefore split by zone, and below
+//!   that by halves, until what fails stands alone or nothing tells the parts apart; the zone or the id is asked apart for a
+//!   while.
+//! - no retries: a Node that is refused is asked for again by its controller, whose backoff knows how often it has failed.
+
+mod call;
+mod connect;
+mod instance;
+mod instance_id;
+mod question;
+mod suspects;
+
+use std::collections::HashSet;
+
+use async_trait::async_trait;
+use aws_sdk_ec2::types::Instance;
+use futures::future::join_all;
+use tidewaiter_api::ClusterName;
+use tidewaiter_kit::{CloudCalls, SharedClock};
+use tracing::debug;
+
+pub use connect::{ClientSettings, RegionError, client, region};
+
+use crate::claim::Claim;
+use crate::identifier::{Answers, Identifier};
+use call::{By, Caller, Failure};
+use instance_id::InstanceId;
+use question::Question;
+use suspects::Suspects;
+
+/// The one call that is made, as IAM names it.
+pub const API: &str = "ec2:DescribeInstances";
+
+/// As many ids as EC2 takes in one call: the most that it answers without pages.
+const MAX_IDS: usize = 1_000;
+
+/// The calls that one question may cost, whatever EC2 answers: finding one bad id among 1,000 takes about 20.
+const MAX_CALLS: usize = 32;
+
+/// EC2 as a source of identities.
+#[derive(Debug)]
+pub struct Ec2 {
+    caller: Caller,
+    cluster: ClusterName,
+    suspects: Suspects,
+}
+
+/// Ids that are asked together.
+#[derive(Debug)]
+struct Part {
+    ids: Vec<InstanceId>,
+    by: By,
+}
+
+impl Ec2 {
+    /// A provider for the instances of `cluster`. Make the client with [`client`]: its deadlines are what bounds a question.
+    #[must_use]
+    pub fn new(client: aws_sdk_ec2::Client, cluster: ClusterName, clock: SharedClock, calls: CloudCalls) -> Self {
+        Self {
+            caller: Caller::new(client, calls),
+            cluster,
+            suspects: Suspects::new(clock),
+        }
+    }
+
+    /// Asks for `part`; what fails is split and asked again as long as that can tell good from bad.
+    async fn settle(&self, part: Part, question: &Question<'_>) {
+        let mut families = vec![vec![part]];
+        while let Some(family) = families.pop() {
+            let size = family.len();
+            let failed = join_all(family.into_iter().map(|part| self.ask(part, question))).await;
+            let failed: Vec<(Part, Failure)> = failed.into_iter().filter_map(Result::err).collect();
+            // When all the parts fail alike, it is not for what they ask.
+            let hopeless = size > 1 && failed.len() == size;
+            for (part, failure) in failed {
+                if matches!(failure, Failure::Late) {
+                    self.suspect_a_late_zone(&part, question);
+                }
+                if hopeless || !failure.may_depend_on_ids() || question.calls() >= MAX_CALLS {
+                    question.refuse(&part.ids, &failure.refusal());
+                } else if let Some(parts) = self.split(&part, question, size > 1) {
+                    families.push(parts);
+                } else {
+                    // A single id whose sisters were answered is to blame; one that was asked alone need not be.
+                    if size > 1 {
+                        self.suspects.suspect_ids(part.ids.iter());
+                    }
+                    question.refuse(&part.ids, &failure.refusal());
+                }
+            }
+        }
+    }
+
+    /// A call that was not answered in time holds up whoever is asked about with it, and EC2 does not say for which id: were
+    /// they all of one zone, whoever is asked next is asked apart from it.
+    fn suspect_a_late_zone(&self, part: &Part, question: &Question<'_>) {
+        if let [(zone, _)] = &question.by_zone(&part.ids)[..] {
+            self.suspects.suspect_zone(zone);
+        }
+    }
+
+    /// Splits what failed, by zone if it names several, else in halves. `None` when it is a single id.
+    ///
+    /// `others_fared_well` says that its sisters, of other zones or the other half, were answered.
+    fn split(&self, part: &Part, question: &Question<'_>, others_fared_well: bool) -> Option<Vec<Part>> {
+        if part.ids.len() < 2 {
+            return None;
+        }
+        let mut zones = question.by_zone(&part.ids);
+        let parts = match zones.len() {
+            0 | 1 => {
+                if let (true, Some(zone)) = (others_fared_well, zones.pop()) {
+                    self.suspects.suspect_zone(&zone.0);
+                }
+                let (left, right) = part.ids.split_at(part.ids.len() / 2);
+                vec![left.to_vec(), right.to_vec()]
+            }
+            _ => zones.into_iter().map(|(_, ids)| ids).collect(),
+        };
+        debug!(ids = part.ids.len(), parts = parts.len(), "splits a call that failed");
+        Some(parts.into_iter().map(|ids| Part { ids, by: part.by }).collect())
+    }
+
+    /// Asks for the ids of `part` and answers them. Unknown ids cost the others one more call.
+    ///
+    /// # Errors
+    /// What is left unanswered, and why.
+    async fn ask(&self, part: Part, question: &Question<'_>) -> Result<(), (Part, Failure)> {
+        let Part { mut ids, mut by } = part;
+        let mut tried = 0;
+        while !ids.is_empty() {
+            tried += 1;
+            match self.caller.describe(by, &ids, question).await {
+                Ok(instances) => {
+                    let found: HashSet<&str> = instances.iter().filter_map(Instance::instance_id).collect();
+                    let (known, unknown): (Vec<_>, Vec<_>) = ids.iter().partition(|id| found.contains(id.as_str()));
+                    self.suspects.clear(known.into_iter(), question);
+                    self.suspects.suspect_ids(unknown.into_iter());
+                    question.answer(&ids, &instances, &self.cluster);
+                    return Ok(());
+                }
+                Err(Failure::Unknown { message }) if by == By::Id => {
+                    let named = instance_id::named_in(&message);
+                    let (unknown, rest): (Vec<_>, Vec<_>) = ids.into_iter().partition(|id| named.contains(id.as_str()));
+                    // Named a second time, or not at all: the filter needs no names.
+                    if unknown.is_empty() || tried > 1 {
+                        by = By::Filter;
+                    }
+                    self.suspects.suspect_ids(unknown.iter());
+                    question.not_found(&unknown);
+                    ids = rest;
+                }
+                Err(failure) => return Err((Part { ids, by }, failure)),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Identifier for Ec2 {
+    fn scheme(&self) -> &'static str {
+        "aws"
+    }
+
+    fn max_batch(&self) -> usize {
+        MAX_IDS
+    }
+
+    async fn identify(&self, claims: &[Claim], answers: &Answers<'_>) {
+        let question = Question::new(claims, answers);
+        let parts = self.suspects.divide(&question);
+        join_all(parts.into_iter().map(|part| self.settle(part, &question))).await;
+    }
+}

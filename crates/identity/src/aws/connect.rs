@@ -1,0 +1,117 @@
+//! How EC2 is reached: the region, and a client whose every call ends in time.
+
+use std::error::Error;
+use std::time::Duration;
+
+use aws_config::imds;
+use aws_config::{Region, SdkConfig};
+use aws_sdk_ec2::Client;
+use aws_sdk_ec2::config::retry::RetryConfig;
+use aws_sdk_ec2::config::timeout::TimeoutConfig;
+use tidewaiter_api::values::quoted;
+use url::Url;
+
+const REGION_PATH: &str = "/latest/meta-data/placement/region";
+
+/// How EC2 is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientSettings {
+    /// EC2's address where it is not the region's own.
+    pub endpoint: Option<Url>,
+    /// The longest that a connection may take to come up.
+    pub connect: Duration,
+    /// The longest that a call may take, connecting included. A thousand instances take EC2 a second or two.
+    pub call: Duration,
+}
+
+impl Default for ClientSettings {
+    fn default() -> Self {
+        Self {
+            endpoint: None,
+            connect: Duration::from_secs(3),
+            call: Duration::from_secs(10),
+        }
+    }
+}
+
+/// The region is not known.
+#[derive(Debug, thiserror::Error)]
+pub enum RegionError {
+    /// The text is no name of a region, and must not become part of a host name.
+    #[error("the region {shown} is not valid: must be lower-case letters, digits and '-', for example us-east-1")]
+    Invalid {
+        /// The text, safe to show.
+        shown: String,
+    },
+    /// The instance metadata service does not say.
+    #[error("the region is not set, and the instance metadata service does not say it: set AWS_REGION")]
+    NoMetadata(#[source] Box<dyn Error + Send + Sync>),
+}
+
+/// The region that is set, else the one that the instance metadata service says this machine is in. `metadata` is that
+/// service's address where it is not the usual one.
+///
+/// # Errors
+/// When neither says one, or what is said is no region.
+pub async fn region(set: Option<&str>, metadata: Option<&Url>) -> Result<Region, RegionError> {
+    match set {
+        Some(region) => checked(region),
+        None => checked(&from_metadata(metadata).await.map_err(RegionError::NoMetadata)?),
+    }
+}
+
+async fn from_metadata(endpoint: Option<&Url>) -> Result<String, Box<dyn Error + Send + Sync>> {
+    let mut client = imds::Client::builder().max_attempts(2);
+    if let Some(endpoint) = endpoint {
+        client = client.endpoint(endpoint.as_str())?;
+    }
+    let region = client.build().get(REGION_PATH).await?;
+    Ok(region.as_ref().trim().to_owned())
+}
+
+fn checked(region: &str) -> Result<Region, RegionError> {
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if (1..=32).contains(&region.len()) && region.bytes().all(allowed) {
+        Ok(Region::new(region.to_owned()))
+    } else {
+        Err(RegionError::Invalid { shown: quoted(region) })
+    }
+}
+
+/// A client for [`Ec2`](super::Ec2). It makes each call once: whoever asks tries again. `shared` brings the credentials and
+/// the region.
+#[must_use]
+pub fn client(shared: &SdkConfig, settings: &ClientSettings) -> Client {
+    let timeouts = TimeoutConfig::builder()
+        .connect_timeout(settings.connect)
+        .operation_timeout(settings.call)
+        .build();
+    let mut config = aws_sdk_ec2::config::Builder::from(shared)
+        .retry_config(RetryConfig::disabled())
+        .timeout_config(timeouts);
+    if let Some(endpoint) = &settings.endpoint {
+        config = config.endpoint_url(endpoint.as_str());
+    }
+    Client::from_conf(config.build())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_region_that_is_set_asks_nobody_and_is_checked() {
+        assert_eq!(region(Some("eu-west-1"), None).await.unwrap().as_ref(), "eu-west-1");
+        for bad in [
+            "",
+            "us-east-1.evil.example",
+            "US-EAST-1",
+            "us east",
+            "us-east-1\n",
+            &"x".repeat(33),
+        ] {
+            let error = region(Some(bad), None).await.unwrap_err();
+            assert!(matches!(error, RegionError::Invalid { .. }), "{error}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What one instance of an answer of `DescribeInstances` says. Pure.
+//!
+//! An instance that lacks what EC2 always says is refused as unusable, never guessed.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use aws_sdk_ec2::types::{Instance, InstanceLifecycleType, InstanceNetworkInterface, InstanceStateName};
+use tidewaiter_api::names::INSTANCE_GROUP_LABEL;
+use tidewaiter_api::{ClusterName, InstanceGroupName, Lifecycle};
+
+use super::call::unusable;
+use super::instance_id::InstanceId;
+use crate::identity::Identity;
+use crate::refusal::Refusal;
+
+/// The tag that kOps gives every instance of a cluster: its value is the cluster's name.
+const CLUSTER_TAG: &str = "KubernetesCluster";
+
+/// What stands before the cluster's name in the key of the newer tag; its value is `owned` when the instance is the cluster's.
+const CLUSTER_TAG_PREFIX: &str = "kubernetes.io/cluster/";
+
+/// Reads the instance, in the order in which a refusal says most: is it alive, is it ours, which group.
+///
+/// # Errors
+/// [`Refusal::NotRunning`], [`Refusal::ForeignProject`], [`Refusal::NotInGroup`], or [`Refusal::Unavailable`] when something
+/// is missing that EC2 always says.
+pub(super) fn identity(id: &InstanceId, instance: &Instance, cluster: &ClusterName) -> Result<Identity, Refusal> {
+    check_state(id, instance)?;
+    check_cluster(id, instance, cluster)?;
+    let zone = instance
+        .placement()
+        .and_then(|placement| placement.availability_zone())
+        .ok_or_else(|| unusable(format!("it says no zone for {id}")))?;
+    Ok(Identity {
+        instance: id.to_string(),
+        group: group(id, instance)?,
+        zone: zone.to_owned(),
+        lifecycle: lifecycle(instance),
+        names: names(id, instance),
+        addresses: addresses(instance),
+    })
+}
+
+fn check_state(id: &InstanceId, instance: &Instance) -> Result<(), Refusal> {
+    let state = instance
+        .state()
+        .and_then(|state| state.name())
+        .ok_or_else(|| unusable(format!("it says no state for {id}")))?;
+    match state {
+        InstanceStateName::Pending | InstanceStateName::Running => Ok(()),
+        other => Err(Refusal::NotRunning {
+            instance: id.to_string(),
+            state: other.as_str().escape_debug().take(32).collect(),
+        }),
+    }
+}
+
+/// `KubernetesCluster` decides where it stands; without it, `kubernetes.io/cluster/NAME=owned`.
+fn check_cluster(id: &InstanceId, instance: &Instance, ours: &ClusterName) -> Result<(), Refusal> {
+    let mut owners: Vec<&str> = match tag(instance, CLUSTER_TAG) {
+        Some(name) => vec![name],
+        None => owning_clusters(instance).collect(),
+    };
+    // Sorted, because EC2 promises no order and the refusal should read the same each time.
+    owners.sort_unstable();
+    match owners.as_slice() {
+        [owner] if *owner == ours.as_str() => Ok(()),
+        owners => Err(Refusal::ForeignProject {
+            instance: id.to_string(),
+            theirs: owners
+                .iter()
+                .find(|owner| **owner != ours.as_str())
+                .map(|owner| (*owner).to_owned()),
+            ours: ours.clone(),
+        }),
+    }
+}
+
+fn owning_clusters(instance: &Instance) -> impl Iterator<Item = &str> {
+    let owned = instance.tags().iter().filter(|tag| tag.value() == Some("owned"));
+    owned.filter_map(|tag| tag.key()?.strip_prefix(CLUSTER_TAG_PREFIX))
+}
+
+fn group(id: &InstanceId, instance: &Instance) -> Result<InstanceGroupName, Refusal> {
+    let tag = tag(instance, INSTANCE_GROUP_LABEL);
+    tag.and_then(|name| name.parse().ok())
+        .ok_or_else(|| Refusal::NotInGroup {
+            instance: id.to_string(),
+            tag: tag.map(str::to_owned),
+        })
+}
+
+fn lifecycle(instance: &Instance) -> Lifecycle {
+    match instance.instance_lifecycle() {
+        Some(InstanceLifecycleType::Spot) => Lifecycle::Spot,
+        Some(InstanceLifecycleType::Scheduled) => Lifecycle::Scheduled,
+        // None is on demand; what is left are reservations that nobody takes away.
+        _ => Lifecycle::OnDemand,
+    }
+}
+
+/// The id and the primary private DNS name of each interface. Those of secondary addresses are left out: they are pods' and
+/// move between instances.
+fn names(id: &InstanceId, instance: &Instance) -> Vec<String> {
+    let interfaces = instance
+        .network_interfaces()
+        .iter()
+        .filter_map(|interface| interface.private_dns_name());
+    let all = instance.private_dns_name().into_iter().chain(interfaces);
+    let mut names: BTreeSet<String> = all
+        .filter(|name| !name.is_empty())
+        .map(str::to_ascii_lowercase)
+        .collect();
+    names.insert(id.to_string());
+    names.into_iter().collect()
+}
+
+/// Every private address, secondary ones too: they can only refute, so knowing one too many is harmless.
+fn addresses(instance: &Instance) -> Vec<IpAddr> {
+    let interfaces = instance.network_interfaces();
+    let secondary = interfaces
+        .iter()
+        .flat_map(InstanceNetworkInterface::private_ip_addresses)
+        .filter_map(|address| address.private_ip_address());
+    let v6 = interfaces
+        .iter()
+        .flat_map(InstanceNetworkInterface::ipv6_addresses)
+        .filter_map(|address| address.ipv6_address());
+    let primary = interfaces.iter().filter_map(|interface| interface.private_ip_address());
+    let own = [instance.private_ip_address(), instance.ipv6_address()];
+    let all = own.into_iter().flatten().chain(primary).chain(secondary).chain(v6);
+    let addresses: BTreeSet<IpAddr> = all.filter_map(|text| text.parse().ok()).collect();
+    addresses.into_iter().collect()
+}
+
+fn tag<'a>(instance: &'a Instance, key: &str) -> Option<&'a str> {
+    let tag = instance.tags().iter().find(|tag| tag.key() == Some(key))?;
+    Some(tag.value().unwrap_or_default())
+}

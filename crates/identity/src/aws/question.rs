@@ -1,0 +1,121 @@
+//! One question of up to 1,000 claims, on its way to be answered.
+//!
+//! Each id is asked once, however many Nodes claim it, and each claim is answered for itself.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use aws_sdk_ec2::types::Instance;
+use tidewaiter_api::ClusterName;
+
+use super::call;
+use super::instance::identity;
+use super::instance_id::{InstanceId, Target};
+use crate::claim::Claim;
+use crate::identifier::Answers;
+use crate::identity::Identity;
+use crate::refusal::Refusal;
+
+pub(super) struct Question<'a> {
+    /// Who claims each id: the place of the claim and the zone that it names.
+    asked: BTreeMap<InstanceId, Vec<(usize, Box<str>)>>,
+    answers: &'a Answers<'a>,
+    calls: AtomicUsize,
+}
+
+impl<'a> Question<'a> {
+    /// Reads the claims; those that name no instance are refused here.
+    pub(super) fn new(claims: &[Claim], answers: &'a Answers<'a>) -> Self {
+        let mut asked: BTreeMap<InstanceId, Vec<(usize, Box<str>)>> = BTreeMap::new();
+        for (place, claim) in claims.iter().enumerate() {
+            match Target::read(&claim.provider_id) {
+                Ok(target) => asked.entry(target.id).or_default().push((place, target.zone)),
+                Err(refusal) => answers(place, Err(refusal)),
+            }
+        }
+        Self {
+            asked,
+            answers,
+            calls: AtomicUsize::new(0),
+        }
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = &InstanceId> {
+        self.asked.keys()
+    }
+
+    /// The zone that the first to claim `id` names. It decides with whom an id is asked, nothing else.
+    pub(super) fn zone(&self, id: &InstanceId) -> &str {
+        self.claimants(id).first().map_or("", |(_, zone)| zone)
+    }
+
+    pub(super) fn by_zone(&self, ids: &[InstanceId]) -> Vec<(String, Vec<InstanceId>)> {
+        let mut zones: BTreeMap<&str, Vec<InstanceId>> = BTreeMap::new();
+        for id in ids {
+            zones.entry(self.zone(id)).or_default().push(id.clone());
+        }
+        zones.into_iter().map(|(zone, ids)| (zone.to_owned(), ids)).collect()
+    }
+
+    pub(super) fn count_call(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn calls(&self) -> usize {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// Answers `ids` from what EC2 listed. What else it listed is ignored.
+    pub(super) fn answer(&self, ids: &[InstanceId], instances: &[Instance], cluster: &ClusterName) {
+        let mut listed: BTreeMap<&str, Vec<&Instance>> = BTreeMap::new();
+        for instance in instances {
+            listed
+                .entry(instance.instance_id().unwrap_or_default())
+                .or_default()
+                .push(instance);
+        }
+        for id in ids {
+            let found = match listed.get(id.as_str()).map(Vec::as_slice) {
+                None | Some([]) => Err(not_found(id)),
+                Some([instance]) => identity(id, instance, cluster),
+                Some(several) => Err(call::unusable(format!("it lists {id} {} times", several.len()))),
+            };
+            for (place, zone) in self.claimants(id) {
+                (self.answers)(*place, found.clone().and_then(|identity| in_zone(identity, zone)));
+            }
+        }
+    }
+
+    pub(super) fn not_found(&self, ids: &[InstanceId]) {
+        for id in ids {
+            self.refuse(std::slice::from_ref(id), &not_found(id));
+        }
+    }
+
+    pub(super) fn refuse(&self, ids: &[InstanceId], refusal: &Refusal) {
+        for (place, _) in ids.iter().flat_map(|id| self.claimants(id)) {
+            (self.answers)(*place, Err(refusal.clone()));
+        }
+    }
+
+    fn claimants(&self, id: &InstanceId) -> &[(usize, Box<str>)] {
+        self.asked.get(id).map_or(&[], Vec::as_slice)
+    }
+}
+
+fn not_found(id: &InstanceId) -> Refusal {
+    Refusal::NotFound {
+        instance: id.to_string(),
+    }
+}
+
+fn in_zone(identity: Identity, claimed: &str) -> Result<Identity, Refusal> {
+    if identity.zone == claimed {
+        return Ok(identity);
+    }
+    Err(Refusal::ZoneMismatch {
+        instance: identity.instance,
+        claimed: claimed.to_owned(),
+        actual: identity.zone,
+    })
+}

@@ -1,0 +1,131 @@
+//! Which ids and zones have spoilt a call, so that they are asked apart from the others for a while.
+//!
+//! It decides only with whom an id is asked, never what the answer is. It is bounded, and a good answer clears it at once.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidewaiter_kit::SharedClock;
+
+use super::call::{By, MAX_FILTER_VALUES};
+use super::instance_id::InstanceId;
+use super::question::Question;
+use super::{MAX_IDS, Part};
+
+/// Longer than any controller waits before it asks for a refused Node again, so that a bad id spoils one call in all.
+const ID_APART: Duration = Duration::from_hours(1);
+
+/// How long after a failure a zone is asked apart. Its first good answer ends it.
+const ZONE_APART: Duration = Duration::from_mins(15);
+
+/// The ids and the zones that are remembered at most: more than there are Nodes that could name them.
+const MAX_IDS_APART: usize = 10_000;
+const MAX_ZONES_APART: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Suspects {
+    clock: SharedClock,
+    apart: Mutex<Apart>,
+}
+
+#[derive(Debug, Default)]
+struct Apart {
+    ids: HashMap<InstanceId, Duration>,
+    zones: HashMap<Box<str>, Duration>,
+}
+
+impl Suspects {
+    pub(super) fn new(clock: SharedClock) -> Self {
+        Self {
+            clock,
+            apart: Mutex::default(),
+        }
+    }
+
+    /// Ids that EC2 does not know, or that make it fail: asked by filter, apart from the others, from now on.
+    pub(super) fn suspect_ids<'a>(&self, ids: impl Iterator<Item = &'a InstanceId>) {
+        let now = self.clock.monotonic();
+        let mut apart = self.lock();
+        for id in ids {
+            remember(&mut apart.ids, id.clone(), now, now + ID_APART, MAX_IDS_APART);
+        }
+    }
+
+    /// A zone whose call failed while those of others did not.
+    pub(super) fn suspect_zone(&self, zone: &str) {
+        let now = self.clock.monotonic();
+        remember(
+            &mut self.lock().zones,
+            zone.into(),
+            now,
+            now + ZONE_APART,
+            MAX_ZONES_APART,
+        );
+    }
+
+    /// These were answered.
+    pub(super) fn clear<'a>(&self, ids: impl Iterator<Item = &'a InstanceId>, question: &Question<'_>) {
+        let mut apart = self.lock();
+        if apart.ids.is_empty() && apart.zones.is_empty() {
+            return;
+        }
+        for id in ids {
+            apart.ids.remove(id);
+            apart.zones.remove(question.zone(id));
+        }
+    }
+
+    /// The calls to begin with: one for all that nothing is held against, one for each zone in trouble, the rest by filter.
+    pub(super) fn divide(&self, question: &Question<'_>) -> Vec<Part> {
+        let now = self.clock.monotonic();
+        let apart = self.lock();
+        let held = |until: Option<&Duration>| until.is_some_and(|until| *until > now);
+        let (suspected, rest): (Vec<_>, Vec<_>) = question.ids().cloned().partition(|id| held(apart.ids.get(id)));
+        let (in_trouble, clean): (Vec<_>, Vec<_>) = rest
+            .into_iter()
+            .partition(|id| held(apart.zones.get(question.zone(id))));
+        drop(apart);
+        let zones = question.by_zone(&in_trouble).into_iter().map(|(_, ids)| ids);
+        let by_id = clean.chunks(MAX_IDS).map(<[_]>::to_vec).chain(zones);
+        let by_filter = suspected.chunks(MAX_FILTER_VALUES).map(<[_]>::to_vec);
+        by_id
+            .map(|ids| Part { ids, by: By::Id })
+            .chain(by_filter.map(|ids| Part { ids, by: By::Filter }))
+            .collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Apart> {
+        self.apart.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Puts one in. When it is full, those whose time is over go, or else a new one is not taken.
+fn remember<K: Eq + Hash>(apart: &mut HashMap<K, Duration>, key: K, now: Duration, until: Duration, limit: usize) {
+    if apart.len() >= limit {
+        apart.retain(|_, until| *until > now);
+    }
+    if apart.len() < limit || apart.contains_key(&key) {
+        apart.insert(key, until);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_runs_out() {
+        let second = Duration::from_secs(1);
+        let mut apart = HashMap::new();
+        for key in 0..5 {
+            remember(&mut apart, key, second, 2 * second, 3);
+        }
+        assert_eq!(apart.len(), 3);
+        remember(&mut apart, 0, second, 9 * second, 3);
+        assert_eq!(apart[&0], 9 * second, "what is known may be renewed when it is full");
+        remember(&mut apart, 7, 2 * second, 3 * second, 3);
+        assert_eq!(apart.len(), 2, "what has run out makes room");
+    }
+}

@@ -1,0 +1,41 @@
+//! What the cloud says of an instance, as far as anything here depends on it.
+
+use std::net::IpAddr;
+
+use tidewaiter_api::{InstanceGroupName, Lifecycle};
+
+/// One running instance of this cluster, as its cloud describes it.
+///
+/// Thousands are kept: the lists are plain and as long as they need to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The instance as its cloud names it, for example `i-0123456789abcdef0`.
+    pub instance: String,
+    /// The `InstanceGroup`, from what a node cannot change: on EC2 a tag.
+    pub group: InstanceGroupName,
+    /// The zone in which it runs.
+    pub zone: String,
+    /// How the cloud bills it.
+    pub lifecycle: Lifecycle,
+    /// Every name that a Node of this instance may have: on EC2 the private DNS names of its interfaces and its id. In
+    /// lower case.
+    pub names: Vec<String>,
+    /// Every private address of its interfaces.
+    pub addresses: Vec<IpAddr>,
+}
+
+impl Identity {
+    /// Whether a Node of this name can be this instance.
+    #[must_use]
+    pub fn has_name(&self, name: &str) -> bool {
+        self.names.iter().any(|own| own == name)
+    }
+
+    /// Whether this instance has the address. An IPv4 address and its IPv6-mapped form are the same one.
+    #[must_use]
+    pub fn has_address(&self, address: IpAddr) -> bool {
+        self.addresses
+            .iter()
+            .any(|own| own.to_canonical() == address.to_canonical())
+    }
+}

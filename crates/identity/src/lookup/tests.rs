@@ -1,0 +1,599 @@
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, join_all};
+use tidewaiter_api::Lifecycle;
+use tidewaiter_kit::ManualClock;
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::identifier::Answers;
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_hours(1);
+
+/// A call as the test sees it: it answers through `give`, and ends the call by dropping it.
+struct Asked {
+    claims: Vec<Claim>,
+    give: mpsc::UnboundedSender<(usize, Result<Identity, Refusal>)>,
+}
+
+impl Asked {
+    fn give(&self, place: usize, answer: Result<Identity, Refusal>) {
+        self.give.send((place, answer)).unwrap();
+    }
+
+    /// Gives everyone the identity that their claim asks for.
+    fn answer_all(self) {
+        for (place, claim) in self.claims.iter().enumerate() {
+            self.give(place, Ok(identity_of(claim)));
+        }
+    }
+
+    fn refuse_all(self, refusal: &Refusal) {
+        for place in 0..self.claims.len() {
+            self.give(place, Err(refusal.clone()));
+        }
+    }
+}
+
+struct Scripted(mpsc::UnboundedSender<Asked>);
+
+#[async_trait]
+impl Identifier for Scripted {
+    fn scheme(&self) -> &'static str {
+        "test"
+    }
+
+    fn max_batch(&self) -> usize {
+        1000
+    }
+
+    async fn identify(&self, claims: &[Claim], answers: &Answers<'_>) {
+        let (give, mut given) = mpsc::unbounded_channel();
+        let claims = claims.to_vec();
+        self.0.send(Asked { claims, give }).unwrap();
+        while let Some((place, answer)) = given.recv().await {
+            answers(place, answer);
+        }
+    }
+}
+
+/// A lookup whose run loop and whose callers are polled by the test itself: nothing happens between two lines.
+struct Bench {
+    lookup: Arc<Lookup>,
+    clock: ManualClock,
+    asked: mpsc::UnboundedReceiver<Asked>,
+    shutdown: CancellationToken,
+    running: BoxFuture<'static, Result<(), Infallible>>,
+    callers: Vec<(usize, BoxFuture<'static, Result<Answer, Refusal>>)>,
+    answers: HashMap<usize, Result<Answer, Refusal>>,
+    next: usize,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self::with(LookupSettings::default())
+    }
+
+    fn with(settings: LookupSettings) -> Self {
+        let (sender, asked) = mpsc::unbounded_channel();
+        let clock = ManualClock::default();
+        let lookup = Arc::new(Lookup::new(Arc::new(Scripted(sender)), clock.shared(), settings));
+        let shutdown = CancellationToken::new();
+        let running = Arc::clone(&lookup).run(shutdown.clone()).boxed();
+        Self {
+            lookup,
+            clock,
+            asked,
+            shutdown,
+            running,
+            callers: Vec::new(),
+            answers: HashMap::new(),
+            next: 0,
+        }
+    }
+
+    /// A caller asks; returns its number.
+    fn ask(&mut self, claim: Claim) -> usize {
+        let lookup = Arc::clone(&self.lookup);
+        self.callers
+            .push((self.next, async move { lookup.identify(claim).await }.boxed()));
+        self.next += 1;
+        self.settle();
+        self.next - 1
+    }
+
+    fn drop_caller(&mut self, number: usize) {
+        self.callers.retain(|(other, _)| *other != number);
+        self.settle();
+    }
+
+    /// Lets everything that can go on go on.
+    fn settle(&mut self) {
+        for _ in 0..6 {
+            let mut waiting = Vec::new();
+            for (number, mut caller) in std::mem::take(&mut self.callers) {
+                match caller.as_mut().now_or_never() {
+                    Some(answer) => {
+                        self.answers.insert(number, answer);
+                    }
+                    None => waiting.push((number, caller)),
+                }
+            }
+            self.callers = waiting;
+            if !self.shutdown.is_cancelled() {
+                assert!(self.running.as_mut().now_or_never().is_none(), "it ended");
+            }
+        }
+    }
+
+    fn advance(&mut self, by: Duration) {
+        self.clock.advance(by);
+        self.settle();
+    }
+
+    /// The call that is being made now.
+    fn call(&mut self) -> Asked {
+        self.settle();
+        self.asked.try_recv().expect("a call")
+    }
+
+    fn no_call(&mut self) {
+        self.settle();
+        assert!(self.asked.try_recv().is_err(), "a call that nobody needed");
+    }
+
+    fn answer(&mut self, number: usize) -> Result<Answer, Refusal> {
+        self.settle();
+        self.answers.remove(&number).expect("an answer")
+    }
+
+    fn no_answer(&mut self, number: usize) {
+        self.settle();
+        assert!(
+            !self.answers.contains_key(&number),
+            "an answer too early: {:?}",
+            self.answers[&number]
+        );
+    }
+
+    /// Asks and answers, so that it is kept.
+    fn know(&mut self, claim: &Claim) {
+        let number = self.ask(claim.clone());
+        self.call().answer_all();
+        self.answer(number).unwrap();
+    }
+}
+
+fn just_under(time: Duration) -> Duration {
+    time.saturating_sub(Duration::from_millis(1))
+}
+
+fn claim(name: &str) -> Claim {
+    Claim {
+        node: name.parse().unwrap(),
+        uid: format!("uid-of-{name}").parse().unwrap(),
+        provider_id: format!("test://{name}").parse().unwrap(),
+        addresses: Vec::new(),
+        rivals: Vec::new(),
+    }
+}
+
+fn identity_of(claim: &Claim) -> Identity {
+    Identity {
+        instance: claim.provider_id.rest().to_owned(),
+        group: "nodes".parse().unwrap(),
+        zone: "a".to_owned(),
+        lifecycle: Lifecycle::OnDemand,
+        names: vec![claim.provider_id.rest().to_owned()],
+        addresses: Vec::new(),
+    }
+}
+
+fn names(asked: &Asked) -> Vec<&str> {
+    asked.claims.iter().map(|claim| claim.node.as_str()).collect()
+}
+
+fn throttled() -> Refusal {
+    Refusal::Throttled { api: "test" }
+}
+
+fn unavailable() -> Refusal {
+    Refusal::Unavailable {
+        api: "test",
+        trouble: Trouble::Unreachable,
+        detail: String::new(),
+    }
+}
+
+fn not_found() -> Refusal {
+    Refusal::NotFound {
+        instance: "x".to_owned(),
+    }
+}
+
+#[test]
+fn a_thousand_at_once_are_two_calls() {
+    let mut bench = Bench::new();
+    let numbers: Vec<_> = (0..1000).map(|n| bench.ask(claim(&format!("n{n}")))).collect();
+    let first = bench.call();
+    assert_eq!(names(&first), ["n0"], "the first is asked at once");
+    bench.no_call();
+    first.answer_all();
+    let second = bench.call();
+    assert_eq!(second.claims.len(), 999, "what came meanwhile is asked together");
+    assert_eq!(second.claims[0].node.as_str(), "n1", "in the order in which it came");
+    second.answer_all();
+    for (n, number) in numbers.into_iter().enumerate() {
+        let answer = bench.answer(number).unwrap();
+        assert_eq!(answer.proven.identity().instance, format!("n{n}"));
+    }
+    bench.no_call();
+}
+
+#[test]
+fn a_call_holds_no_more_than_the_cloud_takes() {
+    let mut bench = Bench::new();
+    for n in 0..1502 {
+        bench.ask(claim(&format!("n{n}")));
+    }
+    bench.call().answer_all();
+    let full = bench.call();
+    assert_eq!(full.claims.len(), 1000);
+    full.answer_all();
+    assert_eq!(bench.call().claims.len(), 501);
+}
+
+#[test]
+fn an_answer_is_kept_for_the_uid_and_the_provider_id_together() {
+    let mut bench = Bench::new();
+    bench.know(&claim("a"));
+    for _ in 0..100 {
+        let number = bench.ask(claim("a"));
+        bench.answer(number).unwrap();
+    }
+    bench.no_call();
+    let reborn = Claim {
+        uid: "another".parse().unwrap(),
+        ..claim("a")
+    };
+    bench.know(&reborn);
+    let moved = Claim {
+        provider_id: "test://b".parse().unwrap(),
+        ..claim("a")
+    };
+    let number = bench.ask(moved);
+    bench.call().answer_all();
+    assert_eq!(bench.answer(number).unwrap_err().reason(), "NameMismatch");
+}
+
+#[test]
+fn what_is_kept_is_proven_anew_each_time() {
+    let mut bench = Bench::with(LookupSettings {
+        node_names: NodeNames::Warn,
+        ..LookupSettings::default()
+    });
+    bench.know(&claim("a"));
+    let rivalled = Claim {
+        rivals: vec!["b".parse().unwrap()],
+        ..claim("a")
+    };
+    let number = bench.ask(rivalled);
+    assert_eq!(bench.answer(number).unwrap_err().reason(), "Duplicate");
+    let elsewhere = Claim {
+        addresses: vec!["10.0.0.1".parse().unwrap()],
+        ..claim("a")
+    };
+    let number = bench.ask(elsewhere);
+    assert_eq!(bench.answer(number).unwrap_err().reason(), "AddressMismatch");
+    bench.no_call();
+    let number = bench.ask(claim("a"));
+    assert!(bench.answer(number).is_ok(), "and is still there");
+}
+
+#[test]
+fn a_refusal_is_never_kept() {
+    let mut bench = Bench::new();
+    for _ in 0..3 {
+        let number = bench.ask(claim("a"));
+        bench.call().refuse_all(&not_found());
+        assert_eq!(bench.answer(number), Err(not_found()));
+    }
+    bench.know(&claim("a"));
+}
+
+#[test]
+fn an_answer_expires_and_says_when() {
+    let mut bench = Bench::new();
+    bench.know(&claim("a"));
+    let number = bench.ask(claim("a"));
+    let fresh_for = bench.answer(number).unwrap().fresh_for;
+    assert!(fresh_for <= HOUR && fresh_for > HOUR * 7 / 10, "{fresh_for:?}");
+    bench.advance(just_under(fresh_for));
+    let number = bench.ask(claim("a"));
+    assert!(bench.answer(number).is_ok());
+    bench.advance(Duration::from_millis(1));
+    bench.ask(claim("a"));
+    assert_eq!(names(&bench.call()), ["a"]);
+}
+
+#[test]
+fn what_expires_is_asked_again_together() {
+    let mut bench = Bench::new();
+    let numbers: Vec<_> = (0..500).map(|n| bench.ask(claim(&format!("n{n}")))).collect();
+    bench.call().answer_all();
+    bench.call().answer_all();
+    let ends: BTreeSet<Duration> = numbers
+        .into_iter()
+        .map(|number| bench.answer(number).unwrap().fresh_for)
+        .collect();
+    assert!(
+        (8..=17).contains(&ends.len()),
+        "500 answers expire at {} times",
+        ends.len()
+    );
+}
+
+#[test]
+fn what_is_forgotten_is_asked_again() {
+    let mut bench = Bench::new();
+    bench.know(&claim("a"));
+    bench.know(&claim("b"));
+    bench.lookup.forget(&claim("a").uid);
+    bench.ask(claim("b"));
+    bench.no_call();
+    bench.ask(claim("a"));
+    assert_eq!(names(&bench.call()), ["a"]);
+}
+
+#[test]
+fn an_answer_that_was_under_way_when_its_node_was_forgotten_is_not_kept() {
+    let mut bench = Bench::new();
+    let number = bench.ask(claim("a"));
+    let before = bench.call();
+    bench.lookup.forget(&claim("a").uid);
+    bench.advance(PATIENCE);
+    bench.ask(claim("a"));
+    let after = bench.call();
+    before.answer_all();
+    assert!(bench.answer(number).is_ok(), "who asked gets it");
+    after.refuse_all(&not_found());
+    bench.settle();
+    bench.ask(claim("a"));
+    assert_eq!(names(&bench.call()), ["a"], "the older answer was not kept");
+}
+
+#[test]
+fn nobody_is_kept_for_longer_than_an_answer_is_true() {
+    let mut bench = Bench::new();
+    for n in 0..50 {
+        bench.know(&claim(&format!("n{n}")));
+    }
+    bench.advance(2 * HOUR);
+    bench.know(&claim("late"));
+    assert_eq!(bench.lookup.lock().kept.len(), 1);
+    assert!(bench.lookup.lock().asked.is_empty());
+}
+
+#[test]
+fn a_caller_who_goes_before_the_call_is_not_asked_for() {
+    let mut bench = Bench::new();
+    bench.ask(claim("first"));
+    let first = bench.call();
+    let gone = bench.ask(claim("gone"));
+    let stays = bench.ask(claim("stays"));
+    bench.drop_caller(gone);
+    first.answer_all();
+    let second = bench.call();
+    assert_eq!(names(&second), ["stays"]);
+    second.answer_all();
+    assert!(bench.answer(stays).is_ok());
+}
+
+#[test]
+fn when_all_callers_have_gone_no_call_is_made() {
+    let mut bench = Bench::new();
+    bench.ask(claim("first"));
+    let first = bench.call();
+    let gone = bench.ask(claim("gone"));
+    bench.drop_caller(gone);
+    first.answer_all();
+    bench.no_call();
+    bench.know(&claim("next"));
+}
+
+#[test]
+fn the_answer_of_a_caller_who_goes_during_the_call_is_kept_for_the_next() {
+    let mut bench = Bench::new();
+    let gone = bench.ask(claim("a"));
+    let stays = bench.ask(claim("b"));
+    let call = bench.call();
+    bench.drop_caller(gone);
+    call.answer_all();
+    bench.settle();
+    let next = bench.ask(claim("a"));
+    assert!(bench.answer(next).is_ok());
+    bench.call().answer_all();
+    assert!(bench.answer(stays).is_ok());
+    bench.no_call();
+}
+
+#[test]
+fn throttling_slows_everybody_down_together() {
+    let mut bench = Bench::new();
+    let first = bench.ask(claim("a"));
+    bench.call().refuse_all(&throttled());
+    assert_eq!(
+        bench.answer(first),
+        Err(throttled()),
+        "the caller is told at once: its own retry knows how long to wait"
+    );
+    for n in 0..100 {
+        bench.ask(claim(&format!("n{n}")));
+    }
+    bench.no_call();
+    bench.advance(just_under(SECOND / 2));
+    bench.no_call();
+    bench.advance(SECOND);
+    let joined = bench.call();
+    assert_eq!(joined.claims.len(), 100, "what waited is one call");
+    joined.refuse_all(&throttled());
+    bench.ask(claim("again"));
+    bench.advance(just_under(SECOND));
+    bench.no_call();
+    bench.advance(SECOND * 2);
+    bench.call().answer_all();
+    bench.settle();
+    bench.ask(claim("well"));
+    assert_eq!(names(&bench.call()), ["well"], "after a success there is no wait");
+}
+
+#[test]
+fn a_cloud_that_refuses_connections_is_not_stormed() {
+    let mut bench = Bench::new();
+    let mut calls = 0;
+    // A thousand Nodes, each of which asks again ten times a second, for ten seconds.
+    for tick in 0..100 {
+        for n in 0..10 {
+            bench.ask(claim(&format!("n{tick}-{n}")));
+        }
+        while let Ok(asked) = bench.asked.try_recv() {
+            calls += 1;
+            asked.refuse_all(&unavailable());
+            bench.settle();
+        }
+        bench.advance(SECOND / 10);
+    }
+    assert!((5..=25).contains(&calls), "{calls} calls in 10 s");
+    bench.advance(SECOND);
+    bench.call().answer_all();
+    bench.know(&claim("well"));
+}
+
+#[test]
+fn an_answer_comes_as_soon_as_it_is_known() {
+    let mut bench = Bench::new();
+    bench.ask(claim("first"));
+    let first = bench.call();
+    let healthy = bench.ask(claim("healthy"));
+    let slow = bench.ask(claim("slow"));
+    first.answer_all();
+    let call = bench.call();
+    call.give(0, Ok(identity_of(&call.claims[0])));
+    assert!(bench.answer(healthy).is_ok());
+    bench.no_answer(slow);
+}
+
+#[test]
+fn a_call_that_takes_long_holds_up_nobody_for_longer_than_patience() {
+    let mut bench = Bench::new();
+    bench.ask(claim("slow"));
+    let slow = bench.call();
+    let healthy = bench.ask(claim("healthy"));
+    bench.advance(just_under(PATIENCE));
+    bench.no_call();
+    bench.advance(Duration::from_millis(1));
+    bench.call().answer_all();
+    assert!(bench.answer(healthy).is_ok());
+    // While the slow one is still under way, the next is asked at once.
+    bench.know(&claim("next"));
+    slow.answer_all();
+    bench.no_call();
+}
+
+#[test]
+fn calls_under_way_are_bounded() {
+    let mut bench = Bench::with(LookupSettings {
+        deadline: HOUR,
+        ..LookupSettings::default()
+    });
+    let mut hanging = Vec::new();
+    for n in 0..40 {
+        bench.ask(claim(&format!("n{n}")));
+        hanging.extend(bench.asked.try_recv());
+        bench.advance(PATIENCE);
+        hanging.extend(bench.asked.try_recv());
+    }
+    assert_eq!(hanging.len(), MAX_CALLS);
+    hanging.pop().unwrap().answer_all();
+    assert_eq!(bench.call().claims.len(), 40 - MAX_CALLS);
+}
+
+#[test]
+fn a_provider_that_hangs_is_left() {
+    let mut bench = Bench::new();
+    let number = bench.ask(claim("a"));
+    let call = bench.call();
+    bench.advance(LookupSettings::default().deadline);
+    let refusal = bench.answer(number).unwrap_err();
+    assert_eq!(refusal.to_string(), "lookup: not reachable (no answer in time)");
+    assert!(
+        call.give.send((0, Ok(identity_of(&call.claims[0])))).is_err(),
+        "its future was dropped"
+    );
+}
+
+#[test]
+fn a_provider_that_answers_badly_harms_nobody() {
+    let mut bench = Bench::new();
+    let forgotten = bench.ask(claim("forgotten"));
+    bench.call();
+    assert!(bench.answer(forgotten).unwrap_err().is_transient());
+    bench.advance(SECOND);
+    let twice = bench.ask(claim("twice"));
+    let call = bench.call();
+    call.give(0, Ok(identity_of(&call.claims[0])));
+    call.give(0, Err(not_found()));
+    call.give(7, Err(not_found()));
+    drop(call);
+    assert!(bench.answer(twice).is_ok(), "the first answer counts");
+    bench.know(&claim("next"));
+}
+
+#[test]
+fn who_waits_at_shutdown_is_told() {
+    let mut bench = Bench::new();
+    let asked = bench.ask(claim("asked"));
+    let _call = bench.call();
+    let waiting = bench.ask(claim("waiting"));
+    bench.shutdown.cancel();
+    assert_eq!(bench.running.as_mut().now_or_never(), Some(Ok(())));
+    for number in [asked, waiting] {
+        assert_eq!(bench.answer(number), Err(stopped()));
+    }
+    let late = bench.ask(claim("late"));
+    assert_eq!(bench.answer(late), Err(stopped()));
+}
+
+/// Real time and threads: whatever the order of events, everyone is answered, and rightly.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_at_once_are_each_answered_for_themselves() {
+    let (sender, mut asked) = mpsc::unbounded_channel::<Asked>();
+    let settings = LookupSettings {
+        expiry: Duration::ZERO,
+        ..LookupSettings::default()
+    };
+    let clock = tidewaiter_kit::SystemClock::shared();
+    let lookup = Arc::new(Lookup::new(Arc::new(Scripted(sender)), clock, settings));
+    let shutdown = CancellationToken::new();
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(Arc::clone(&lookup).run(shutdown.clone()).map(|_| ()));
+    tasks.spawn(async move {
+        while let Some(call) = asked.recv().await {
+            tokio::task::yield_now().await;
+            call.answer_all();
+        }
+    });
+    let callers = (0..2000).map(|n| {
+        let lookup = Arc::clone(&lookup);
+        async move {
+            let answer = lookup.identify(claim(&format!("n{}", n % 500))).await.unwrap();
+            assert_eq!(answer.proven.identity().instance, format!("n{}", n % 500));
+        }
+    });
+    join_all(callers).await;
+    shutdown.cancel();
+    tasks.join_next().await.unwrap().unwrap();
+}

@@ -1,0 +1,231 @@
+//! Whether a Node is the instance that it claims to be. Pure: the cloud's answer is an argument.
+//!
+//! The only way to a [`Proven`] leads through [`prove`], so whoever holds one holds a proof. What the kubelet writes can
+//! refute here, and can prove nothing.
+//!
+//! | | `enforce` | `warn` |
+//! | --- | --- | --- |
+//! | the Node's name is none of the instance's | `NameMismatch` | a [`NameWarning`] |
+//! | the Node lists internal addresses, none of them the instance's | `AddressMismatch` | `AddressMismatch` |
+//! | another Node claims the instance, under a name that the instance has too | `Duplicate` | `Duplicate` |
+//! | another Node claims the instance, under any other name | nothing: that one is refused | `Duplicate` |
+//!
+//! The first row that applies decides.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tidewaiter_api::NodeName;
+
+use crate::claim::Claim;
+use crate::identity::Identity;
+use crate::refusal::Refusal;
+
+/// What a Node's name has to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeNames {
+    /// One of the names that the cloud gives its instance: this is what proves a Node, for its client certificate binds it.
+    #[default]
+    Enforce,
+    /// Anything, for clusters with names of their own. Then only uniqueness stands between a Node and another's labels: of
+    /// two Nodes that claim one instance, both are refused.
+    Warn,
+}
+
+/// A Node that passed under [`NodeNames::Warn`] alone.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("node {node} has none of the names of instance {instance}: taken for it because nodeNames is warn")]
+pub struct NameWarning {
+    /// The Node.
+    pub node: NodeName,
+    /// The instance that it is taken for.
+    pub instance: String,
+}
+
+/// The identity of a Node that has been proven to be this instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proven {
+    identity: Arc<Identity>,
+    warning: Option<NameWarning>,
+}
+
+impl Proven {
+    /// The instance that the Node is.
+    #[must_use]
+    pub fn identity(&self) -> &Arc<Identity> {
+        &self.identity
+    }
+
+    /// What weakens the proof, if anything does.
+    #[must_use]
+    pub fn warning(&self) -> Option<&NameWarning> {
+        self.warning.as_ref()
+    }
+}
+
+/// Decides whether the Node of `claim` is the instance that the cloud described.
+///
+/// # Errors
+/// [`Refusal::NameMismatch`], [`Refusal::AddressMismatch`] or [`Refusal::Duplicate`], as the table above says.
+pub fn prove(claim: &Claim, identity: Arc<Identity>, names: NodeNames) -> Result<Proven, Refusal> {
+    let warning = check_name(claim, &identity, names)?;
+    check_addresses(claim, &identity)?;
+    check_rivals(claim, &identity, names)?;
+    Ok(Proven { identity, warning })
+}
+
+fn check_name(claim: &Claim, identity: &Identity, names: NodeNames) -> Result<Option<NameWarning>, Refusal> {
+    match names {
+        _ if identity.has_name(claim.node.as_str()) => Ok(None),
+        NodeNames::Enforce => Err(Refusal::NameMismatch {
+            instance: identity.instance.clone(),
+            node: claim.node.clone(),
+            names: identity.names.clone(),
+        }),
+        NodeNames::Warn => Ok(Some(NameWarning {
+            node: claim.node.clone(),
+            instance: identity.instance.clone(),
+        })),
+    }
+}
+
+/// An honest Node may list more than the cloud knows of (a tunnel, a bridge), so one address in common is enough.
+fn check_addresses(claim: &Claim, identity: &Identity) -> Result<(), Refusal> {
+    let refuted = !claim.addresses.is_empty() && !claim.addresses.iter().any(|&address| identity.has_address(address));
+    if refuted {
+        return Err(Refusal::AddressMismatch {
+            instance: identity.instance.clone(),
+            node: claim.node.clone(),
+            listed: claim.addresses.clone(),
+            actual: identity.addresses.clone(),
+        });
+    }
+    Ok(())
+}
+
+fn check_rivals(claim: &Claim, identity: &Identity, names: NodeNames) -> Result<(), Refusal> {
+    let mut rivals: Vec<NodeName> = claim
+        .rivals
+        .iter()
+        .filter(|rival| **rival != claim.node)
+        .filter(|rival| names == NodeNames::Warn || identity.has_name(rival.as_str()))
+        .cloned()
+        .collect();
+    if rivals.is_empty() {
+        return Ok(());
+    }
+    // Sorted, so that the same rivals make the same refusal in whatever order they were found.
+    rivals.sort();
+    Err(Refusal::Duplicate {
+        instance: identity.instance.clone(),
+        rivals,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use tidewaiter_api::Lifecycle;
+
+    use super::*;
+
+    const OWN: &str = "ip-10-0-0-1.ec2.internal";
+    const ID: &str = "i-0123456789abcdef0";
+
+    fn instance() -> Arc<Identity> {
+        Arc::new(Identity {
+            instance: ID.to_owned(),
+            group: "nodes".parse().unwrap(),
+            zone: "us-east-1a".to_owned(),
+            lifecycle: Lifecycle::OnDemand,
+            names: vec![ID.to_owned(), OWN.to_owned()],
+            addresses: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
+        })
+    }
+
+    fn claim(node: &str, addresses: &[&str], rivals: &[&str]) -> Claim {
+        Claim {
+            node: node.parse().unwrap(),
+            uid: "uid".parse().unwrap(),
+            provider_id: "aws:///us-east-1a/i-0123456789abcdef0".parse().unwrap(),
+            addresses: addresses.iter().map(|a| a.parse().unwrap()).collect(),
+            rivals: rivals.iter().map(|r| r.parse().unwrap()).collect(),
+        }
+    }
+
+    /// `ok`, `warning`, or the reason of the refusal.
+    fn outcome(claim: &Claim, names: NodeNames) -> &'static str {
+        match prove(claim, instance(), names) {
+            Ok(proven) if proven.warning().is_some() => "warning",
+            Ok(_) => "ok",
+            Err(refusal) => refusal.reason(),
+        }
+    }
+
+    #[test]
+    fn the_table() {
+        /// Name, addresses, rivals, then what is found under enforce and under warn.
+        type Row = (
+            &'static str,
+            &'static [&'static str],
+            &'static [&'static str],
+            &'static str,
+            &'static str,
+        );
+        let rows: &[Row] = &[
+            (OWN, &[], &[], "ok", "ok"),
+            (ID, &[], &[], "ok", "ok"),
+            (OWN, &["10.0.0.1"], &[], "ok", "ok"),
+            (OWN, &["fd00::1"], &[], "ok", "ok"),
+            (OWN, &["::ffff:10.0.0.1"], &[], "ok", "ok"),
+            (OWN, &["192.168.0.1", "10.0.0.1"], &[], "ok", "ok"),
+            (OWN, &["10.0.0.2"], &[], "AddressMismatch", "AddressMismatch"),
+            (OWN, &["10.0.0.2", "fd00::2"], &[], "AddressMismatch", "AddressMismatch"),
+            ("other", &[], &[], "NameMismatch", "warning"),
+            ("other", &["10.0.0.1"], &[], "NameMismatch", "warning"),
+            ("other", &["10.0.0.2"], &[], "NameMismatch", "AddressMismatch"),
+            ("other", &["10.0.0.2"], &[OWN], "NameMismatch", "AddressMismatch"),
+            ("other", &["10.0.0.1"], &[OWN], "NameMismatch", "Duplicate"),
+            (OWN, &["10.0.0.1"], &["other"], "ok", "Duplicate"),
+            (OWN, &["10.0.0.1"], &["other", "another"], "ok", "Duplicate"),
+            (OWN, &[], &[ID], "Duplicate", "Duplicate"),
+            (ID, &[], &[OWN], "Duplicate", "Duplicate"),
+            // A Node is no rival of itself, should a caller list it.
+            (OWN, &[], &[OWN], "ok", "ok"),
+            // No part of a name is the name.
+            ("ip-10-0-0-1", &[], &[], "NameMismatch", "warning"),
+            (
+                "ip-10-0-0-1.ec2.internal.example.com",
+                &[],
+                &[],
+                "NameMismatch",
+                "warning",
+            ),
+        ];
+        for (node, addresses, rivals, enforce, warn) in rows {
+            let claim = claim(node, addresses, rivals);
+            assert_eq!(outcome(&claim, NodeNames::Enforce), *enforce, "enforce {claim:?}");
+            assert_eq!(outcome(&claim, NodeNames::Warn), *warn, "warn {claim:?}");
+        }
+    }
+
+    #[test]
+    fn an_instance_without_addresses_bears_out_none() {
+        let mut bare = Arc::unwrap_or_clone(instance());
+        bare.addresses.clear();
+        let refusal = prove(&claim(OWN, &["10.0.0.1"], &[]), Arc::new(bare), NodeNames::Enforce).unwrap_err();
+        assert_eq!(refusal.reason(), "AddressMismatch");
+    }
+
+    #[test]
+    fn the_same_rivals_read_the_same_in_any_order() {
+        let refusal = |rivals: &[&str]| prove(&claim(OWN, &[], rivals), instance(), NodeNames::Warn).unwrap_err();
+        assert_eq!(refusal(&["a", "b"]), refusal(&["b", "a"]));
+    }
+
+    #[test]
+    fn the_setting_reads_as_it_is_written() {
+        assert_eq!(serde_json::from_str::<NodeNames>("\"warn\"").unwrap(), NodeNames::Warn);
+        assert!(serde_json::from_str::<NodeNames>("\"off\"").is_err());
+    }
+}

@@ -1,0 +1,346 @@
+//! Why a Node is not vouched for. Each text is safe to show: bounded, escaped, without secrets, and the same each time.
+
+use std::net::IpAddr;
+
+use tidewaiter_api::values::quoted;
+use tidewaiter_api::{ClusterName, NodeName, ProviderId};
+
+/// A Node that gets nothing, and why. What it means, and when to ask again: [`Identifier`](crate::Identifier).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The providerID is not of the form that this cloud's have.
+    #[error("providerID {} {rule}", quoted(.provider_id.as_str()))]
+    InvalidProviderId {
+        /// What the Node says.
+        provider_id: ProviderId,
+        /// The rule that it breaks, in words.
+        rule: &'static str,
+    },
+    /// The cloud does not list the instance.
+    #[error("the cloud lists no instance {instance}")]
+    NotFound {
+        /// The instance that was asked for.
+        instance: String,
+    },
+    /// The instance neither runs nor is about to.
+    #[error("instance {instance} is {state}")]
+    NotRunning {
+        /// The instance.
+        instance: String,
+        /// Its state in the cloud's own word.
+        state: String,
+    },
+    /// The instance is not this cluster's.
+    #[error("instance {instance} {}", owner(.theirs.as_deref(), .ours))]
+    ForeignProject {
+        /// The instance.
+        instance: String,
+        /// The cluster or project that it belongs to, as far as it says.
+        theirs: Option<String>,
+        /// This cluster.
+        ours: ClusterName,
+    },
+    /// The instance is in no group, or in one whose name cannot be one.
+    #[error("instance {instance} {}", no_group(.tag.as_deref()))]
+    NotInGroup {
+        /// The instance.
+        instance: String,
+        /// What stands where the name of a group should stand, if anything does.
+        tag: Option<String>,
+    },
+    /// The Node's name is none of the instance's.
+    #[error("node {node} is not instance {instance}, whose nodes can be named {}", few(.names))]
+    NameMismatch {
+        /// The instance that the Node claims to be.
+        instance: String,
+        /// The Node.
+        node: NodeName,
+        /// The names that the cloud gives the instance.
+        names: Vec<String>,
+    },
+    /// The Node lists addresses, and none of them is the instance's.
+    #[error("node {node} lists {}, and instance {instance} has {}", few(.listed), few(.actual))]
+    AddressMismatch {
+        /// The instance that the Node claims to be.
+        instance: String,
+        /// The Node.
+        node: NodeName,
+        /// The addresses that the Node lists.
+        listed: Vec<IpAddr>,
+        /// The addresses that the cloud gives the instance.
+        actual: Vec<IpAddr>,
+    },
+    /// The instance is in another zone than the providerID says.
+    #[error("the providerID says zone {claimed}, and instance {instance} is in {actual}")]
+    ZoneMismatch {
+        /// The instance.
+        instance: String,
+        /// The zone in the providerID.
+        claimed: String,
+        /// The zone that the cloud says.
+        actual: String,
+    },
+    /// Another Node claims the same instance with the same right.
+    #[error("instance {instance} is also claimed by {}", few(.rivals))]
+    Duplicate {
+        /// The instance.
+        instance: String,
+        /// The other Nodes.
+        rivals: Vec<NodeName>,
+    },
+    /// The cloud asks for fewer calls.
+    #[error("{api} is throttled")]
+    Throttled {
+        /// The call, for example `ec2:DescribeInstances`.
+        api: &'static str,
+    },
+    /// No usable answer came.
+    #[error("{api}: {trouble}{}", in_brackets(.detail))]
+    Unavailable {
+        /// The call, for example `ec2:DescribeInstances`.
+        api: &'static str,
+        /// What kind of trouble it is.
+        trouble: Trouble,
+        /// More of it, for a reader; may be empty.
+        detail: String,
+    },
+}
+
+/// What kept the cloud from answering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Trouble {
+    /// The cloud knows who asks and does not let them.
+    #[error("permission denied")]
+    Denied,
+    /// There are no credentials, or the cloud does not take them.
+    #[error("no valid credentials")]
+    Credentials,
+    /// No connection, or no answer in time.
+    #[error("not reachable")]
+    Unreachable,
+    /// The cloud answered that it failed.
+    #[error("the cloud failed")]
+    Failed,
+    /// The cloud's answer cannot be made sense of.
+    #[error("unusable answer")]
+    Unusable,
+}
+
+impl Refusal {
+    /// One word for conditions, Events and metrics, in `CamelCase`.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::InvalidProviderId { .. } => "InvalidProviderId",
+            Self::NotFound { .. } => "NotFound",
+            Self::NotRunning { .. } => "NotRunning",
+            Self::ForeignProject { .. } => "ForeignProject",
+            Self::NotInGroup { .. } => "NotInGroup",
+            Self::NameMismatch { .. } => "NameMismatch",
+            Self::AddressMismatch { .. } => "AddressMismatch",
+            Self::ZoneMismatch { .. } => "ZoneMismatch",
+            Self::Duplicate { .. } => "Duplicate",
+            Self::Throttled { .. } => "Throttled",
+            Self::Unavailable { .. } => "Unavailable",
+        }
+    }
+
+    /// What an operator can do about it, in one sentence.
+    #[must_use]
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::InvalidProviderId { .. } => {
+                "Check that the cloud controller manager runs and that the node's kubelet is set up for this cloud."
+            }
+            Self::NotFound { .. } => {
+                "If the instance exists, check the region and the account of the controller; if it is gone, delete the Node."
+            }
+            Self::NotRunning { .. } => "Nothing to do if the instance is on its way out; otherwise start it.",
+            Self::ForeignProject { theirs: Some(_), .. } => {
+                "Find out who registered this Node: it claims an instance of another cluster."
+            }
+            Self::ForeignProject { theirs: None, .. } => {
+                "Restore the cluster's tag on the instance: kops update cluster --yes."
+            }
+            Self::NotInGroup { .. } => "Restore the instance group's tag on the instance: kops update cluster --yes.",
+            Self::NameMismatch { .. } => {
+                "Find out who registered this Node. If the cluster's nodes have names of their own, set nodeNames: warn."
+            }
+            Self::AddressMismatch { .. } => {
+                "Find out who registered this Node, and check the --node-ip of its kubelet."
+            }
+            Self::ZoneMismatch { .. } => {
+                "Find out who wrote this providerID: a cloud controller manager writes the right zone."
+            }
+            Self::Duplicate { .. } => "Find out which of the Nodes is the instance and delete the other.",
+            Self::Throttled { .. } => {
+                "Nothing to do if it passes; otherwise find what else in the account makes these calls."
+            }
+            Self::Unavailable { trouble, .. } => trouble.remedy(),
+        }
+    }
+
+    /// Whether this is evidence that somebody lies, rather than that something is missing or broken.
+    #[must_use]
+    pub fn is_forgery(&self) -> bool {
+        matches!(
+            self,
+            Self::ForeignProject { theirs: Some(_), .. }
+                | Self::NameMismatch { .. }
+                | Self::AddressMismatch { .. }
+                | Self::ZoneMismatch { .. }
+        )
+    }
+
+    /// Whether it says nothing about the Node, only about the call.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Throttled { .. } | Self::Unavailable { .. })
+    }
+}
+
+impl Trouble {
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::Denied => "Allow the role that the controller runs with to make this call.",
+            Self::Credentials => {
+                "Give the controller credentials: an instance profile that its pod can reach, or a role for its service account."
+            }
+            Self::Unreachable => {
+                "Check the route, the DNS and the firewall between the control plane and the cloud's endpoint."
+            }
+            Self::Failed => "Nothing to do if it passes; otherwise see the cloud's status page.",
+            Self::Unusable => "Check that the endpoint is the cloud's own, with no proxy that answers in its place.",
+        }
+    }
+}
+
+fn owner(theirs: Option<&str>, ours: &ClusterName) -> String {
+    match theirs {
+        Some(theirs) => format!("belongs to {}, not to {ours}", quoted(theirs)),
+        None => format!("carries no mark that it belongs to {ours}"),
+    }
+}
+
+fn no_group(tag: Option<&str>) -> String {
+    match tag {
+        Some(tag) => format!("has {} for its instance group, which is no name of one", quoted(tag)),
+        None => "carries no tag that names its instance group".to_owned(),
+    }
+}
+
+fn in_brackets(detail: &str) -> String {
+    if detail.is_empty() {
+        String::new()
+    } else {
+        format!(" ({detail})")
+    }
+}
+
+/// The first few of a list, so that an instance with hundreds of addresses does not fill an Event.
+fn few<T: std::fmt::Display>(items: &[T]) -> String {
+    const SHOWN: usize = 4;
+    if items.is_empty() {
+        return "none".to_owned();
+    }
+    let mut text = items
+        .iter()
+        .take(SHOWN)
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ");
+    if items.len() > SHOWN {
+        text = format!("{text} and {} more", items.len() - SHOWN);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_wrote_is_escaped_and_cut() {
+        let hostile = format!("\u{1b}[31m\n{}", "x".repeat(10_000));
+        for refusal in [
+            Refusal::NotInGroup {
+                instance: "i-1".to_owned(),
+                tag: Some(hostile.clone()),
+            },
+            Refusal::ForeignProject {
+                instance: "i-1".to_owned(),
+                theirs: Some(hostile),
+                ours: "cluster.example.com".parse().unwrap(),
+            },
+            Refusal::InvalidProviderId {
+                provider_id: format!("aws://{}", "x".repeat(500)).parse().unwrap(),
+                rule: "is no instance",
+            },
+        ] {
+            let text = refusal.to_string();
+            assert!(text.len() < 300, "{text}");
+            assert!(!text.contains(char::is_control), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_list_is_cut() {
+        let refusal = Refusal::AddressMismatch {
+            instance: "i-1".to_owned(),
+            node: "a".parse().unwrap(),
+            listed: vec!["10.0.0.1".parse().unwrap()],
+            actual: (0..750_u16)
+                .map(|n| IpAddr::from([10, 1, n.to_be_bytes()[0], n.to_be_bytes()[1]]))
+                .collect(),
+        };
+        let text = refusal.to_string();
+        assert!(text.ends_with("10.1.0.3 and 746 more"), "{text}");
+    }
+
+    #[test]
+    fn texts_read_as_sentences() {
+        let ours: ClusterName = "ours.example.com".parse().unwrap();
+        let unavailable = |detail: &str| Refusal::Unavailable {
+            api: "ec2:DescribeInstances",
+            trouble: Trouble::Denied,
+            detail: detail.to_owned(),
+        };
+        for (refusal, text) in [
+            (
+                Refusal::ForeignProject {
+                    instance: "i-1".to_owned(),
+                    theirs: Some("theirs".to_owned()),
+                    ours: ours.clone(),
+                },
+                "instance i-1 belongs to \"theirs\", not to ours.example.com",
+            ),
+            (
+                Refusal::ForeignProject {
+                    instance: "i-1".to_owned(),
+                    theirs: None,
+                    ours,
+                },
+                "instance i-1 carries no mark that it belongs to ours.example.com",
+            ),
+            (
+                unavailable("UnauthorizedOperation"),
+                "ec2:DescribeInstances: permission denied (UnauthorizedOperation)",
+            ),
+            (unavailable(""), "ec2:DescribeInstances: permission denied"),
+        ] {
+            assert_eq!(refusal.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn evidence_and_passing_trouble_exclude_each_other() {
+        let untagged = Refusal::ForeignProject {
+            instance: "i-1".to_owned(),
+            theirs: None,
+            ours: "ours".parse().unwrap(),
+        };
+        assert!(!untagged.is_forgery() && !untagged.is_transient());
+        let throttled = Refusal::Throttled { api: "x" };
+        assert!(!throttled.is_forgery() && throttled.is_transient());
+    }
+}

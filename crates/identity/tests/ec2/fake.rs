@@ -1,0 +1,715 @@
+//! Every answer that EC2 can give, from the fake: what each claim gets, how many calls it costs, and what it costs the others.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tidewaiter_api::Lifecycle;
+use tidewaiter_identity::aws::{API, region};
+use tidewaiter_identity::{Claim, Identifier as _, Identity, Refusal};
+use tidewaiter_testkit::fake_ec2::{FakeEc2, FakeInstance, NamedBy, Scripted, TokenBucket, instance, nobody};
+
+use crate::setup::{
+    CLUSTER, Provider, SECRET, TOKEN, claim, credentials, no_credentials, reason, reasons, silent_credentials,
+};
+
+const ID: &str = "i-0123456789abcdef0";
+const PROVIDER_ID: &str = "aws:///us-east-1a/i-0123456789abcdef0";
+
+async fn fake(instances: impl IntoIterator<Item = FakeInstance>) -> (FakeEc2, Provider) {
+    let fake = FakeEc2::start().await;
+    fake.launch(instances);
+    let provider = Provider::at(&fake.endpoint());
+    (fake, provider)
+}
+
+fn ours(id: &str) -> FakeInstance {
+    instance(id).kops(CLUSTER, "nodes")
+}
+
+fn fleet(count: u32) -> Vec<FakeInstance> {
+    (1..=count)
+        .map(|number| FakeInstance::numbered(number).kops(CLUSTER, "nodes"))
+        .collect()
+}
+
+fn claims(instances: &[FakeInstance]) -> Vec<Claim> {
+    instances
+        .iter()
+        .map(|instance| claim(&instance.provider_id()))
+        .collect()
+}
+
+/// How each call named its instances, how many, and what it got.
+fn calls(fake: &FakeEc2) -> Vec<(NamedBy, usize, String)> {
+    fake.take_calls()
+        .into_iter()
+        .map(|call| (call.by, call.ids.len(), call.outcome))
+        .collect()
+}
+
+fn ok(by: NamedBy, ids: usize) -> (NamedBy, usize, String) {
+    (by, ids, "ok".to_owned())
+}
+
+#[tokio::test]
+async fn an_instance_of_ours() {
+    let described = ours(ID)
+        .ip("10.1.2.3")
+        .secondary_ip("10.1.2.77")
+        .ipv6("fd00::7")
+        .interface("10.9.0.1", "IP-10-9-0-1.ec2.internal")
+        .lifecycle("spot");
+    let (_fake, provider) = fake([described]).await;
+    let identity = provider.ask_one(PROVIDER_ID).await.unwrap();
+    let expected = Identity {
+        instance: ID.to_owned(),
+        group: "nodes".parse().unwrap(),
+        zone: "us-east-1a".to_owned(),
+        lifecycle: Lifecycle::Spot,
+        // The name of a secondary address is a pod's, no Node's.
+        names: vec![
+            ID.to_owned(),
+            "ip-10-1-2-3.ec2.internal".to_owned(),
+            "ip-10-9-0-1.ec2.internal".to_owned(),
+        ],
+        addresses: ["10.1.2.3", "10.1.2.77", "10.9.0.1", "fd00::7"]
+            .map(|address| address.parse().unwrap())
+            .to_vec(),
+    };
+    assert_eq!(identity, expected);
+    assert_eq!(provider.calls.counted(API, "ok"), 1);
+}
+
+#[tokio::test]
+async fn what_one_instance_can_say() {
+    let other_tag = "kubernetes.io/cluster/other.example.com";
+    let our_tag = "kubernetes.io/cluster/ours.example.com";
+    let group_tag = "kops.k8s.io/instancegroup";
+    let newer = || instance(ID).tag(group_tag, "nodes");
+    for (described, expected) in [
+        (ours(ID), "ok"),
+        (ours(ID).state("pending"), "ok"),
+        (ours(ID).name(""), "ok"),
+        (ours(ID).state("shutting-down"), "NotRunning"),
+        (ours(ID).state("terminated"), "NotRunning"),
+        (instance(ID).state("terminated"), "NotRunning"),
+        (ours(ID).state("stopping"), "NotRunning"),
+        (ours(ID).state("stopped"), "NotRunning"),
+        (ours(ID).state("a-state-of-the-future"), "NotRunning"),
+        (ours(ID).state(""), "Unavailable"),
+        (ours(ID).zone(""), "Unavailable"),
+        (ours(ID).zone("us-east-1b"), "ZoneMismatch"),
+        (ours(ID).tag("KubernetesCluster", "other.example.com"), "ForeignProject"),
+        (ours(ID).tag("KubernetesCluster", "OURS.example.com"), "ForeignProject"),
+        (ours(ID).tag("KubernetesCluster", ""), "ForeignProject"),
+        (ours(ID).without_tag("KubernetesCluster"), "ok"),
+        (
+            ours(ID).without_tag("KubernetesCluster").tag(other_tag, "owned"),
+            "ForeignProject",
+        ),
+        (newer(), "ForeignProject"),
+        (newer().tag(our_tag, "owned"), "ok"),
+        (newer().tag(our_tag, "shared"), "ForeignProject"),
+        (newer().tag(other_tag, "owned"), "ForeignProject"),
+        (ours(ID).without_tag(group_tag), "NotInGroup"),
+        (ours(ID).tag(group_tag, ""), "NotInGroup"),
+        (ours(ID).tag(group_tag, "../config"), "NotInGroup"),
+        (ours(ID).tag(group_tag, "Nodes"), "NotInGroup"),
+    ] {
+        let (_fake, provider) = fake([described.clone()]).await;
+        let result = provider.ask_one(PROVIDER_ID).await;
+        assert_eq!(reason(&result), expected, "{described:?}");
+    }
+}
+
+#[tokio::test]
+async fn only_another_owner_is_evidence_of_forgery() {
+    let (fake, provider) = fake([ours(ID).tag("KubernetesCluster", "other")]).await;
+    assert!(provider.ask_one(PROVIDER_ID).await.unwrap_err().is_forgery());
+    fake.launch([instance(ID)]);
+    assert!(!provider.ask_one(PROVIDER_ID).await.unwrap_err().is_forgery());
+}
+
+#[tokio::test]
+async fn lifecycles() {
+    for (written, expected) in [
+        ("", Lifecycle::OnDemand),
+        ("spot", Lifecycle::Spot),
+        ("scheduled", Lifecycle::Scheduled),
+        ("capacity-block", Lifecycle::OnDemand),
+        ("of-the-future", Lifecycle::OnDemand),
+    ] {
+        let (_fake, provider) = fake([ours(ID).lifecycle(written)]).await;
+        assert_eq!(
+            provider.ask_one(PROVIDER_ID).await.unwrap().lifecycle,
+            expected,
+            "{written}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_tag_with_control_characters_is_shown_safely() {
+    let (_fake, provider) = fake([ours(ID).tag("kops.k8s.io/instancegroup", "a\u{9}\u{85}b")]).await;
+    let refusal = provider.ask_one(PROVIDER_ID).await.unwrap_err();
+    assert_eq!(refusal.reason(), "NotInGroup");
+    assert!(!refusal.to_string().contains(char::is_control), "{refusal}");
+}
+
+#[tokio::test]
+async fn junk_is_never_sent() {
+    let (fake, provider) = fake([ours(ID)]).await;
+    let junk = format!("aws:///us-east-1a/{}", "x".repeat(400));
+    let asked: Vec<Claim> = [
+        "aws:///us-east-1a/i-xyz",
+        "gce://p/z/n",
+        "aws:///i-12345678",
+        &junk,
+        "aws:///us-east-1a/*",
+    ]
+    .into_iter()
+    .map(claim)
+    .collect();
+    assert_eq!(reasons(&provider.ask(&asked).await), ["InvalidProviderId"; 5]);
+    assert!(provider.ask(&[]).await.is_empty());
+    assert!(
+        fake.calls().is_empty(),
+        "no call, and above all none without ids, which would list everything"
+    );
+}
+
+#[tokio::test]
+async fn several_claims_of_one_instance_are_one_id() {
+    let (fake, provider) = fake([ours(ID)]).await;
+    let asked = [
+        claim(PROVIDER_ID),
+        claim(PROVIDER_ID),
+        claim(&PROVIDER_ID.replace("1a", "1b")),
+    ];
+    assert_eq!(reasons(&provider.ask(&asked).await), ["ok", "ok", "ZoneMismatch"]);
+    assert_eq!(calls(&fake), [ok(NamedBy::Ids, 1)]);
+}
+
+#[tokio::test]
+async fn a_thousand_are_one_call() {
+    let fleet = fleet(1000);
+    let (fake, provider) = fake(fleet.clone()).await;
+    let results = provider.ask(&claims(&fleet)).await;
+    for (result, instance) in results.iter().zip(&fleet) {
+        assert_eq!(result.as_ref().unwrap().instance, instance.id());
+    }
+    assert_eq!(calls(&fake), [ok(NamedBy::Ids, 1000)]);
+}
+
+#[tokio::test]
+async fn an_unknown_id_costs_the_others_one_more_call_once() {
+    let fleet = fleet(500);
+    let (fake, provider) = fake(fleet.clone()).await;
+    let mut asked = claims(&fleet);
+    asked.insert(250, claim("aws:///us-east-1a/i-00000000000000bad"));
+    let results = provider.ask(&asked).await;
+    assert_eq!(
+        results[250],
+        Err(Refusal::NotFound {
+            instance: "i-00000000000000bad".to_owned()
+        })
+    );
+    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 500);
+    let unknown = (NamedBy::Ids, 501, "InvalidInstanceID.NotFound".to_owned());
+    assert_eq!(calls(&fake), [unknown, ok(NamedBy::Ids, 500)]);
+    assert_eq!(provider.calls.counted(API, "not_found"), 1);
+
+    // From now on it is asked apart from them.
+    assert_eq!(provider.ask(&asked).await, results);
+    let mut second = calls(&fake);
+    second.sort_by_key(|call| call.1);
+    assert_eq!(second, [ok(NamedBy::Filter, 1), ok(NamedBy::Ids, 500)]);
+
+    // Once it exists it is one of them again.
+    fake.launch([ours("i-00000000000000bad")]);
+    assert!(provider.ask(&asked).await[250].is_ok());
+    fake.clear_calls();
+    provider.ask(&asked).await;
+    assert_eq!(calls(&fake), [ok(NamedBy::Ids, 501)]);
+}
+
+#[tokio::test]
+async fn an_unknown_id_stays_apart_as_long_as_it_is_asked_for() {
+    let (fake, provider) = fake([ours(ID)]).await;
+    let asked = [claim(PROVIDER_ID), claim("aws:///us-east-1a/i-00000000000000bad")];
+    provider.ask(&asked).await;
+    for _ in 0..3 {
+        provider.clock.advance(Duration::from_mins(45));
+        fake.clear_calls();
+        provider.ask(&asked).await;
+        let calls = calls(&fake);
+        assert!(
+            calls.iter().all(|(_, ids, outcome)| *ids == 1 && outcome == "ok"),
+            "{calls:?}"
+        );
+    }
+    provider.clock.advance(Duration::from_hours(2));
+    fake.clear_calls();
+    provider.ask(&asked).await;
+    assert_eq!(calls(&fake)[0].1, 2, "and is one of the others again after a while");
+}
+
+#[tokio::test]
+async fn when_ec2_does_not_name_the_unknown_the_filter_finds_the_others() {
+    let fleet = fleet(450);
+    let (fake, provider) = fake(fleet.clone()).await;
+    let vague = |message: &str| Scripted::Error {
+        status: 400,
+        code: "InvalidInstanceID.NotFound",
+        message: message.to_owned(),
+    };
+    fake.script([vague("The instance IDs do not exist")]);
+    let mut asked = claims(&fleet);
+    asked.push(claim("aws:///us-east-1a/i-00000000000000bad"));
+    let results = provider.ask(&asked).await;
+    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 450);
+    assert_eq!(results[450].as_ref().unwrap_err().reason(), "NotFound");
+    let found = calls(&fake);
+    assert_eq!(
+        found[1..],
+        [
+            ok(NamedBy::Filter, 200),
+            ok(NamedBy::Filter, 200),
+            ok(NamedBy::Filter, 51)
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_liar_who_names_healthy_ids_unknown_ends_in_a_bounded_number_of_calls() {
+    // An EC2 that names another id with each answer: names are believed once, then the filter is used.
+    let fleet = fleet(10);
+    let (fake, provider) = fake(fleet.clone()).await;
+    fake.script(fleet.iter().take(5).map(|instance| Scripted::Error {
+        status: 400,
+        code: "InvalidInstanceID.Malformed",
+        message: format!("Invalid id: \"{}\"", instance.id()),
+    }));
+    let results = provider.ask(&claims(&fleet)).await;
+    assert_eq!(fake.calls().len(), 3);
+    assert_eq!(
+        results
+            .iter()
+            .filter(|result| result.as_ref().is_err_and(|r| r.reason() == "NotFound"))
+            .count(),
+        2
+    );
+}
+
+#[tokio::test]
+async fn what_an_answer_lacks_repeats_or_adds() {
+    let fleet = fleet(3);
+    let (fake, provider) = fake([]).await;
+    let stranger = ours("i-0fffffffffffffff0");
+    // Not in the order in which they were asked for, one missing, one twice, one that nobody asked for.
+    fake.script([Scripted::Instances(vec![
+        stranger,
+        fleet[2].clone(),
+        fleet[0].clone(),
+        fleet[2].clone(),
+    ])]);
+    let results = provider.ask(&claims(&fleet)).await;
+    assert_eq!(reasons(&results), ["ok", "NotFound", "Unavailable"]);
+    assert_eq!(results[0].as_ref().unwrap().instance, fleet[0].id());
+}
+
+#[tokio::test]
+async fn twice_with_different_tags_is_refused_whatever_the_order() {
+    let (fake, provider) = fake([]).await;
+    let masters = instance(ID).kops(CLUSTER, "masters");
+    for order in [vec![masters.clone(), ours(ID)], vec![ours(ID), masters]] {
+        fake.script([Scripted::Instances(order)]);
+        assert_eq!(provider.ask_one(PROVIDER_ID).await.unwrap_err().reason(), "Unavailable");
+    }
+}
+
+#[tokio::test]
+async fn pages_are_read_to_the_end_and_not_for_ever() {
+    let fleet = fleet(2);
+    let (fake, provider) = fake([]).await;
+    fake.script([
+        Scripted::Page(vec![fleet[0].clone()]),
+        Scripted::Instances(vec![fleet[1].clone()]),
+    ]);
+    assert_eq!(reasons(&provider.ask(&claims(&fleet)).await), ["ok", "ok"]);
+    fake.script((0..100).map(|_| Scripted::Page(Vec::new())));
+    assert_eq!(
+        reasons(&provider.ask(&claims(&fleet)).await),
+        ["Unavailable", "Unavailable"]
+    );
+    assert!(fake.calls().len() <= 2 + 20, "{} calls", fake.calls().len());
+}
+
+/// The answer, how it is counted, and what is told of it after the name of the call.
+fn trouble() -> Vec<(Scripted, &'static str, &'static str)> {
+    let error = |status, code| Scripted::Error {
+        status,
+        code,
+        message: "message".to_owned(),
+    };
+    let raw = |status, body: &str| Scripted::Raw {
+        status,
+        body: body.to_owned(),
+    };
+    vec![
+        (Scripted::throttled(), "throttled", " is throttled"),
+        (error(400, "Throttling"), "throttled", " is throttled"),
+        (error(400, "ThrottlingException"), "throttled", " is throttled"),
+        (error(503, "EC2ThrottledException"), "throttled", " is throttled"),
+        (error(503, "SlowDown"), "throttled", " is throttled"),
+        (error(429, "SomethingNew"), "throttled", " is throttled"),
+        (
+            Scripted::internal_error(),
+            "failed",
+            ": the cloud failed (InternalError)",
+        ),
+        (error(503, "Unavailable"), "failed", ": the cloud failed (Unavailable)"),
+        (
+            raw(502, "<html>Bad Gateway"),
+            "failed",
+            ": the cloud failed (status 502 and no answer of EC2)",
+        ),
+        (
+            raw(403, "<html>Forbidden"),
+            "unusable",
+            ": unusable answer (status 403 and no answer of EC2)",
+        ),
+        (
+            Scripted::unauthorized(),
+            "denied",
+            ": permission denied (UnauthorizedOperation)",
+        ),
+        (
+            Scripted::auth_failure(),
+            "no_credentials",
+            ": no valid credentials (AuthFailure)",
+        ),
+        (
+            error(400, "RequestExpired"),
+            "no_credentials",
+            ": no valid credentials (RequestExpired)",
+        ),
+        (
+            error(400, "ExpiredToken"),
+            "no_credentials",
+            ": no valid credentials (ExpiredToken)",
+        ),
+        (
+            Scripted::html(),
+            "unusable",
+            ": unusable answer (status 200 and no answer of EC2)",
+        ),
+        (
+            Scripted::garbage(),
+            "unusable",
+            ": unusable answer (status 200 and no answer of EC2)",
+        ),
+        (
+            raw(200, ""),
+            "unusable",
+            ": unusable answer (status 200 and no answer of EC2)",
+        ),
+        (
+            Scripted::BreakOff,
+            "unreachable",
+            ": not reachable (the answer broke off)",
+        ),
+        (
+            Scripted::Drop,
+            "unreachable",
+            ": not reachable (connection closed before message completed)",
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn what_keeps_ec2_from_answering() {
+    for (answer, outcome, text) in trouble() {
+        let (fake, provider) = fake([ours(ID)]).await;
+        fake.script([answer.clone()]);
+        let refusal = provider.ask_one(PROVIDER_ID).await.unwrap_err();
+        assert_eq!(refusal.to_string(), format!("{API}{text}"), "{answer:?}");
+        assert!(refusal.is_transient() && !refusal.is_forgery(), "{refusal:?}");
+        assert_eq!(provider.calls.counted(API, outcome), 1, "{answer:?}");
+        assert_eq!(fake.calls().len(), 1, "no retries: {answer:?}");
+        assert!(
+            provider.ask_one(PROVIDER_ID).await.is_ok(),
+            "and is well again after {answer:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn nobody_there() {
+    let provider = Provider::at(&nobody().await);
+    let refusal = provider.ask_one(PROVIDER_ID).await.unwrap_err();
+    assert_eq!(
+        refusal.to_string(),
+        "ec2:DescribeInstances: not reachable (Connection refused (os error 111))"
+    );
+    assert_eq!(provider.calls.counted(API, "unreachable"), 1);
+}
+
+#[tokio::test]
+async fn away_and_back() {
+    let (mut fake, provider) = fake([ours(ID)]).await;
+    assert!(provider.ask_one(PROVIDER_ID).await.is_ok());
+    fake.away().await;
+    assert!(provider.ask_one(PROVIDER_ID).await.unwrap_err().is_transient());
+    fake.back().await;
+    assert!(provider.ask_one(PROVIDER_ID).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_call_without_an_answer_ends() {
+    let fake = FakeEc2::start().await;
+    fake.launch([ours(ID)]);
+    fake.script([Scripted::Hang]);
+    let provider = Provider::with(&credentials(), &fake.endpoint(), Duration::from_millis(300));
+    let refusal = provider.ask_one(PROVIDER_ID).await.unwrap_err();
+    assert_eq!(
+        refusal.to_string(),
+        "ec2:DescribeInstances: not reachable (no answer in time)"
+    );
+    assert_eq!(provider.calls.counted(API, "timeout"), 1);
+}
+
+#[tokio::test]
+async fn without_credentials_nothing_is_sent() {
+    let fake = FakeEc2::start().await;
+    let provider = Provider::with(&no_credentials(), &fake.endpoint(), Duration::from_secs(5));
+    let refusal = provider.ask_one(PROVIDER_ID).await.unwrap_err();
+    assert_eq!(refusal.to_string(), "ec2:DescribeInstances: no valid credentials");
+    assert!(
+        refusal.remedy().starts_with("Give the controller credentials"),
+        "{}",
+        refusal.remedy()
+    );
+    assert!(fake.calls().is_empty());
+}
+
+#[tokio::test]
+async fn a_source_of_credentials_that_never_answers() {
+    let fake = FakeEc2::start().await;
+    let provider = Provider::with(&silent_credentials(), &fake.endpoint(), Duration::from_secs(5));
+    let refusal = provider.ask_one(PROVIDER_ID).await.unwrap_err();
+    assert!(
+        refusal
+            .to_string()
+            .starts_with("ec2:DescribeInstances: no valid credentials"),
+        "{refusal}"
+    );
+    assert!(fake.calls().is_empty());
+}
+
+#[tokio::test]
+async fn no_secret_is_ever_told() {
+    let echo = format!("The canonical string was POST / x-amz-security-token:{TOKEN} {SECRET}");
+    let codes = [
+        "SignatureDoesNotMatch",
+        "AuthFailure",
+        "InvalidParameterValue",
+        "InternalError",
+        "InvalidInstanceID.NotFound",
+    ];
+    for code in codes {
+        let (fake, provider) = fake([]).await;
+        fake.script((0..9).map(|_| Scripted::Error {
+            status: 400,
+            code,
+            message: echo.clone(),
+        }));
+        let refusal = provider.ask_one(PROVIDER_ID).await.unwrap_err();
+        for text in [refusal.to_string(), format!("{refusal:?}"), refusal.remedy().to_owned()] {
+            assert!(
+                !text.contains(TOKEN) && !text.contains(SECRET) && !text.contains("http"),
+                "{text}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_zone_in_trouble_leaves_the_others_alone() {
+    let fleet = fleet(300);
+    let (fake, provider) = fake(fleet.clone()).await;
+    fake.fail_zone("us-east-1b");
+    let in_trouble = |instance: &FakeInstance| instance.provider_id().contains("us-east-1b/");
+    let expected: Vec<_> = fleet
+        .iter()
+        .map(|i| if in_trouble(i) { "Unavailable" } else { "ok" })
+        .collect();
+
+    assert_eq!(reasons(&provider.ask(&claims(&fleet)).await), expected);
+    let first = calls(&fake);
+    assert_eq!(
+        first.len(),
+        6,
+        "all, each zone, both halves of the one that failed: {first:?}"
+    );
+
+    assert_eq!(reasons(&provider.ask(&claims(&fleet)).await), expected);
+    let second = calls(&fake);
+    assert!(
+        second.contains(&ok(NamedBy::Ids, 200)),
+        "the healthy zones together and at once: {second:?}"
+    );
+    assert_eq!(second.len(), 4, "and the other one apart: {second:?}");
+
+    fake.heal();
+    assert!(provider.ask(&claims(&fleet)).await.iter().all(Result::is_ok));
+    fake.clear_calls();
+    provider.ask(&claims(&fleet)).await;
+    assert_eq!(
+        calls(&fake),
+        [ok(NamedBy::Ids, 300)],
+        "a zone that answers again is one of them again"
+    );
+}
+
+#[tokio::test]
+async fn a_zone_that_never_answers_holds_up_nobody() {
+    let fleet = fleet(30);
+    let fake = FakeEc2::start().await;
+    fake.launch(fleet.clone());
+    fake.hang_zone("us-east-1c");
+    let all = claims(&fleet);
+    let slow = |claim: &Claim| claim.provider_id.as_str().contains("us-east-1c/");
+    let only_slow: Vec<Claim> = all.iter().filter(|claim| slow(claim)).cloned().collect();
+    for asked_before in [&all, &only_slow] {
+        let provider = Provider::with(&credentials(), &fake.endpoint(), Duration::from_millis(400));
+        provider.ask(asked_before).await;
+        // Once the zone is known, the others are answered before its call ends.
+        let order = Mutex::new(Vec::new());
+        let note = |place: usize, result: Result<Identity, Refusal>| {
+            assert_eq!(result.is_err(), slow(&all[place]), "{result:?}");
+            order.lock().unwrap().push(slow(&all[place]));
+        };
+        provider.ec2.identify(&all, &note).await;
+        let order = order.into_inner().unwrap();
+        assert!(order.is_sorted() && order.len() == 30, "{order:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_id_that_makes_ec2_fail_is_found_and_asked_apart() {
+    let fleet = fleet(300);
+    let (fake, provider) = fake(fleet.clone()).await;
+    let bad = &fleet[123];
+    fake.fail_id(bad.id());
+    for pass in ["first", "second"] {
+        let results = provider.ask(&claims(&fleet)).await;
+        for (result, instance) in results.iter().zip(&fleet) {
+            assert_eq!(result.is_ok(), instance != bad, "{pass} pass: {result:?}");
+        }
+        let calls = calls(&fake);
+        match pass {
+            "first" => assert!(calls.len() <= 20, "{} calls", calls.len()),
+            _ => assert!(calls.contains(&ok(NamedBy::Ids, 299)) && calls.len() == 2, "{calls:?}"),
+        }
+    }
+    fake.heal();
+    provider.ask(&claims(&fleet)).await;
+    fake.clear_calls();
+    provider.ask(&claims(&fleet)).await;
+    assert_eq!(calls(&fake), [ok(NamedBy::Ids, 300)]);
+}
+
+#[tokio::test]
+async fn whatever_ec2_answers_a_question_ends_in_a_bounded_number_of_calls() {
+    let fleet = fleet(900);
+    let (fake, provider) = fake(fleet.clone()).await;
+    // Fails everything.
+    fake.script((0..1000).map(|_| Scripted::internal_error()));
+    assert!(provider.ask(&claims(&fleet)).await.iter().all(Result::is_err));
+    let failed = fake.take_calls().len();
+    assert!(failed <= 4, "{failed} calls when nothing tells the parts apart");
+}
+
+#[tokio::test]
+async fn many_ids_that_make_ec2_fail_cost_a_bounded_number_of_calls_each_time() {
+    let fleet = fleet(900);
+    let (fake, provider) = fake(fleet.clone()).await;
+    // One in each of two zones: finding both takes more calls than one question may cost.
+    let bad = [&fleet[100], &fleet[401]];
+    for instance in &bad {
+        fake.fail_id(instance.id());
+    }
+    let mut spent = Vec::new();
+    for _ in 0..3 {
+        provider.ask(&claims(&fleet)).await;
+        spent.push(calls(&fake).len());
+    }
+    assert!(spent.iter().all(|calls| *calls <= 34), "{spent:?} calls");
+    let results = provider.ask(&claims(&fleet)).await;
+    for (result, instance) in results.iter().zip(&fleet) {
+        assert_eq!(
+            result.is_ok(),
+            !bad.contains(&instance),
+            "{}: {result:?}",
+            instance.id()
+        );
+    }
+}
+
+#[tokio::test]
+async fn throttled_in_the_middle() {
+    let fleet = fleet(30);
+    let (fake, provider) = fake(fleet.clone()).await;
+    fake.script([
+        Scripted::internal_error(),
+        Scripted::throttled(),
+        Scripted::throttled(),
+        Scripted::throttled(),
+    ]);
+    let results = provider.ask(&claims(&fleet)).await;
+    assert!(
+        results
+            .iter()
+            .all(|result| result.as_ref().is_err_and(|refusal| refusal.reason() == "Throttled"))
+    );
+    assert_eq!(fake.calls().len(), 4, "no more calls once it is throttled");
+}
+
+#[tokio::test]
+async fn the_token_bucket_throttles() {
+    let (fake, provider) = fake([ours(ID)]).await;
+    fake.throttle(Some(TokenBucket {
+        capacity: 2.0,
+        refill: 0.0,
+    }));
+    let mut results = Vec::new();
+    for _ in 0..3 {
+        results.push(provider.ask_one(PROVIDER_ID).await);
+    }
+    assert_eq!(reasons(&results), ["ok", "ok", "Throttled"]);
+}
+
+#[tokio::test]
+async fn the_region_comes_from_the_metadata_service() {
+    let mut fake = FakeEc2::start().await;
+    let metadata = fake.endpoint().parse().unwrap();
+    fake.metadata_region("eu-north-1\n");
+    assert_eq!(region(None, Some(&metadata)).await.unwrap().as_ref(), "eu-north-1");
+    assert_eq!(
+        region(Some("us-west-2"), Some(&metadata)).await.unwrap().as_ref(),
+        "us-west-2",
+        "what is set goes first"
+    );
+    fake.metadata_region("<html>\u{1b}[31m");
+    let error = region(None, Some(&metadata)).await.unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("the region \"<html>\\u{1b}[31m\" is not valid"),
+        "{error}"
+    );
+    fake.away().await;
+    let error = region(None, Some(&metadata)).await.unwrap_err();
+    assert!(error.to_string().ends_with("set AWS_REGION"), "{error}");
+}

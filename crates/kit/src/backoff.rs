@@ -1,0 +1,162 @@
+//! How long to wait after a failure: exponential, capped, jittered, for each object apart.
+//!
+//! A success resets it, nothing else does: an object that changes while it fails is tried at once, but its next failure
+//! waits longer than the last one. It never gives up.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The shape of a backoff: what the first failure waits, and what no failure exceeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    /// The longest that the first failure waits.
+    pub base: Duration,
+    /// The longest that any failure waits.
+    pub cap: Duration,
+}
+
+impl Backoff {
+    /// Doubles from `base` up to `cap`.
+    #[must_use]
+    pub const fn new(base: Duration, cap: Duration) -> Self {
+        Self { base, cap }
+    }
+
+    /// The longest wait after the given number of failures in a row, the first being 1; 0 counts as 1.
+    #[must_use]
+    pub fn ceiling(&self, failures: u32) -> Duration {
+        let doublings = failures.saturating_sub(1).min(31);
+        self.base.saturating_mul(1 << doublings).min(self.cap)
+    }
+
+    /// The wait for a draw in [0, 1]: between half of the ceiling and all of it.
+    #[must_use]
+    pub fn drawn(&self, failures: u32, draw: f64) -> Duration {
+        self.ceiling(failures).mul_f64(0.5 + draw.clamp(0.0, 1.0) / 2.0)
+    }
+
+    /// The wait after the given number of failures in a row, drawn at random, so that what failed together is not tried
+    /// again together.
+    #[must_use]
+    pub fn delay(&self, failures: u32) -> Duration {
+        self.drawn(failures, fastrand::f64())
+    }
+}
+
+/// `duration`, lengthened or shortened at random by up to the given share of it: for polls, so that replicas drift apart.
+#[must_use]
+pub fn jittered(duration: Duration, share: f64) -> Duration {
+    duration.mul_f64((1.0 + share.clamp(0.0, 1.0) * (2.0 * fastrand::f64() - 1.0)).max(0.0))
+}
+
+/// The failures in a row of each object. Holds nothing for objects that are well.
+#[derive(Debug)]
+pub struct Backoffs<K> {
+    shape: Backoff,
+    failures: Mutex<HashMap<K, u32>>,
+}
+
+impl<K: Eq + Hash + Clone> Backoffs<K> {
+    /// No failure yet.
+    #[must_use]
+    pub fn new(shape: Backoff) -> Self {
+        Self {
+            shape,
+            failures: Mutex::default(),
+        }
+    }
+
+    /// Counts one more failure of `key` and says how long to wait.
+    pub fn next(&self, key: &K) -> Duration {
+        let mut failures = self.lock();
+        let count = match failures.get_mut(key) {
+            Some(count) => {
+                *count = count.saturating_add(1);
+                *count
+            }
+            None => *failures.entry(key.clone()).or_insert(1),
+        };
+        drop(failures);
+        self.shape.delay(count)
+    }
+
+    /// The failures in a row of `key`.
+    #[must_use]
+    pub fn failures(&self, key: &K) -> u32 {
+        self.lock().get(key).copied().unwrap_or_default()
+    }
+
+    /// `key` succeeded: its next failure waits as long as a first one.
+    pub fn reset(&self, key: &K) {
+        self.lock().remove(key);
+    }
+
+    /// `key` is gone: keeps nothing of it.
+    pub fn forget(&self, key: &K) {
+        self.lock().remove(key);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, u32>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
+
+    #[test]
+    fn doubles_up_to_the_cap() {
+        let ceilings: Vec<u64> = (1..=8).map(|n| SHAPE.ceiling(n).as_secs()).collect();
+        assert_eq!(ceilings, [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(SHAPE.ceiling(u32::MAX), SHAPE.cap);
+    }
+
+    #[test]
+    fn draws_between_half_and_all() {
+        assert_eq!(SHAPE.drawn(3, 0.0), Duration::from_secs(2));
+        assert_eq!(SHAPE.drawn(3, 1.0), Duration::from_secs(4));
+        for failures in 1..200 {
+            let delay = SHAPE.delay(failures);
+            assert!(
+                delay >= SHAPE.ceiling(failures) / 2 && delay <= SHAPE.ceiling(failures),
+                "{failures}: {delay:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn objects_fail_apart_and_a_success_resets() {
+        let backoffs = Backoffs::new(SHAPE);
+        backoffs.next(&"a");
+        backoffs.next(&"a");
+        assert!(backoffs.next(&"a") >= Duration::from_secs(2));
+        assert!(backoffs.next(&"b") <= Duration::from_secs(1));
+        backoffs.reset(&"a");
+        assert_eq!(backoffs.failures(&"a"), 0);
+        assert!(backoffs.next(&"a") <= Duration::from_secs(1));
+    }
+
+    #[test]
+    fn holds_nothing_for_what_is_gone() {
+        let backoffs = Backoffs::new(SHAPE);
+        backoffs.next(&"a");
+        backoffs.forget(&"a");
+        assert!(backoffs.lock().is_empty());
+    }
+
+    #[test]
+    fn jitter_stays_within_its_share() {
+        for _ in 0..100 {
+            let drawn = jittered(Duration::from_secs(10), 0.1);
+            assert!(
+                drawn >= Duration::from_secs(9) && drawn <= Duration::from_secs(11),
+                "{drawn:?}"
+            );
+        }
+    }
+}

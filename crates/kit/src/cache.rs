@@ -1,0 +1,251 @@
+//! The objects of one kind as the API server last said, held in memory and followed by a watch.
+//!
+//! Started on every replica, leader or not, so that a standby is warm. Holds each object once, also while it lists again.
+//! Errors of the watch are counted, logged and tried again with a jittered backoff; they never end the process, and never
+//! empty the cache.
+
+use std::fmt::{self, Debug};
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::watcher;
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch as flag;
+
+use crate::Kit;
+use crate::tasks::Tasks;
+
+mod mirror;
+mod watch;
+
+use mirror::Mirror;
+
+/// One change of the cached objects.
+#[derive(Clone, Debug)]
+pub enum Change<K> {
+    /// The object is new or differs from the one cached before.
+    Applied(Arc<K>),
+    /// The object is gone; this is how it was cached last. An object that was deleted and created again under its name
+    /// while nobody watched is first deleted, then applied.
+    Deleted(Arc<K>),
+}
+
+impl<K> Change<K> {
+    /// The object that changed.
+    #[must_use]
+    pub fn object(&self) -> &K {
+        match self {
+            Self::Applied(object) | Self::Deleted(object) => object,
+        }
+    }
+}
+
+/// Hears of each change, after the cache holds it. Called from the watch: it must return at once.
+pub type OnChange<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
+
+/// Objects per page of a list: a page is in memory as text and as objects at once, 15 kB for each Node.
+const PAGE_SIZE: u32 = 100;
+
+/// The task behind a cache has ended: what it holds is not followed any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the cache is not followed any more")]
+pub struct Gone;
+
+/// The objects of one kind. Clones share them.
+pub struct Cache<K: Resource<DynamicType = ()> + Clone + 'static> {
+    store: Store<K>,
+    // Not the store's own readiness: of several that await that, only the last is woken.
+    synced: flag::Receiver<bool>,
+}
+
+impl<K> Cache<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    /// Describes a cache of all that `api` reaches; [`CacheBuilder::start`] starts it.
+    #[must_use]
+    pub fn builder(api: Api<K>) -> CacheBuilder<K> {
+        CacheBuilder {
+            api,
+            config: watcher::Config::default().page_size(PAGE_SIZE),
+            same: |_, _| false,
+            on_change: Vec::new(),
+        }
+    }
+}
+
+impl<K: Resource<DynamicType = ()> + Clone + 'static> Cache<K> {
+    /// The object as it was last seen, if it was.
+    #[must_use]
+    pub fn get(&self, object: &ObjectRef<K>) -> Option<Arc<K>> {
+        self.store.get(object)
+    }
+
+    /// Every object, in no order.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<K>> {
+        self.store.state()
+    }
+
+    /// How many objects there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.store.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.store.is_empty()
+    }
+
+    /// Completes when the first list is complete.
+    ///
+    /// # Errors
+    /// [`Gone`] when the cache's task ended before.
+    pub async fn synced(&self) -> Result<(), Gone> {
+        let mut synced = self.synced.clone();
+        synced.wait_for(|synced| *synced).await.map(drop).map_err(|_| Gone)
+    }
+
+    pub(crate) fn store(&self) -> Store<K> {
+        self.store.clone()
+    }
+}
+
+impl<K: Resource<DynamicType = ()> + Clone + 'static> Clone for Cache<K> {
+    fn clone(&self) -> Self {
+        Self {
+            store: self.store.clone(),
+            synced: self.synced.clone(),
+        }
+    }
+}
+
+impl<K: Resource<DynamicType = ()> + Clone + 'static> Debug for Cache<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache")
+            .field("kind", &K::kind(&()))
+            .field("objects", &self.len())
+            .finish()
+    }
+}
+
+/// What to watch and whom to tell.
+pub struct CacheBuilder<K: Resource<DynamicType = ()> + Clone + 'static> {
+    api: Api<K>,
+    config: watcher::Config,
+    same: fn(&K, &K) -> bool,
+    on_change: Vec<OnChange<K>>,
+}
+
+impl<K> CacheBuilder<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    /// Narrows or tunes the watch. Replaces the page size of 100 as well.
+    #[must_use]
+    pub fn config(self, config: watcher::Config) -> Self {
+        Self { config, ..self }
+    }
+
+    /// When the given function says that an update is the same as what is cached (a heartbeat), the update is cached, its
+    /// resourceVersion included, and nobody is told. The default takes no update for the same.
+    #[must_use]
+    pub fn same(self, same: fn(&K, &K) -> bool) -> Self {
+        Self { same, ..self }
+    }
+
+    /// Adds somebody to tell of each change. The objects of the first list are told of when it is complete.
+    #[must_use]
+    pub fn on_change(mut self, on_change: OnChange<K>) -> Self {
+        self.on_change.push(on_change);
+        self
+    }
+
+    /// Starts the watch as a task `cache/<kind>`, with a readiness check of that name until the first list is complete.
+    #[must_use]
+    pub fn start(self, tasks: &mut Tasks, kit: &Kit) -> Cache<K> {
+        let Self {
+            api,
+            config,
+            same,
+            on_change,
+        } = self;
+        let connect = move || watcher(api.clone(), config.clone()).boxed();
+        start(connect, Mirror::new(same, on_change), tasks, kit)
+    }
+}
+
+impl<K: Resource<DynamicType = ()> + Clone + 'static> Debug for CacheBuilder<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CacheBuilder")
+            .field("kind", &K::kind(&()))
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+type Events<K> = BoxStream<'static, watcher::Result<watcher::Event<K>>>;
+
+/// Starts a cache on whatever yields watch events.
+fn start<K>(
+    connect: impl Fn() -> Events<K> + Send + 'static,
+    mirror: Mirror<K>,
+    tasks: &mut Tasks,
+    kit: &Kit,
+) -> Cache<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
+{
+    let name = format!("cache/{}", K::kind(&()).to_lowercase());
+    let store = mirror.store();
+    let synced = mirror.synced();
+    let listed = mirror.synced();
+    kit.checks.register(name.clone(), move || {
+        if *listed.borrow() {
+            Ok(())
+        } else {
+            Err("the first list is not complete".to_owned())
+        }
+    });
+    let follow = watch::follow(connect, mirror, kit.clone(), tasks.shutdown_token());
+    tasks.spawn(name, follow);
+    Cache { store, synced }
+}
+
+#[cfg(test)]
+pub(crate) mod by_hand {
+    //! A cache that a test fills.
+
+    use super::*;
+
+    pub(crate) struct Feed<K: Resource<DynamicType = ()> + Clone + 'static>(Mirror<K>);
+
+    impl<K: Resource<DynamicType = ()> + Clone + 'static> Feed<K> {
+        pub(crate) fn new(on_change: OnChange<K>) -> (Self, Cache<K>) {
+            let mirror = Mirror::new(|_, _| false, vec![on_change]);
+            let cache = Cache {
+                store: mirror.store(),
+                synced: mirror.synced(),
+            };
+            (Self(mirror), cache)
+        }
+
+        /// Completes the first list with these objects.
+        pub(crate) fn sync(&mut self, objects: impl IntoIterator<Item = K>) {
+            self.apply(watcher::Event::Init);
+            for object in objects {
+                self.apply(watcher::Event::InitApply(object));
+            }
+            self.apply(watcher::Event::InitDone);
+        }
+
+        pub(crate) fn apply(&mut self, event: watcher::Event<K>) {
+            self.0.apply(event);
+        }
+    }
+}

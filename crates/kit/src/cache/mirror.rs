@@ -1,0 +1,321 @@
+//! Watch events into the store, and out of it the changes that somebody should hear of. No I/O.
+//!
+//! A relist after the first is merged into the store object by object, so that there is never a second copy of them all,
+//! and what it no longer names is deleted at its end. The order for each change: the store first, then the hearers.
+
+use std::collections::HashSet;
+use std::mem;
+
+use kube::runtime::reflector::{ObjectRef, Store, store::Writer};
+use kube::runtime::watcher::Event;
+use kube::{Resource, ResourceExt as _};
+use tokio::sync::watch;
+
+use super::{Change, OnChange};
+
+pub(super) struct Mirror<K: Resource<DynamicType = ()> + Clone + 'static> {
+    writer: Writer<K>,
+    store: Store<K>,
+    same: fn(&K, &K) -> bool,
+    on_change: Vec<OnChange<K>>,
+    synced: watch::Sender<bool>,
+    /// During a relist, the cached objects that it has not named yet.
+    unnamed: HashSet<ObjectRef<K>>,
+}
+
+impl<K: Resource<DynamicType = ()> + Clone + 'static> Mirror<K> {
+    pub(super) fn new(same: fn(&K, &K) -> bool, on_change: Vec<OnChange<K>>) -> Self {
+        let writer = Writer::new(());
+        let store = writer.as_reader();
+        Self {
+            writer,
+            store,
+            same,
+            on_change,
+            synced: watch::Sender::new(false),
+            unnamed: HashSet::new(),
+        }
+    }
+
+    pub(super) fn store(&self) -> Store<K> {
+        self.store.clone()
+    }
+
+    pub(super) fn synced(&self) -> watch::Receiver<bool> {
+        self.synced.subscribe()
+    }
+
+    pub(super) fn apply(&mut self, event: Event<K>) {
+        match event {
+            Event::Init | Event::InitApply(_) | Event::InitDone if !*self.synced.borrow() => self.first_list(&event),
+            Event::Init => self.unnamed = self.store.state().iter().map(|object| key::<K>(object)).collect(),
+            Event::InitApply(object) => {
+                self.unnamed.remove(&key(&object));
+                self.applied(object);
+            }
+            Event::InitDone => {
+                for gone in mem::take(&mut self.unnamed) {
+                    self.deleted(&gone);
+                }
+            }
+            Event::Apply(object) => self.applied(object),
+            Event::Delete(object) => self.deleted(&key(&object)),
+        }
+    }
+
+    /// kube's writer gathers the first list and puts it into the store at once: the store is ready only when complete.
+    fn first_list(&mut self, event: &Event<K>) {
+        self.writer.apply_watcher_event(event);
+        if matches!(event, Event::InitDone) {
+            self.synced.send_replace(true);
+            for object in self.store.state() {
+                self.tell(&Change::Applied(object));
+            }
+        }
+    }
+
+    fn applied(&mut self, object: K) {
+        let key = key(&object);
+        let cached = self.store.get(&key);
+        if let Some(cached) = cached.as_deref()
+            && cached.meta().uid == object.meta().uid
+        {
+            if object.meta().resource_version.is_some()
+                && cached.meta().resource_version == object.meta().resource_version
+            {
+                return;
+            }
+            let same = (self.same)(cached, &object);
+            self.writer.apply_watcher_event(&Event::Apply(object));
+            if same {
+                return;
+            }
+        } else {
+            if cached.is_some() {
+                self.deleted(&key);
+            }
+            self.writer.apply_watcher_event(&Event::Apply(object));
+        }
+        if let Some(object) = self.store.get(&key) {
+            self.tell(&Change::Applied(object));
+        }
+    }
+
+    fn deleted(&mut self, key: &ObjectRef<K>) {
+        if let Some(cached) = self.store.get(key) {
+            self.writer.apply_watcher_event(&Event::Delete(K::clone(&cached)));
+            self.tell(&Change::Deleted(cached));
+        }
+    }
+
+    fn tell(&self, change: &Change<K>) {
+        for hearer in &self.on_change {
+            hearer(change);
+        }
+    }
+}
+
+/// Without resourceVersion and uid, which a key does not need to carry.
+fn key<K: Resource<DynamicType = ()>>(object: &K) -> ObjectRef<K> {
+    let key = ObjectRef::new(&object.name_any());
+    match object.meta().namespace.as_deref() {
+        Some(namespace) => key.within(namespace),
+        None => key,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use k8s_openapi::api::core::v1::Node;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+    use super::*;
+
+    /// A mirror of Nodes, taken for the same when their labels are, and what it told.
+    struct World {
+        mirror: Mirror<Node>,
+        told: Arc<Mutex<Vec<String>>>,
+    }
+
+    fn world() -> World {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let hearer = Arc::clone(&told);
+        let hear = move |change: &Change<Node>| {
+            let word = if matches!(change, Change::Applied(_)) { "+" } else { "-" };
+            hearer.lock().unwrap().push(format!("{word}{}", shown(change.object())));
+        };
+        let mirror = Mirror::new(
+            |a: &Node, b| a.metadata.labels == b.metadata.labels,
+            vec![Box::new(hear)],
+        );
+        World { mirror, told }
+    }
+
+    fn shown(node: &Node) -> String {
+        let ObjectMeta {
+            name,
+            uid,
+            resource_version,
+            ..
+        } = &node.metadata;
+        [name, uid, resource_version]
+            .map(|part| part.as_deref().unwrap_or_default())
+            .join("/")
+    }
+
+    impl World {
+        fn list(&mut self, nodes: impl IntoIterator<Item = Node>) {
+            self.mirror.apply(Event::Init);
+            for node in nodes {
+                self.mirror.apply(Event::InitApply(node));
+            }
+            self.mirror.apply(Event::InitDone);
+        }
+
+        fn told(&self) -> Vec<String> {
+            let mut told = std::mem::take(&mut *self.told.lock().unwrap());
+            told.sort_unstable();
+            told
+        }
+
+        fn held(&self) -> Vec<String> {
+            let mut held: Vec<String> = self.mirror.store.state().iter().map(|node| shown(node)).collect();
+            held.sort_unstable();
+            held
+        }
+    }
+
+    fn node(name: &str, uid: &str, version: &str, label: &str) -> Node {
+        let metadata = ObjectMeta {
+            name: Some(name.to_owned()),
+            uid: Some(uid.to_owned()),
+            resource_version: Some(version.to_owned()),
+            labels: Some([("group".to_owned(), label.to_owned())].into()),
+            ..ObjectMeta::default()
+        };
+        Node {
+            metadata,
+            ..Node::default()
+        }
+    }
+
+    #[test]
+    fn the_first_list_is_told_when_it_is_complete() {
+        let mut world = world();
+        world.mirror.apply(Event::Init);
+        world.mirror.apply(Event::InitApply(node("a", "1", "5", "x")));
+        // It broke, and begins again.
+        world.mirror.apply(Event::Init);
+        world.mirror.apply(Event::InitApply(node("b", "2", "6", "x")));
+        assert!(world.told().is_empty() && world.held().is_empty() && !*world.mirror.synced().borrow());
+        world.mirror.apply(Event::InitDone);
+        assert_eq!(world.told(), ["+b/2/6"]);
+        assert_eq!(world.held(), ["b/2/6"]);
+        assert!(*world.mirror.synced().borrow());
+    }
+
+    #[test]
+    fn a_heartbeat_is_held_and_not_told() {
+        let mut world = world();
+        world.list([node("a", "1", "5", "x")]);
+        world.told();
+        world.mirror.apply(Event::Apply(node("a", "1", "6", "x")));
+        assert_eq!((world.told(), world.held()), (vec![], vec!["a/1/6".to_owned()]));
+        world.mirror.apply(Event::Apply(node("a", "1", "7", "y")));
+        assert_eq!(
+            (world.told(), world.held()),
+            (vec!["+a/1/7".to_owned()], vec!["a/1/7".to_owned()])
+        );
+    }
+
+    #[test]
+    fn a_relist_tells_only_what_differs_and_what_is_gone() {
+        let mut world = world();
+        world.list(["same", "beat", "moved", "gone"].map(|name| node(name, name, "5", "x")));
+        world.told();
+        world.mirror.apply(Event::Init);
+        for listed in [
+            node("same", "same", "5", "x"),
+            node("beat", "beat", "6", "x"),
+            node("moved", "moved", "7", "y"),
+        ] {
+            world.mirror.apply(Event::InitApply(listed));
+            assert_eq!(world.held().len(), 4, "nothing is missing while it lists");
+        }
+        world.mirror.apply(Event::InitApply(node("new", "new", "8", "x")));
+        world.mirror.apply(Event::InitDone);
+        assert_eq!(world.told(), ["+moved/moved/7", "+new/new/8", "-gone/gone/5"]);
+        assert_eq!(
+            world.held(),
+            ["beat/beat/6", "moved/moved/7", "new/new/8", "same/same/5"]
+        );
+    }
+
+    #[test]
+    fn a_relist_that_breaks_deletes_nothing() {
+        let mut world = world();
+        world.list(["a", "b"].map(|name| node(name, name, "5", "x")));
+        world.told();
+        world.mirror.apply(Event::Init);
+        world.mirror.apply(Event::InitApply(node("a", "a", "5", "x")));
+        world.list(["a", "b"].map(|name| node(name, name, "5", "x")));
+        assert!(world.told().is_empty());
+        assert_eq!(world.held().len(), 2);
+    }
+
+    #[test]
+    fn one_created_again_under_its_name_is_first_deleted() {
+        for through_list in [true, false] {
+            let mut world = world();
+            world.list([node("a", "1", "5", "x")]);
+            world.told();
+            let again = node("a", "2", "9", "x");
+            if through_list {
+                world.list([again]);
+            } else {
+                world.mirror.apply(Event::Apply(again));
+            }
+            let told = std::mem::take(&mut *world.told.lock().unwrap());
+            assert_eq!(told, ["-a/1/5", "+a/2/9"]);
+            assert_eq!(world.held(), ["a/2/9"]);
+        }
+    }
+
+    #[test]
+    fn a_deletion_is_told_once() {
+        let mut world = world();
+        world.list([node("a", "1", "5", "x")]);
+        world.told();
+        world.mirror.apply(Event::Delete(node("a", "1", "6", "x")));
+        world.mirror.apply(Event::Delete(node("a", "1", "6", "x")));
+        assert_eq!((world.told(), world.held()), (vec!["-a/1/5".to_owned()], vec![]));
+    }
+
+    #[test]
+    fn hearers_find_the_store_as_they_are_told() {
+        let (store, seen) = (
+            Arc::new(Mutex::new(None::<Store<Node>>)),
+            Arc::new(Mutex::new(Vec::new())),
+        );
+        let (reader, log) = (Arc::clone(&store), Arc::clone(&seen));
+        let hear = move |change: &Change<Node>| {
+            let held = reader.lock().unwrap().as_ref().unwrap().get(&key(change.object()));
+            log.lock().unwrap().push(held.map(|node| shown(&node)));
+        };
+        let mut mirror = Mirror::new(|_: &Node, _| false, vec![Box::new(hear)]);
+        *store.lock().unwrap() = Some(mirror.store());
+        for event in [
+            Event::Init,
+            Event::InitApply(node("a", "1", "5", "x")),
+            Event::InitDone,
+            Event::Apply(node("a", "2", "6", "x")),
+            Event::Delete(node("a", "2", "7", "x")),
+        ] {
+            mirror.apply(event);
+        }
+        let held = |text: &str| Some(text.to_owned());
+        assert_eq!(*seen.lock().unwrap(), [held("a/1/5"), None, held("a/2/6"), None]);
+    }
+}

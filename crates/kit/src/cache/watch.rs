@@ -1,0 +1,141 @@
+//! Follows a watch for ever: what to do with its errors.
+//!
+//! kube's watcher goes on from where it was after any error but a 410 inside the stream. A resourceVersion that the server
+//! no longer takes, said in any other way, would be asked for again for ever: such a watch is begun anew with a list.
+
+use std::convert::Infallible;
+use std::fmt::Debug;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use kube::Resource;
+use kube::runtime::watcher::{self, Event};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::Events;
+use super::mirror::Mirror;
+use crate::Kit;
+use crate::backoff::Backoff;
+use crate::chain::Chain;
+
+/// Away for 30 s is 7 requests, and at most 8 s until it is noticed that the server is back.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(8));
+
+/// So many refusals by the server in a row, whatever they say, and the next attempt begins with a list.
+const REFUSALS_BEFORE_LIST: u32 = 6;
+
+/// A watch that was well for so long is well, even if nothing happened in it.
+const QUIET: Duration = Duration::from_mins(1);
+
+pub(super) async fn follow<K>(
+    connect: impl Fn() -> Events<K> + Send + 'static,
+    mut mirror: Mirror<K>,
+    kit: Kit,
+    shutdown: CancellationToken,
+) -> Result<(), Infallible>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
+{
+    let kind = K::kind(&());
+    let errors = kit.metrics.watch_errors.with_label_values(&[&kind]);
+    let mut events = connect();
+    let mut trouble = Trouble::default();
+    loop {
+        let event = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return Ok(()),
+            event = events.next() => event,
+        };
+        let wait = match event {
+            Some(Ok(event)) => {
+                if trouble.over(&event) {
+                    info!(kind = %kind, "the watch goes on");
+                }
+                mirror.apply(event);
+                continue;
+            }
+            Some(Err(error)) => {
+                errors.inc();
+                let (list, wait) = trouble.more(&error, kit.clock.monotonic());
+                let wait_ms = wait.as_millis();
+                warn!(kind = %kind, list, wait_ms, error = %Chain(&error), "the watch failed");
+                if list {
+                    events = connect();
+                }
+                wait
+            }
+            // kube's watcher never ends.
+            None => {
+                events = connect();
+                BACKOFF.cap
+            }
+        };
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return Ok(()),
+            () = kit.clock.sleep(wait) => {}
+        }
+    }
+}
+
+/// How long the watch has failed, and how.
+#[derive(Debug, Default)]
+struct Trouble {
+    /// Failures in a row.
+    failures: u32,
+    /// How many of them began with a list. Counted apart, so that a server that was away and comes back without the old
+    /// events is asked for a list at once, while one that never serves a watch after a list is not asked without end.
+    lists: u32,
+    last: Duration,
+    told: bool,
+}
+
+impl Trouble {
+    /// One more failure at `now`: whether to begin with a list, and how long to wait before.
+    fn more(&mut self, error: &watcher::Error, now: Duration) -> (bool, Duration) {
+        if now.saturating_sub(self.last) > QUIET {
+            *self = Self::default();
+        }
+        self.last = now;
+        self.told = true;
+        self.failures = self.failures.saturating_add(1);
+        let list = needs_list(error, self.failures);
+        if list {
+            self.lists = self.lists.saturating_add(1);
+        }
+        (list, BACKOFF.delay(if list { self.lists } else { self.failures }))
+    }
+
+    /// Whether `event` is the first sign that the watch goes on.
+    fn over<K>(&mut self, event: &Event<K>) -> bool {
+        match event {
+            // Said before anything was asked of the server.
+            Event::Init => return false,
+            // A list that was answered; the watch after it may yet fail.
+            Event::InitApply(_) | Event::InitDone => {}
+            Event::Apply(_) | Event::Delete(_) => (self.failures, self.lists) = (0, 0),
+        }
+        std::mem::take(&mut self.told)
+    }
+}
+
+/// As client-go's reflector: whatever the server says that is not "later" makes the place in the stream doubtful.
+fn needs_list(error: &watcher::Error, failures: u32) -> bool {
+    let status = match error {
+        watcher::Error::WatchError(status)
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status)) => status,
+        // An event that cannot be read: the watcher would have gone past it, and missed it.
+        watcher::Error::WatchFailed(kube::Error::SerdeError(_)) => return true,
+        _ => return false,
+    };
+    match status.code {
+        // Not allowed (any more), too many requests, or trouble of its own: the place in the stream is still good.
+        401 | 403 | 408 | 429 | 500.. => failures.is_multiple_of(REFUSALS_BEFORE_LIST),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! An error with its causes, in one line, each said once and in words for a person.
+
+use std::error::Error;
+use std::fmt;
+
+use kube::core::Status;
+use kube::runtime::watcher;
+
+/// An error and its causes in one line, each said once.
+///
+/// For logs: `error = %Chain(&error)`. What kube says with the dump of a structure is said as the API server said it.
+#[derive(Clone, Copy, Debug)]
+pub struct Chain<'a>(pub &'a (dyn Error + 'static));
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut said = String::new();
+        let mut next = Some(self.0);
+        while let Some(error) = next {
+            let (text, cause) = words(error);
+            // Some libraries repeat the cause in their own text.
+            if !said.contains(&text) {
+                if !said.is_empty() {
+                    said.push_str(": ");
+                }
+                said.push_str(&text);
+            }
+            next = cause;
+        }
+        f.write_str(&said)
+    }
+}
+
+/// What an error says without its cause, and the cause.
+fn words<'a>(error: &'a (dyn Error + 'static)) -> (String, Option<&'a (dyn Error + 'static)>) {
+    match error.downcast_ref::<kube::Error>() {
+        Some(kube::Error::Api(status)) => return (answer(status), None),
+        Some(kube::Error::Service(_) | kube::Error::HyperError(_)) => {
+            return ("the request failed".to_owned(), error.source());
+        }
+        _ => {}
+    }
+    let what = match error.downcast_ref::<watcher::Error>() {
+        Some(watcher::Error::WatchError(status)) => return (answer(status), None),
+        Some(watcher::Error::InitialListFailed(_)) => "cannot list",
+        Some(watcher::Error::WatchStartFailed(_)) => "cannot begin to watch",
+        Some(watcher::Error::WatchFailed(_)) => "cannot read the watch",
+        _ => return (error.to_string(), error.source()),
+    };
+    (what.to_owned(), error.source())
+}
+
+fn answer(status: &Status) -> String {
+    let Status {
+        code, reason, message, ..
+    } = status;
+    format!("the API server answered {code} {reason}: {message}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{text}")]
+    struct Step {
+        text: &'static str,
+        #[source]
+        cause: Option<Box<Step>>,
+    }
+
+    fn step(text: &'static str, cause: Option<Step>) -> Step {
+        Step {
+            text,
+            cause: cause.map(Box::new),
+        }
+    }
+
+    #[test]
+    fn says_each_cause_once() {
+        let root = step("connection refused", None);
+        let error = step(
+            "no answer",
+            Some(step("GET /nodes failed: connection refused", Some(root))),
+        );
+        assert_eq!(
+            Chain(&error).to_string(),
+            "no answer: GET /nodes failed: connection refused"
+        );
+    }
+
+    #[test]
+    fn says_what_the_api_server_said() {
+        let status = || {
+            Box::new(Status {
+                code: 409,
+                ..Status::failure("the object has been modified", "Conflict")
+            })
+        };
+        let answered = "the API server answered 409 Conflict: the object has been modified";
+        assert_eq!(Chain(&kube::Error::Api(status())).to_string(), answered);
+        assert_eq!(Chain(&watcher::Error::WatchError(status())).to_string(), answered);
+        let error = watcher::Error::WatchStartFailed(kube::Error::Api(status()));
+        assert_eq!(Chain(&error).to_string(), format!("cannot begin to watch: {answered}"));
+    }
+
+    #[test]
+    fn says_why_a_request_failed() {
+        let error = watcher::Error::InitialListFailed(kube::Error::Service("connection refused".into()));
+        assert_eq!(
+            Chain(&error).to_string(),
+            "cannot list: the request failed: connection refused"
+        );
+    }
+}

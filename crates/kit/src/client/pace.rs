@@ -1,0 +1,86 @@
+//! A watch that ends as soon as it began, again and again, without an error (a proxy whose backend is gone) is begun again
+//! more and more slowly. kube's watcher would ask as fast as it is answered; client-go's counts this as an error too.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::backoff::Backoff;
+
+/// A watch that lasted less is one that did not work.
+const SHORT: Duration = Duration::from_secs(1);
+/// So many short ones are begun again at once: a server that restarts closes some.
+const FREE: u32 = 2;
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(8));
+
+/// The watches of one client, by what they ask for: a few, fixed by the program.
+#[derive(Debug, Default)]
+pub(super) struct Pace(Mutex<HashMap<String, Watch>>);
+
+#[derive(Debug, Default)]
+struct Watch {
+    /// Monotonic time of the last answer that began the watch.
+    begun: Option<Duration>,
+    short: u32,
+}
+
+impl Pace {
+    /// How long to wait before the watch is begun at `now`.
+    pub(super) fn before(&self, watch: &str, now: Duration) -> Duration {
+        let mut watches = self.lock();
+        let Some(watch) = watches.get_mut(watch) else {
+            return Duration::ZERO;
+        };
+        // Taken: a watch that fails to begin is the business of whoever asks, who hears of it.
+        watch.short = match watch.begun.take() {
+            Some(begun) if now.saturating_sub(begun) < SHORT => watch.short.saturating_add(1),
+            _ => 0,
+        };
+        match watch.short.saturating_sub(FREE) {
+            0 => Duration::ZERO,
+            short => BACKOFF.delay(short),
+        }
+    }
+
+    /// The watch began at `now`.
+    pub(super) fn begun(&self, watch: String, now: Duration) {
+        self.lock().entry(watch).or_default().begun = Some(now);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Watch>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slows_down_what_ends_at_once_and_nothing_else() {
+        let pace = Pace::default();
+        let mut now = Duration::from_secs(100);
+        let mut waits = Vec::new();
+        for _ in 0..12 {
+            let wait = pace.before("nodes", now);
+            waits.push(wait);
+            now += wait;
+            pace.begun("nodes".to_owned(), now);
+            now += Duration::from_millis(5);
+        }
+        assert_eq!(waits[..3], [Duration::ZERO; 3]);
+        assert!(waits[3] > Duration::ZERO && waits[3] <= BACKOFF.base, "{waits:?}");
+        assert!(waits[11] >= BACKOFF.cap / 2, "{waits:?}");
+        assert_eq!(pace.before("pods", now), Duration::ZERO);
+        pace.begun("nodes".to_owned(), now);
+        assert_eq!(pace.before("nodes", now + SHORT), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_watch_that_never_began_is_not_slowed_down_here() {
+        let pace = Pace::default();
+        for _ in 0..10 {
+            assert_eq!(pace.before("nodes", Duration::ZERO), Duration::ZERO);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What a request is, read from its method and path, in the words of RBAC. Pure.
+
+use http::{Method, Uri};
+
+/// The kind of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A watch, named by all of its query that stays the same when it is begun again.
+    Watch(String),
+    /// Any other read.
+    Read,
+    /// A write.
+    Write { verb: &'static str, resource: String },
+}
+
+pub(super) fn kind(method: &Method, uri: &Uri) -> Kind {
+    if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
+        let query: Vec<&str> = uri
+            .query()
+            .unwrap_or_default()
+            .split('&')
+            .filter(|pair| !pair.starts_with("resourceVersion="))
+            .collect();
+        return if query.iter().any(|pair| matches!(*pair, "watch=true" | "watch=1")) {
+            Kind::Watch(format!("{}?{}", uri.path(), query.join("&")))
+        } else {
+            Kind::Read
+        };
+    }
+    let (resource, named) = resource(uri.path());
+    let verb = match *method {
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE if named => "delete",
+        Method::DELETE => "deletecollection",
+        _ => "other",
+    };
+    Kind::Write { verb, resource }
+}
+
+/// The resource, with its subresource, and whether one object is named.
+fn resource(path: &str) -> (String, bool) {
+    let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
+    // A server behind a prefix (a proxy of clusters) is found too.
+    let rest = segments
+        .iter()
+        .position(|segment| matches!(*segment, "api" | "apis"))
+        .and_then(|at| {
+            let skip = if segments[at] == "api" { 2 } else { 3 };
+            segments.get(at + skip..)
+        });
+    let rest = match rest.unwrap_or_default() {
+        ["namespaces", _, "status" | "finalize"] | ["namespaces", _] | ["namespaces"] => rest.unwrap_or_default(),
+        ["namespaces", _, rest @ ..] | rest => rest,
+    };
+    match rest {
+        [] => ("other".to_owned(), false),
+        [resource] => ((*resource).to_owned(), false),
+        [resource, _] => ((*resource).to_owned(), true),
+        [resource, _, subresource, ..] => (format!("{resource}/{subresource}"), true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(method: &Method, path: &str) -> (&'static str, String) {
+        match kind(method, &path.parse().unwrap()) {
+            Kind::Write { verb, resource } => (verb, resource),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn names_writes_as_rbac_does() {
+        for (method, path, verb, resource) in [
+            (Method::PATCH, "/api/v1/nodes/a?fieldManager=x", "patch", "nodes"),
+            (Method::PATCH, "/api/v1/nodes/a/status", "patch", "nodes/status"),
+            (
+                Method::POST,
+                "/api/v1/namespaces/b/pods/p/eviction?",
+                "create",
+                "pods/eviction",
+            ),
+            (
+                Method::POST,
+                "/apis/events.k8s.io/v1/namespaces/default/events?",
+                "create",
+                "events",
+            ),
+            (
+                Method::PUT,
+                "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/l",
+                "update",
+                "leases",
+            ),
+            (
+                Method::PATCH,
+                "/apis/tidewaiter.dev/v1alpha1/nodeidentities/n",
+                "patch",
+                "nodeidentities",
+            ),
+            (
+                Method::DELETE,
+                "/apis/tidewaiter.dev/v1alpha1/nodeidentities",
+                "deletecollection",
+                "nodeidentities",
+            ),
+            (Method::DELETE, "/api/v1/namespaces/b", "delete", "namespaces"),
+            (
+                Method::PUT,
+                "/api/v1/namespaces/b/finalize",
+                "update",
+                "namespaces/finalize",
+            ),
+            (
+                Method::POST,
+                "/k8s/clusters/c-1/api/v1/namespaces",
+                "create",
+                "namespaces",
+            ),
+            (Method::POST, "/metrics", "create", "other"),
+            (Method::POST, "/api", "create", "other"),
+        ] {
+            assert_eq!(write(&method, path), (verb, resource.to_owned()), "{path}");
+        }
+    }
+
+    #[test]
+    fn tells_a_watch_from_a_read() {
+        let of = |uri: &str| kind(&Method::GET, &uri.parse().unwrap());
+        assert_eq!(of("/api/v1/nodes?&limit=100"), Kind::Read);
+        assert_eq!(of("/api/v1/nodes?fieldSelector=watch%3Dtrue"), Kind::Read);
+        assert_eq!(
+            of("/api/v1/nodes?watch=true&resourceVersion=5"),
+            of("/api/v1/nodes?watch=true&resourceVersion=6")
+        );
+        assert_ne!(of("/api/v1/nodes?watch=true"), of("/api/v1/pods?watch=true"));
+        assert_ne!(of("/api/v1/nodes?watch=true"), Kind::Read);
+    }
+}

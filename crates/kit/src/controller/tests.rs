@@ -1,0 +1,425 @@
+#![expect(clippy::unchecked_time_subtraction, reason = "a test that underflows fails")]
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Mutex;
+
+use futures::FutureExt as _;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::runtime::watcher::Event;
+use kube::{Client, ResourceExt as _};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::cache::by_hand::Feed;
+use crate::clock::{ManualClock, SharedClock};
+use crate::events::{Notice, NoticeKind, Reporter};
+use crate::retry::Retry;
+use crate::testing::{TokioClock, beside, kit_on, settle};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("refused")]
+struct Refused(Retry);
+
+impl ReconcileError for Refused {
+    fn retry(&self) -> Retry {
+        self.0
+    }
+
+    fn class(&self) -> &'static str {
+        "refused"
+    }
+
+    fn notice(&self) -> Option<Notice> {
+        let note = "the instance is unknown".to_owned();
+        Some(Notice {
+            kind: NoticeKind::Warning,
+            reason: "Refused".into(),
+            action: "Identify".into(),
+            note,
+        })
+    }
+}
+
+type Answer = Result<Next, Refused>;
+
+/// Answers each reconcile from a script, then with success; notes what it was asked.
+struct Scripted {
+    clock: SharedClock,
+    answers: Mutex<HashMap<String, VecDeque<Answer>>>,
+    /// Name, resourceVersion and whole seconds since the start of the test.
+    calls: Mutex<Vec<(String, String, u64)>>,
+    forgotten: Mutex<Vec<String>>,
+    /// A reconcile lasts until there is a permit for it.
+    permits: Semaphore,
+    busy: Mutex<Vec<String>>,
+    most_busy: Mutex<usize>,
+}
+
+impl Reconciler for Scripted {
+    const NAME: &'static str = "scripted";
+    type Object = Node;
+    type Error = Refused;
+
+    async fn reconcile(&self, node: Arc<Node>) -> Answer {
+        let name = node.name_any();
+        {
+            let at = (self.clock.monotonic() - ManualClock::ORIGIN).as_secs();
+            self.calls
+                .lock()
+                .unwrap()
+                .push((name.clone(), node.resource_version().unwrap_or_default(), at));
+            let mut busy = self.busy.lock().unwrap();
+            assert!(!busy.contains(&name), "two reconciles of {name} at once");
+            busy.push(name.clone());
+            let mut most = self.most_busy.lock().unwrap();
+            *most = busy.len().max(*most);
+        }
+        self.permits.acquire().await.unwrap().forget();
+        self.busy.lock().unwrap().retain(|other| *other != name);
+        assert!(name != "boom", "no such {name}");
+        let answer = self
+            .answers
+            .lock()
+            .unwrap()
+            .get_mut(&name)
+            .and_then(VecDeque::pop_front);
+        answer.unwrap_or(Ok(Next::UntilChanged))
+    }
+
+    fn forget(&self, gone: &ObjectRef<Node>) {
+        self.forgotten.lock().unwrap().push(gone.name.clone());
+    }
+}
+
+struct World {
+    reconciler: Arc<Scripted>,
+    feed: Feed<Node>,
+    queue: Queue<Node>,
+    context: ControllerContext,
+    controller: JoinHandle<Result<(), ControllerError>>,
+    events: Arc<Mutex<Vec<String>>>,
+}
+
+/// A controller on an API server that takes every Event.
+fn world(concurrency: u16, leading: bool) -> World {
+    let clock = TokioClock::shared();
+    let kit = kit_on(Arc::clone(&clock));
+    let published = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&published);
+    let client = Client::new(
+        tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            seen.lock().unwrap().push(request.uri().path().to_owned());
+            let created = r#"{"kind": "Event", "apiVersion": "events.k8s.io/v1", "metadata": {}, "eventTime": null}"#;
+            let body = http_body_util::Full::new(bytes::Bytes::from(created));
+            std::future::ready(Ok::<_, Infallible>(http::Response::new(body)))
+        }),
+        "default",
+    );
+    let reporter = Reporter {
+        controller: "tidewaiter.dev/scripted".to_owned(),
+        instance: "test".to_owned(),
+    };
+    let leadership = if leading {
+        Leadership::always(Arc::clone(&clock))
+    } else {
+        Leadership::new(Arc::clone(&clock))
+    };
+    let context = ControllerContext {
+        events: Events::new(client, Arc::clone(&clock), reporter),
+        kit,
+        leadership,
+        shutdown: CancellationToken::new(),
+    };
+    let reconciler = Arc::new(Scripted {
+        clock,
+        answers: Mutex::default(),
+        calls: Mutex::default(),
+        forgotten: Mutex::default(),
+        permits: Semaphore::new(Semaphore::MAX_PERMITS),
+        busy: Mutex::default(),
+        most_busy: Mutex::default(),
+    });
+    let queue = Queue::new();
+    let (feed, cache) = Feed::new(queue.on_change());
+    let options = ControllerOptions {
+        concurrency,
+        backoff: Backoff::new(SECOND, 60 * SECOND),
+    };
+    let run = run_controller(Arc::clone(&reconciler), cache, queue.clone(), context.clone(), options);
+    let controller = beside(run);
+    World {
+        reconciler,
+        feed,
+        queue,
+        context,
+        controller,
+        events: published,
+    }
+}
+
+impl World {
+    fn script(&self, name: &str, answers: impl IntoIterator<Item = Answer>) {
+        self.reconciler
+            .answers
+            .lock()
+            .unwrap()
+            .insert(name.to_owned(), answers.into_iter().collect());
+    }
+
+    fn calls(&self) -> Vec<(String, String, u64)> {
+        self.reconciler.calls.lock().unwrap().clone()
+    }
+
+    /// The seconds at which there was a reconcile.
+    fn times(&self) -> Vec<u64> {
+        self.calls().into_iter().map(|(_, _, at)| at).collect()
+    }
+
+    fn change(&mut self, name: &str, version: &str) {
+        self.feed.apply(Event::Apply(node(name, version)));
+    }
+
+    fn errors(&self) -> u64 {
+        self.context
+            .kit
+            .metrics
+            .reconcile_errors
+            .with_label_values(&["scripted", "refused"])
+            .get()
+    }
+}
+
+fn node(name: &str, version: &str) -> Node {
+    let metadata = ObjectMeta {
+        name: Some(name.to_owned()),
+        uid: Some(format!("uid-{name}")),
+        resource_version: Some(version.to_owned()),
+        ..ObjectMeta::default()
+    };
+    Node {
+        metadata,
+        ..Node::default()
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "tokio's paused clock")]
+async fn pass(time: Duration) {
+    tokio::time::sleep(time).await;
+    settle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn begins_when_it_leads_with_all_that_waited() {
+    let mut world = world(0, false);
+    world.feed.sync([node("a", "1"), node("b", "1")]);
+    world.change("a", "2");
+    pass(SECOND).await;
+    assert_eq!(world.calls(), []);
+    world.context.leadership.lead_until(Duration::MAX);
+    pass(SECOND).await;
+    let mut calls = world.calls();
+    calls.sort();
+    assert_eq!(calls, [("a".into(), "2".into(), 1), ("b".into(), "1".into(), 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reconciles_nothing_before_the_first_list_is_complete() {
+    let mut world = world(0, true);
+    world.queue.push(ObjectRef::new("a"));
+    pass(SECOND).await;
+    assert_eq!(
+        (world.calls().len(), world.reconciler.forgotten.lock().unwrap().len()),
+        (0, 0)
+    );
+    world.feed.sync([node("a", "1")]);
+    pass(SECOND).await;
+    assert_eq!(world.calls().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_during_backoff_is_tried_at_once_and_only_success_resets() {
+    let mut world = world(0, true);
+    let refused = || Err(Refused(Retry::Backoff));
+    world.script("a", [refused(), refused(), refused(), refused()]);
+    world.feed.sync([node("a", "1")]);
+    // Failures at 0, within (0.5, 1], within (1.5, 3]: the next is due 2 to 4 s after that.
+    pass(Duration::from_millis(3100)).await;
+    assert_eq!(world.calls().len(), 3, "{:?}", world.calls());
+    world.change("a", "2");
+    settle().await;
+    assert_eq!(world.calls().len(), 4, "the change was tried at once");
+    // The fourth failure waits 4 to 8 s: the change did not reset the count, and the retry that was due is gone.
+    pass(Duration::from_millis(3800)).await;
+    assert_eq!(world.calls().len(), 4, "{:?}", world.calls());
+    pass(Duration::from_millis(4300)).await;
+    assert_eq!(world.calls().len(), 5);
+    pass(600 * SECOND).await;
+    assert_eq!(world.calls().len(), 5, "after a success nothing is due");
+    assert_eq!(world.errors(), 4);
+
+    world.script("a", [refused()]);
+    world.change("a", "3");
+    pass(Duration::from_millis(1100)).await;
+    assert_eq!(
+        world.calls().len(),
+        7,
+        "the success reset the count: the next failure waits at most a second"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_that_only_a_change_helps_is_not_retried() {
+    let mut world = world(0, true);
+    world.script(
+        "a",
+        [Err(Refused(Retry::UntilChanged)), Err(Refused(Retry::UntilChanged))],
+    );
+    world.feed.sync([node("a", "1")]);
+    pass(3600 * SECOND).await;
+    assert_eq!(world.calls().len(), 1);
+    world.change("a", "2");
+    pass(3600 * SECOND).await;
+    assert_eq!(world.times(), [0, 3600]);
+    assert_eq!(
+        world.events.lock().unwrap().len(),
+        2,
+        "told again after an hour, not in between"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_is_met_and_does_not_delay_a_change() {
+    let mut world = world(0, true);
+    world.script(
+        "a",
+        [
+            Ok(Next::After(600 * SECOND)),
+            Ok(Next::After(600 * SECOND)),
+            Err(Refused(Retry::After(7 * SECOND))),
+        ],
+    );
+    world.feed.sync([node("a", "1")]);
+    pass(10 * SECOND).await;
+    world.change("a", "2");
+    pass(2000 * SECOND).await;
+    assert_eq!(world.times(), [0, 10, 610, 617]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_during_a_reconcile_is_reconciled_after_it() {
+    let mut world = world(0, true);
+    world.reconciler.permits.forget_permits(Semaphore::MAX_PERMITS);
+    world.script("a", [Ok(Next::After(600 * SECOND))]);
+    world.feed.sync([node("a", "1")]);
+    settle().await;
+    world.change("a", "2");
+    world.change("a", "3");
+    settle().await;
+    assert_eq!(world.calls().len(), 1, "the first is still under way");
+    world.reconciler.permits.add_permits(100);
+    pass(SECOND).await;
+    let versions: Vec<String> = world.calls().into_iter().map(|(_, version, _)| version).collect();
+    assert_eq!(versions, ["1", "3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn never_more_at_once_than_allowed() {
+    let mut world = world(3, true);
+    world.reconciler.permits.forget_permits(Semaphore::MAX_PERMITS);
+    world.feed.sync((0..20).map(|n| node(&format!("n{n}"), "1")));
+    pass(SECOND).await;
+    assert_eq!(world.calls().len(), 3);
+    world.reconciler.permits.add_permits(20);
+    pass(SECOND).await;
+    assert_eq!(
+        (world.calls().len(), *world.reconciler.most_busy.lock().unwrap()),
+        (20, 3)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_gone_is_forgotten() {
+    let mut world = world(0, true);
+    world.script("a", [Err(Refused(Retry::Backoff))]);
+    world.feed.sync([node("a", "1"), node("b", "1")]);
+    settle().await;
+    world.feed.apply(Event::Delete(node("a", "2")));
+    pass(600 * SECOND).await;
+    assert_eq!(*world.reconciler.forgotten.lock().unwrap(), ["a"]);
+    assert_eq!(world.calls().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_ends_the_controller_and_names_the_object() {
+    let mut world = world(0, true);
+    world.feed.sync([node("a", "1"), node("boom", "1")]);
+    let error = world.controller.await.unwrap().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the reconcile of Node boom by the controller scripted panicked: no such boom"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_finishes_what_is_under_way_and_begins_nothing() {
+    let mut world = world(1, true);
+    world.reconciler.permits.forget_permits(Semaphore::MAX_PERMITS);
+    world.feed.sync([node("a", "1"), node("b", "1")]);
+    settle().await;
+    assert_eq!(world.calls().len(), 1);
+    world.context.shutdown.cancel();
+    settle().await;
+    assert!(!world.controller.is_finished());
+    assert!(
+        world.context.leadership.worked().now_or_never().is_none(),
+        "the Lease is kept for it"
+    );
+    world.reconciler.permits.add_permits(100);
+    world.controller.await.unwrap().unwrap();
+    assert_eq!(world.reconciler.calls.lock().unwrap().len(), 1);
+    assert!(world.context.leadership.worked().now_or_never().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_leader_reconciles_nothing() {
+    let mut world = world(0, true);
+    world.script("a", [Err(Refused(Retry::Backoff))]);
+    world.feed.sync([node("a", "1")]);
+    settle().await;
+    world.context.leadership.resign();
+    world.change("a", "2");
+    pass(600 * SECOND).await;
+    assert_eq!(world.calls().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_is_gone_is_an_error() {
+    let world = world(0, true);
+    drop(world.feed);
+    let error = world.controller.await.unwrap().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the controller scripted has nothing to reconcile from any more"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn shows_its_numbers() {
+    let mut world = world(0, true);
+    world.script("a", [Err(Refused(Retry::UntilChanged))]);
+    world.feed.sync([node("a", "1"), node("b", "1")]);
+    pass(SECOND).await;
+    let text = world.context.kit.metrics.encode().unwrap();
+    for line in [
+        "tidewaiter_reconciles_total{controller=\"scripted\",outcome=\"ok\"} 1",
+        "tidewaiter_reconciles_total{controller=\"scripted\",outcome=\"error\"} 1",
+        "tidewaiter_reconcile_errors_total{class=\"refused\",controller=\"scripted\"} 1",
+        "tidewaiter_last_success_timestamp_seconds{controller=\"scripted\"} 3600",
+    ] {
+        assert!(text.lines().any(|found| found == line), "no line {line} in\n{text}");
+    }
+}

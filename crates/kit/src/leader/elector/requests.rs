@@ -1,0 +1,175 @@
+//! What is asked of the API server about the Lease, each request with an end.
+//!
+//! No write is sent after the time that it is given, and no answer but a whole Lease of ours is a success.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{PostParams, WatchEvent, WatchParams};
+use kube::{Api, Client};
+use tracing::debug;
+
+use super::LeaseSettings;
+use crate::chain::Chain;
+use crate::clock::{Elapsed, SharedClock, timeout};
+use crate::leader::Leadership;
+use crate::leader::record::{claimed, created, holder};
+
+/// A request about the Lease that did not succeed, as far as we know.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    #[error("refused or broken off")]
+    Refused(#[source] kube::Error),
+    #[error(transparent)]
+    NoAnswer(#[from] Elapsed),
+    #[error("the answer is no Lease of ours")]
+    Garbage,
+}
+
+impl Failure {
+    /// Whether the API server answered with this status.
+    pub(super) fn is(&self, code: u16) -> bool {
+        matches!(self, Self::Refused(kube::Error::Api(status)) if status.code == code)
+    }
+}
+
+pub(super) type Events = BoxStream<'static, Result<WatchEvent<Lease>, kube::Error>>;
+
+#[derive(Debug)]
+pub(super) struct Requests {
+    api: Api<Lease>,
+    settings: LeaseSettings,
+    clock: SharedClock,
+    /// Closes behind each write about the Lease, as leadership does for all others: a renewal that was held up by SIGSTOP
+    /// is not sent afterwards.
+    window: Leadership,
+}
+
+impl Requests {
+    /// `client` is fenced by `window`.
+    pub(super) fn new(client: Client, window: Leadership, settings: &LeaseSettings, clock: &SharedClock) -> Self {
+        let api = Api::namespaced(client, &settings.namespace);
+        Self {
+            api,
+            settings: settings.clone(),
+            clock: Arc::clone(clock),
+            window,
+        }
+    }
+
+    /// The Lease as it is now, if there is one.
+    pub(super) async fn look(&self) -> Result<Option<Lease>, Failure> {
+        let look = self.api.get_opt(&self.settings.name);
+        timeout(&*self.clock, self.attempt(), look)
+            .await?
+            .map_err(Failure::Refused)
+    }
+
+    /// Changes of the Lease from the given state on. It connects when it is first asked.
+    pub(super) fn watch(&self, lease: &Lease) -> Option<Events> {
+        let version = lease.metadata.resource_version.clone()?;
+        let params = WatchParams::default().fields(&format!("metadata.name={}", self.settings.name));
+        let api = self.api.clone();
+        Some(
+            stream::once(async move { api.watch(&params, &version).await })
+                .try_flatten()
+                .boxed(),
+        )
+    }
+
+    /// Takes the Lease, or makes it: gives it with the time at which the request began.
+    pub(super) async fn claim(&self, lease: Option<&Lease>) -> Result<(Lease, Duration), Failure> {
+        let until = self.now() + self.attempt();
+        let (lease, began) = match lease {
+            Some(lease) => self.put(lease, until).await?,
+            None => self.create(until).await?,
+        };
+        // An answer that took longer than the deadline is worth nothing.
+        let alive = self.now() < began + self.settings.timing.renew_deadline();
+        alive.then_some((lease, began)).ok_or(Failure::Garbage)
+    }
+
+    /// Claims or renews: gives the Lease as it now is and the time at which the request began.
+    pub(super) async fn put(&self, lease: &Lease, until: Duration) -> Result<(Lease, Duration), Failure> {
+        let LeaseSettings { identity, timing, .. } = &self.settings;
+        let began = self.now();
+        let answer = self
+            .replace(&claimed(lease, identity, self.clock.now(), *timing), until)
+            .await?;
+        Ok((self.ours(answer)?, began))
+    }
+
+    pub(super) async fn create(&self, until: Duration) -> Result<(Lease, Duration), Failure> {
+        let LeaseSettings {
+            namespace,
+            name,
+            identity,
+            timing,
+        } = &self.settings;
+        let lease = created(namespace, name, identity, self.clock.now(), *timing);
+        let began = self.now();
+        let params = PostParams::default();
+        let answer = self.write(until, self.api.create(&params, &lease)).await?;
+        Ok((self.ours(answer)?, began))
+    }
+
+    /// Writes `lease` in the place of the version that it names, not after `until`.
+    pub(super) async fn replace(&self, lease: &Lease, until: Duration) -> Result<Lease, Failure> {
+        self.write(
+            until,
+            self.api.replace(&self.settings.name, &PostParams::default(), lease),
+        )
+        .await
+    }
+
+    /// Sends a write about the Lease, not after `until`.
+    async fn write(
+        &self,
+        until: Duration,
+        request: impl Future<Output = kube::Result<Lease>>,
+    ) -> Result<Lease, Failure> {
+        let limit = until.saturating_sub(self.now()).min(self.attempt());
+        self.window.lead_until(self.now() + limit);
+        timeout(&*self.clock, limit, request).await?.map_err(Failure::Refused)
+    }
+
+    /// A success says so in full: a 200 of something in between is none.
+    fn ours(&self, answer: Lease) -> Result<Lease, Failure> {
+        let whole = holder(&answer) == Some(&self.settings.identity) && answer.metadata.resource_version.is_some();
+        whole.then_some(answer).ok_or(Failure::Garbage)
+    }
+
+    /// How long one request may take: two fit into the renew deadline.
+    fn attempt(&self) -> Duration {
+        self.settings.timing.renew_deadline() / 2
+    }
+
+    fn now(&self) -> Duration {
+        self.clock.monotonic()
+    }
+}
+
+/// The next state of the Lease that the watch tells of; `None` when it has ended. Waits for ever without a watch.
+pub(super) async fn next(watch: &mut Option<Events>) -> Option<Option<Lease>> {
+    let Some(events) = watch else {
+        return std::future::pending().await;
+    };
+    loop {
+        match events.next().await? {
+            Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)) => return Some(Some(lease)),
+            Ok(WatchEvent::Deleted(_)) => return Some(None),
+            Ok(WatchEvent::Bookmark(_)) => {}
+            Ok(WatchEvent::Error(status)) => {
+                debug!(status = status.message, "the watch of the Lease ended");
+                return None;
+            }
+            Err(error) => {
+                debug!(error = %Chain(&error), "the watch of the Lease ended");
+                return None;
+            }
+        }
+    }
+}

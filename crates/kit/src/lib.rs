@@ -1,0 +1,50 @@
+//! What every role of Tidewaiter needs once: watches and caches, the shape of a controller, retry, leadership, the fenced
+//! client, Events, supervised tasks, the admin server, metrics, settings, logs and traces, and the one clock.
+//!
+//! Here and nowhere else are the clock and the environment read, tasks spawned and the process told to stop. Nothing here
+//! knows what a controller decides: the kit has no word about nodes, clouds or kOps.
+
+pub mod admin;
+pub mod backoff;
+pub mod cache;
+pub mod chain;
+pub mod client;
+pub mod clock;
+pub mod controller;
+pub mod events;
+mod in_flight;
+pub mod leader;
+pub mod metrics;
+pub mod queue;
+pub mod retry;
+pub mod settings;
+pub mod slim;
+pub mod tasks;
+pub mod telemetry;
+#[cfg(test)]
+mod testing;
+
+pub use admin::Checks;
+pub use backoff::{Backoff, Backoffs};
+pub use cache::{Cache, Change, OnChange};
+pub use chain::Chain;
+pub use client::is_fenced;
+pub use clock::{Clock, ManualClock, SharedClock, SystemClock};
+pub use controller::{ControllerContext, ControllerOptions, Reconciler, run_controller};
+pub use events::{Events, Notice, NoticeKind};
+pub use leader::Leadership;
+pub use metrics::{CloudCalls, Metrics};
+pub use queue::Queue;
+pub use retry::{Next, ReconcileError, Retry};
+pub use tasks::Tasks;
+
+/// What each part of a process shares: one clock, one set of metrics, one list of readiness checks.
+#[derive(Clone, Debug)]
+pub struct Kit {
+    /// The only source of time.
+    pub clock: SharedClock,
+    /// Everything that `/metrics` shows.
+    pub metrics: Metrics,
+    /// Everything that `/readyz` asks.
+    pub checks: Checks,
+}

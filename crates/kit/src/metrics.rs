@@ -1,0 +1,312 @@
+//! The numbers that every role shows, each defined once, in one registry of their own.
+//!
+//! Labels come from fixed sets (a controller's name, an error's class), never from an object or from outside, so that the
+//! number of series is bounded.
+
+use std::fmt::{self, Debug};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use prometheus::core::Collector;
+use prometheus::{
+    Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
+};
+
+use crate::clock::SharedClock;
+
+mod process;
+
+/// A metric that cannot be registered or shown.
+#[derive(Debug, thiserror::Error)]
+pub enum MetricsError {
+    /// Two parts of the program define a metric of one name, or a name or label is not one.
+    #[error("the metric {name} cannot be registered")]
+    Register {
+        /// The metric's name.
+        name: String,
+        /// What the registry says.
+        #[source]
+        source: prometheus::Error,
+    },
+    /// The metrics cannot be written as text.
+    #[error("the metrics cannot be written as text")]
+    Encode(#[source] prometheus::Error),
+}
+
+/// The metrics that every role has, and the registry for those of its own. Clones share them.
+#[derive(Clone)]
+pub struct Metrics {
+    registry: Registry,
+    pub(crate) reconciles: IntCounterVec,
+    pub(crate) reconcile_errors: IntCounterVec,
+    pub(crate) reconcile_duration: HistogramVec,
+    pub(crate) last_success: GaugeVec,
+    pub(crate) watch_errors: IntCounterVec,
+    pub(crate) writes: IntCounterVec,
+    pub(crate) leader: IntGauge,
+    cloud_calls: IntCounterVec,
+}
+
+impl Metrics {
+    /// A registry with the common metrics at zero. `clock` gives the process's start time.
+    ///
+    /// # Errors
+    /// Only if two of the common metrics had one name.
+    pub fn new(clock: &SharedClock) -> Result<Self, MetricsError> {
+        let registry = Registry::new();
+        let make = Maker(&registry);
+        make.register("process", process::ProcessCollector::new(clock)?)?;
+        Ok(Self {
+            reconciles: make.counter_vec(
+                "tidewaiter_reconciles_total",
+                "Reconciles by controller and outcome (ok, error).",
+                &["controller", "outcome"],
+            )?,
+            reconcile_errors: make.counter_vec(
+                "tidewaiter_reconcile_errors_total",
+                "Failed reconciles by controller and class of error.",
+                &["controller", "class"],
+            )?,
+            reconcile_duration: make.histogram_vec(
+                "tidewaiter_reconcile_duration_seconds",
+                "Time from the start of a reconcile to its end, in seconds.",
+                &["controller"],
+                &[0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0],
+            )?,
+            last_success: make.gauge_vec(
+                "tidewaiter_last_success_timestamp_seconds",
+                "Unix time of the controller's last successful reconcile; its age is time() minus this.",
+                &["controller"],
+            )?,
+            watch_errors: make.counter_vec(
+                "tidewaiter_watch_errors_total",
+                "Lists and watches that failed, by kind. Each was tried again.",
+                &["kind"],
+            )?,
+            writes: make.counter_vec(
+                "tidewaiter_writes_total",
+                "Writes to the API server by verb, resource and outcome (ok, conflict, rejected, error, unknown, fenced).",
+                &["verb", "resource", "outcome"],
+            )?,
+            leader: make.gauge("tidewaiter_leader", "1 while this replica leads, else 0.")?,
+            cloud_calls: make.counter_vec(
+                "tidewaiter_cloud_calls_total",
+                "Requests to the cloud's API by call and outcome, the SDK's own retries not counted.",
+                &["api", "outcome"],
+            )?,
+            registry,
+        })
+    }
+
+    /// The registry, for a collector of a role's own.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// A new counter with labels, registered.
+    ///
+    /// # Errors
+    /// When the name is taken or is not a metric's name.
+    pub fn counter_vec(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, MetricsError> {
+        Maker(&self.registry).counter_vec(name, help, labels)
+    }
+
+    /// A new gauge with labels, registered.
+    ///
+    /// # Errors
+    /// When the name is taken or is not a metric's name.
+    pub fn gauge_vec(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, MetricsError> {
+        Maker(&self.registry).int_gauge_vec(name, help, labels)
+    }
+
+    /// A new gauge without labels, registered.
+    ///
+    /// # Errors
+    /// When the name is taken or is not a metric's name.
+    pub fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, MetricsError> {
+        Maker(&self.registry).gauge(name, help)
+    }
+
+    /// A new histogram with labels, registered; `buckets` are upper bounds in the metric's unit, ascending.
+    ///
+    /// # Errors
+    /// When the name is taken or is not a metric's name.
+    pub fn histogram_vec(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+        buckets: &[f64],
+    ) -> Result<HistogramVec, MetricsError> {
+        Maker(&self.registry).histogram_vec(name, help, labels, buckets)
+    }
+
+    /// The counter of requests to the cloud, for a provider to hold.
+    #[must_use]
+    pub fn cloud_calls(&self) -> CloudCalls {
+        CloudCalls(self.cloud_calls.clone())
+    }
+
+    /// Everything in Prometheus' text format, version 0.0.4.
+    ///
+    /// # Errors
+    /// When a collector gives a family that cannot be written.
+    pub fn encode(&self) -> Result<String, MetricsError> {
+        TextEncoder::new()
+            .encode_to_string(&self.registry.gather())
+            .map_err(MetricsError::Encode)
+    }
+
+    pub(crate) fn reconciled(&self, controller: &str, took: Duration, result: Result<(), &str>) {
+        let outcome = if result.is_ok() { "ok" } else { "error" };
+        self.reconciles.with_label_values(&[controller, outcome]).inc();
+        self.reconcile_duration
+            .with_label_values(&[controller])
+            .observe(took.as_secs_f64());
+        if let Err(class) = result {
+            self.reconcile_errors.with_label_values(&[controller, class]).inc();
+        }
+    }
+
+    pub(crate) fn succeeded(&self, controller: &str, at: Timestamp) {
+        self.last_success
+            .with_label_values(&[controller])
+            .set(at.as_duration().as_secs_f64());
+    }
+}
+
+impl Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+/// Counts requests to a cloud's API in `tidewaiter_cloud_calls_total`.
+#[derive(Clone, Debug)]
+pub struct CloudCalls(IntCounterVec);
+
+impl CloudCalls {
+    /// Counts one request. `api` is the call as the cloud names it (`DescribeInstances`); `outcome` is `ok` or one of the
+    /// provider's own few words for what went wrong (`throttled`, `not_found`, `unavailable`).
+    pub fn count(&self, api: &'static str, outcome: &'static str) {
+        self.0.with_label_values(&[api, outcome]).inc();
+    }
+
+    /// The requests counted so far, for tests and reports.
+    #[must_use]
+    pub fn counted(&self, api: &str, outcome: &str) -> u64 {
+        self.0.with_label_values(&[api, outcome]).get()
+    }
+}
+
+/// Creates and registers in one step, naming the metric in the error.
+struct Maker<'a>(&'a Registry);
+
+impl Maker<'_> {
+    fn register<C: Collector + Clone + 'static>(&self, name: &str, collector: C) -> Result<C, MetricsError> {
+        self.0
+            .register(Box::new(collector.clone()))
+            .map_err(|source| MetricsError::Register {
+                name: name.to_owned(),
+                source,
+            })?;
+        Ok(collector)
+    }
+
+    fn made<C: Collector + Clone + 'static>(
+        &self,
+        name: &str,
+        collector: prometheus::Result<C>,
+    ) -> Result<C, MetricsError> {
+        let collector = collector.map_err(|source| MetricsError::Register {
+            name: name.to_owned(),
+            source,
+        })?;
+        self.register(name, collector)
+    }
+
+    fn counter_vec(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, MetricsError> {
+        self.made(name, IntCounterVec::new(Opts::new(name, help), labels))
+    }
+
+    fn int_gauge_vec(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, MetricsError> {
+        self.made(name, IntGaugeVec::new(Opts::new(name, help), labels))
+    }
+
+    fn gauge_vec(&self, name: &str, help: &str, labels: &[&str]) -> Result<GaugeVec, MetricsError> {
+        self.made(name, GaugeVec::new(Opts::new(name, help), labels))
+    }
+
+    fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, MetricsError> {
+        self.made(name, IntGauge::new(name, help))
+    }
+
+    fn histogram_vec(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+        buckets: &[f64],
+    ) -> Result<HistogramVec, MetricsError> {
+        self.made(
+            name,
+            HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels),
+        )
+    }
+}
+
+/// A gauge that a collector fills when it is asked.
+fn plain_gauge(name: &str, help: &str) -> Result<Gauge, MetricsError> {
+    Gauge::new(name, help).map_err(|source| MetricsError::Register {
+        name: name.to_owned(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+
+    fn metrics() -> Metrics {
+        Metrics::new(&ManualClock::default().shared()).unwrap()
+    }
+
+    #[test]
+    fn writes_the_text_format() {
+        let metrics = metrics();
+        metrics.reconciled("node", Duration::from_millis(3), Ok(()));
+        metrics.reconciled("node", Duration::from_millis(3), Err("conflict"));
+        metrics.cloud_calls().count("DescribeInstances", "throttled");
+        let text = metrics.encode().unwrap();
+        for line in [
+            "tidewaiter_reconciles_total{controller=\"node\",outcome=\"ok\"} 1",
+            "tidewaiter_reconcile_errors_total{class=\"conflict\",controller=\"node\"} 1",
+            "tidewaiter_reconcile_duration_seconds_count{controller=\"node\"} 2",
+            "tidewaiter_cloud_calls_total{api=\"DescribeInstances\",outcome=\"throttled\"} 1",
+            "# TYPE tidewaiter_leader gauge",
+            "tidewaiter_leader 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "no line {line} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_taken_once() {
+        let metrics = metrics();
+        metrics.gauge("tidewaiter_test", "Test.").unwrap();
+        let error = metrics.gauge("tidewaiter_test", "Test.").unwrap_err();
+        assert_eq!(error.to_string(), "the metric tidewaiter_test cannot be registered");
+    }
+
+    #[test]
+    fn shows_the_memory_of_this_process() {
+        let text = metrics().encode().unwrap();
+        let value = text
+            .lines()
+            .find_map(|line| line.strip_prefix("process_resident_memory_bytes "))
+            .unwrap();
+        assert!(value.parse::<f64>().unwrap() > 100_000.0, "{value}");
+    }
+}

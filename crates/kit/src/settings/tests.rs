@@ -1,0 +1,198 @@
+use std::net::SocketAddr;
+
+use serde::Deserialize;
+
+use super::*;
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+struct Role {
+    admin_address: SocketAddr,
+    mode: Mode,
+    poll_seconds: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    region: Option<String>,
+    lease: Lease,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    Enforce,
+    Warn,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+struct Lease {
+    name: String,
+}
+
+impl Default for Role {
+    fn default() -> Self {
+        let admin_address = SocketAddr::from(([127, 0, 0, 1], 1));
+        Self {
+            admin_address,
+            mode: Mode::Enforce,
+            poll_seconds: 30,
+            region: None,
+            lease: Lease::default(),
+        }
+    }
+}
+
+impl Default for Lease {
+    fn default() -> Self {
+        Self {
+            name: "leader".to_owned(),
+        }
+    }
+}
+
+/// A file with this content.
+fn file(content: &str) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    io::Write::write_all(&mut file, content.as_bytes()).unwrap();
+    file
+}
+
+fn load_all(
+    content: &str,
+    variables: &[(&str, &str)],
+    flags: &serde_json::Value,
+) -> Result<Settings<Role>, SettingsError> {
+    let file = file(content);
+    let variables = variables
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    load(Some(file.path()), variables, flags)
+}
+
+fn none() -> serde_json::Value {
+    serde_json::json!({})
+}
+
+#[test]
+fn nothing_given_is_the_defaults() {
+    let settings: Settings<Role> = load(None, [], &none()).unwrap();
+    assert_eq!(
+        settings,
+        Settings {
+            values: Role::default(),
+            warnings: vec![]
+        }
+    );
+}
+
+#[test]
+fn a_later_source_wins() {
+    let content = "pollSeconds: 1\nmode: warn\nregion: from-file\nlease: {name: from-file}\n";
+    let variables = [
+        ("TIDEWAITER_POLL_SECONDS", "2"),
+        ("TIDEWAITER_LEASE__NAME", "from-variable"),
+        ("OTHER", "x"),
+    ];
+    let settings = load_all(content, &variables, &serde_json::json!({"pollSeconds": 3})).unwrap();
+    let lease = Lease {
+        name: "from-variable".to_owned(),
+    };
+    let expected = Role {
+        poll_seconds: 3,
+        mode: Mode::Warn,
+        region: Some("from-file".to_owned()),
+        lease,
+        ..Role::default()
+    };
+    assert_eq!(
+        settings,
+        Settings {
+            values: expected,
+            warnings: vec![]
+        }
+    );
+}
+
+/// A file, variables, and the parts of what is said about them.
+type Row = (
+    &'static str,
+    &'static [(&'static str, &'static str)],
+    &'static [&'static str],
+);
+
+#[test]
+fn errors_name_the_setting_the_value_the_source_and_the_remedy() {
+    let rows: [Row; 8] = [
+        (
+            "mode: maybe",
+            &[],
+            &[
+                "the settings file ",
+                "mode is \"maybe\"",
+                "must be one of enforce, warn",
+            ],
+        ),
+        ("pollSeconds: often", &[], &["pollSeconds is \"often\"", "must be u32"]),
+        ("pollSeconds: -1", &[], &["pollSeconds is -1", "must be u32"]),
+        (
+            "adminAddress: here",
+            &[],
+            &["adminAddress is \"here\"", "invalid socket address"],
+        ),
+        (
+            "adminAdress: 127.0.0.1:1",
+            &[],
+            &["no setting adminAdress", "the nearest is adminAddress"],
+        ),
+        (
+            "lease: {nam: x}",
+            &[],
+            &["no setting lease.nam", "the nearest is lease.name"],
+        ),
+        (
+            "",
+            &[("TIDEWAITER_MODE", "maybe")],
+            &[
+                "the variable TIDEWAITER_MODE",
+                "mode is \"maybe\"",
+                "one of enforce, warn",
+            ],
+        ),
+        ("- a\n- b", &[], &["is not a YAML mapping"]),
+    ];
+    for (content, variables, parts) in rows {
+        let error = load_all(content, variables, &none()).unwrap_err().to_string();
+        for part in parts {
+            assert!(
+                error.contains(part),
+                "{content:?} {variables:?}: no {part:?} in: {error}"
+            );
+        }
+        assert!(!error.contains('\n'), "{error}");
+    }
+}
+
+#[test]
+fn a_variable_of_a_service_is_no_setting_and_stops_nothing() {
+    let settings = load_all("", &[("TIDEWAITER_CONTROLLER_SERVICE_HOST", "10.0.0.1")], &none()).unwrap();
+    assert_eq!(settings.values, Role::default());
+    assert_eq!(
+        settings.warnings,
+        ["TIDEWAITER_CONTROLLER_SERVICE_HOST is not a setting and has no effect"]
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = load::<Role>(Some(Path::new("/does/not/exist")), [], &none()).unwrap_err();
+    assert!(error.to_string().contains("/does/not/exist"), "{error}");
+}
+
+#[test]
+fn what_is_shown_can_be_loaded_again() {
+    let settings = Role {
+        poll_seconds: 7,
+        ..Role::default()
+    };
+    let again = load_all(&to_yaml(&settings).unwrap(), &[], &none()).unwrap();
+    assert_eq!(again.values, settings);
+}

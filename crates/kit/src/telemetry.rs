@@ -1,0 +1,168 @@
+//! Logs and traces of the process: lines for people on a terminal, JSON for machines, spans to a collector when one is named.
+//!
+//! Logs go to standard error. Nothing here decides what is logged, and no secret may reach a log: what is logged is
+//! named field by field, never a whole request or configuration.
+
+use std::io::{self, IsTerminal as _};
+
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_otlp::{ExporterBuildError, SpanExporter};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::SdkTracerProvider;
+use serde::{Deserialize, Serialize};
+use tracing::{Subscriber, warn};
+use tracing_subscriber::filter::{EnvFilter, ParseError};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
+use tracing_subscriber::{Layer, fmt};
+
+/// The variables of which one names a collector, as OpenTelemetry's specification defines them.
+const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
+
+/// What is logged, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    rename_all = "camelCase",
+    default,
+    deny_unknown_fields,
+    expecting = "a mapping with filter and format"
+)]
+pub struct LogSettings {
+    /// Which events, as `target=level,…`: `info`, `warn,tidewaiter_controller=debug`.
+    pub filter: String,
+    /// How each is written; when not set, text on a terminal and JSON otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub format: Option<LogFormat>,
+}
+
+/// How an event is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// One line for a person.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl Default for LogSettings {
+    fn default() -> Self {
+        Self {
+            filter: "info".to_owned(),
+            format: None,
+        }
+    }
+}
+
+/// Logs or traces that cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    /// The filter is none.
+    #[error(
+        "log.filter is {filter:?}, which is not of the form target=level,… (levels: error, warn, info, debug, trace)"
+    )]
+    Filter {
+        /// What was given.
+        filter: String,
+        /// What the parser says.
+        #[source]
+        source: ParseError,
+    },
+    /// The collector named in the environment cannot be used.
+    #[error("traces cannot be sent: see OTEL_EXPORTER_OTLP_ENDPOINT")]
+    Exporter(#[source] ExporterBuildError),
+    /// The process logs already.
+    #[error("logs are set up twice")]
+    Twice(#[source] TryInitError),
+}
+
+/// Logs and traces of this process, until it ends.
+#[derive(Debug)]
+pub struct Telemetry {
+    traces: Option<SdkTracerProvider>,
+}
+
+/// Starts logging, and tracing when `environment` names a collector. `service` is the name that traces carry.
+///
+/// # Errors
+/// When the filter or the collector's address is not one, or the process logs already.
+pub fn start(
+    service: &'static str,
+    settings: &LogSettings,
+    environment: &[(String, String)],
+) -> Result<Telemetry, TelemetryError> {
+    let filter = filter(&settings.filter)?;
+    let collector = environment
+        .iter()
+        .any(|(name, value)| ENDPOINTS.contains(&name.as_str()) && !value.is_empty());
+    let traces = if collector { Some(traces(service)?) } else { None };
+    let spans = traces
+        .as_ref()
+        .map(|traces| tracing_opentelemetry::layer().with_tracer(traces.tracer(service)));
+    let subscriber = tracing_subscriber::registry()
+        .with(filter)
+        .with(lines(settings.format))
+        .with(spans);
+    subscriber.try_init().map_err(TelemetryError::Twice)?;
+    Ok(Telemetry { traces })
+}
+
+impl Telemetry {
+    /// Sends what has not been sent yet. Blocks for as long as the exporter's own timeout allows.
+    pub fn stop(self) {
+        let Some(Err(error)) = self.traces.map(|traces| traces.shutdown()) else {
+            return;
+        };
+        warn!(%error, "the last traces were not sent");
+    }
+}
+
+fn filter(text: &str) -> Result<EnvFilter, TelemetryError> {
+    let wrong = |source| TelemetryError::Filter {
+        filter: text.to_owned(),
+        source,
+    };
+    EnvFilter::builder().parse(text).map_err(wrong)
+}
+
+fn traces(service: &'static str) -> Result<SdkTracerProvider, TelemetryError> {
+    // Its address, headers and timeout come from the OTEL_EXPORTER_OTLP_… variables.
+    let exporter = SpanExporter::builder()
+        .with_http()
+        .build()
+        .map_err(TelemetryError::Exporter)?;
+    let resource = Resource::builder().with_service_name(service).build();
+    Ok(SdkTracerProvider::builder()
+        .with_batch_exporter(exporter)
+        .with_resource(resource)
+        .build())
+}
+
+fn lines<S>(format: Option<LogFormat>) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    let terminal = io::stderr().is_terminal();
+    match format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json }) {
+        LogFormat::Text => fmt::layer().with_writer(io::stderr).with_ansi(terminal).boxed(),
+        LogFormat::Json => fmt::layer().with_writer(io::stderr).json().flatten_event(true).boxed(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_is_checked() {
+        for good in ["info", "warn,tidewaiter_kit=debug", "tidewaiter_kit[{node=a}]=trace"] {
+            assert!(filter(good).is_ok(), "{good}");
+        }
+        let error = filter("tidewaiter_kit=loud").unwrap_err();
+        assert!(
+            error.to_string().starts_with("log.filter is \"tidewaiter_kit=loud\""),
+            "{error}"
+        );
+    }
+}

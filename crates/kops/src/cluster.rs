@@ -1,0 +1,199 @@
+//! The fields of a kOps `Cluster` (v1alpha2) that decide labels.
+//!
+//! Read from `cluster-completed.spec`, the Cluster as kOps has filled it in. Every field that is not named here is
+//! ignored, whatever it holds; the ones that are read are strict.
+
+use tidewaiter_api::ClusterName;
+use tidewaiter_api::values::quoted;
+
+use crate::document::{InvalidFile, Mapping, NodeLabelField, parse};
+
+/// Path of the Cluster below the configuration base.
+pub const CLUSTER_FILE: &str = "cluster-completed.spec";
+
+/// The only version of kOps' API that state stores hold.
+pub(crate) const API_VERSION: &str = "kops.k8s.io/v1alpha2";
+
+/// What a Cluster says about the labels of its nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// `metadata.name`.
+    pub name: ClusterName,
+    /// `spec.kubelet.nodeLabels`: for every node but those of the control plane.
+    pub kubelet: NodeLabelField,
+    /// For nodes of the control plane, the later ones winning: `spec.masterKubelet.nodeLabels`, the name in v1alpha2, and
+    /// `spec.controlPlaneKubelet.nodeLabels`, its name since.
+    pub control_plane_kubelet: [NodeLabelField; 2],
+}
+
+impl Cluster {
+    /// Parses `bytes`, the content of `file`, as the Cluster named `expected`.
+    ///
+    /// # Errors
+    /// When it is not one document of YAML or JSON, not a Cluster of v1alpha2, another cluster's, or when a field that
+    /// decides labels has the wrong shape.
+    pub fn parse(file: &str, bytes: &[u8], expected: &ClusterName) -> Result<Self, InvalidFile> {
+        let document = parse(file, bytes)?;
+        let root = Mapping::root(file, &document);
+        expect_kind(&root, "Cluster")?;
+        expect_name(&root, expected.as_str(), || {
+            format!("clusterName of the configuration is {expected}")
+        })?;
+        let spec = root.require("spec", "a mapping")?.mapping("a mapping")?;
+        Ok(Self {
+            name: expected.clone(),
+            kubelet: kubelet_labels(&spec, "kubelet")?,
+            control_plane_kubelet: [
+                kubelet_labels(&spec, "masterKubelet")?,
+                kubelet_labels(&spec, "controlPlaneKubelet")?,
+            ],
+        })
+    }
+}
+
+/// `nodeLabels` of the kubelet's settings under `key`.
+pub(crate) fn kubelet_labels(spec: &Mapping<'_>, key: &str) -> Result<NodeLabelField, InvalidFile> {
+    match spec.get(key) {
+        Some(kubelet) => kubelet
+            .mapping("a mapping of kubelet settings")?
+            .node_labels("nodeLabels"),
+        None => Ok(NodeLabelField::default()),
+    }
+}
+
+/// Makes sure that the document is a `kind` of v1alpha2.
+pub(crate) fn expect_kind(root: &Mapping<'_>, kind: &str) -> Result<(), InvalidFile> {
+    for (key, wanted) in [("apiVersion", API_VERSION), ("kind", kind)] {
+        let field = root.require(key, wanted)?;
+        if field.text(wanted)? != wanted {
+            return Err(field.must_be(wanted));
+        }
+    }
+    Ok(())
+}
+
+/// Makes sure that `metadata.name` is `expected`; `why` says in words who expects it.
+pub(crate) fn expect_name(root: &Mapping<'_>, expected: &str, why: impl FnOnce() -> String) -> Result<(), InvalidFile> {
+    let metadata = root.require("metadata", "a mapping")?.mapping("a mapping")?;
+    let field = metadata.require("name", expected)?;
+    let name = field.text("a string")?;
+    if name == expected {
+        Ok(())
+    } else {
+        Err(field.invalid(format!("is {}, but {}", quoted(name), why())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::LabelText;
+
+    const COMPLETED: &str = include_str!("../fixtures/cluster-completed.spec");
+
+    fn parse(text: &str) -> Result<Cluster, InvalidFile> {
+        Cluster::parse(CLUSTER_FILE, text.as_bytes(), &"cluster.example.com".parse().unwrap())
+    }
+
+    fn error(text: &str) -> String {
+        parse(text).unwrap_err().to_string()
+    }
+
+    fn text_of(field: &NodeLabelField, key: &str) -> LabelText {
+        field.entries[key].clone()
+    }
+
+    #[test]
+    fn the_completed_cluster_that_kops_writes() {
+        let cluster = parse(COMPLETED).unwrap();
+        assert_eq!(cluster.name.as_str(), "cluster.example.com");
+        assert_eq!(cluster.kubelet.field, "spec.kubelet.nodeLabels");
+        assert_eq!(
+            text_of(&cluster.kubelet, "example.com/tier"),
+            LabelText::Text("workers".to_owned())
+        );
+        let [old, new] = &cluster.control_plane_kubelet;
+        assert_eq!(old.field, "spec.masterKubelet.nodeLabels");
+        assert_eq!(text_of(old, "example.com/tier"), LabelText::Text("control".to_owned()));
+        assert_eq!(new, &NodeLabelField::default());
+    }
+
+    #[test]
+    fn the_control_planes_kubelet_has_two_names() {
+        let cluster = parse(&COMPLETED.replace("masterKubelet", "controlPlaneKubelet")).unwrap();
+        let [old, new] = &cluster.control_plane_kubelet;
+        assert_eq!(old, &NodeLabelField::default());
+        assert_eq!(new.field, "spec.controlPlaneKubelet.nodeLabels");
+        assert_eq!(text_of(new, "example.com/tier"), LabelText::Text("control".to_owned()));
+    }
+
+    #[test]
+    fn a_cluster_without_labels_is_fine_and_json_is_too() {
+        let text = r#"{"apiVersion":"kops.k8s.io/v1alpha2","kind":"Cluster","metadata":{"name":"cluster.example.com"},"spec":{"kubelet":null,"masterKubelet":{"nodeLabels":null}}}"#;
+        let cluster = parse(text).unwrap();
+        assert!(cluster.kubelet.entries.is_empty());
+        assert!(
+            cluster
+                .control_plane_kubelet
+                .iter()
+                .all(|field| field.entries.is_empty())
+        );
+    }
+
+    #[test]
+    fn fields_that_are_not_read_may_hold_anything() {
+        let strange = COMPLETED
+            .replace("logLevel: 2", "logLevel: [.inf, {a: !!binary aGk=}]")
+            .replace("channel: stable", "channel: {}");
+        assert_eq!(parse(&strange).unwrap(), parse(COMPLETED).unwrap());
+    }
+
+    #[test]
+    fn what_is_not_this_cluster_is_refused_with_its_field() {
+        let replaced = |from: &str, to: &str| error(&COMPLETED.replace(from, to));
+        for (found, expected) in [
+            (
+                replaced("  name: cluster.example.com", "  name: other.example.com"),
+                "cluster-completed.spec: metadata.name: is \"other.example.com\", but clusterName of the configuration is cluster.example.com",
+            ),
+            (
+                replaced("kind: Cluster", "kind: InstanceGroup"),
+                "cluster-completed.spec: kind: is \"InstanceGroup\", must be Cluster",
+            ),
+            (
+                replaced("kops.k8s.io/v1alpha2", "kops.k8s.io/v1alpha3"),
+                "cluster-completed.spec: apiVersion: is \"kops.k8s.io/v1alpha3\", must be kops.k8s.io/v1alpha2",
+            ),
+            (
+                "apiVersion: kops.k8s.io/v1alpha2\nkind: Cluster\nmetadata: {name: cluster.example.com}\n".to_owned(),
+                "cluster-completed.spec: spec: is missing: must be a mapping",
+            ),
+        ] {
+            let found = if found.starts_with("apiVersion") {
+                error(&found)
+            } else {
+                found
+            };
+            assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn labels_of_the_wrong_shape_make_the_file_unusable() {
+        for (from, to, expected) in [
+            (
+                "    nodeLabels:\n      example.com/fleet: blue\n      example.com/tier: workers\n",
+                "    nodeLabels: [a]\n",
+                "cluster-completed.spec: spec.kubelet.nodeLabels: is a list, must be a mapping of label keys to values",
+            ),
+            (
+                "  masterKubelet:\n    anonymousAuth: false\n    nodeLabels:\n      example.com/fleet: blue\n      example.com/tier: control\n    registerSchedulable: true\n",
+                "  masterKubelet: on\n",
+                "cluster-completed.spec: spec.masterKubelet: is the boolean true, must be a mapping of kubelet settings",
+            ),
+        ] {
+            assert!(COMPLETED.contains(from));
+            assert_eq!(error(&COMPLETED.replace(from, to)), expected);
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! kops-controller's own configuration file, as kOps writes it and mounts it into the container.
+//!
+//! Every file that kOps writes loads, YAML or JSON. A key that asks for something that Tidewaiter does not do gives one
+//! warning, an unknown key gives one that names the nearest known key, and a wrong value is an error that says which key,
+//! which value and what is allowed. Keys are found in any case of letters, as Go's decoder finds them: kOps itself writes
+//! `server.Listen` and `server.provider.aws.Region`. Nothing of the file is ever logged but what a message needs.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use tidewaiter_api::ClusterName;
+use tidewaiter_api::values::quoted;
+
+use crate::document::{Field, InvalidFile, MAX_BYTES, Mapping, parse};
+use crate::store::StateUrl;
+
+/// What Tidewaiter takes from the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControllerConfig {
+    /// `clusterName`.
+    pub cluster_name: ClusterName,
+    /// `cloud`. Whether Tidewaiter knows how to ask that cloud is for the caller to say.
+    pub cloud: Cloud,
+    /// `configBase`: where the cluster's files lie.
+    pub config_base: StateUrl,
+    /// `server.provider.aws.Region`, when the file gives it.
+    pub region: Option<String>,
+}
+
+/// A configuration, and what the operator should know about its file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: ControllerConfig,
+    /// One line for each key that has no effect, in the order of their names.
+    pub warnings: Vec<String>,
+}
+
+/// Why a configuration file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file is missing or may not be read.
+    #[error("{path}: cannot be read")]
+    Read {
+        /// The file.
+        path: String,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// The file was read and is wrong.
+    #[error(transparent)]
+    Invalid(#[from] InvalidFile),
+}
+
+/// The clouds that kOps knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "each is the name of a product")]
+pub enum Cloud {
+    Aws,
+    Gce,
+    Openstack,
+    DigitalOcean,
+    Hetzner,
+    Azure,
+    Scaleway,
+    Metal,
+    Linode,
+}
+
+impl Cloud {
+    const ALL: [Self; 9] = [
+        Self::Aws,
+        Self::Gce,
+        Self::Openstack,
+        Self::DigitalOcean,
+        Self::Hetzner,
+        Self::Azure,
+        Self::Scaleway,
+        Self::Metal,
+        Self::Linode,
+    ];
+
+    /// The name that kOps uses.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Aws => "aws",
+            Self::Gce => "gce",
+            Self::Openstack => "openstack",
+            Self::DigitalOcean => "digitalocean",
+            Self::Hetzner => "hetzner",
+            Self::Azure => "azure",
+            Self::Scaleway => "scaleway",
+            Self::Metal => "metal",
+            Self::Linode => "linode",
+        }
+    }
+
+    fn read(field: &Field<'_>) -> Result<Self, InvalidFile> {
+        let text = field.text(&Self::allowed())?;
+        let known = Self::ALL.into_iter().find(|cloud| cloud.as_str() == text);
+        known.ok_or_else(|| field.must_be(&Self::allowed()))
+    }
+
+    fn allowed() -> String {
+        format!("one of {}", Self::ALL.map(Self::as_str).join(", "))
+    }
+}
+
+impl fmt::Display for Cloud {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+const CLUSTER_NAME: &str = "clusterName";
+const CLOUD: &str = "cloud";
+const CONFIG_BASE: &str = "configBase";
+const READ: [&str; 3] = [CLUSTER_NAME, CLOUD, CONFIG_BASE];
+
+const SERVER: &str = "server";
+const NOT_IMPLEMENTED: [(&str, &str); 6] = [
+    ("secretStore", "Tidewaiter reads no secrets"),
+    (
+        SERVER,
+        "Tidewaiter runs no bootstrap server; only provider.aws.Region is used",
+    ),
+    (
+        "cacheNodeidentityInfo",
+        "Tidewaiter always caches, and asks again when something changes",
+    ),
+    ("enableCloudIPAM", "Tidewaiter assigns no pod networks"),
+    ("discovery", "Tidewaiter publishes no addresses"),
+    ("capi", "Tidewaiter does not use the Cluster API"),
+];
+
+const A_CLUSTER_NAME: &str = "the name of the cluster, for example cluster.example.com";
+const A_STATE_STORE: &str = "s3://BUCKET/PATH, gs://BUCKET/PATH or file:///PATH";
+const A_REGION: &str = "the name of a region, for example us-east-1";
+
+impl ControllerConfig {
+    /// Reads and checks the file at `path`.
+    ///
+    /// # Errors
+    /// When the file is missing, unreadable, no mapping of YAML or JSON, or when a key that is read is missing or wrong.
+    pub fn load(path: &Path) -> Result<Loaded, ConfigError> {
+        let name = path.display().to_string();
+        let bytes = read(path).map_err(|source| ConfigError::Read {
+            path: name.clone(),
+            source,
+        })?;
+        Ok(Self::parse(&name, &bytes)?)
+    }
+
+    /// Checks `bytes`, the content of `file`.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load), but for reading.
+    pub fn parse(file: &str, bytes: &[u8]) -> Result<Loaded, InvalidFile> {
+        let document = parse(file, bytes)?;
+        let root = Mapping::root(file, &document);
+        let config = Self {
+            cluster_name: cluster_name(&root)?,
+            cloud: Cloud::read(&require(&root, CLOUD, &Cloud::allowed())?)?,
+            config_base: config_base(&root)?,
+            region: region(&root)?,
+        };
+        let warnings = root.keys().filter_map(|key| warning(file, key)).collect();
+        Ok(Loaded { config, warnings })
+    }
+}
+
+/// At most one byte more than a file may have: a special file that never ends does not fill the memory.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn require<'a>(root: &Mapping<'a>, key: &str, wanted: &str) -> Result<Field<'a>, InvalidFile> {
+    root.get_any_case(key)?.ok_or_else(|| root.missing(key, wanted))
+}
+
+fn cluster_name(root: &Mapping<'_>) -> Result<ClusterName, InvalidFile> {
+    let field = require(root, CLUSTER_NAME, A_CLUSTER_NAME)?;
+    let text = field.text(A_CLUSTER_NAME)?;
+    text.parse()
+        .map_err(|error: tidewaiter_api::InvalidValue| field.invalid(format!("{}: {}", error.shown, error.rule)))
+}
+
+fn config_base(root: &Mapping<'_>) -> Result<StateUrl, InvalidFile> {
+    let field = require(root, CONFIG_BASE, A_STATE_STORE)?;
+    let text = field.text(A_STATE_STORE)?;
+    text.parse()
+        .map_err(|error: crate::store::InvalidStateUrl| field.invalid(error.to_string()))
+}
+
+fn region(root: &Mapping<'_>) -> Result<Option<String>, InvalidFile> {
+    let mut mapping = root.clone();
+    for key in [SERVER, "provider", "aws"] {
+        match mapping.get_any_case(key)? {
+            Some(field) => mapping = field.mapping("a mapping")?,
+            None => return Ok(None),
+        }
+    }
+    let Some(field) = mapping.get_any_case("Region")? else {
+        return Ok(None);
+    };
+    let text = field.text(A_REGION)?;
+    // It becomes part of the name of a host.
+    let ok = text.len() <= 63
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    match (text.is_empty(), ok) {
+        (true, _) => Ok(None),
+        (_, true) => Ok(Some(text.to_owned())),
+        _ => Err(field.must_be(A_REGION)),
+    }
+}
+
+/// What is to be said of a key that has a value and no effect.
+fn warning(file: &str, key: &str) -> Option<String> {
+    if READ.iter().any(|known| known.eq_ignore_ascii_case(key)) {
+        return None;
+    }
+    let not_implemented = NOT_IMPLEMENTED
+        .iter()
+        .find(|(known, _)| known.eq_ignore_ascii_case(key));
+    Some(match not_implemented {
+        Some((_, why)) => format!("{file}: {key} has no effect: {why}"),
+        None => format!(
+            "{file}: the key {} is unknown and has no effect; the nearest known key is {}",
+            quoted(key),
+            nearest(key)
+        ),
+    })
+}
+
+fn nearest(key: &str) -> &'static str {
+    let known = READ.into_iter().chain(NOT_IMPLEMENTED.map(|(known, _)| known));
+    let key: String = key.chars().take(64).flat_map(char::to_lowercase).collect();
+    known
+        .min_by_key(|known| strsim::damerau_levenshtein(&known.to_lowercase(), &key))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AWS: &str = include_str!("../fixtures/config-aws.json");
+    const GCE: &str = include_str!("../fixtures/config-gce.yaml");
+    const PLAIN: &str = "clusterName: c.example.com\ncloud: aws\nconfigBase: s3://state/c.example.com\n";
+
+    fn load(text: &str) -> Loaded {
+        ControllerConfig::parse("config.yaml", text.as_bytes()).unwrap()
+    }
+
+    fn error(text: &str) -> String {
+        ControllerConfig::parse("config.yaml", text.as_bytes())
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn the_json_that_kops_writes_loads_with_a_warning_for_each_key_that_is_not_implemented() {
+        let Loaded { config, warnings } = load(AWS);
+        assert_eq!(config.cluster_name.as_str(), "cluster.example.com");
+        assert_eq!(config.cloud, Cloud::Aws);
+        assert_eq!(
+            config.config_base.to_string(),
+            "s3://state.example.com/cluster.example.com"
+        );
+        assert_eq!(config.region.as_deref(), Some("us-test-1"));
+        let keys: Vec<&str> = warnings.iter().map(|line| line.split(' ').nth(1).unwrap()).collect();
+        assert_eq!(
+            keys,
+            [
+                "cacheNodeidentityInfo",
+                "capi",
+                "discovery",
+                "enableCloudIPAM",
+                "secretStore",
+                "server"
+            ]
+        );
+        assert!(
+            warnings
+                .iter()
+                .all(|line| line.starts_with("config.yaml: ") && !line.contains('\n')),
+            "{warnings:?}"
+        );
+    }
+
+    #[test]
+    fn the_yaml_that_older_kops_writes_loads() {
+        let Loaded { config, warnings } = load(GCE);
+        assert_eq!((config.cloud, config.region), (Cloud::Gce, None));
+        assert_eq!(config.config_base.to_string(), "gs://state/cluster.k8s.local");
+        assert_eq!(warnings.len(), 2, "{warnings:?}");
+    }
+
+    #[test]
+    fn what_is_implemented_gives_no_warning() {
+        assert_eq!(load(PLAIN).warnings, Vec::<String>::new());
+        let empty = format!("{PLAIN}secretStore: null\nserver:\n");
+        assert_eq!(
+            load(&empty).warnings,
+            Vec::<String>::new(),
+            "a key without a value asks for nothing"
+        );
+    }
+
+    #[test]
+    fn every_cloud_of_kops_is_known() {
+        for cloud in [
+            "aws",
+            "gce",
+            "openstack",
+            "digitalocean",
+            "hetzner",
+            "azure",
+            "scaleway",
+            "metal",
+            "linode",
+        ] {
+            assert_eq!(load(&PLAIN.replace("aws", cloud)).config.cloud.as_str(), cloud);
+        }
+    }
+
+    #[test]
+    fn keys_are_found_in_any_case_as_go_finds_them() {
+        let text = "CLUSTERNAME: c.example.com\nCloud: aws\nconfigbase: s3://state/c\nServer: {Provider: {AWS: {region: eu-test-1}}}\n";
+        let Loaded { config, warnings } = load(text);
+        assert_eq!(config.region.as_deref(), Some("eu-test-1"));
+        assert_eq!(warnings.len(), 1);
+        let twice = error(&format!("{PLAIN}Cloud: gce\n"));
+        assert_eq!(twice, "config.yaml: cloud: is given twice, as Cloud and as cloud");
+    }
+
+    #[test]
+    fn an_unknown_key_gives_one_warning_that_names_the_nearest_known_one() {
+        for (key, nearest) in [
+            ("clusterNames", "clusterName"),
+            ("configBsae", "configBase"),
+            ("secret-store", "secretStore"),
+            ("enableCloudIpams", "enableCloudIPAM"),
+            ("servers", "server"),
+        ] {
+            let warnings = load(&format!("{PLAIN}{key}: x\n")).warnings;
+            let expected = format!(
+                "config.yaml: the key \"{key}\" is unknown and has no effect; the nearest known key is {nearest}"
+            );
+            assert_eq!(warnings, [expected]);
+        }
+        let evil = format!("{PLAIN}\"a\\n{}\": x\n", "z".repeat(900));
+        let warnings = load(&evil).warnings;
+        assert!(warnings[0].len() < 400 && !warnings[0].contains('\n'), "{warnings:?}");
+    }
+
+    #[test]
+    fn a_wrong_value_says_which_key_which_value_and_what_is_allowed() {
+        let replaced = |from: &str, to: &str| error(&PLAIN.replace(from, to));
+        for (found, expected) in [
+            (
+                replaced("cloud: aws", "cloud: awss"),
+                "config.yaml: cloud: is \"awss\", must be one of aws, gce, openstack, digitalocean, hetzner, azure, scaleway, metal, linode",
+            ),
+            (
+                replaced("cloud: aws", "cloud: [aws]"),
+                "config.yaml: cloud: is a list, must be one of aws, gce, openstack, digitalocean, hetzner, azure, scaleway, metal, linode",
+            ),
+            (
+                replaced("clusterName: c.example.com", "clusterName: 7"),
+                "config.yaml: clusterName: is the number 7, must be the name of the cluster, for example cluster.example.com",
+            ),
+            (
+                replaced("clusterName: c.example.com\n", ""),
+                "config.yaml: clusterName: is missing: must be the name of the cluster, for example cluster.example.com",
+            ),
+            (
+                replaced("clusterName: c.example.com", "clusterName: null"),
+                "config.yaml: clusterName: is missing: must be the name of the cluster, for example cluster.example.com",
+            ),
+            (
+                replaced("configBase: s3://state/c.example.com", "configBase: {s3: state}"),
+                "config.yaml: configBase: is a mapping, must be s3://BUCKET/PATH, gs://BUCKET/PATH or file:///PATH",
+            ),
+            (
+                replaced("s3://state/c.example.com", "do://state/c"),
+                "config.yaml: configBase: \"do://state/c\" is no state store: must be s3://BUCKET/PATH, gs://BUCKET/PATH or file:///PATH",
+            ),
+            (
+                error(&format!("{PLAIN}server: {{provider: {{aws: {{Region: 3}}}}}}\n")),
+                "config.yaml: server.provider.aws.Region: is the number 3, must be the name of a region, for example us-east-1",
+            ),
+            (
+                error(&format!("{PLAIN}server: {{provider: {{aws: {{Region: \"a/b\"}}}}}}\n")),
+                "config.yaml: server.provider.aws.Region: is \"a/b\", must be the name of a region, for example us-east-1",
+            ),
+            (
+                error(&format!("{PLAIN}server: :3988\n")),
+                "config.yaml: server: is \":3988\", must be a mapping",
+            ),
+        ] {
+            assert_eq!(found, expected);
+        }
+        let name = replaced("clusterName: c.example.com", "clusterName: ../etc");
+        assert!(
+            name.starts_with("config.yaml: clusterName: \"../etc\": must be 1 to 253 characters"),
+            "{name}"
+        );
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_says_so_and_why() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = folder.path().join("config.yaml");
+        for path in [missing.as_path(), folder.path(), &missing.join("below")] {
+            let error = ControllerConfig::load(path).unwrap_err();
+            assert_eq!(error.to_string(), format!("{}: cannot be read", path.display()));
+            assert!(std::error::Error::source(&error).is_some());
+        }
+        let error = ControllerConfig::load(Path::new("/dev/zero")).unwrap_err();
+        assert_eq!(error.to_string(), "/dev/zero: is larger than 1024 KiB");
+        let error = ControllerConfig::load(Path::new("/dev/null")).unwrap_err();
+        assert_eq!(error.to_string(), "/dev/null: is empty");
+    }
+}

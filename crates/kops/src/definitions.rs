@@ -1,0 +1,278 @@
+//! The Cluster and the InstanceGroups in use, kept up to date.
+//!
+//! A file is read when it is first wanted and then asked about at every poll, with the version that is known, so that an
+//! unchanged one costs one small answer. Whatever happens to the store or to a file, the last good version stays in
+//! force; what is wrong is kept for whoever asks. A change is announced only when the fields that we read have changed.
+//! Nothing here looks at a Node, and nothing here gives up.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::future::{BoxFuture, join, select};
+use futures::{FutureExt as _, StreamExt as _, stream};
+use jiff::Timestamp;
+use tidewaiter_api::{ClusterName, InstanceGroupName};
+use tidewaiter_kit::backoff::jittered;
+use tidewaiter_kit::metrics::MetricsError;
+use tidewaiter_kit::{Metrics, SharedClock};
+
+use crate::cluster::{CLUSTER_FILE, Cluster};
+use crate::instance_group::InstanceGroup;
+use crate::store::ReadFile;
+
+mod announcements;
+mod error;
+mod reads;
+mod tracked;
+
+use announcements::Announcements;
+pub use error::DefinitionError;
+use reads::Reads;
+use tracked::{Shared, Tracked};
+
+/// Files that are asked about at the same time.
+const AT_ONCE: usize = 4;
+/// A poll that hears from the store this often that it is away leaves the rest to the next one.
+const AWAY: usize = 4;
+/// By how much a poll comes earlier or later than its interval says, as a share of it.
+const JITTER: f64 = 0.1;
+
+/// What decides the labels of a group's nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// The cluster.
+    pub cluster: Arc<Cluster>,
+    /// The group.
+    pub group: Arc<InstanceGroup>,
+}
+
+/// Which definitions are not what they were.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Changed {
+    /// The Cluster: it concerns every group.
+    Cluster,
+    /// One group.
+    Group(InstanceGroupName),
+}
+
+/// A file in use that cannot be used as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// What is wrong; names the file.
+    pub error: DefinitionError,
+    /// Since when it has been exactly this.
+    pub since: Timestamp,
+    /// Whether an earlier version is in force. Otherwise nobody gets anything from this file.
+    pub last_good_in_force: bool,
+}
+
+/// How definitions are kept up to date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DefinitionsSettings {
+    /// Between two looks at every file in use; jittered by a tenth.
+    pub poll: Duration,
+    /// A group that nobody has asked for during this time is no longer looked at. Must be longer than whoever depends on
+    /// a group takes to ask again.
+    pub unused_after: Duration,
+}
+
+impl Default for DefinitionsSettings {
+    fn default() -> Self {
+        Self {
+            poll: Duration::from_secs(30),
+            unused_after: Duration::from_hours(6),
+        }
+    }
+}
+
+/// The definitions in use. Clones share them.
+#[derive(Clone)]
+pub struct Definitions(Arc<Inner>);
+
+struct Inner {
+    settings: DefinitionsSettings,
+    shared: Arc<Shared>,
+    cluster: Tracked<Cluster>,
+    groups: Mutex<BTreeMap<InstanceGroupName, Arc<Tracked<InstanceGroup>>>>,
+}
+
+impl Definitions {
+    /// Nothing is read yet. `cluster` is the name that the Cluster must have.
+    ///
+    /// # Errors
+    /// When the metrics are registered already.
+    pub fn new(
+        store: Arc<dyn ReadFile>,
+        cluster: ClusterName,
+        settings: DefinitionsSettings,
+        clock: SharedClock,
+        metrics: &Metrics,
+    ) -> Result<Self, MetricsError> {
+        let shared = Arc::new(Shared {
+            reads: Reads::new(store, metrics)?,
+            clock,
+            announcements: Announcements::default(),
+        });
+        let parse = move |file: &str, bytes: &[u8]| Cluster::parse(file, bytes, &cluster);
+        Ok(Self(Arc::new(Inner {
+            settings,
+            cluster: Tracked::new(CLUSTER_FILE.to_owned(), Changed::Cluster, parse, Arc::clone(&shared)),
+            shared,
+            groups: Mutex::default(),
+        })))
+    }
+
+    /// The definition of `group`: the last good one, from memory. Only the first call for a group reads, and so does the
+    /// first after a failure has been told for a second to half a minute; all calls at the same time share one read.
+    ///
+    /// # Errors
+    /// When there has never been a good one. Once there is, [`run`](Self::run) announces it.
+    pub async fn get(&self, group: &InstanceGroupName) -> Result<Arc<Definition>, DefinitionError> {
+        let tracked = self.group(group);
+        self.0.cluster.want();
+        let (cluster, group) = join(self.0.cluster.get(), tracked.get()).await;
+        if cluster.is_err() || group.is_err() {
+            self.count_problems();
+        }
+        Ok(Arc::new(Definition {
+            cluster: cluster?,
+            group: group?,
+        }))
+    }
+
+    /// Keeps the definitions up to date until `stop` completes, and tells `on_change` of each that is no longer what
+    /// [`get`](Self::get) said before. `on_change` must not block.
+    ///
+    /// # Errors
+    /// None: whatever the store does, the next poll comes.
+    pub async fn run(
+        self,
+        stop: impl Future<Output = ()> + Send,
+        on_change: impl Fn(Changed) + Send,
+    ) -> Result<(), Infallible> {
+        let work = pin!(join(self.keep_polling(), self.keep_announcing(on_change)));
+        select(pin!(stop), work).await;
+        Ok(())
+    }
+
+    /// The files in use that cannot be used as they are now.
+    #[must_use]
+    pub fn problems(&self) -> Vec<Problem> {
+        let groups: Vec<_> = self.groups().values().cloned().collect();
+        let groups = groups.iter().filter_map(|group| group.problem());
+        let problems = self.0.cluster.problem().into_iter().chain(groups);
+        let problems = problems.map(|(error, since, last_good_in_force)| Problem {
+            error,
+            since,
+            last_good_in_force,
+        });
+        problems.collect()
+    }
+
+    /// For `/readyz`: fails while the Cluster is wanted and has never been good, because then no node gets anything.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        match self.0.cluster.problem() {
+            Some((error, _, false)) => Err(error.to_string()),
+            _ => Ok(()),
+        }
+    }
+
+    async fn keep_polling(&self) -> Infallible {
+        loop {
+            let Inner { shared, settings, .. } = &*self.0;
+            shared.clock.sleep(jittered(settings.poll, JITTER)).await;
+            self.poll().await;
+        }
+    }
+
+    async fn keep_announcing(&self, on_change: impl Fn(Changed)) -> Infallible {
+        loop {
+            for changed in self.0.shared.announcements.next().await {
+                on_change(changed);
+            }
+        }
+    }
+
+    /// Asks about every file in use, in an order of its own, so that none is always the last when the store is away.
+    async fn poll(&self) {
+        self.forget_unused();
+        let groups: Vec<_> = self.groups().values().cloned().collect();
+        let mut reads: Vec<BoxFuture<'_, bool>> = groups.iter().map(|group| group.refresh().boxed()).collect();
+        if self.0.cluster.wanted_since(Duration::ZERO) {
+            reads.push(self.0.cluster.refresh().boxed());
+        }
+        fastrand::shuffle(&mut reads);
+        let mut answers = stream::iter(reads).buffer_unordered(AT_ONCE);
+        let mut away = 0;
+        while let Some(answered) = answers.next().await {
+            away += usize::from(!answered);
+            if away == AWAY {
+                break;
+            }
+        }
+        self.count_problems();
+    }
+
+    fn forget_unused(&self) {
+        let since = self
+            .0
+            .shared
+            .clock
+            .monotonic()
+            .saturating_sub(self.0.settings.unused_after);
+        self.groups().retain(|_, group| group.wanted_since(since));
+    }
+
+    /// The group's file, wanted from now on: no poll can forget it before the caller has its answer.
+    fn group(&self, name: &InstanceGroupName) -> Arc<Tracked<InstanceGroup>> {
+        let mut groups = self.groups();
+        let group = match groups.get(name) {
+            Some(group) => Arc::clone(group),
+            None => Arc::clone(groups.entry(name.clone()).or_insert_with(|| Arc::new(self.track(name)))),
+        };
+        group.want();
+        group
+    }
+
+    fn track(&self, name: &InstanceGroupName) -> Tracked<InstanceGroup> {
+        let expected = name.clone();
+        let parse = move |file: &str, bytes: &[u8]| InstanceGroup::parse(file, bytes, &expected);
+        Tracked::new(
+            InstanceGroup::file(name),
+            Changed::Group(name.clone()),
+            parse,
+            Arc::clone(&self.0.shared),
+        )
+    }
+
+    fn count_problems(&self) {
+        let problems = self.problems().len();
+        self.0
+            .shared
+            .reads
+            .problems
+            .set(i64::try_from(problems).unwrap_or(i64::MAX));
+    }
+
+    fn groups(&self) -> MutexGuard<'_, BTreeMap<InstanceGroupName, Arc<Tracked<InstanceGroup>>>> {
+        self.0.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Definitions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Definitions")
+            .field("settings", &self.0.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

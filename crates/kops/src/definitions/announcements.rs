@@ -1,0 +1,37 @@
+//! Changes that have been seen and not yet told: each once, however often it was seen, and none lost.
+
+use std::collections::BTreeSet;
+use std::mem::take;
+use std::sync::{Mutex, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::Changed;
+
+/// What is still to be told.
+#[derive(Debug, Default)]
+pub(super) struct Announcements {
+    pending: Mutex<BTreeSet<Changed>>,
+    added: Notify,
+}
+
+impl Announcements {
+    pub(super) fn add(&self, changed: Changed) {
+        self.pending
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(changed);
+        self.added.notify_one();
+    }
+
+    /// Waits until there is something to tell, and takes all of it.
+    pub(super) async fn next(&self) -> BTreeSet<Changed> {
+        loop {
+            let pending = take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner));
+            if !pending.is_empty() {
+                return pending;
+            }
+            self.added.notified().await;
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Why there is no definition to go by.
+
+use crate::document::InvalidFile;
+use crate::store::StoreError;
+
+/// A definition that was never good, or the trouble with one whose last good version stays in force.
+///
+/// Every message names the file, and the field where one is at fault.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DefinitionError {
+    /// There is no such file in the state store.
+    #[error("{file}: is missing from the state store ({detail})")]
+    Missing {
+        /// The file, below the configuration base.
+        file: String,
+        /// What the store says.
+        detail: String,
+    },
+    /// The file is there and cannot be used.
+    #[error(transparent)]
+    Invalid(InvalidFile),
+    /// We may not read the file.
+    #[error("{file}: the state store denies access ({detail})")]
+    Denied {
+        /// The file, below the configuration base.
+        file: String,
+        /// What the store says.
+        detail: String,
+    },
+    /// The state store does not answer.
+    #[error("{file}: the state store does not answer with the file ({detail})")]
+    Unavailable {
+        /// The file, below the configuration base.
+        file: String,
+        /// What is known of it.
+        detail: String,
+    },
+}
+
+impl DefinitionError {
+    /// The file, below the configuration base.
+    #[must_use]
+    pub fn file(&self) -> &str {
+        match self {
+            Self::Missing { file, .. } | Self::Denied { file, .. } | Self::Unavailable { file, .. } => file,
+            Self::Invalid(invalid) => &invalid.file,
+        }
+    }
+
+    /// Whether it may pass without anybody changing anything.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Unavailable { .. })
+    }
+
+    /// One word in CamelCase, for a condition's reason, an Event and a metric.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Missing { .. } => "DefinitionMissing",
+            Self::Invalid(_) => "DefinitionInvalid",
+            Self::Denied { .. } => "DefinitionDenied",
+            Self::Unavailable { .. } => "StateStoreUnavailable",
+        }
+    }
+}
+
+impl From<StoreError> for DefinitionError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Missing { file, detail } => Self::Missing { file, detail },
+            StoreError::Denied { file, detail } => Self::Denied { file, detail },
+            StoreError::Unavailable { file, detail } => Self::Unavailable { file, detail },
+            StoreError::TooLarge { file } => Self::Invalid(InvalidFile {
+                file,
+                field: String::new(),
+                reason: "is larger than 1 MiB".to_owned(),
+            }),
+        }
+    }
+}

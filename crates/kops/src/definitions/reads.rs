@@ -1,0 +1,46 @@
+//! Reads of definitions, counted.
+
+use std::sync::Arc;
+
+use prometheus::{IntCounterVec, IntGauge};
+use tidewaiter_kit::Metrics;
+use tidewaiter_kit::metrics::MetricsError;
+
+use crate::store::{Etag, Read, ReadFile, StoreError};
+
+/// The store, with the metrics of its use.
+#[derive(Debug)]
+pub(super) struct Reads {
+    store: Arc<dyn ReadFile>,
+    total: IntCounterVec,
+    /// Files in use that cannot be used as they are now.
+    pub(super) problems: IntGauge,
+}
+
+impl Reads {
+    pub(super) fn new(store: Arc<dyn ReadFile>, metrics: &Metrics) -> Result<Self, MetricsError> {
+        Ok(Self {
+            store,
+            total: metrics.counter_vec(
+                "tidewaiter_state_store_reads_total",
+                "Reads of the state store by outcome (found, not_modified, missing, denied, unavailable, too_large).",
+                &["outcome"],
+            )?,
+            problems: metrics.gauge(
+                "tidewaiter_state_store_problems",
+                "Files of the state store that are in use and cannot be used as they are now: missing, broken, or out of reach.",
+            )?,
+        })
+    }
+
+    pub(super) async fn read(&self, file: &str, known: Option<&Etag>) -> Result<Read, StoreError> {
+        let answer = self.store.read(file, known).await;
+        let outcome = match &answer {
+            Ok(Read::Found { .. }) => "found",
+            Ok(Read::NotModified) => "not_modified",
+            Err(error) => error.outcome(),
+        };
+        self.total.with_label_values(&[outcome]).inc();
+        answer
+    }
+}

@@ -1,0 +1,229 @@
+//! The fields of a kOps `InstanceGroup` (v1alpha2) that decide labels.
+//!
+//! Every field that is not named here is ignored, whatever it holds; the ones that are read are strict. A group without
+//! a role that we know is no group: its nodes get nothing from it.
+
+use std::fmt;
+
+use tidewaiter_api::InstanceGroupName;
+
+use crate::cluster::{expect_kind, expect_name, kubelet_labels};
+use crate::document::{Field, InvalidFile, Mapping, NodeLabelField, parse};
+
+/// What an InstanceGroup says about the labels of its nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstanceGroup {
+    /// `metadata.name`, which is the name of its file too.
+    pub name: InstanceGroupName,
+    /// `spec.role`.
+    pub role: Role,
+    /// `spec.kubelet.nodeLabels`.
+    pub kubelet: NodeLabelField,
+    /// `spec.nodeLabels`.
+    pub node_labels: NodeLabelField,
+}
+
+/// `spec.role` of an InstanceGroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Runs the control plane; `Master` in what older kOps wrote.
+    ControlPlane,
+    /// A worker.
+    Node,
+    /// A way in by SSH; usually no node at all.
+    Bastion,
+    /// Runs only an API server.
+    ApiServer,
+    /// Runs only etcd.
+    Etcd,
+    /// Runs only the scheduler.
+    Scheduler,
+    /// Runs only the controller manager.
+    KubeControllerManager,
+}
+
+impl Role {
+    const NAMES: [(&str, Self); 8] = [
+        ("ControlPlane", Self::ControlPlane),
+        ("Master", Self::ControlPlane),
+        ("Node", Self::Node),
+        ("Bastion", Self::Bastion),
+        ("APIServer", Self::ApiServer),
+        ("Etcd", Self::Etcd),
+        ("Scheduler", Self::Scheduler),
+        ("KubeControllerManager", Self::KubeControllerManager),
+    ];
+    const ALLOWED: &str =
+        "one of ControlPlane, Master, Node, Bastion, APIServer, Etcd, Scheduler, KubeControllerManager";
+
+    fn read(field: &Field<'_>) -> Result<Self, InvalidFile> {
+        let text = field.text(Self::ALLOWED)?;
+        let known = Self::NAMES.iter().find(|(name, _)| *name == text);
+        known.map(|(_, role)| *role).ok_or_else(|| field.must_be(Self::ALLOWED))
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = Self::NAMES.iter().find(|(_, role)| role == self);
+        f.write_str(known.map_or("", |(name, _)| name))
+    }
+}
+
+impl InstanceGroup {
+    /// Path of the group's file below the configuration base.
+    #[must_use]
+    pub fn file(name: &InstanceGroupName) -> String {
+        format!("instancegroup/{name}")
+    }
+
+    /// Parses `bytes`, the content of `file`, as the InstanceGroup named `expected`.
+    ///
+    /// # Errors
+    /// When it is not one document of YAML or JSON, not an InstanceGroup of v1alpha2, another group's, without a role
+    /// that we know, or when a field that decides labels has the wrong shape.
+    pub fn parse(file: &str, bytes: &[u8], expected: &InstanceGroupName) -> Result<Self, InvalidFile> {
+        let document = parse(file, bytes)?;
+        let root = Mapping::root(file, &document);
+        expect_kind(&root, "InstanceGroup")?;
+        expect_name(&root, expected.as_str(), || {
+            format!("the file is that of group {expected}")
+        })?;
+        let spec = root.require("spec", "a mapping")?.mapping("a mapping")?;
+        Ok(Self {
+            name: expected.clone(),
+            role: Role::read(&spec.require("role", Role::ALLOWED)?)?,
+            kubelet: kubelet_labels(&spec, "kubelet")?,
+            node_labels: spec.node_labels("nodeLabels")?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::LabelText;
+
+    const NODES: &str = include_str!("../fixtures/instancegroup/nodes-a");
+    const CONTROL_PLANE: &str = include_str!("../fixtures/instancegroup/control-plane-a");
+
+    fn parse(text: &str) -> Result<InstanceGroup, InvalidFile> {
+        InstanceGroup::parse("instancegroup/nodes-a", text.as_bytes(), &"nodes-a".parse().unwrap())
+    }
+
+    fn error(text: &str) -> String {
+        parse(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_group_that_kops_writes() {
+        let group = parse(NODES).unwrap();
+        assert_eq!((group.name.as_str(), group.role), ("nodes-a", Role::Node));
+        assert_eq!(
+            group.kubelet.entries["example.com/tier"],
+            LabelText::Text("batch".to_owned())
+        );
+        assert_eq!(group.node_labels.field, "spec.nodeLabels");
+        assert_eq!(
+            group.node_labels.entries["example.com/team"],
+            LabelText::Text("data".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_document_may_begin_with_its_mark() {
+        let group = InstanceGroup::parse("f", CONTROL_PLANE.as_bytes(), &"control-plane-a".parse().unwrap()).unwrap();
+        assert_eq!(group.role, Role::ControlPlane);
+    }
+
+    #[test]
+    fn every_role_of_kops_is_known_and_master_means_control_plane() {
+        for (name, role) in Role::NAMES {
+            assert_eq!(
+                parse(&NODES.replace("role: Node", &format!("role: {name}")))
+                    .unwrap()
+                    .role,
+                role,
+                "{name}"
+            );
+        }
+        assert_eq!(
+            Role::NAMES.map(|(_, role)| role.to_string()),
+            ["ControlPlane", "ControlPlane"]
+                .into_iter()
+                .chain([
+                    "Node",
+                    "Bastion",
+                    "APIServer",
+                    "Etcd",
+                    "Scheduler",
+                    "KubeControllerManager"
+                ])
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+                .as_slice()
+        );
+    }
+
+    #[test]
+    fn a_group_without_a_role_that_we_know_is_refused() {
+        let allowed =
+            "must be one of ControlPlane, Master, Node, Bastion, APIServer, Etcd, Scheduler, KubeControllerManager";
+        for (role, found) in [
+            ("", format!("is missing: {allowed}")),
+            ("  role:\n", format!("is missing: {allowed}")),
+            ("  role: Worker\n", format!("is \"Worker\", {allowed}")),
+            ("  role: node\n", format!("is \"node\", {allowed}")),
+            ("  role: \"\"\n", format!("is \"\", {allowed}")),
+            ("  role: [Node]\n", format!("is a list, {allowed}")),
+            ("  role: true\n", format!("is the boolean true, {allowed}")),
+        ] {
+            let found_now = error(&NODES.replace("  role: Node\n", role));
+            assert_eq!(
+                found_now,
+                format!("instancegroup/nodes-a: spec.role: {found}"),
+                "{role}"
+            );
+        }
+    }
+
+    #[test]
+    fn another_groups_file_is_refused() {
+        assert_eq!(
+            error(&NODES.replace("  name: nodes-a\n", "  name: nodes-b\n")),
+            "instancegroup/nodes-a: metadata.name: is \"nodes-b\", but the file is that of group nodes-a"
+        );
+        assert_eq!(
+            error(&NODES.replace("kind: InstanceGroup", "kind: Cluster")),
+            "instancegroup/nodes-a: kind: is \"Cluster\", must be InstanceGroup"
+        );
+        assert!(error(&format!("{NODES}---\n{NODES}")).starts_with("instancegroup/nodes-a: is not valid YAML: "));
+    }
+
+    #[test]
+    fn one_value_that_is_no_string_leaves_the_others() {
+        let group = parse(&NODES.replace(
+            "example.com/team: data",
+            "example.com/team: yes\n    example.com/other: x",
+        ))
+        .unwrap();
+        assert_eq!(
+            group.node_labels.entries["example.com/team"],
+            LabelText::NotText("the boolean true".to_owned())
+        );
+        assert_eq!(
+            group.node_labels.entries["example.com/other"],
+            LabelText::Text("x".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_file_that_was_cut_short_is_no_group_or_the_same_group() {
+        let whole = parse(NODES).unwrap();
+        for end in 0..NODES.len() {
+            if let Ok(group) = parse(&NODES[..end]) {
+                assert_eq!(group, whole, "cut at {end}");
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The labels that a Cluster and an InstanceGroup give their nodes. Pure: no file is read and no Node is looked at.
+//!
+//! The layers are kOps' own, each winning over the one before: the cluster's kubelet, the group's kubelet, the role, the
+//! group's `nodeLabels`, the instance's lifecycle. Two things differ from kOps on purpose. A label that Kubernetes would
+//! refuse is refused alone, where kOps' patch fails as a whole. And `kops.k8s.io/instancegroup` always names the group that
+//! the cloud vouches for, whatever the file says: tools and people take it for the node's group.
+
+use std::collections::BTreeMap;
+
+use tidewaiter_api::names::{
+    EXCLUDE_FROM_LOAD_BALANCERS_LABEL, INSTANCE_GROUP_LABEL, KOPS_CONTROLLER_PKI_LABEL, ROLE_API_SERVER_LABEL,
+    ROLE_CONTROL_PLANE_LABEL, ROLE_NODE_LABEL,
+};
+use tidewaiter_api::values::quoted;
+use tidewaiter_api::{InvalidValue, LabelKey, LabelSource, LabelValue, Lifecycle};
+
+use crate::cluster::CLUSTER_FILE;
+use crate::definitions::Definition;
+use crate::document::{LabelText, NodeLabelField};
+use crate::instance_group::{InstanceGroup, Role};
+
+/// The most labels that one definition gives a node. The record of a node holds old and new keys together while they
+/// change, 512 at most.
+pub const MAX_LABELS: usize = 250;
+
+/// A DNS subdomain, a slash and a name.
+const LONGEST_KEY: usize = 253 + 1 + 63;
+
+/// What follows for the labels of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeLabels {
+    /// The labels that the node shall have, sorted by key; no key twice.
+    pub wanted: Vec<WantedLabel>,
+    /// What the files ask for and cannot be, sorted by key.
+    ///
+    /// A key that is here and not in `wanted` is not wanted with another value either: the definition overrides what an
+    /// earlier layer gave it. What a node carries under such a key is best left alone until the file is put right.
+    pub rejected: Vec<RejectedLabel>,
+}
+
+/// A label that the node shall have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedLabel {
+    /// Its key.
+    pub key: LabelKey,
+    /// Its value.
+    pub value: LabelValue,
+    /// Which layer gave it.
+    pub source: LabelSource,
+    /// The file below the configuration base that gave it; empty when it follows from the instance alone.
+    pub file: String,
+    /// The field of that file; empty when it follows from the instance alone.
+    pub field: String,
+}
+
+/// A label that a file asks for and that cannot be set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RejectedLabel {
+    /// Its key, as the file has it; cut when it is longer than any key.
+    pub key: String,
+    /// Its value, quoted or described, fit for a message.
+    pub value: String,
+    /// Which layer gave it.
+    pub source: LabelSource,
+    /// The file below the configuration base.
+    pub file: String,
+    /// The field of that file.
+    pub field: String,
+    /// Why it cannot be set, and what to do; one line without file, field and value.
+    pub reason: String,
+}
+
+/// The labels of a node of this group whose instance has this lifecycle.
+#[must_use]
+pub fn node_labels(definition: &Definition, lifecycle: Lifecycle) -> NodeLabels {
+    let mut labels = NodeLabels::default();
+    for (key, asked) in overlay(definition, lifecycle).0 {
+        match asked.check(&key, &definition.group) {
+            Ok(wanted) => labels.wanted.push(wanted),
+            Err(reason) => labels.rejected.push(asked.rejected(&key, reason)),
+        }
+    }
+    name_the_group(&mut labels.wanted, &definition.group);
+    cut(&mut labels);
+    labels
+}
+
+/// The layers, a later one winning. Nothing is checked before all are laid: what a later layer overrides does not count,
+/// right or wrong.
+fn overlay(definition: &Definition, lifecycle: Lifecycle) -> Layers {
+    let (cluster, group) = (&definition.cluster, &definition.group);
+    let group_file = InstanceGroup::file(&group.name);
+    let mut layers = Layers::default();
+    if group.role == Role::ControlPlane {
+        for field in &cluster.control_plane_kubelet {
+            layers.lay(LabelSource::ClusterKubelet, CLUSTER_FILE, field);
+        }
+    } else {
+        layers.lay(LabelSource::ClusterKubelet, CLUSTER_FILE, &cluster.kubelet);
+    }
+    layers.lay(LabelSource::GroupKubelet, &group_file, &group.kubelet);
+    for key in role_labels(group.role) {
+        layers.lay_one(key, "", LabelSource::Role, &group_file, "spec.role");
+    }
+    layers.lay(LabelSource::GroupNodeLabels, &group_file, &group.node_labels);
+    if let Some(key) = lifecycle_label(lifecycle) {
+        layers.lay_one(key, "true", LabelSource::Lifecycle, "", "");
+    }
+    layers
+}
+
+fn role_labels(role: Role) -> &'static [&'static str] {
+    match role {
+        Role::ControlPlane => &[
+            ROLE_CONTROL_PLANE_LABEL,
+            KOPS_CONTROLLER_PKI_LABEL,
+            EXCLUDE_FROM_LOAD_BALANCERS_LABEL,
+        ],
+        Role::Node => &[ROLE_NODE_LABEL],
+        Role::ApiServer => &[ROLE_API_SERVER_LABEL],
+        Role::Bastion | Role::Etcd | Role::Scheduler | Role::KubeControllerManager => &[],
+    }
+}
+
+fn lifecycle_label(lifecycle: Lifecycle) -> Option<&'static str> {
+    match lifecycle {
+        Lifecycle::OnDemand => None,
+        Lifecycle::Spot => Some("node-role.kubernetes.io/spot-worker"),
+        Lifecycle::Scheduled => Some("node-role.kubernetes.io/scheduled-worker"),
+    }
+}
+
+/// The group's own name under kOps' label for it, also when the file does not give it, or gives it another.
+fn name_the_group(wanted: &mut Vec<WantedLabel>, group: &InstanceGroup) {
+    let Err(place) = wanted.binary_search_by(|label| label.key.as_str().cmp(INSTANCE_GROUP_LABEL)) else {
+        return;
+    };
+    // The name of a group may be longer than a value, or hold what no value may: then the label says nothing.
+    if let (Ok(key), Ok(value)) = (INSTANCE_GROUP_LABEL.parse(), group.name.as_str().parse()) {
+        let label = WantedLabel {
+            key,
+            value,
+            source: LabelSource::GroupNodeLabels,
+            file: InstanceGroup::file(&group.name),
+            field: "metadata.name".to_owned(),
+        };
+        wanted.insert(place, label);
+    }
+}
+
+/// Keeps [`MAX_LABELS`]: what kOps itself needs first, then the first ones by key.
+fn cut(labels: &mut NodeLabels) {
+    if labels.wanted.len() <= MAX_LABELS {
+        return;
+    }
+    let needed = |label: &WantedLabel| {
+        matches!(label.source, LabelSource::Role | LabelSource::Lifecycle) || label.key.as_str() == INSTANCE_GROUP_LABEL
+    };
+    labels.wanted.sort_by_key(|label| (!needed(label), label.key.clone()));
+    let reason = format!("is one too many: a node is given at most {MAX_LABELS} labels");
+    labels
+        .rejected
+        .extend(labels.wanted.drain(MAX_LABELS..).map(|label| RejectedLabel {
+            key: label.key.into(),
+            value: quoted(label.value.as_str()),
+            source: label.source,
+            file: label.file,
+            field: label.field,
+            reason: reason.clone(),
+        }));
+    labels.wanted.sort_by(|a, b| a.key.cmp(&b.key));
+    labels.rejected.sort_by(|a, b| a.key.cmp(&b.key));
+}
+
+/// By key, what the last layer that has a word on it asks for.
+#[derive(Default)]
+struct Layers(BTreeMap<String, Asked>);
+
+struct Asked {
+    text: LabelText,
+    source: LabelSource,
+    file: String,
+    field: String,
+}
+
+impl Layers {
+    fn lay(&mut self, source: LabelSource, file: &str, field: &NodeLabelField) {
+        for (key, text) in &field.entries {
+            let asked = Asked {
+                text: text.clone(),
+                source,
+                file: file.to_owned(),
+                field: format!("{}[{}]", field.field, quoted(key)),
+            };
+            self.0.insert(key.clone(), asked);
+        }
+    }
+
+    fn lay_one(&mut self, key: &str, value: &str, source: LabelSource, file: &str, field: &str) {
+        let asked = Asked {
+            text: LabelText::Text(value.to_owned()),
+            source,
+            file: file.to_owned(),
+            field: field.to_owned(),
+        };
+        self.0.insert(key.to_owned(), asked);
+    }
+}
+
+impl Asked {
+    fn check(&self, key: &str, group: &InstanceGroup) -> Result<WantedLabel, String> {
+        let LabelText::Text(text) = &self.text else {
+            return Err("is no string: write the value in quotes".to_owned());
+        };
+        if key == INSTANCE_GROUP_LABEL && text != group.name.as_str() {
+            return Err(format!(
+                "names another group than {}, to which the node belongs",
+                group.name
+            ));
+        }
+        Ok(WantedLabel {
+            key: key
+                .parse()
+                .map_err(|error: InvalidValue| format!("is no label: {}", error.rule))?,
+            value: text
+                .parse()
+                .map_err(|error: InvalidValue| format!("is no label: the value {}", error.rule))?,
+            source: self.source,
+            file: self.file.clone(),
+            field: self.field.clone(),
+        })
+    }
+
+    fn rejected(self, key: &str, reason: String) -> RejectedLabel {
+        RejectedLabel {
+            key: key.chars().take(LONGEST_KEY).collect(),
+            value: match self.text {
+                LabelText::Text(text) => quoted(&text),
+                LabelText::NotText(shown) => shown,
+            },
+            source: self.source,
+            file: self.file,
+            field: self.field,
+            reason,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

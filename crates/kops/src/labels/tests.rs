@@ -1,0 +1,362 @@
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use super::*;
+use crate::cluster::Cluster;
+
+const CLUSTER_KUBELET: LabelSource = LabelSource::ClusterKubelet;
+const GROUP_KUBELET: LabelSource = LabelSource::GroupKubelet;
+const ROLE: LabelSource = LabelSource::Role;
+const GROUP: LabelSource = LabelSource::GroupNodeLabels;
+
+const SPOT: &str = "node-role.kubernetes.io/spot-worker";
+const SCHEDULED: &str = "node-role.kubernetes.io/scheduled-worker";
+
+/// A definition through the real parsers; each argument is the YAML of a `spec`, one line for each key.
+fn definition(cluster: &str, group: &str) -> Definition {
+    let document = |kind: &str, name: &str, spec: &str| {
+        let spec = if spec.is_empty() {
+            "{}".to_owned()
+        } else {
+            spec.replace('\n', "\n  ")
+        };
+        format!("apiVersion: kops.k8s.io/v1alpha2\nkind: {kind}\nmetadata: {{name: {name}}}\nspec:\n  {spec}\n")
+    };
+    let cluster = document("Cluster", "c.example.com", cluster);
+    let group = document("InstanceGroup", "nodes", group);
+    let name = "nodes".parse().unwrap();
+    Definition {
+        cluster: Arc::new(Cluster::parse(CLUSTER_FILE, cluster.as_bytes(), &"c.example.com".parse().unwrap()).unwrap()),
+        group: Arc::new(InstanceGroup::parse(&InstanceGroup::file(&name), group.as_bytes(), &name).unwrap()),
+    }
+}
+
+/// `key=value` of what is wanted, but for the group's name.
+fn wanted(labels: &NodeLabels) -> Vec<String> {
+    let others = labels
+        .wanted
+        .iter()
+        .filter(|label| label.key.as_str() != INSTANCE_GROUP_LABEL);
+    others.map(|label| format!("{}={}", label.key, label.value)).collect()
+}
+
+fn labels(cluster: &str, group: &str) -> NodeLabels {
+    node_labels(&definition(cluster, group), Lifecycle::OnDemand)
+}
+
+#[test]
+fn each_role_gives_its_labels() {
+    let control_plane = [
+        "kops.k8s.io/kops-controller-pki=",
+        "node-role.kubernetes.io/control-plane=",
+        "node.kubernetes.io/exclude-from-external-load-balancers=",
+    ];
+    for (role, expected) in [
+        ("ControlPlane", &control_plane[..]),
+        ("Master", &control_plane[..]),
+        ("Node", &["node-role.kubernetes.io/node="]),
+        ("APIServer", &["node-role.kubernetes.io/api-server="]),
+        ("Bastion", &[]),
+        ("Etcd", &[]),
+        ("Scheduler", &[]),
+        ("KubeControllerManager", &[]),
+    ] {
+        let labels = labels("", &format!("role: {role}"));
+        assert_eq!(wanted(&labels), expected, "{role}");
+        assert_eq!(labels.rejected, [], "{role}");
+    }
+}
+
+#[test]
+fn the_lifecycle_of_the_instance_adds_its_label_whatever_the_role() {
+    for role in ["Node", "Master", "Bastion"] {
+        let definition = definition("", &format!("role: {role}"));
+        let plain = wanted(&node_labels(&definition, Lifecycle::OnDemand));
+        assert!(!plain.iter().any(|label| label.contains("-worker")), "{plain:?}");
+        for (lifecycle, key) in [(Lifecycle::Spot, SPOT), (Lifecycle::Scheduled, SCHEDULED)] {
+            let labels = node_labels(&definition, lifecycle);
+            let label = labels.wanted.iter().find(|label| label.key.as_str() == key).unwrap();
+            assert_eq!((label.value.as_str(), label.source), ("true", LabelSource::Lifecycle));
+            assert_eq!(
+                (label.file.as_str(), label.field.as_str()),
+                ("", ""),
+                "it follows from the instance alone"
+            );
+            assert_eq!(
+                labels.wanted.len(),
+                plain.len() + 2,
+                "the group's name and the lifecycle"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_control_planes_kubelet_is_for_the_control_plane_alone() {
+    let cluster = "kubelet: {nodeLabels: {a: plain, b: plain}}\nmasterKubelet: {nodeLabels: {a: control, c: control}}";
+    for (role, expected) in [
+        ("Master", ["a=control", "c=control"]),
+        ("ControlPlane", ["a=control", "c=control"]),
+        ("Node", ["a=plain", "b=plain"]),
+        ("APIServer", ["a=plain", "b=plain"]),
+        ("Bastion", ["a=plain", "b=plain"]),
+        ("Etcd", ["a=plain", "b=plain"]),
+    ] {
+        let labels = labels(cluster, &format!("role: {role}"));
+        assert_eq!(wanted(&labels)[..2], expected, "{role}");
+        assert!(
+            labels
+                .wanted
+                .iter()
+                .take(2)
+                .all(|label| label.source == CLUSTER_KUBELET && label.file == CLUSTER_FILE)
+        );
+    }
+}
+
+#[test]
+fn the_control_planes_kubelet_by_either_name_the_newer_one_winning() {
+    let field = |cluster: &str, key: &str| {
+        let labels = labels(cluster, "role: ControlPlane");
+        let label = labels.wanted.iter().find(|label| label.key.as_str() == key).unwrap();
+        (label.value.to_string(), label.field.clone())
+    };
+    let old = "masterKubelet: {nodeLabels: {a: old, b: old}}";
+    let new = "controlPlaneKubelet: {nodeLabels: {a: new}}";
+    let both = format!("{old}\n{new}");
+    let from_old = |value: &str, key: &str| (value.to_owned(), format!("spec.masterKubelet.nodeLabels[\"{key}\"]"));
+    let from_new = |value: &str, key: &str| {
+        (
+            value.to_owned(),
+            format!("spec.controlPlaneKubelet.nodeLabels[\"{key}\"]"),
+        )
+    };
+    assert_eq!(field(old, "a"), from_old("old", "a"));
+    assert_eq!(field(new, "a"), from_new("new", "a"));
+    assert_eq!(field(&both, "a"), from_new("new", "a"));
+    assert_eq!(field(&both, "b"), from_old("old", "b"));
+}
+
+#[test]
+fn a_later_layer_wins_and_says_so() {
+    let role = "node-role.kubernetes.io/node";
+    let cluster = format!("kubelet: {{nodeLabels: {{a: \"1\", b: \"1\", c: \"1\", {role}: \"1\"}}}}");
+    let group = format!(
+        "role: Node\nkubelet: {{nodeLabels: {{b: \"2\", c: \"2\", d: \"2\", {role}: \"2\"}}}}\nnodeLabels: {{c: \"3\", e: \"3\"}}"
+    );
+    let found: Vec<_> = labels(&cluster, &group)
+        .wanted
+        .into_iter()
+        .filter(|label| label.key.as_str() != INSTANCE_GROUP_LABEL)
+        .map(|label| {
+            (
+                label.key.to_string(),
+                label.value.to_string(),
+                label.source,
+                label.file,
+                label.field,
+            )
+        })
+        .collect();
+    let expected = [
+        (
+            "a",
+            "1",
+            CLUSTER_KUBELET,
+            CLUSTER_FILE,
+            "spec.kubelet.nodeLabels[\"a\"]",
+        ),
+        (
+            "b",
+            "2",
+            GROUP_KUBELET,
+            "instancegroup/nodes",
+            "spec.kubelet.nodeLabels[\"b\"]",
+        ),
+        ("c", "3", GROUP, "instancegroup/nodes", "spec.nodeLabels[\"c\"]"),
+        (
+            "d",
+            "2",
+            GROUP_KUBELET,
+            "instancegroup/nodes",
+            "spec.kubelet.nodeLabels[\"d\"]",
+        ),
+        ("e", "3", GROUP, "instancegroup/nodes", "spec.nodeLabels[\"e\"]"),
+        (role, "", ROLE, "instancegroup/nodes", "spec.role"),
+    ];
+    let expected = expected.map(|(key, value, source, file, field)| {
+        (
+            key.to_owned(),
+            value.to_owned(),
+            source,
+            file.to_owned(),
+            field.to_owned(),
+        )
+    });
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_groups_own_labels_win_over_its_role_and_the_lifecycle_over_both() {
+    let group = format!("role: Node\nnodeLabels: {{{ROLE_NODE_LABEL}: own, {SPOT}: \"no\"}}");
+    let labels = node_labels(&definition("", &group), Lifecycle::Spot);
+    assert_eq!(
+        wanted(&labels),
+        [format!("{ROLE_NODE_LABEL}=own"), format!("{SPOT}=true")]
+    );
+}
+
+#[test]
+fn the_group_is_named_as_the_cloud_names_it() {
+    let named = |group: &str, cluster: &str| {
+        let labels = labels(cluster, &format!("role: Bastion\n{group}"));
+        let label = labels
+            .wanted
+            .iter()
+            .find(|label| label.key.as_str() == INSTANCE_GROUP_LABEL)
+            .unwrap()
+            .clone();
+        assert_eq!((label.value.as_str(), label.source), ("nodes", GROUP), "{group}");
+        assert_eq!(labels.wanted.len(), 1, "{:?}", labels.wanted);
+        (label.field, labels.rejected)
+    };
+    let own = format!("nodeLabels: {{{INSTANCE_GROUP_LABEL}: nodes}}");
+    assert_eq!(
+        named(&own, ""),
+        (format!("spec.nodeLabels[\"{INSTANCE_GROUP_LABEL}\"]"), vec![])
+    );
+    assert_eq!(
+        named("", ""),
+        ("metadata.name".to_owned(), vec![]),
+        "kOps' older versions do not write it"
+    );
+
+    let other = format!("nodeLabels: {{{INSTANCE_GROUP_LABEL}: control-plane}}");
+    let (field, rejected) = named(&other, "");
+    assert_eq!(field, "metadata.name");
+    assert_eq!(
+        (
+            rejected[0].value.as_str(),
+            rejected[0].field.as_str(),
+            rejected[0].reason.as_str()
+        ),
+        (
+            "\"control-plane\"",
+            "spec.nodeLabels[\"kops.k8s.io/instancegroup\"]",
+            "names another group than nodes, to which the node belongs"
+        )
+    );
+    let (_, rejected) = named("", &format!("kubelet: {{nodeLabels: {{{INSTANCE_GROUP_LABEL}: all}}}}"));
+    assert_eq!(
+        (rejected[0].source, rejected[0].file.as_str()),
+        (CLUSTER_KUBELET, CLUSTER_FILE)
+    );
+}
+
+#[test]
+fn a_label_that_kubernetes_refuses_is_refused_alone() {
+    let group = "role: Node\nnodeLabels:\n  good: x\n  bad key: x\n  bad-value: a b\n  flag: true\n  number: 1.0\n  list: [a]\n  empty:\n  Upper.Example/x: z";
+    let labels = labels("", group);
+    assert_eq!(wanted(&labels), ["empty=", "good=x", "node-role.kubernetes.io/node="]);
+    let found: Vec<_> = labels
+        .rejected
+        .iter()
+        .map(|label| (label.key.as_str(), label.value.as_str(), label.field.as_str()))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("Upper.Example/x", "\"z\"", "spec.nodeLabels[\"Upper.Example/x\"]"),
+            ("bad key", "\"x\"", "spec.nodeLabels[\"bad key\"]"),
+            ("bad-value", "\"a b\"", "spec.nodeLabels[\"bad-value\"]"),
+            ("flag", "the boolean true", "spec.nodeLabels[\"flag\"]"),
+            ("list", "a list", "spec.nodeLabels[\"list\"]"),
+            ("number", "the number 1.0", "spec.nodeLabels[\"number\"]"),
+        ]
+    );
+    assert!(
+        labels
+            .rejected
+            .iter()
+            .all(|label| label.file == "instancegroup/nodes" && label.source == GROUP)
+    );
+    let reason = |key: &str| {
+        labels
+            .rejected
+            .iter()
+            .find(|label| label.key == key)
+            .unwrap()
+            .reason
+            .as_str()
+    };
+    assert_eq!(reason("flag"), "is no string: write the value in quotes");
+    assert!(
+        reason("bad-value").starts_with("is no label: the value must be empty, or at most 63 letters"),
+        "{}",
+        reason("bad-value")
+    );
+    assert!(
+        reason("bad key").starts_with("is no label: the name must be 1 to 63 letters"),
+        "{}",
+        reason("bad key")
+    );
+}
+
+#[test]
+fn what_a_later_layer_overrides_does_not_count_right_or_wrong() {
+    let labels_now = labels(
+        "kubelet: {nodeLabels: {a: \"not valid\"}}",
+        "role: Bastion\nnodeLabels: {a: good}",
+    );
+    assert_eq!(
+        (wanted(&labels_now), labels_now.rejected),
+        (vec!["a=good".to_owned()], vec![])
+    );
+    let labels_now = labels(
+        "kubelet: {nodeLabels: {a: good}}",
+        "role: Bastion\nnodeLabels: {a: \"not valid\"}",
+    );
+    assert_eq!(
+        wanted(&labels_now),
+        Vec::<String>::new(),
+        "the group does not mean the cluster's value"
+    );
+    assert_eq!(labels_now.rejected.len(), 1);
+}
+
+#[test]
+fn there_is_an_end_to_the_labels_of_a_node_and_what_kops_needs_is_within_it() {
+    let mut group = "role: Node\nnodeLabels:\n".to_owned();
+    for n in 0..1_000 {
+        writeln!(group, "  a-{n:04}: x").unwrap();
+    }
+    let labels = node_labels(&definition("", &group), Lifecycle::Spot);
+    let keys: Vec<&str> = labels.wanted.iter().map(|label| label.key.as_str()).collect();
+    assert_eq!(keys.len(), MAX_LABELS);
+    assert!(keys.is_sorted());
+    for key in [INSTANCE_GROUP_LABEL, ROLE_NODE_LABEL, SPOT, "a-0000"] {
+        assert!(keys.contains(&key), "{key}");
+    }
+    assert_eq!(labels.rejected.len(), 1_003 - MAX_LABELS);
+    assert!(
+        labels
+            .rejected
+            .iter()
+            .all(|label| label.reason.contains("at most 250 labels"))
+    );
+}
+
+#[test]
+fn what_is_said_of_a_label_is_short_and_one_line() {
+    let group = format!(
+        "role: Node\nnodeLabels:\n  \"a\\n{}\": x\n  b: \"{}\"",
+        "k".repeat(900),
+        "v\\n".repeat(100_000)
+    );
+    for label in labels("", &group).rejected {
+        for text in [&label.key, &label.value, &label.field, &label.reason] {
+            assert!(text.len() < 400, "{text}");
+        }
+        assert!(!(label.value + &label.field + &label.reason).contains('\n'));
+    }
+}

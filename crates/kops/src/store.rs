@@ -1,0 +1,187 @@
+//! Reads of the state store, wherever it lies, one file at a time.
+//!
+//! A read ends: within [`READ_LIMIT`], with at most [`MAX_FILE_BYTES`] and a handful of requests, whatever the other side
+//! does. A body that was cut short is never taken for a file. Nothing is written, nothing is cached, and no message holds
+//! what changes from one request to the next, so that equal failures give equal messages. Credentials are asked for when a
+//! request first needs them, so `file://` and `gs://` work on a machine that knows nothing of AWS.
+
+use std::fmt::Debug;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ::url::Url;
+use async_trait::async_trait;
+use aws_credential_types::provider::SharedCredentialsProvider;
+use bytes::{Bytes, BytesMut};
+use futures::TryStreamExt as _;
+use object_store::{GetOptions, GetResult, ObjectStore as _};
+use tidewaiter_kit::clock::timeout;
+use tidewaiter_kit::{SharedClock, SystemClock};
+
+use crate::document::MAX_BYTES;
+
+mod client;
+mod credentials;
+mod error;
+mod url;
+
+pub use error::{OpenError, StoreError};
+pub use url::{InvalidStateUrl, Scheme, StateUrl};
+
+/// The largest file that is read, in bytes.
+pub const MAX_FILE_BYTES: usize = MAX_BYTES;
+
+/// The longest that one read takes, with its retries and with what it takes to get credentials.
+pub const READ_LIMIT: Duration = Duration::from_secs(20);
+
+/// How to reach a state store. The default is right for a cluster that kOps made on its cloud.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// Another address than the cloud's own: a test server, or a store that speaks the cloud's protocol. Buckets are then
+    /// named in the path. Plain HTTP is used only when this says `http://`.
+    pub endpoint: Option<Url>,
+    /// The region of the bucket, when it is known for certain; otherwise it is found out.
+    pub region: Option<String>,
+    /// The region in which to look first when [`region`](Self::region) is not set: the cluster's own.
+    pub likely_region: Option<String>,
+    /// Where AWS credentials come from; without it the default chain of the AWS SDK is used.
+    pub aws_credentials: Option<SharedCredentialsProvider>,
+    /// A file of Google credentials; without it those of `gcloud` or of the machine are used.
+    pub google_credentials: Option<PathBuf>,
+    /// Sends requests unsigned: for test servers and public buckets.
+    pub anonymous: bool,
+    /// The source of time.
+    pub clock: SharedClock,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self {
+            endpoint: None,
+            region: None,
+            likely_region: None,
+            aws_credentials: None,
+            google_credentials: None,
+            anonymous: false,
+            clock: SystemClock::shared(),
+        }
+    }
+}
+
+/// Which version of a file was read, as its store names it. Means nothing but to the store that gave it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Etag(pub(crate) String);
+
+/// The answer to a read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// The file is still the version that was named.
+    NotModified,
+    /// The file as it is now.
+    Found {
+        /// Its content, at most [`MAX_FILE_BYTES`].
+        bytes: Bytes,
+        /// Its version, if the store names versions.
+        etag: Option<Etag>,
+    },
+}
+
+/// What can read files below a configuration base: [`StateStore`], and what a test puts in its place.
+#[async_trait]
+pub trait ReadFile: Debug + Send + Sync {
+    /// Reads `file`, a path below the base; with `known`, only if it is no longer that version.
+    ///
+    /// # Errors
+    /// As [`StoreError`] says.
+    async fn read(&self, file: &str, known: Option<&Etag>) -> Result<Read, StoreError>;
+}
+
+/// A state store that is open. Opening it sends no request.
+#[derive(Debug)]
+pub struct StateStore {
+    url: StateUrl,
+    clock: SharedClock,
+    client: client::Client,
+}
+
+impl StateStore {
+    /// Prepares to read below `url`.
+    ///
+    /// # Errors
+    /// When the options do not fit together, or name a file of credentials that is missing or broken.
+    pub fn open(url: &StateUrl, options: StoreOptions) -> Result<Self, OpenError> {
+        Ok(Self {
+            url: url.clone(),
+            clock: options.clock.clone(),
+            client: client::Client::open(url, options)?,
+        })
+    }
+
+    /// Where it lies.
+    #[must_use]
+    pub fn url(&self) -> &StateUrl {
+        &self.url
+    }
+
+    async fn get(&self, file: &str, known: Option<&Etag>) -> Result<Read, StoreError> {
+        let object = self.url.object(file);
+        let options = GetOptions::new().with_if_none_match(known.map(|etag| etag.0.as_str()));
+        let store = self.client.store();
+        let mut answer = store.get_opts(&object, options.clone()).await;
+        if let Err(error) = &answer
+            && let Some(store) = self.client.follow(&store, error).await
+        {
+            answer = store.get_opts(&object, options).await;
+        }
+        let read = match answer {
+            Ok(result) => body(result).await,
+            Err(object_store::Error::NotModified { .. }) if known.is_some() => return Ok(Read::NotModified),
+            Err(error) => Err(error),
+        };
+        match read {
+            Ok(Some(read)) => Ok(read),
+            Ok(None) => Err(StoreError::TooLarge { file: file.to_owned() }),
+            Err(error) => Err(StoreError::of(file, &self.url, &error)),
+        }
+    }
+}
+
+#[async_trait]
+impl ReadFile for StateStore {
+    async fn read(&self, file: &str, known: Option<&Etag>) -> Result<Read, StoreError> {
+        match timeout(&*self.clock, READ_LIMIT, self.get(file, known)).await {
+            Ok(answer) => answer,
+            Err(elapsed) => Err(StoreError::Unavailable {
+                file: file.to_owned(),
+                detail: elapsed.to_string(),
+            }),
+        }
+    }
+}
+
+/// The whole body, or nothing when it is too large.
+async fn body(result: GetResult) -> object_store::Result<Option<Read>> {
+    let (size, etag) = (result.meta.size, result.meta.e_tag.clone());
+    if size > MAX_FILE_BYTES as u64 {
+        return Ok(None);
+    }
+    let mut bytes = BytesMut::new();
+    let mut chunks = result.into_stream();
+    while let Some(chunk) = chunks.try_next().await? {
+        bytes.extend_from_slice(&chunk);
+        if bytes.len() > MAX_FILE_BYTES {
+            return Ok(None);
+        }
+    }
+    // Half a file of YAML is often a file of YAML.
+    if bytes.len() as u64 != size {
+        return Err(error::incomplete(bytes.len(), size));
+    }
+    Ok(Some(Read::Found {
+        bytes: bytes.freeze(),
+        etag: etag.map(Etag),
+    }))
+}
+
+#[cfg(test)]
+mod tests;

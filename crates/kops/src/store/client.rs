@@ -1,0 +1,271 @@
+//! The `object_store` client of a state store, and the region of its bucket.
+//!
+//! kOps lets one bucket hold the state of clusters in many regions, so the bucket's region is often not the cluster's. The
+//! likely one is asked first, because a cluster without a way to the internet reaches only that; what answers that the
+//! bucket is elsewhere is asked where. A region or an address that the operator has set is never second-guessed.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use object_store::aws::{AmazonS3Builder, resolve_bucket_region};
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::local::LocalFileSystem;
+use object_store::{BackoffConfig, ClientOptions, HeaderValue, ObjectStore, RetryConfig};
+
+use super::StoreOptions;
+use super::credentials::AwsCredentials;
+use super::error::{OpenError, is_elsewhere};
+use super::url::{Scheme, StateUrl};
+
+/// Where S3 itself lives: right for a bucket about which nothing is known.
+const DEFAULT_REGION: &str = "us-east-1";
+
+/// Speaks to one state store.
+#[derive(Debug)]
+pub(super) struct Client {
+    url: StateUrl,
+    options: StoreOptions,
+    credentials: Arc<AwsCredentials>,
+    find_region: FindRegion,
+    current: RwLock<Arc<dyn ObjectStore>>,
+}
+
+/// Asks S3 for the region of a bucket.
+type FindRegion = fn(String, ClientOptions) -> BoxFuture<'static, object_store::Result<String>>;
+
+fn ask_s3(bucket: String, options: ClientOptions) -> BoxFuture<'static, object_store::Result<String>> {
+    async move { resolve_bucket_region(&bucket, &options).await }.boxed()
+}
+
+impl Client {
+    pub(super) fn open(url: &StateUrl, options: StoreOptions) -> Result<Self, OpenError> {
+        if let Some(endpoint) = &options.endpoint
+            && (!matches!(endpoint.scheme(), "http" | "https") || endpoint.host().is_none())
+        {
+            return Err(OpenError::Endpoint {
+                endpoint: endpoint.to_string(),
+            });
+        }
+        let credentials = Arc::new(AwsCredentials::new(
+            options.aws_credentials.clone(),
+            options.clock.clone(),
+        ));
+        let region = options.region.as_ref().or(options.likely_region.as_ref());
+        let region = region.map_or(DEFAULT_REGION, String::as_str);
+        let store = connect(url, &options, &credentials, region).map_err(|source| OpenError::Client {
+            url: url.to_string(),
+            source,
+        })?;
+        Ok(Self {
+            url: url.clone(),
+            options,
+            credentials,
+            find_region: ask_s3,
+            current: RwLock::new(store),
+        })
+    }
+
+    pub(super) fn store(&self) -> Arc<dyn ObjectStore> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// After `used` gave `error`: the client for the region in which the bucket is, when that is another one.
+    pub(super) async fn follow(
+        &self,
+        used: &Arc<dyn ObjectStore>,
+        error: &object_store::Error,
+    ) -> Option<Arc<dyn ObjectStore>> {
+        let fixed = self.options.region.is_some() || self.options.endpoint.is_some();
+        if self.url.scheme() != Scheme::S3 || fixed || !is_elsewhere(error) {
+            return None;
+        }
+        let current = self.store();
+        if !Arc::ptr_eq(used, &current) {
+            // Another read has found the region meanwhile.
+            return Some(current);
+        }
+        let found = (self.find_region)(self.url.bucket().to_owned(), client_options(&self.options)).await;
+        let unknown = |error: &object_store::Error| {
+            tracing::warn!(store = %self.url, %error, "the bucket is in another region, and it cannot be found out in which");
+        };
+        let region = found.inspect_err(unknown).ok()?;
+        let store = connect(&self.url, &self.options, &self.credentials, &region).ok()?;
+        tracing::info!(store = %self.url, region, "the state store's bucket is in another region");
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&store);
+        Some(store)
+    }
+}
+
+fn connect(
+    url: &StateUrl,
+    options: &StoreOptions,
+    credentials: &Arc<AwsCredentials>,
+    region: &str,
+) -> object_store::Result<Arc<dyn ObjectStore>> {
+    let endpoint = options
+        .endpoint
+        .as_ref()
+        .map(|endpoint| endpoint.as_str().trim_end_matches('/').to_owned());
+    Ok(match url.scheme() {
+        Scheme::File => Arc::new(LocalFileSystem::new()),
+        Scheme::S3 => {
+            let mut builder = AmazonS3Builder::new()
+                .with_bucket_name(url.bucket())
+                .with_region(region)
+                .with_credentials(Arc::clone(credentials) as _)
+                .with_skip_signature(options.anonymous)
+                .with_client_options(client_options(options))
+                .with_retry(retry());
+            if let Some(endpoint) = endpoint.or_else(|| endpoint_in_china(region)) {
+                builder = builder.with_endpoint(endpoint);
+            }
+            Arc::new(builder.build()?)
+        }
+        Scheme::Gs => {
+            let mut builder = GoogleCloudStorageBuilder::new()
+                .with_bucket_name(url.bucket())
+                .with_skip_signature(options.anonymous)
+                .with_client_options(client_options(options))
+                .with_retry(retry());
+            if let Some(endpoint) = endpoint {
+                builder = builder.with_base_url(&endpoint);
+            }
+            if let Some(path) = &options.google_credentials {
+                builder = builder.with_application_credentials(path.display().to_string());
+            }
+            Arc::new(builder.build()?)
+        }
+    })
+}
+
+/// `object_store` knows only the names of the partition `aws`.
+fn endpoint_in_china(region: &str) -> Option<String> {
+    region
+        .starts_with("cn-")
+        .then(|| format!("https://s3.{region}.amazonaws.com.cn"))
+}
+
+fn client_options(options: &StoreOptions) -> ClientOptions {
+    ClientOptions::new()
+        .with_user_agent(HeaderValue::from_static(concat!(
+            "tidewaiter/",
+            env!("CARGO_PKG_VERSION")
+        )))
+        .with_allow_http(
+            options
+                .endpoint
+                .as_ref()
+                .is_some_and(|endpoint| endpoint.scheme() == "http"),
+        )
+        .with_connect_timeout(Duration::from_secs(3))
+        .with_timeout(Duration::from_secs(8))
+}
+
+/// Enough for a hiccup. What lasts longer is for the caller's backoff, which knows how much there is to read.
+fn retry() -> RetryConfig {
+    RetryConfig {
+        backoff: BackoffConfig {
+            init_backoff: Duration::from_millis(100),
+            max_backoff: Duration::from_secs(1),
+            base: 2.0,
+        },
+        max_retries: 2,
+        retry_timeout: Duration::from_secs(10),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn elsewhere() -> object_store::Error {
+        object_store::Error::Generic {
+            store: "S3",
+            source: "Received redirect without LOCATION".into(),
+        }
+    }
+
+    fn client(url: &str, options: StoreOptions) -> Client {
+        let mut client = Client::open(&url.parse().unwrap(), options).unwrap();
+        client.find_region = |bucket, _| async move { Ok(format!("region-of-{bucket}")) }.boxed();
+        client
+    }
+
+    async fn follow(client: &Client, error: &object_store::Error) -> Option<Arc<dyn ObjectStore>> {
+        client.follow(&client.store(), error).await
+    }
+
+    #[tokio::test]
+    async fn a_bucket_in_another_region_is_followed_once() {
+        let options = StoreOptions {
+            likely_region: Some("us-test-1".to_owned()),
+            ..StoreOptions::default()
+        };
+        let client = client("s3://state/c", options);
+        let first = client.store();
+        assert!(
+            format!("{first:?}").contains("us-test-1"),
+            "the likely region is asked first"
+        );
+        let found = client.follow(&first, &elsewhere()).await.unwrap();
+        assert!(
+            format!("{found:?}").contains("https://s3.region-of-state.amazonaws.com/state"),
+            "{found:?}"
+        );
+        assert!(Arc::ptr_eq(&found, &client.store()), "and stays");
+        let late = client.follow(&first, &elsewhere()).await.unwrap();
+        assert!(
+            Arc::ptr_eq(&late, &found),
+            "a read that began before uses what was found"
+        );
+    }
+
+    #[tokio::test]
+    async fn nothing_else_makes_it_move() {
+        let fixed = StoreOptions {
+            region: Some("us-test-1".to_owned()),
+            ..StoreOptions::default()
+        };
+        let server = StoreOptions {
+            endpoint: Some("http://127.0.0.1:1".parse().unwrap()),
+            ..StoreOptions::default()
+        };
+        assert!(
+            follow(&client("s3://state/c", fixed), &elsewhere()).await.is_none(),
+            "the operator has set the region"
+        );
+        assert!(
+            follow(&client("s3://state/c", server), &elsewhere()).await.is_none(),
+            "the operator has set the address"
+        );
+        assert!(
+            follow(&client("file:///state", StoreOptions::default()), &elsewhere())
+                .await
+                .is_none()
+        );
+        let away = object_store::Error::Generic {
+            store: "S3",
+            source: "connection refused".into(),
+        };
+        assert!(
+            follow(&client("s3://state/c", StoreOptions::default()), &away)
+                .await
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn china_has_names_of_its_own() {
+        let options = StoreOptions {
+            region: Some("cn-north-1".to_owned()),
+            ..StoreOptions::default()
+        };
+        let store = client("s3://state/c", options).store();
+        assert!(
+            format!("{store:?}").contains("https://s3.cn-north-1.amazonaws.com.cn/state"),
+            "{store:?}"
+        );
+    }
+}

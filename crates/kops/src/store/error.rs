@@ -1,0 +1,209 @@
+//! What can go wrong with a read, in words that stay the same as long as the failure does.
+//!
+//! Request ids, durations and counts of retries are left out: a message becomes an Event or a condition, and one that
+//! changed with each request would be a new one each time. Who needs them finds them in the log (level debug).
+
+use std::error::Error;
+use std::io;
+
+use super::url::{Scheme, StateUrl};
+use crate::document::one_line;
+
+/// Why a state store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The address is none.
+    #[error("the state store's endpoint {endpoint} must be http://HOST or https://HOST")]
+    Endpoint {
+        /// The address.
+        endpoint: String,
+    },
+    /// The client cannot be made, for example because a file of credentials is broken.
+    #[error("the state store {url} cannot be opened")]
+    Client {
+        /// Where it lies.
+        url: String,
+        /// What the client says.
+        source: object_store::Error,
+    },
+}
+
+/// Why a file could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// There is no such file, or no such bucket.
+    #[error("{file}: is missing from the state store ({detail})")]
+    Missing {
+        /// The file, below the configuration base.
+        file: String,
+        /// What the store says.
+        detail: String,
+    },
+    /// We may not read it. S3 answers so for a missing file too when it does not let us list the bucket.
+    #[error("{file}: the state store denies access ({detail})")]
+    Denied {
+        /// The file, below the configuration base.
+        file: String,
+        /// What the store says.
+        detail: String,
+    },
+    /// The store did not answer, or not with a file. The next read may go well.
+    #[error("{file}: the state store does not answer with the file ({detail})")]
+    Unavailable {
+        /// The file, below the configuration base.
+        file: String,
+        /// What is known of it.
+        detail: String,
+    },
+    /// The file is larger than any that kOps writes.
+    #[error("{file}: is larger than 1 MiB")]
+    TooLarge {
+        /// The file, below the configuration base.
+        file: String,
+    },
+}
+
+impl StoreError {
+    /// One word for metrics.
+    #[must_use]
+    pub fn outcome(&self) -> &'static str {
+        match self {
+            Self::Missing { .. } => "missing",
+            Self::Denied { .. } => "denied",
+            Self::Unavailable { .. } => "unavailable",
+            Self::TooLarge { .. } => "too_large",
+        }
+    }
+
+    pub(super) fn of(file: &str, url: &StateUrl, error: &object_store::Error) -> Self {
+        tracing::debug!(file, store = %url, error = error as &dyn Error, "state store read failed");
+        let file = file.to_owned();
+        let detail = detail(error);
+        match error {
+            object_store::Error::NotFound { .. } => Self::Missing { file, detail },
+            object_store::Error::PermissionDenied { .. } if url.scheme() == Scheme::S3 => Self::Denied {
+                file,
+                detail: format!("{detail}; S3 says this of a missing file, too, unless s3:ListBucket is allowed"),
+            },
+            object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
+                Self::Denied { file, detail }
+            }
+            _ if is_denied_by_the_host(error) => Self::Denied { file, detail },
+            _ => Self::Unavailable { file, detail },
+        }
+    }
+}
+
+/// The bucket is served by another region than the one that was asked.
+pub(super) fn is_elsewhere(error: &object_store::Error) -> bool {
+    const SIGNS: [&str; 4] = [
+        "redirect",
+        "PermanentRedirect",
+        "AuthorizationHeaderMalformed",
+        "IllegalLocationConstraint",
+    ];
+    let text = error.to_string();
+    matches!(error, object_store::Error::Generic { .. }) && SIGNS.iter().any(|sign| text.contains(sign))
+}
+
+/// A body that ended before its announced length.
+pub(super) fn incomplete(got: usize, announced: u64) -> object_store::Error {
+    object_store::Error::Generic {
+        store: "state",
+        source: format!("the body ended after {got} of {announced} bytes").into(),
+    }
+}
+
+fn is_denied_by_the_host(error: &object_store::Error) -> bool {
+    chain(error)
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == io::ErrorKind::PermissionDenied)
+}
+
+fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |cause| (*cause).source())
+}
+
+/// The innermost cause in one line: the code and message of S3's and GCS's XML, or the text before a body.
+fn detail(error: &object_store::Error) -> String {
+    if is_elsewhere(error) {
+        return "the bucket is in another region".to_owned();
+    }
+    let text = chain(error).last().map(ToString::to_string).unwrap_or_default();
+    match (element(&text, "Code"), element(&text, "Message")) {
+        (Some(code), Some(message)) => one_line(&format!("{code}: {message}")),
+        (Some(code), None) => one_line(code),
+        _ => one_line(
+            text.split(['<', '{'])
+                .next()
+                .unwrap_or_default()
+                .trim_end_matches([':', ' ']),
+        ),
+    }
+}
+
+/// The text of the first `<name>` in an answer that is too small and too plain for a parser of XML.
+fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = text.split_once(&format!("<{name}>"))?;
+    rest.split_once("</").map(|(content, _)| content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url() -> StateUrl {
+        "s3://state/c.example.com".parse().unwrap()
+    }
+
+    fn generic(text: &str) -> object_store::Error {
+        object_store::Error::Generic {
+            store: "S3",
+            source: text.to_owned().into(),
+        }
+    }
+
+    #[test]
+    fn a_message_holds_nothing_that_changes_with_the_request() {
+        let body = |id: &str| {
+            generic(&format!(
+                "Server returned non-2xx status code: 503 Service Unavailable: <?xml version=\"1.0\"?>\n<Error><Code>SlowDown</Code>\
+                 <Message>Reduce your\nrequest rate.</Message><RequestId>{id}</RequestId></Error>"
+            ))
+        };
+        let (first, second) = (
+            StoreError::of("f", &url(), &body("A1")),
+            StoreError::of("f", &url(), &body("B2")),
+        );
+        assert_eq!(first, second);
+        assert_eq!(
+            first.to_string(),
+            "f: the state store does not answer with the file (SlowDown: Reduce your request rate.)"
+        );
+        let html = generic("Server returned non-2xx status code: 502 Bad Gateway: <html>\n<p>a1b2</p>");
+        assert_eq!(detail(&html), "Server returned non-2xx status code: 502 Bad Gateway");
+    }
+
+    #[test]
+    fn a_folder_that_we_may_not_enter_is_denied() {
+        let error = object_store::Error::Generic {
+            store: "LocalFileSystem",
+            source: Box::new(io::Error::from(io::ErrorKind::PermissionDenied)),
+        };
+        assert_eq!(
+            StoreError::of("f", &"file:///x".parse().unwrap(), &error).outcome(),
+            "denied"
+        );
+    }
+
+    #[test]
+    fn the_signs_of_another_region() {
+        for text in [
+            "Received redirect without LOCATION, this normally indicates an incorrectly configured region",
+            "Server returned non-2xx status code: 400 Bad Request: <Error><Code>AuthorizationHeaderMalformed</Code></Error>",
+        ] {
+            assert!(is_elsewhere(&generic(text)), "{text}");
+        }
+        assert!(!is_elsewhere(&generic("connection refused")));
+    }
+}

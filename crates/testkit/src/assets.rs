@@ -1,0 +1,97 @@
+//! Where the real components lie that tests start: the control plane and moto.
+//!
+//! Never downloads or builds anything: what is missing fails the test with the line that installs it. The versions are those that
+//! `hack/` pins, read from the same files at compile time.
+
+use std::path::PathBuf;
+
+const GO_MOD: &str = include_str!("../../../hack/kube-assets/go.mod");
+const MOTO_PINS: &str = include_str!("../../../hack/moto-requirements.txt");
+
+/// The control plane's binary of this name (`etcd`, `kube-apiserver`, `kubectl`, `kube-controller-manager`, `kube-scheduler`): from
+/// `KUBEBUILDER_ASSETS` when that is set, else from the cache that `hack/kube-assets/build` fills.
+///
+/// # Panics
+/// When it is not there, naming the folder and the remedy.
+#[must_use]
+pub fn binary(name: &str) -> PathBuf {
+    if let Some(folder) = folder_from("KUBEBUILDER_ASSETS") {
+        let path = folder.join(name);
+        let folder = folder.display();
+        assert!(
+            path.is_file(),
+            "KUBEBUILDER_ASSETS={folder} lacks {name}: unset it and run hack/kube-assets/build"
+        );
+        return path;
+    }
+    let path = cache_folder().join("kube-assets").join(kubernetes_version()).join(name);
+    assert!(
+        path.is_file(),
+        "{} is missing: run hack/kube-assets/build",
+        path.display()
+    );
+    path
+}
+
+/// The moto server, from the cache that `hack/moto` fills.
+///
+/// # Panics
+/// When it is not there, naming the folder and the remedy.
+#[must_use]
+pub fn moto_server() -> PathBuf {
+    let version = MOTO_PINS
+        .lines()
+        .find_map(|line| line.strip_prefix("moto=="))
+        .expect("hack/moto-requirements.txt pins moto");
+    let path = cache_folder().join(format!("moto-{version}")).join("bin/moto_server");
+    assert!(path.is_file(), "{} is missing: run hack/moto", path.display());
+    path
+}
+
+/// The Kubernetes version that `hack/kube-assets` pins, as `v1.36.3`.
+#[must_use]
+pub fn kubernetes_version() -> &'static str {
+    GO_MOD
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("k8s.io/kubernetes "))
+        .expect("hack/kube-assets/go.mod requires k8s.io/kubernetes")
+}
+
+/// Where `hack/` puts what it builds; the same rule as in `hack/lib/cache.sh`.
+#[must_use]
+pub fn cache_folder() -> PathBuf {
+    if let Some(folder) = folder_from("TIDEWAITER_CACHE") {
+        folder
+    } else if let Some(folder) = folder_from("XDG_CACHE_HOME") {
+        folder.join("tidewaiter")
+    } else {
+        let home =
+            folder_from("HOME").expect("HOME is not set: set TIDEWAITER_CACHE to the folder with the test assets");
+        home.join(".cache/tidewaiter")
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test process has no settings file: the environment says where the assets lie"
+)]
+fn folder_from(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable)
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_the_one_that_go_mod_pins() {
+        let parts: Vec<_> = kubernetes_version().trim_start_matches('v').split('.').collect();
+        assert!(
+            parts.len() == 3 && parts.iter().all(|part| part.parse::<u32>().is_ok()),
+            "{}",
+            kubernetes_version()
+        );
+    }
+}

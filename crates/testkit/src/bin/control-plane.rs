@@ -1,0 +1,27 @@
+//! A control plane to try things on: `cargo run -p tidewaiter-testkit --bin control-plane [-- --controller-manager]`.
+//!
+//! Says where its kubeconfig lies and runs until Ctrl-C or SIGTERM; whatever ends it takes everything away.
+
+use tidewaiter_testkit::{ControlPlane, Identity, assets};
+use tokio::signal::unix::{SignalKind, signal};
+
+#[tokio::main]
+#[expect(clippy::print_stdout, reason = "the kubeconfig's path is for a person or a script")]
+async fn main() -> std::io::Result<()> {
+    let mut terminated = signal(SignalKind::terminate())?;
+    let mut builder = ControlPlane::builder();
+    if std::env::args().any(|argument| argument == "--controller-manager") {
+        builder = builder.with_controller_manager();
+    }
+    let control_plane = builder.start().await;
+    println!("folder: {}", control_plane.folder().display());
+    println!(
+        "export KUBECONFIG={}",
+        control_plane.kubeconfig(&Identity::Admin).display()
+    );
+    println!("kubectl: {}", assets::binary("kubectl").display());
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => interrupted,
+        _ = terminated.recv() => Ok(()),
+    }
+}

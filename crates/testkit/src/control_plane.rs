@@ -1,0 +1,331 @@
+//! A real etcd and kube-apiserver of a test's own, and kube-controller-manager on request.
+//!
+//! Authorization is Node and RBAC, `NodeRestriction` is on, users are client certificates, every request is in the audit log. What is kept
+//! true: a control plane that was returned answers; its port and its data stay the same over restarts; nothing of it is left when it
+//! is dropped or its process ends, however that ends.
+
+mod audit;
+mod identity;
+mod manifests;
+mod pki;
+mod servers;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::Api;
+use kube::{Client, Config};
+use serde_json::json;
+use tokio::sync::OnceCell;
+
+pub use self::audit::{Audit, AuditEntry, AuditMark};
+pub use self::identity::Identity;
+use self::pki::{Pki, write_private};
+use crate::{Process, Scratch, assets, eventually, free_port};
+
+/// How long servers may take to start: 3 s on an idle machine, much more where many tests start theirs.
+const START: Duration = Duration::from_secs(90);
+
+/// How often another port is tried when a server finds its own taken.
+const PORTS: usize = 10;
+
+/// A running control plane. Dropped, it is gone.
+#[derive(Debug)]
+pub struct ControlPlane {
+    etcd: Process,
+    apiserver: Process,
+    controller_manager: Option<Process>,
+    pki: Pki,
+    port: u16,
+    /// What has been numbered: kubeconfig files, markers.
+    numbers: AtomicU64,
+    scratch: Scratch,
+}
+
+/// What a control plane is to have besides etcd and kube-apiserver.
+#[derive(Clone, Copy, Debug, Default)]
+#[must_use]
+pub struct ControlPlaneBuilder {
+    controller_manager: bool,
+}
+
+impl ControlPlaneBuilder {
+    /// Runs kube-controller-manager too: for garbage collection, namespaces, service accounts, node lifecycle.
+    pub fn with_controller_manager(mut self) -> Self {
+        self.controller_manager = true;
+        self
+    }
+
+    /// Starts it and waits until all of it answers.
+    ///
+    /// # Panics
+    /// When a component is not installed or does not come up; with the end of its log.
+    pub async fn start(self) -> ControlPlane {
+        let scratch = Scratch::new("control-plane");
+        let folder = scratch.path();
+        let pki = Pki::create(folder.join("pki"));
+        write_private(&folder.join("audit-policy.yaml"), servers::AUDIT_POLICY);
+        let etcd = Process::start(&scratch, servers::etcd(folder));
+        for _ in 0..PORTS {
+            let port = free_port();
+            let apiserver = Process::start(&scratch, servers::apiserver(folder, &pki, port));
+            if ready(&config(&pki, port, &Identity::Admin), &apiserver, &etcd).await {
+                let mut control_plane = ControlPlane {
+                    etcd,
+                    apiserver,
+                    controller_manager: None,
+                    pki,
+                    port,
+                    numbers: AtomicU64::default(),
+                    scratch,
+                };
+                if self.controller_manager {
+                    control_plane.start_controller_manager().await;
+                }
+                return control_plane;
+            }
+        }
+        panic!("kube-apiserver found {PORTS} ports taken that were free a moment before");
+    }
+}
+
+impl ControlPlane {
+    /// etcd and kube-apiserver, ready.
+    pub async fn start() -> Self {
+        Self::builder().start().await
+    }
+
+    /// For more than [`start`](Self::start) gives.
+    pub fn builder() -> ControlPlaneBuilder {
+        ControlPlaneBuilder::default()
+    }
+
+    /// One control plane for all tests of this test binary that ask for it; names must keep them apart, and none may stop it.
+    ///
+    /// The trap: Rust drops no statics, so no destructor takes it away. The [`Scratch`]'s watchdog does, when the test process ends.
+    pub async fn shared() -> &'static Self {
+        static SHARED: OnceCell<ControlPlane> = OnceCell::const_new();
+        SHARED.get_or_init(Self::start).await
+    }
+
+    /// Where the API server listens.
+    #[must_use]
+    pub fn url(&self) -> String {
+        url(self.port)
+    }
+
+    /// What a client of this identity needs to know.
+    #[must_use]
+    pub fn config(&self, identity: &Identity) -> Config {
+        config(&self.pki, self.port, identity)
+    }
+
+    /// A client of this identity. It belongs to the runtime that it is made in, and each `#[tokio::test]` has its own: never keep one
+    /// in a static.
+    #[must_use]
+    pub fn client(&self, identity: &Identity) -> Client {
+        Client::try_from(self.config(identity)).expect("a client")
+    }
+
+    /// A new kubeconfig file of this identity, readable by its owner only, good while the control plane lives.
+    #[must_use]
+    pub fn kubeconfig(&self, identity: &Identity) -> PathBuf {
+        let files = self.pki.client(identity);
+        let cluster = json!({"server": self.url(), "certificate-authority": self.pki.path("ca.crt")});
+        self.write_kubeconfig(
+            &cluster,
+            &json!({"client-certificate": files.certificate, "client-key": files.key}),
+        )
+    }
+
+    pub(crate) fn write_kubeconfig(&self, cluster: &serde_json::Value, user: &serde_json::Value) -> PathBuf {
+        let kubeconfig = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "testkit", "cluster": cluster}],
+            "users": [{"name": "testkit", "user": user}],
+            "contexts": [{"name": "testkit", "context": {"cluster": "testkit", "user": "testkit"}}],
+            "current-context": "testkit",
+        });
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let path = self.scratch.path().join(format!("kubeconfig-{number}.yaml"));
+        write_private(
+            &path,
+            &serde_saphyr::to_string(&kubeconfig).expect("a kubeconfig is YAML"),
+        );
+        path
+    }
+
+    /// kubectl, as this identity; arguments are the caller's to add.
+    #[must_use]
+    pub fn kubectl(&self, identity: &Identity) -> Command {
+        let mut command = Command::new(assets::binary("kubectl"));
+        command.arg("--kubeconfig").arg(self.kubeconfig(identity));
+        // Its discovery cache would be shared with other control planes that had the same port.
+        command
+            .arg("--cache-dir")
+            .arg(self.scratch.path().join("kubectl-cache"));
+        command
+    }
+
+    /// Applies the manifests of a file or of a folder (`*.yaml`, `*.yml`) as admin, and waits until definitions are Established.
+    ///
+    /// # Panics
+    /// When one cannot be read or applied.
+    pub async fn apply_manifests(&self, path: impl AsRef<Path>) {
+        let mut objects = Vec::new();
+        for file in manifests::files(path.as_ref()) {
+            let origin = file.display().to_string();
+            let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{origin}: {error}"));
+            objects.extend(manifests::parse(&origin, &text));
+        }
+        manifests::apply(&self.client(&Identity::Admin), objects).await;
+    }
+
+    /// Applies the documents of a YAML text as admin, and waits until definitions are Established.
+    ///
+    /// # Panics
+    /// When one cannot be read or applied.
+    pub async fn apply(&self, yaml: &str) {
+        manifests::apply(&self.client(&Identity::Admin), manifests::parse("the given YAML", yaml)).await;
+    }
+
+    /// What was asked of the API server so far. Every request whose answer a client has seen is in it.
+    ///
+    /// # Panics
+    /// When the API server does not run: stop counting before you stop it.
+    pub async fn audit(&self) -> Audit {
+        // An entry is written just after its answer, so a request of our own that comes later marks the end.
+        let marker = format!("audit-marker-{}", self.numbers.fetch_add(1, Ordering::Relaxed));
+        let api: Api<ServiceAccount> = Api::default_namespaced(self.client(&Identity::Admin));
+        api.get_opt(&marker).await.expect("the API server answers");
+        let is_marker = |entry: &AuditEntry| entry.object_ref.name.starts_with("audit-marker-");
+        eventually("the audit log to tell of its marker", START, async || {
+            let audit = Audit::read(&servers::audit_log(self.scratch.path()));
+            if audit.iter().any(|entry| entry.object_ref.name == marker) {
+                Ok(audit.filter(|entry| !is_marker(entry)))
+            } else {
+                Err(format!("{} entries", audit.count()))
+            }
+        })
+        .await
+    }
+
+    /// The present end of the audit log, for [`Audit::since`].
+    ///
+    /// # Panics
+    /// When the API server does not run.
+    pub async fn audit_mark(&self) -> AuditMark {
+        AuditMark(self.audit().await.count())
+    }
+
+    /// The etcd process: to stop, kill, pause and resume.
+    #[must_use]
+    pub fn etcd(&self) -> &Process {
+        &self.etcd
+    }
+
+    /// The kube-apiserver process: to stop, kill, pause and resume.
+    #[must_use]
+    pub fn apiserver(&self) -> &Process {
+        &self.apiserver
+    }
+
+    /// The kube-controller-manager process, when it was asked for.
+    #[must_use]
+    pub fn controller_manager(&self) -> Option<&Process> {
+        self.controller_manager.as_ref()
+    }
+
+    /// The folder with its logs, keys and data.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// Starts what does not run of etcd and kube-apiserver, on the same data and port, and waits until it answers.
+    ///
+    /// # Panics
+    /// When it does not come up; with the end of its log.
+    pub async fn recover(&self) {
+        let config = self.config(&Identity::Admin);
+        eventually("its own port to be free again", START, async || {
+            self.etcd.start_again();
+            self.apiserver.start_again();
+            if ready(&config, &self.apiserver, &self.etcd).await {
+                Ok(())
+            } else {
+                Err("another process holds it")
+            }
+        })
+        .await;
+    }
+
+    /// Stops kube-apiserver with SIGTERM, which ends all watches, and starts it again on the same data and port.
+    ///
+    /// # Panics
+    /// When it does not come up; with the end of its log.
+    pub async fn restart_apiserver(&self) {
+        self.apiserver.stop(START).await;
+        self.recover().await;
+    }
+
+    async fn start_controller_manager(&mut self) {
+        let identity = Identity::user("system:kube-controller-manager", &[]);
+        let program = servers::controller_manager(&self.kubeconfig(&identity), &self.pki);
+        let process = self.controller_manager.insert(Process::start(&self.scratch, program));
+        let accounts: Api<ServiceAccount> = Api::default_namespaced(
+            Client::try_from(config(&self.pki, self.port, &Identity::Admin)).expect("a client"),
+        );
+        eventually(
+            "kube-controller-manager to create the default service account",
+            START,
+            async || {
+                assert!(
+                    process.is_running(),
+                    "kube-controller-manager ended:\n{}",
+                    process.log_tail()
+                );
+                accounts.get("default").await
+            },
+        )
+        .await;
+    }
+}
+
+fn url(port: u16) -> String {
+    format!("https://127.0.0.1:{port}")
+}
+
+fn config(pki: &Pki, port: u16, identity: &Identity) -> Config {
+    let files = pki.client(identity);
+    let mut config = Config::new(url(port).parse().expect("an URL"));
+    config.root_cert = Some(vec![pki.authority()]);
+    config.auth_info.client_certificate = Some(files.certificate.display().to_string());
+    config.auth_info.client_key = Some(files.key.display().to_string());
+    config
+}
+
+/// Waits until the API server is ready: false when it ended because its port is taken.
+async fn ready(config: &Config, apiserver: &Process, etcd: &Process) -> bool {
+    let mut config = config.clone();
+    config.default_retry = false;
+    let client = Client::try_from(config).expect("a client");
+    eventually("kube-apiserver to be ready", START, async || {
+        assert!(etcd.is_running(), "etcd ended:\n{}", etcd.log_tail());
+        if !apiserver.is_running() {
+            let log = apiserver.log_tail();
+            assert!(log.contains("address already in use"), "kube-apiserver ended:\n{log}");
+            return Ok(false);
+        }
+        let readyz = http::Request::get("/readyz").body(Vec::new()).expect("a request");
+        match client.request_text(readyz).await {
+            Ok(_) => Ok(true),
+            Err(error) => Err(format!("{error}; the end of its log:\n{}", apiserver.log_tail())),
+        }
+    })
+    .await
+}

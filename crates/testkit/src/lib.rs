@@ -1,0 +1,35 @@
+//! The test bed: a real Kubernetes control plane, a proxy that injects faults in front of it, and objects as real clusters hold them.
+//!
+//! For tests, benches and the demo only. What fails in here is the test's failure, so it panics, and says what it awaited and saw.
+//!
+//! Nothing that a test starts outlives it: not when its value is dropped, not after a panic, not when the whole test process is
+//! killed with SIGKILL ([`Scratch`] says how).
+#![allow(
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "what fails in here is the test's failure"
+)]
+
+mod api_proxy;
+pub mod assets;
+pub mod builders;
+mod control_plane;
+mod eventually;
+pub mod fake_ec2;
+mod kubelet;
+pub mod moto;
+mod port;
+mod process;
+mod scratch;
+
+pub use api_proxy::{Action, ApiProxy, ApiRequest, Gate, Moment, Recorded};
+pub use control_plane::{Audit, AuditEntry, AuditMark, ControlPlane, ControlPlaneBuilder, Identity};
+pub use eventually::{eventually, throughout};
+pub use fake_ec2::FakeEc2;
+pub use kubelet::Kubelet;
+pub use moto::Moto;
+pub use port::free_port;
+pub use process::{Process, Program};
+pub use scratch::Scratch;

@@ -1,0 +1,173 @@
+//! What both are measured on: one API server, one EC2, one state store, and Nodes that are new for each run.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::core::v1::Node;
+use kube::Client;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use serde_json::json;
+use tidewaiter_api::NodeIdentity;
+use tidewaiter_api::names::KOPS_NAMESPACE;
+use tidewaiter_testkit::builders::{cluster, controller_config, instance_group, node};
+use tidewaiter_testkit::fake_ec2::{FakeInstance, TokenBucket};
+use tidewaiter_testkit::{ControlPlane, FakeEc2, Identity, Scratch, eventually};
+
+use crate::usage::cpu_seconds;
+
+const CLUSTER: &str = "bench.example.com";
+const GROUP: &str = "nodes";
+
+/// What a call of EC2 takes.
+const LATENCY: Duration = Duration::from_millis(50);
+
+/// Requests under way at once while Nodes are made ready.
+const SETTING_UP: usize = 16;
+
+const SOON: Duration = Duration::from_mins(1);
+
+/// A control plane that has everything but Nodes.
+pub struct Bed {
+    pub cluster: ControlPlane,
+    pub ec2: FakeEc2,
+    pub scratch: Scratch,
+    pub instances: Vec<FakeInstance>,
+    /// The program that is measured.
+    pub controller: PathBuf,
+    admin: Client,
+}
+
+impl Bed {
+    pub async fn start(nodes: u32, controller: PathBuf) -> Result<Self> {
+        let cluster = ControlPlane::start().await;
+        let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+        cluster.apply_manifests(deploy.join("crds")).await;
+        cluster.apply_manifests(deploy.join("controller/rbac.yaml")).await;
+        let ec2 = FakeEc2::start().await;
+        let instances: Vec<_> = (1..=nodes)
+            .map(|number| FakeInstance::numbered(number).kops(CLUSTER, GROUP))
+            .collect();
+        ec2.launch(instances.clone());
+        ec2.latency(LATENCY);
+        let admin = cluster.client(&Identity::Admin);
+        let bed = Self {
+            cluster,
+            ec2,
+            scratch: Scratch::new("bench"),
+            instances,
+            controller,
+            admin,
+        };
+        bed.fill_store()?;
+        Ok(bed)
+    }
+
+    /// Creates the Node of each instance as its kubelet does. EC2's bucket is full afterwards.
+    pub async fn register_nodes(&self) -> Result<()> {
+        let nodes = self.nodes();
+        let params = PostParams::default();
+        stream::iter(&self.instances)
+            .map(|instance| {
+                let node = node(instance.node_name())
+                    .provider_id(&instance.provider_id())
+                    .internal_ip(instance.address())
+                    .build();
+                let (nodes, params) = (&nodes, &params);
+                async move { nodes.create(params, &node).await }
+            })
+            .buffer_unordered(SETTING_UP)
+            .try_for_each(|_| async { Ok(()) })
+            .await
+            .context("the Nodes cannot be created")?;
+        self.ec2.throttle(Some(TokenBucket::DESCRIBE));
+        self.ec2.clear_calls();
+        Ok(())
+    }
+
+    /// Deletes all Nodes and records.
+    pub async fn clear(&self) -> Result<()> {
+        let (params, all) = (DeleteParams::default(), ListParams::default());
+        self.nodes().delete_collection(&params, &all).await?;
+        self.records().delete_collection(&params, &all).await?;
+        eventually("the Nodes and records to be gone", SOON, async || {
+            let one = ListParams::default().limit(1);
+            let nodes = self
+                .nodes()
+                .list_metadata(&one)
+                .await
+                .map_err(|error| error.to_string())?;
+            let records = self
+                .records()
+                .list_metadata(&one)
+                .await
+                .map_err(|error| error.to_string())?;
+            if nodes.items.is_empty() && records.items.is_empty() {
+                Ok(())
+            } else {
+                Err("some are left")
+            }
+            .map_err(ToOwned::to_owned)
+        })
+        .await;
+        Ok(())
+    }
+
+    /// Reports the condition Ready of the `number`th Node again, with a later time.
+    pub async fn heartbeat(&self, number: usize) -> Result<()> {
+        let time = format!(
+            "2026-01-12T{:02}:{:02}:{:02}Z",
+            number / 3600 % 24,
+            number / 60 % 60,
+            number % 60
+        );
+        let status = json!({"status": {"conditions": [{"type": "Ready", "lastHeartbeatTime": time}]}});
+        let name = self.instances[number % self.instances.len()].node_name();
+        self.nodes()
+            .patch_status(name, &PatchParams::default(), &Patch::Strategic(status))
+            .await?;
+        Ok(())
+    }
+
+    /// What the API server has used of the cores so far.
+    pub fn api_server_cpu_seconds(&self) -> Result<f64> {
+        cpu_seconds(self.cluster.apiserver().pid())
+    }
+
+    /// The file that kOps writes for kops-controller.
+    pub fn config(&self) -> PathBuf {
+        self.scratch.path().join("config.yaml")
+    }
+
+    /// The service account that both act as.
+    pub fn account() -> Identity {
+        Identity::service_account(KOPS_NAMESPACE, "tidewaiter-controller")
+    }
+
+    pub fn nodes(&self) -> Api<Node> {
+        Api::all(self.admin.clone())
+    }
+
+    pub fn records(&self) -> Api<NodeIdentity> {
+        Api::all(self.admin.clone())
+    }
+
+    pub fn admin(&self) -> Client {
+        self.admin.clone()
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "written once, before anybody reads it")]
+    fn fill_store(&self) -> Result<()> {
+        let state = self.scratch.path().join("state");
+        let url = format!("file://{}", state.display());
+        let group = instance_group(GROUP, CLUSTER, "Node")
+            .node_label("example.com/team", "web")
+            .node_label("example.com/tier", "front");
+        std::fs::create_dir_all(state.join("instancegroup"))?;
+        std::fs::write(state.join("cluster-completed.spec"), cluster(CLUSTER, &url).to_yaml())?;
+        std::fs::write(state.join("instancegroup").join(GROUP), group.to_yaml())?;
+        std::fs::write(self.config(), controller_config(CLUSTER, &url).to_yaml())?;
+        Ok(())
+    }
+}

@@ -1,0 +1,121 @@
+//! `make demo`: Tidewaiter at work on a real API server, with moto in the place of AWS, told in a few steps.
+//!
+//! Everything that is shown is asked of the running components, and everything that is told is checked: what does not
+//! happen fails the demo. Whatever ends it, nothing that it started is left.
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    reason = "a program of its own: nobody depends on its items"
+)]
+
+mod narrator;
+mod story;
+mod world;
+
+use std::panic::AssertUnwindSafe;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, anyhow};
+use clap::Parser;
+use futures::FutureExt as _;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use narrator::{Narrator, explore, remark};
+use world::World;
+
+/// Shows Tidewaiter at work on a real API server, with moto in the place of AWS.
+#[derive(Debug, Parser)]
+#[command(name = "demo")]
+struct Args {
+    /// Leaves everything running at the end, to look around, until Ctrl-C
+    #[arg(long)]
+    keep: bool,
+}
+
+/// What a shell says of a program that Ctrl-C ended.
+const INTERRUPTED: u8 = 128 + 2;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = Args::parse();
+    // What fails in the test bed panics; it is told as a failed step.
+    std::panic::set_hook(Box::new(|_| ()));
+    let narrator = Narrator::default();
+    let result = match Stop::listen() {
+        Ok(mut stop) => {
+            tokio::select! {
+                biased;
+                () = stop.asked() => None,
+                result = run(&narrator, &args) => Some(result),
+            }
+        }
+        Err(error) => Some(Err(error)),
+    };
+    match result {
+        Some(Ok(())) => ExitCode::SUCCESS,
+        Some(Err(error)) => {
+            narrator.failed(&error);
+            ExitCode::FAILURE
+        }
+        None => {
+            remark("Stopped; everything that was started is gone.");
+            if narrator.is_over() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::from(INTERRUPTED)
+            }
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long the demo takes, for its viewer")]
+async fn run(narrator: &Narrator, args: &Args) -> Result<()> {
+    let start = Instant::now();
+    let mut world = World::default();
+    let told = AssertUnwindSafe(story::tell(narrator, &mut world)).catch_unwind().await;
+    match told {
+        Ok(told) => told,
+        Err(panic) => Err(anyhow!("{}", words(&*panic))),
+    }
+    .with_context(|| world.controller_log())?;
+    narrator.over();
+    if args.keep {
+        explore(&world.ways_in()?);
+        std::future::pending::<()>().await;
+    }
+    drop(world);
+    remark(&format!(
+        "Done in {:.0} s; everything that was started is gone. make demo KEEP=1 leaves it running.",
+        start.elapsed().as_secs_f64()
+    ));
+    Ok(())
+}
+
+/// The message of a panic.
+fn words(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("a panic without a message")
+        .to_owned()
+}
+
+/// Ctrl-C, and its like.
+struct Stop([Signal; 3]);
+
+impl Stop {
+    fn listen() -> Result<Self> {
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+        let [interrupt, terminate, hangup] = kinds.map(signal);
+        Ok(Self([interrupt?, terminate?, hangup?]))
+    }
+
+    async fn asked(&mut self) {
+        let [interrupt, terminate, hangup] = &mut self.0;
+        tokio::select! {
+            _ = interrupt.recv() => (),
+            _ = terminate.recv() => (),
+            _ = hangup.recv() => (),
+        }
+    }
+}

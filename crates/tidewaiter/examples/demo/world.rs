@@ -1,0 +1,287 @@
+//! What the story plays in: a control plane, moto with the state store and the instances, and the released controller.
+
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use tidewaiter_api::NodeIdentity;
+use tidewaiter_api::names::{KOPS_NAMESPACE, UNIDENTIFIED_TAINT};
+use tidewaiter_testkit::builders::{InstanceGroupBuilder, cluster, controller_config, instance_group, node};
+use tidewaiter_testkit::moto::{Launch, Launched, REGION};
+use tidewaiter_testkit::{
+    ControlPlane, Identity, Kubelet, Moto, Process, Program, Scratch, assets, eventually, free_port,
+};
+use tokio::io::AsyncWriteExt as _;
+
+pub const CLUSTER: &str = "demo.example.com";
+const BUCKET: &str = "demo-state";
+
+/// Longer than anything takes, on a machine that does ten things at once.
+pub const SOON: Duration = Duration::from_secs(30);
+
+/// Everything that runs. Dropped, it is gone: the controller first.
+#[derive(Debug, Default)]
+pub struct World {
+    controller: Option<Controller>,
+    stage: Option<Stage>,
+}
+
+/// What is there before the controller.
+#[derive(Debug)]
+pub struct Stage {
+    pub cluster: ControlPlane,
+    pub moto: Moto,
+    scratch: Scratch,
+}
+
+#[derive(Debug)]
+struct Controller {
+    process: Process,
+    admin: String,
+}
+
+impl World {
+    /// Starts the API server and moto, and creates the empty bucket.
+    pub async fn raise(&mut self) -> &Stage {
+        let (cluster, moto) = tokio::join!(ControlPlane::start(), Moto::start());
+        moto.create_bucket(BUCKET).await;
+        let scratch = Scratch::new("demo");
+        self.stage.insert(Stage { cluster, moto, scratch })
+    }
+
+    pub fn stage(&self) -> Result<&Stage> {
+        self.stage.as_ref().context("nothing runs yet")
+    }
+
+    /// Starts the released binary as its own service account and waits until it is ready.
+    pub async fn start_controller(&mut self) -> Result<()> {
+        let stage = self.stage.as_ref().context("nothing runs yet")?;
+        let config = stage.write("config.yaml", &config())?;
+        let account = Identity::service_account(KOPS_NAMESPACE, "tidewaiter-controller");
+        let admin = format!("127.0.0.1:{}", free_port());
+        let mut program = Program::new(released()?)
+            .arg("controller")
+            .arg("--conf")
+            .arg(config)
+            .arg("--kubeconfig")
+            .arg(stage.cluster.kubeconfig(&account))
+            .arg("--admin-address")
+            .arg(&admin)
+            .env("TIDEWAITER_STATE_ENDPOINT", stage.moto.endpoint())
+            .env("TIDEWAITER_DEFINITIONS_POLL_SECONDS", "1")
+            .env("TIDEWAITER_LOG__FORMAT", "text");
+        for (key, value) in stage.moto.environment() {
+            program = program.env(key, value);
+        }
+        let process = Process::start(&stage.scratch, program);
+        let controller = self.controller.insert(Controller { process, admin });
+        controller.ready().await;
+        Ok(())
+    }
+
+    /// The address of the controller's admin server.
+    pub fn admin(&self) -> Result<&str> {
+        Ok(&self
+            .controller
+            .as_ref()
+            .context("the controller does not run yet")?
+            .admin)
+    }
+
+    /// What the controller's admin server answers.
+    pub async fn get(&self, path: &str) -> Result<String> {
+        Ok(reqwest::get(format!("http://{}{path}", self.admin()?))
+            .await?
+            .text()
+            .await?)
+    }
+
+    /// The end of the controller's log, for a demo that failed.
+    pub fn controller_log(&self) -> String {
+        match &self.controller {
+            None => "The controller had not been started.".to_owned(),
+            Some(controller) => format!("The end of the controller's log:\n{}", controller.process.log_tail()),
+        }
+    }
+
+    /// How to look around while everything runs.
+    pub fn ways_in(&self) -> Result<String> {
+        let stage = self.stage()?;
+        let kubeconfig = stage.cluster.kubeconfig(&Identity::Admin);
+        let kubectl = assets::binary("kubectl");
+        let log = self
+            .controller
+            .as_ref()
+            .map(|controller| controller.process.log_path().display().to_string());
+        Ok(format!(
+            "export KUBECONFIG={}\nkubectl:  {}\nmetrics:  http://{}/metrics\nAWS:      {}\nlog:      {}\nCtrl-C stops and removes everything.",
+            kubeconfig.display(),
+            kubectl.display(),
+            self.admin()?,
+            stage.moto.endpoint(),
+            log.unwrap_or_default(),
+        ))
+    }
+}
+
+impl Controller {
+    async fn ready(&self) {
+        eventually("the controller to be ready", SOON, async || {
+            assert!(self.process.is_running(), "the controller ended");
+            let answer = reqwest::get(format!("http://{}/readyz", self.admin)).await;
+            let answer = answer.map_err(|error| error.to_string())?;
+            if answer.status().is_success() {
+                return Ok(());
+            }
+            Err(answer.text().await.unwrap_or_default())
+        })
+        .await;
+    }
+}
+
+impl Stage {
+    /// Writes a group's file into the state store.
+    pub async fn put_group(&self, group: &InstanceGroupBuilder, name: &str) {
+        self.put(&format!("instancegroup/{name}"), group.to_yaml()).await;
+    }
+
+    /// Writes the cluster's file into the state store.
+    pub async fn put_cluster(&self) {
+        self.put("cluster-completed.spec", cluster(CLUSTER, &config_base()).to_yaml())
+            .await;
+    }
+
+    async fn put(&self, file: &str, content: String) {
+        self.moto
+            .put_object(BUCKET, &format!("{CLUSTER}/{file}"), content)
+            .await;
+    }
+
+    /// Launches an instance with this address, and with the tags that kOps gives to those of a group.
+    pub async fn launch(&self, address: &str, group: &str, spot: bool) -> Launched {
+        let owned = format!("kubernetes.io/cluster/{CLUSTER}");
+        let name = format!("{group}.{CLUSTER}");
+        let tags = vec![
+            ("KubernetesCluster", CLUSTER),
+            (owned.as_str(), "owned"),
+            ("kops.k8s.io/instancegroup", group),
+            ("Name", name.as_str()),
+        ];
+        let launch = Launch {
+            tags,
+            spot,
+            address,
+            ..Launch::default()
+        };
+        self.moto.launch(&launch).await
+    }
+
+    /// Registers the Node of an instance as its kubelet does, with the startup taint.
+    pub async fn register(&self, instance: &Launched) {
+        let node = node(&instance.name)
+            .provider_id(&instance.provider_id())
+            .internal_ip(&instance.address)
+            .taint(UNIDENTIFIED_TAINT, "NoSchedule")
+            .build();
+        Kubelet::register(&self.cluster, &node).await;
+    }
+
+    /// Runs kubectl in the repository's folder and returns what it wrote to its standard output.
+    pub async fn kubectl(&self, identity: &Identity, args: &[&str]) -> Result<String> {
+        let output = tokio::process::Command::from(self.cluster.kubectl(identity))
+            .args(args)
+            .current_dir(repository())
+            // Ctrl-C is the demo's to hear.
+            .process_group(0)
+            .kill_on_drop(true)
+            .output()
+            .await
+            .context("kubectl cannot be run")?;
+        let Output { status, stdout, stderr } = output;
+        let failed = || {
+            format!(
+                "kubectl {} failed: {}",
+                args.join(" "),
+                String::from_utf8_lossy(&stderr).trim()
+            )
+        };
+        ensure!(status.success(), failed());
+        Ok(String::from_utf8_lossy(&stdout).into_owned())
+    }
+
+    /// Writes a file for a command to read.
+    #[expect(clippy::disallowed_methods, reason = "written once, before anybody reads it")]
+    pub fn write(&self, file: &str, content: &str) -> Result<PathBuf> {
+        let path = self.scratch.path().join(file);
+        std::fs::write(&path, content).with_context(|| format!("{} cannot be written", path.display()))?;
+        Ok(path)
+    }
+
+    pub fn nodes(&self) -> Api<Node> {
+        Api::all(self.cluster.client(&Identity::Admin))
+    }
+
+    pub fn records(&self) -> Api<NodeIdentity> {
+        Api::all(self.cluster.client(&Identity::Admin))
+    }
+}
+
+/// What a filter like sed makes of a text.
+pub async fn filtered(text: &str, filter: &str, args: &[&str]) -> Result<String> {
+    let mut child = tokio::process::Command::new(filter)
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .with_context(|| format!("{filter} cannot be run"))?;
+    let mut input = child.stdin.take().context("its standard input is a pipe")?;
+    let write = async move { input.write_all(text.as_bytes()).await };
+    let (written, output) = tokio::join!(write, child.wait_with_output());
+    written?;
+    Ok(String::from_utf8_lossy(&output?.stdout).into_owned())
+}
+
+/// The state store's address.
+pub fn config_base() -> String {
+    format!("s3://{BUCKET}/{CLUSTER}")
+}
+
+/// The file that kOps writes for kops-controller.
+fn config() -> String {
+    let region = ["server", "provider", "aws", "Region"];
+    controller_config(CLUSTER, &config_base())
+        .set(&region, REGION)
+        .to_yaml()
+}
+
+/// A group of this role with these labels for its nodes.
+pub fn group(name: &str, role: &str, labels: &[(&str, &str)]) -> InstanceGroupBuilder {
+    let group = instance_group(name, CLUSTER, role);
+    labels
+        .iter()
+        .fold(group, |group, (key, value)| group.node_label(key, value))
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The released binary. This program lies in the folder `<profile>/examples` of the same target folder.
+fn released() -> Result<PathBuf> {
+    let own = std::env::current_exe().context("this program cannot find itself")?;
+    let Some(target) = own.ancestors().nth(3) else {
+        bail!("{} is in no target folder", own.display());
+    };
+    let binary = target.join("release/tidewaiter");
+    ensure!(
+        binary.is_file(),
+        "{} is missing: run make demo, or cargo build --release --package tidewaiter",
+        binary.display()
+    );
+    Ok(binary)
+}

@@ -1,0 +1,243 @@
+//! `tidewaiter controller`: the NodeController, wired to a cluster, a cloud and a state store.
+//!
+//! What the operator gave is read and checked before anything is started; after that, one supervised set of tasks runs until
+//! a signal or a failure.
+
+mod settings;
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, anyhow};
+use aws_config::{BehaviorVersion, SdkConfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use tidewaiter_controller::node_controller::{self, NodeControllerParts};
+use tidewaiter_identity::aws::{self, ClientSettings, Ec2};
+use tidewaiter_identity::{Lookup, LookupSettings};
+use tidewaiter_kit::events::Reporter;
+use tidewaiter_kit::leader::{Elector, LeaseSettings, Timing};
+use tidewaiter_kit::settings::{environment, load, to_yaml};
+use tidewaiter_kit::{
+    Chain, Checks, ControllerContext, Events, Kit, Metrics, SystemClock, Tasks, admin, client, leader, telemetry,
+};
+use tidewaiter_kops::{Cloud, ControllerConfig, Definitions, DefinitionsSettings, StateStore, StoreOptions};
+use tracing::{info, warn};
+
+use crate::Failure;
+use crate::cli::ControllerArgs;
+use settings::ControllerSettings;
+
+/// The name under which Events and traces are booked.
+const REPORTER: &str = "tidewaiter-controller";
+
+/// Runs the role until it is told to stop, or fails.
+pub(crate) fn main(args: &ControllerArgs) -> Result<(), Failure> {
+    let given = Given::read(args).map_err(Failure::Configuration)?;
+    if args.print_config {
+        return given.print().map_err(Failure::Running);
+    }
+    let telemetry = telemetry::start(REPORTER, &given.settings.log, &given.environment)
+        .map_err(|error| Failure::Configuration(error.into()))?;
+    for warning in &given.warnings {
+        warn!("{warning}");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Running(error.into()))?;
+    let result = runtime.block_on(run(given));
+    // Whatever is still blocked has had its grace.
+    runtime.shutdown_background();
+    telemetry.stop();
+    result
+}
+
+/// It waits for networks: a third thread would only hold memory.
+const WORKERS: usize = 2;
+
+/// What the operator gave, read and checked.
+struct Given {
+    config: ControllerConfig,
+    settings: ControllerSettings,
+    environment: Vec<(String, String)>,
+    warnings: Vec<String>,
+}
+
+impl Given {
+    fn read(args: &ControllerArgs) -> Result<Self> {
+        let environment = environment();
+        let settings = load::<ControllerSettings>(args.settings.as_deref(), environment.iter().cloned(), &args.flags)?;
+        let config = ControllerConfig::load(&args.conf)?;
+        if config.config.cloud != Cloud::Aws {
+            let cloud = config.config.cloud;
+            return Err(anyhow!(
+                "{}: cloud is {cloud}: this version of Tidewaiter knows aws only",
+                args.conf.display()
+            ));
+        }
+        let warnings = settings.warnings.into_iter().chain(config.warnings).collect();
+        Ok(Self {
+            config: config.config,
+            settings: settings.values,
+            environment,
+            warnings,
+        })
+    }
+
+    fn print(&self) -> Result<()> {
+        use std::io::Write as _;
+        for warning in &self.warnings {
+            // What matters is on standard output.
+            let _ = writeln!(std::io::stderr(), "tidewaiter: {warning}");
+        }
+        let yaml = to_yaml(&self.settings)?;
+        std::io::stdout()
+            .write_all(yaml.as_bytes())
+            .context("writing to standard output")
+    }
+
+    fn variable(&self, name: &str) -> Option<&str> {
+        let found = self
+            .environment
+            .iter()
+            .find(|(key, value)| key == name && !value.is_empty());
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+async fn run(given: Given) -> Result<(), Failure> {
+    let clock = SystemClock::shared();
+    let metrics = Metrics::new(&clock).map_err(|error| Failure::Running(error.into()))?;
+    let kit = Kit {
+        clock,
+        metrics,
+        checks: Checks::new(),
+    };
+    let cluster = kube_config(&given.settings).await.map_err(Failure::Configuration)?;
+    let aws = aws_config(&given).await.map_err(Failure::Configuration)?;
+    let mut tasks = Tasks::new();
+    start(&given, cluster, &aws, &kit, &mut tasks)
+        .await
+        .map_err(Failure::Configuration)?;
+    info!(cluster = %given.config.cluster_name, state = %given.config.config_base, "started");
+    tasks.run().await.map_err(|error| Failure::Running(error.into()))
+}
+
+/// Creates every part, and only then spawns their tasks: nothing has run, not even for the Lease, when this fails.
+async fn start(given: &Given, cluster: kube::Config, aws: &SdkConfig, kit: &Kit, tasks: &mut Tasks) -> Result<()> {
+    let Given { config, settings, .. } = given;
+    let shutdown = tasks.shutdown_token();
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let lease = LeaseSettings {
+        namespace: settings.lease.namespace.clone(),
+        name: settings.lease.name.clone(),
+        identity: leader::identity(&host),
+        timing: Timing::default(),
+    };
+    let (elector, leadership) = Elector::new(&cluster, lease, kit)?;
+    let client = client::fenced(&cluster, &leadership, kit)?;
+    let reporter = Reporter {
+        controller: REPORTER.to_owned(),
+        instance: host,
+    };
+    let events = Events::new(client.clone(), kit.clock.clone(), reporter);
+    let parts = NodeControllerParts {
+        client,
+        identities: identities(config, settings, aws, kit),
+        definitions: definitions(config, settings, aws, kit)?,
+        context: ControllerContext {
+            kit: kit.clone(),
+            leadership,
+            events,
+            shutdown: shutdown.clone(),
+        },
+    };
+    let admin = admin::bind(settings.admin_address).await?;
+
+    tasks.spawn("admin", admin::serve(admin, kit.clone(), shutdown.clone()));
+    tasks.spawn("leader-election", elector.run(shutdown));
+    node_controller::start(parts, tasks, kit)?;
+    Ok(())
+}
+
+fn identities(config: &ControllerConfig, settings: &ControllerSettings, aws: &SdkConfig, kit: &Kit) -> Arc<Lookup> {
+    let client = aws::client(
+        aws,
+        &ClientSettings {
+            endpoint: settings.ec2_endpoint.clone(),
+            ..ClientSettings::default()
+        },
+    );
+    let ec2 = Ec2::new(
+        client,
+        config.cluster_name.clone(),
+        kit.clock.clone(),
+        kit.metrics.cloud_calls(),
+    );
+    let lookup = LookupSettings {
+        node_names: settings.node_names,
+        expiry: settings.identity_expiry(),
+        ..LookupSettings::default()
+    };
+    Arc::new(Lookup::new(Arc::new(ec2), kit.clock.clone(), lookup))
+}
+
+fn definitions(
+    config: &ControllerConfig,
+    settings: &ControllerSettings,
+    aws: &SdkConfig,
+    kit: &Kit,
+) -> Result<Definitions> {
+    let options = StoreOptions {
+        endpoint: settings.state_endpoint.clone(),
+        likely_region: aws.region().map(ToString::to_string),
+        aws_credentials: aws.credentials_provider(),
+        clock: kit.clock.clone(),
+        ..StoreOptions::default()
+    };
+    let store = StateStore::open(&config.config_base, options)?;
+    let polled = DefinitionsSettings {
+        poll: settings.definitions_poll(),
+        ..DefinitionsSettings::default()
+    };
+    let cluster = config.cluster_name.clone();
+    let definitions = Definitions::new(Arc::new(store), cluster, polled, kit.clock.clone(), &kit.metrics)?;
+    let checked = definitions.clone();
+    kit.checks.register("state-store", move || checked.check());
+    Ok(definitions)
+}
+
+/// The cluster to work in: what `kubeconfig` names, else the pod's own, else what KUBECONFIG names.
+async fn kube_config(settings: &ControllerSettings) -> Result<kube::Config> {
+    let Some(path) = &settings.kubeconfig else {
+        return kube::Config::infer()
+            .await
+            .context("no cluster to work in: set kubeconfig");
+    };
+    let failed = || format!("kubeconfig is {}: it cannot be used", path.display());
+    let kubeconfig = Kubeconfig::read_from(path)
+        .map_err(|error| first_line(&error))
+        .with_context(failed)?;
+    kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .with_context(failed)
+}
+
+/// The parser of YAML says the place in its first line, and draws it in the next ones.
+fn first_line(error: &KubeconfigError) -> anyhow::Error {
+    let text = Chain(error).to_string();
+    anyhow!("{}", text.lines().next().unwrap_or_default())
+}
+
+/// Region and credentials, once for every call to AWS.
+async fn aws_config(given: &Given) -> Result<SdkConfig> {
+    let set = given.settings.region.as_deref();
+    let region = set
+        .or_else(|| given.variable("AWS_REGION"))
+        .or(given.config.region.as_deref());
+    let region = aws::region(region, None).await?;
+    Ok(aws_config::defaults(BehaviorVersion::latest())
+        .region(region)
+        .load()
+        .await)
+}

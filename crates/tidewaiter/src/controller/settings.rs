@@ -1,0 +1,134 @@
+//! The controller's settings: a file, the environment, flags, in that order; later wins.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use tidewaiter_api::names::{KOPS_LEASE, KOPS_NAMESPACE};
+use tidewaiter_identity::NodeNames;
+use tidewaiter_kit::telemetry::LogSettings;
+use url::Url;
+
+/// Everything that can be set, besides what kOps' configuration file says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub(crate) struct ControllerSettings {
+    /// The kubeconfig to use; without one the pod's service account, else what `KUBECONFIG` names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Where /healthz, /readyz and /metrics are served.
+    #[serde(deserialize_with = "address")]
+    pub(crate) admin_address: SocketAddr,
+    /// Whether a Node must have a name that the cloud gives its instance.
+    pub(crate) node_names: NodeNames,
+    /// The longest that the cloud's answer about an instance is kept.
+    #[serde(deserialize_with = "whole_seconds")]
+    pub(crate) identity_expiry_seconds: NonZeroU32,
+    /// How often each file of the state store that is in use is asked about.
+    #[serde(deserialize_with = "whole_seconds")]
+    pub(crate) definitions_poll_seconds: NonZeroU32,
+    /// The region of the instances; else `AWS_REGION`, else what kOps' file says, else what the instance's metadata says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) region: Option<String>,
+    /// EC2's address, where it is not the region's own: for test servers and private endpoints.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "endpoint")]
+    pub(crate) ec2_endpoint: Option<Url>,
+    /// The state store's address, where it is not the cloud's own.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "endpoint")]
+    pub(crate) state_endpoint: Option<Url>,
+    /// The Lease of the leader.
+    pub(crate) lease: LeasePlace,
+    /// What is logged, and how.
+    pub(crate) log: LogSettings,
+}
+
+/// Which Lease the replicas hold in turn.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(
+    rename_all = "camelCase",
+    default,
+    deny_unknown_fields,
+    expecting = "a mapping with namespace and name"
+)]
+pub(crate) struct LeasePlace {
+    /// Its namespace.
+    #[serde(deserialize_with = "object_name")]
+    pub(crate) namespace: String,
+    /// Its name.
+    #[serde(deserialize_with = "object_name")]
+    pub(crate) name: String,
+}
+
+impl Default for ControllerSettings {
+    fn default() -> Self {
+        Self {
+            kubeconfig: None,
+            admin_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 3989)),
+            node_names: NodeNames::default(),
+            identity_expiry_seconds: seconds(3600),
+            definitions_poll_seconds: seconds(30),
+            region: None,
+            ec2_endpoint: None,
+            state_endpoint: None,
+            lease: LeasePlace::default(),
+            log: LogSettings::default(),
+        }
+    }
+}
+
+impl Default for LeasePlace {
+    fn default() -> Self {
+        Self {
+            namespace: KOPS_NAMESPACE.to_owned(),
+            name: KOPS_LEASE.to_owned(),
+        }
+    }
+}
+
+impl ControllerSettings {
+    pub(crate) fn identity_expiry(&self) -> Duration {
+        Duration::from_secs(self.identity_expiry_seconds.get().into())
+    }
+
+    pub(crate) fn definitions_poll(&self) -> Duration {
+        Duration::from_secs(self.definitions_poll_seconds.get().into())
+    }
+}
+
+// What serde says of a wrong value is meant for programmers; these say what an operator may write.
+
+fn address<'de, D: Deserializer<'de>>(value: D) -> Result<SocketAddr, D::Error> {
+    SocketAddr::deserialize(value).map_err(|_| D::Error::custom("must be ADDRESS:PORT, for example 127.0.0.1:3989"))
+}
+
+fn whole_seconds<'de, D: Deserializer<'de>>(value: D) -> Result<NonZeroU32, D::Error> {
+    NonZeroU32::deserialize(value).map_err(|_| D::Error::custom("must be a whole number of seconds, 1 or more"))
+}
+
+fn endpoint<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Url>, D::Error> {
+    let url = Option::<Url>::deserialize(value).ok();
+    url.filter(|url| {
+        url.as_ref()
+            .is_none_or(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+    })
+    .ok_or_else(|| D::Error::custom("must be http://HOST or https://HOST, with a port if need be"))
+}
+
+/// It becomes a part of a path at the API server.
+fn object_name<'de, D: Deserializer<'de>>(value: D) -> Result<String, D::Error> {
+    let name = String::deserialize(value)?;
+    match name.parse::<tidewaiter_api::NodeName>() {
+        Ok(_) => Ok(name),
+        Err(error) => Err(D::Error::custom(error.rule)),
+    }
+}
+
+const fn seconds(count: u32) -> NonZeroU32 {
+    match NonZeroU32::new(count) {
+        Some(count) => count,
+        None => NonZeroU32::MIN,
+    }
+}

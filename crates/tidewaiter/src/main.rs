@@ -1,0 +1,60 @@
+//! The binary: flags, settings and wiring. What a role does lies in the role's own crate.
+
+mod cli;
+mod controller;
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::{CommandFactory as _, Parser as _};
+use tidewaiter_kit::Chain;
+
+use cli::{Cli, Command};
+
+/// Why the process ends with another code than 0.
+#[derive(Debug)]
+enum Failure {
+    /// Something that the operator gave is wrong; nothing was started.
+    Configuration(anyhow::Error),
+    /// It failed on the way.
+    Running(anyhow::Error),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Controller(args) => controller::main(&args),
+        Command::Crds => print_crds().map_err(Failure::Running),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "tidewaiter", &mut io::stdout());
+            Ok(())
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Running(error)) => fail(&error, 1),
+        Err(Failure::Configuration(error)) => fail(&error, 2),
+    }
+}
+
+/// The one place where an error is printed, with its causes, in one line.
+fn fail(error: &anyhow::Error, code: u8) -> ExitCode {
+    let text = Chain(error.as_ref()).to_string();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    // Nobody is left to tell when standard error is closed.
+    let _ = writeln!(io::stderr(), "tidewaiter: {}", words.join(" "));
+    ExitCode::from(code)
+}
+
+fn print_crds() -> Result<()> {
+    let mut out = io::stdout().lock();
+    for crd in tidewaiter_api::crds() {
+        let yaml = serde_saphyr::to_string(&crd).context("a CustomResourceDefinition as YAML")?;
+        match write!(out, "---\n{yaml}") {
+            // `tidewaiter crds | head` is no failure.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            written => written.context("writing to standard output")?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,472 @@
+//! What the operator gives is checked before anything else happens: a wrong configuration file or setting ends the process with
+//! code 2 and one line, and nothing was asked of anybody. And what the binary prints for a person or a shell.
+
+use std::fmt::Display;
+use std::io::ErrorKind;
+use std::net::TcpListener;
+use std::path::PathBuf;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde_json::Value;
+use tidewaiter_testkit::builders::{ConfigBuilder, controller_config};
+use tidewaiter_testkit::{Process, Program, Scratch, eventually, free_port};
+
+use crate::world::SOON;
+
+/// A machine on which nobody else runs the binary: whoever it might connect to listens, and answers nothing.
+struct Machine {
+    scratch: Scratch,
+    /// The API server, EC2 and the state store in one.
+    everybody: TcpListener,
+    /// Holds the port of the admin server: who gets as far as listening there fails with other words.
+    admin: TcpListener,
+}
+
+/// What a run that has ended has written, and its exit code.
+struct Ran {
+    code: Option<i32>,
+    said: String,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let listen = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let machine = Self {
+            scratch: Scratch::new("config-file"),
+            everybody: listen(),
+            admin: listen(),
+        };
+        machine.file("kubeconfig", &machine.kubeconfig());
+        machine.file("good.yaml", &good().to_yaml());
+        machine
+    }
+
+    fn kubeconfig(&self) -> String {
+        format!(
+            "{{apiVersion: v1, kind: Config, current-context: a, clusters: [{{name: a, cluster: {{server: \"{}\"}}}}], \
+             users: [{{name: a, user: {{}}}}], contexts: [{{name: a, context: {{cluster: a, user: a}}}}]}}\n",
+            self.url()
+        )
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.everybody.local_addr().unwrap())
+    }
+
+    /// Writes a file into the folder in which the binary runs.
+    #[expect(clippy::disallowed_methods, reason = "nobody reads it yet")]
+    fn file(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.scratch.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// `tidewaiter controller`, with everything in its environment that a good start needs.
+    fn controller(&self, arguments: &str) -> Program {
+        tidewaiter("controller")
+            .args(["--kubeconfig", "kubeconfig"])
+            .args(arguments.split_whitespace())
+            .env("TIDEWAITER_ADMIN_ADDRESS", self.admin.local_addr().unwrap().to_string())
+            .env("AWS_REGION", "us-test-1")
+            .env("AWS_ENDPOINT_URL", self.url())
+            .env("AWS_EC2_METADATA_DISABLED", "true")
+    }
+
+    async fn run(&self, program: Program) -> Ran {
+        let process = Process::start(&self.scratch, program);
+        let status = process.exited(SOON).await;
+        Ran {
+            code: status.code(),
+            said: process.log(),
+        }
+    }
+
+    /// Runs it, and expects code 2, one line with all of `words` (parted by `…`), and that nobody was asked for anything.
+    async fn refuses(&self, program: Program, words: &str) {
+        let Ran { code, said } = self.run(program).await;
+        let case = format!("{words}:\n{said}");
+        assert_eq!(code, Some(2), "{case}");
+        assert_eq!(said.lines().count(), 1, "{case}");
+        assert!(said.starts_with("tidewaiter: "), "{case}");
+        assert!(said.len() < 400, "{case}");
+        for word in words.split(" … ") {
+            assert!(said.contains(word), "{word}, in {case}");
+        }
+        self.everybody.set_nonblocking(true).unwrap();
+        let asked = self.everybody.accept().map_err(|error| error.kind());
+        assert_eq!(asked.unwrap_err(), ErrorKind::WouldBlock, "somebody was asked: {case}");
+    }
+}
+
+fn tidewaiter(command: &str) -> Program {
+    Program::new(env!("CARGO_BIN_EXE_tidewaiter"))
+        .name(format!("tidewaiter-{}", free_port()))
+        .args(command.split_whitespace())
+}
+
+/// Without the keys that have no effect, each of which gives a warning.
+fn good() -> ConfigBuilder {
+    from_kops().without(&["secretStore"]).without(&["server"])
+}
+
+fn from_kops() -> ConfigBuilder {
+    controller_config("c.example.com", "s3://state/c.example.com")
+}
+
+#[tokio::test]
+async fn a_wrong_configuration_file_ends_it_with_one_line() {
+    let machine = Machine::new();
+    let region = ["server", "provider", "aws", "Region"];
+    for (content, words) in [
+        (
+            "clusterName: [a".to_owned(),
+            "is not valid YAML … unclosed bracket '[' at line 1",
+        ),
+        ("\u{0}\u{1}junk".to_owned(), "is not valid YAML"),
+        ("<!DOCTYPE html><html></html>".to_owned(), "is HTML or XML, not YAML"),
+        (String::new(), "is empty"),
+        (
+            "just text".to_owned(),
+            "must be a mapping of keys to values … \"just text\"",
+        ),
+        (
+            good().without(&["clusterName"]).to_yaml(),
+            "clusterName: is missing: must be the name",
+        ),
+        (
+            good().without(&["cloud"]).to_yaml(),
+            "cloud: is missing: must be one of aws, gce",
+        ),
+        (
+            good().without(&["configBase"]).to_yaml(),
+            "configBase: is missing: must be s3://BUCKET/PATH",
+        ),
+        (
+            good().set(&["clusterName"], 7).to_yaml(),
+            "clusterName: is the number 7, must be",
+        ),
+        (
+            good().set(&["clusterName"], "../etc").to_yaml(),
+            "clusterName: \"../etc\": must be",
+        ),
+        (
+            good().set(&["cloud"], "awss").to_yaml(),
+            "cloud: is \"awss\", must be one of aws, gce",
+        ),
+        (good().set(&["cloud"], "gce").to_yaml(), "cloud is gce … aws only"),
+        (
+            good().set(&["configBase"], "do://x/y").to_yaml(),
+            "configBase: \"do://x/y\" is no state store … s3://BUCKET",
+        ),
+        (
+            good().set(&["configBase"], "file://x/y").to_yaml(),
+            "configBase: \"file://x/y\" … three slashes",
+        ),
+        (
+            good().set(&["configBase"], true).to_yaml(),
+            "configBase: is the boolean true, must be s3://",
+        ),
+        (
+            from_kops().set(&region, "a/b").to_yaml(),
+            "server.provider.aws.Region: is \"a/b\", must be the name of a region",
+        ),
+    ] {
+        machine.file("bad.yaml", &content);
+        let words = format!("tidewaiter: bad.yaml: … {words}");
+        machine.refuses(machine.controller("--conf bad.yaml"), &words).await;
+    }
+    for (path, words) in [
+        ("nowhere.yaml", "nowhere.yaml: cannot be read … No such file"),
+        ("/", "/: cannot be read … Is a directory"),
+    ] {
+        machine
+            .refuses(machine.controller("").args(["--conf", path]), words)
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_setting_ends_it_with_one_line() {
+    let machine = Machine::new();
+    let good = || machine.controller("--conf good.yaml");
+    for (variable, value, words) in [
+        ("ADMIN_ADDRESS", "3989", "adminAddress is 3989: must be ADDRESS:PORT"),
+        (
+            "NODE_NAMES",
+            "maybe",
+            "nodeNames is \"maybe\": must be one of enforce, warn",
+        ),
+        (
+            "IDENTITY_EXPIRY_SECONDS",
+            "0",
+            "identityExpirySeconds is 0: must be a whole number of seconds, 1 or more",
+        ),
+        (
+            "DEFINITIONS_POLL_SECONDS",
+            "soon",
+            "definitionsPollSeconds is \"soon\": must be a whole number",
+        ),
+        (
+            "EC2_ENDPOINT",
+            "ec2",
+            "ec2Endpoint is \"ec2\": must be http://HOST or https://HOST",
+        ),
+        (
+            "STATE_ENDPOINT",
+            "ftp://a",
+            "stateEndpoint is \"ftp://a\": must be http://HOST or https://HOST",
+        ),
+        (
+            "LEASE__NAME",
+            "a/b",
+            "lease.name is \"a/b\": must be 1 to 253 characters",
+        ),
+        (
+            "LEASE__NAMESPACE",
+            "",
+            "lease.namespace is \"\": must be 1 to 253 characters",
+        ),
+        (
+            "LOG",
+            "loud",
+            "log is \"loud\": must be a mapping with filter and format",
+        ),
+        ("LOG__FORMAT", "xml", "log.format is \"xml\": must be one of text, json"),
+    ] {
+        let variable = format!("TIDEWAITER_{variable}");
+        let words = format!("tidewaiter: the variable {variable}: … {words}");
+        machine.refuses(good().env(variable, value), &words).await;
+    }
+    for (flag, words) in [
+        (
+            "--admin-address=here",
+            "the flags: adminAddress is \"here\": must be ADDRESS:PORT",
+        ),
+        (
+            "--log-filter=a=loud",
+            "log.filter is \"a=loud\" … target=level … levels: error",
+        ),
+        (
+            "--settings=nowhere",
+            "the settings file nowhere cannot be read … No such file",
+        ),
+    ] {
+        machine.refuses(good().arg(flag), words).await;
+    }
+    for (settings, words) in [
+        (
+            "nodeName: warn",
+            "the settings file s.yaml: there is no setting nodeName … the nearest is nodeNames",
+        ),
+        (
+            "lease: {nam: x}",
+            "there is no setting lease.nam … the nearest is lease.name",
+        ),
+        (
+            "nodeNames: [warn",
+            "the settings file s.yaml is not a YAML mapping … line 1",
+        ),
+        (
+            "definitionsPollSeconds: 0",
+            "s.yaml: definitionsPollSeconds is 0 … must be a whole number",
+        ),
+    ] {
+        machine.file("s.yaml", settings);
+        machine.refuses(good().arg("--settings=s.yaml"), words).await;
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_used_on_this_machine_ends_it_with_one_line() {
+    let machine = Machine::new();
+    let good = || machine.controller("--conf good.yaml");
+    machine
+        .refuses(good(), "adminAddress is 127.0.0.1 … cannot listen there … in use")
+        .await;
+    for (variable, value, words) in [
+        (
+            "AWS_REGION",
+            "US east",
+            "the region \"US east\" is not valid … us-east-1",
+        ),
+        ("AWS_REGION", "", "the region is not set … set AWS_REGION"),
+        (
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+            "no url",
+            "see OTEL_EXPORTER_OTLP_ENDPOINT … 'no url'",
+        ),
+    ] {
+        machine.refuses(good().env(variable, value), words).await;
+    }
+    let changed = |from: &str, to: &str| machine.kubeconfig().replace(from, to);
+    let without_certificate = changed("user: {}", "user: {client-certificate: /nowhere}").replace("http:", "https:");
+    for (kubeconfig, words) in [
+        (
+            "nonsense",
+            "kubeconfig is kubeconfig: it cannot be used … line 1 column 1",
+        ),
+        (
+            &changed("current-context: a", "current-context: b"),
+            "it cannot be used … current context: b",
+        ),
+        (
+            &without_certificate,
+            "cannot use the credentials or certificates for the API server … /nowhere",
+        ),
+    ] {
+        machine.file("kubeconfig", kubeconfig);
+        machine.refuses(good(), words).await;
+    }
+    std::fs::remove_file(machine.scratch.path().join("kubeconfig")).unwrap();
+    machine
+        .refuses(good(), "kubeconfig is kubeconfig: it cannot be used … No such file")
+        .await;
+}
+
+#[tokio::test]
+async fn a_later_source_of_settings_wins_and_what_is_printed_can_be_loaded() {
+    let machine = Machine::new();
+    machine.file("good.yaml", &from_kops().to_json());
+    machine.file(
+        "s.yaml",
+        "nodeNames: warn\nidentityExpirySeconds: 60\ndefinitionsPollSeconds: 5\nlease: {name: other}\n",
+    );
+    let program = machine
+        .controller("--conf good.yaml --print-config --settings s.yaml --node-names enforce")
+        .env("TIDEWAITER_NODE_NAMES", "warn")
+        .env("TIDEWAITER_DEFINITIONS_POLL_SECONDS", "7")
+        .env("TIDEWAITER_LOG__FORMAT", "text")
+        .env("TIDEWAITER_PROT", "tcp://10.0.0.1:80");
+    let Ran { code, said } = machine.run(program).await;
+    assert_eq!(code, Some(0), "{said}");
+    let (told, printed): (Vec<&str>, Vec<&str>) = said.lines().partition(|line| line.starts_with("tidewaiter: "));
+    // What has no effect is told apart from what is in force: a variable, and two keys of the file that kOps wrote.
+    for about in ["TIDEWAITER_PROT ", "good.yaml: secretStore ", "good.yaml: server "] {
+        let lines = told
+            .iter()
+            .filter(|line| line.contains(about) && line.contains("has no effect"));
+        assert_eq!(lines.count(), 1, "{about}: {told:?}");
+    }
+    assert_eq!(told.len(), 3, "{told:?}");
+    let printed = printed.join("\n");
+    let settings: Value = serde_saphyr::from_str(&printed).unwrap();
+    for (pointer, expected) in [
+        ("/nodeNames", Value::from("enforce")),
+        ("/identityExpirySeconds", 60.into()),
+        ("/definitionsPollSeconds", 7.into()),
+        ("/lease/name", "other".into()),
+        ("/lease/namespace", "kube-system".into()),
+        ("/log/format", "text".into()),
+        ("/adminAddress", machine.admin.local_addr().unwrap().to_string().into()),
+    ] {
+        assert_eq!(settings.pointer(pointer), Some(&expected), "{pointer}: {printed}");
+    }
+
+    machine.file("s.yaml", &printed);
+    let again = tidewaiter("controller --conf good.yaml --print-config --settings s.yaml");
+    let again = machine.run(again).await.said;
+    assert!(again.ends_with(&format!("{printed}\n")), "{again}");
+}
+
+#[tokio::test]
+async fn it_ends_at_once_when_told_although_it_never_reached_its_api_server() {
+    let machine = Machine::new();
+    let admin = format!("127.0.0.1:{}", free_port());
+    let program = machine
+        .controller("--conf good.yaml")
+        .env("TIDEWAITER_ADMIN_ADDRESS", &admin);
+    // Nothing listens where it looks for the API server.
+    let nobody = machine
+        .kubeconfig()
+        .replace(&machine.url(), &format!("http://127.0.0.1:{}", free_port()));
+    machine.file("kubeconfig", &nobody);
+    let process = Process::start(&machine.scratch, program);
+    eventually("the admin server to say that it is not ready", SOON, async || {
+        let answer = reqwest::get(format!("http://{admin}/readyz")).await.map_err(shown)?;
+        let text = answer.text().await.map_err(shown)?;
+        if text.contains("[-]cache/node") {
+            Ok(())
+        } else {
+            Err(text)
+        }
+    })
+    .await;
+    let status = process.stop(SOON).await;
+    let log = process.log();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(
+        log.contains("SIGTERM") && !log.contains("did not finish in time"),
+        "{log}"
+    );
+}
+
+#[tokio::test]
+async fn it_prints_definitions_completions_help_and_version() {
+    let machine = Machine::new();
+    let print = async |command: &str| {
+        let Ran { code, said } = machine.run(tidewaiter(command)).await;
+        assert_eq!(code, Some(0), "{command}: {said}");
+        said
+    };
+    let deployed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/crds/nodeidentities.yaml");
+    let deployed = std::fs::read_to_string(deployed).unwrap();
+    let printed: Vec<CustomResourceDefinition> = serde_saphyr::from_multiple(&print("crds").await).unwrap();
+    let deployed: Vec<CustomResourceDefinition> = serde_saphyr::from_multiple(&deployed).unwrap();
+    assert_eq!(printed, deployed);
+    assert_eq!(printed.len(), 1);
+
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = print(&format!("completions {shell}")).await;
+        for word in ["controller", "crds", "completions", "print-config", "node-names"] {
+            assert!(script.contains(word), "{shell} does not complete {word}");
+        }
+    }
+
+    assert_eq!(
+        print("--version").await,
+        concat!("tidewaiter ", env!("CARGO_PKG_VERSION"), "\n")
+    );
+    for (command, words) in [
+        (
+            "--help",
+            &[
+                "controller",
+                "crds",
+                "completions",
+                "Exit codes:",
+                "nothing was started",
+            ][..],
+        ),
+        (
+            "controller --help",
+            &[
+                "--conf <FILE>",
+                "--settings <FILE>",
+                "--print-config",
+                "[default: enforce]",
+            ],
+        ),
+    ] {
+        let help = print(command).await;
+        for word in words {
+            assert!(help.contains(word), "{command} does not say {word}: {help}");
+        }
+        let longest = help.lines().map(str::len).max();
+        assert!(longest <= Some(110), "{command} is {longest:?} wide");
+    }
+
+    for (command, word) in [
+        ("", "Usage: tidewaiter <COMMAND>"),
+        ("agent", "unrecognized subcommand 'agent'"),
+        ("controller --node-names maybe", "[possible values: enforce, warn]"),
+        ("controller --frob", "unexpected argument '--frob'"),
+    ] {
+        let Ran { code, said } = machine.run(tidewaiter(command)).await;
+        assert_eq!(code, Some(2), "{command}: {said}");
+        assert!(said.contains(word), "{command}: {said}");
+    }
+}
+
+fn shown(error: impl Display) -> String {
+    error.to_string()
+}

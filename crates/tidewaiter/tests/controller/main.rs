@@ -1,0 +1,14 @@
+//! The controller role as a process, on a real API server.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::float_cmp, reason = "a metric that counts is a whole number")]
+
+mod attacker;
+mod config_file;
+mod crashes;
+mod labels;
+mod recreated;
+mod refusals;
+mod replicas;
+mod state_store;
+mod watches;
+mod world;
