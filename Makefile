@@ -11,15 +11,17 @@ STRICT := -D warnings
 help: ## What can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
 
+# One build for the demo and the benchmarks: the released binary and what drives it.
+RELEASE := --release --package tidewaiter --bins --example demo
+
 demo: assets ## See it work, on a real API server and a stand-in for AWS (KEEP=1 leaves it running)
-	cargo build --release --package tidewaiter
-	cargo run --quiet --package tidewaiter --example demo -- $(if $(KEEP),--keep)
+	cargo build $(RELEASE)
+	target/release/examples/demo $(if $(KEEP),--keep)
 
 test: fmt lint generated docs unit ## Everything that CI runs
 
 bench: assets ## Speed and size, as ratios in one run
-	cargo build --release --package tidewaiter
-	cargo bench --package tidewaiter
+	cargo bench --package tidewaiter --bench cold_start
 
 fmt:
 	cargo fmt --all --check
@@ -30,8 +32,9 @@ lint:
 generated:
 	cargo xtask generate --check
 
+# With the example, cargo resolves the same features as clippy does, and builds no dependency again.
 docs:
-	cargo doc --workspace --no-deps
+	RUSTDOCFLAGS="$(STRICT)" cargo doc --workspace --no-deps --document-private-items --lib --bins --examples
 
 unit: assets
 	cargo test --workspace
