@@ -9,8 +9,8 @@
 //!    enter that list. The row names the template that it was made from; two versions of one group have two.
 //! 4. The template: its metadata names the cluster, which is ours, and the `InstanceGroup`. A template never changes.
 //!
-//! How a question for up to 1,000 claims becomes calls: one listing of the instances ([`find`] says which), one of each
-//! managed instance group, one read of each template. What fails concerns only those who depend on it. No retries: a Node that
+//! How a question for up to 1,000 claims becomes calls: one listing of the instances (or, for a few, one
+//! call for each), one of each managed instance group, one read of each template. What fails concerns only those who depend on it. No retries: a Node that
 //! is refused is asked for again by its controller, whose backoff knows how often it has failed.
 
 mod call;
@@ -44,7 +44,7 @@ use instance::Found;
 use links::{Astray, Mig, TemplateLink};
 use question::Question;
 
-/// The calls that are made, as the permissions are named that they need.
+/// The calls that are made, by the names of their methods. `roles/compute.viewer` may make them.
 pub mod api {
     /// One instance by name.
     pub const GET_INSTANCE: &str = "gce:compute.instances.get";

@@ -215,6 +215,13 @@ impl Refusal {
             Self::Throttled { .. } => {
                 "Nothing to do if it passes; otherwise find what else in the account makes these calls."
             }
+            Self::Unavailable {
+                api,
+                trouble: Trouble::Credentials,
+                ..
+            } if api.starts_with("gce:") => {
+                "Give the controller credentials: the service account of its machine, or GOOGLE_APPLICATION_CREDENTIALS."
+            }
             Self::Unavailable { trouble, .. } => trouble.remedy(),
         }
     }

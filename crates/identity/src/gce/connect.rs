@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
+use futures::try_join;
 use google_cloud_auth::credentials::Credentials;
 use google_cloud_compute_v1::client::{
     InstanceGroupManagers, InstanceTemplates, Instances, RegionInstanceGroupManagers, RegionInstanceTemplates,
@@ -132,12 +133,20 @@ async fn build(settings: &ClientSettings) -> client_builder::Result<Client> {
     };
     // One source of credentials for all, so that a token is asked for once.
     let with = Common { settings, credentials };
+    // At once, because each asks the source of the credentials which universe it is in.
+    let (instances, zonal_groups, regional_groups, global_templates, regional_templates) = try_join!(
+        with.settings(Instances::builder()).build(),
+        with.settings(InstanceGroupManagers::builder()).build(),
+        with.settings(RegionInstanceGroupManagers::builder()).build(),
+        with.settings(InstanceTemplates::builder()).build(),
+        with.settings(RegionInstanceTemplates::builder()).build(),
+    )?;
     Ok(Client {
-        instances: with.settings(Instances::builder()).build().await?,
-        zonal_groups: with.settings(InstanceGroupManagers::builder()).build().await?,
-        regional_groups: with.settings(RegionInstanceGroupManagers::builder()).build().await?,
-        global_templates: with.settings(InstanceTemplates::builder()).build().await?,
-        regional_templates: with.settings(RegionInstanceTemplates::builder()).build().await?,
+        instances,
+        zonal_groups,
+        regional_groups,
+        global_templates,
+        regional_templates,
         deadline: settings.credentials_deadline + settings.call,
     })
 }

@@ -24,6 +24,8 @@ pub(super) struct Failure {
 pub(super) enum Kind {
     /// What the call named does not exist.
     NotFound,
+    /// The call itself is not taken; it would not be for another zone either.
+    Rejected { detail: String },
     /// Too many calls.
     Throttled,
     /// Compute Engine was reached and did not answer in time.
@@ -77,8 +79,9 @@ impl Failure {
             detail: detail.to_owned(),
         };
         match &self.kind {
-            // Of a call that names nothing but the project and the zone.
-            Kind::NotFound => unavailable(Trouble::Failed, "404 notFound"),
+            // Of a call that names nothing but the project.
+            Kind::NotFound => unavailable(Trouble::Failed, "not found"),
+            Kind::Rejected { detail } => unavailable(Trouble::Failed, detail),
             Kind::Throttled => Refusal::Throttled { api: self.api },
             Kind::Late => unavailable(Trouble::Unreachable, LATE),
             Kind::Trouble { trouble, detail } => unavailable(*trouble, detail),
@@ -91,6 +94,7 @@ impl Failure {
             Kind::NotFound => "not_found",
             Kind::Throttled => "throttled",
             Kind::Late => "timeout",
+            Kind::Rejected { .. } => "failed",
             Kind::Trouble { trouble, .. } => match trouble {
                 Trouble::Denied => "denied",
                 Trouble::Credentials => "no_credentials",
@@ -158,7 +162,10 @@ fn answered(status: &Status, code: u16) -> Kind {
         401 => trouble_with(Trouble::Credentials, detail),
         403 => trouble_with(Trouble::Denied, detail),
         404 => Kind::NotFound,
-        _ => trouble_with(Trouble::Failed, detail),
+        // A zone that does not exist is told in words only, by all methods alike.
+        400 if reason == "invalid" && status.message.contains("Unknown zone") => Kind::NotFound,
+        500.. => trouble_with(Trouble::Failed, detail),
+        _ => Kind::Rejected { detail },
     }
 }
 

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use google_cloud_auth::credentials::anonymous;
+use google_cloud_auth::credentials::{anonymous, mds};
 use serde_json::json;
 use tidewaiter_identity::Identifier as _;
-use tidewaiter_identity::gce::{ClientSettings, api};
+use tidewaiter_identity::gce::{ClientError, ClientSettings, api, client};
 use tidewaiter_testkit::FakeGce;
 use tidewaiter_testkit::fake_gce::{
     FakeGroup, FakeInstance, REGION, Scripted, TOKEN, instance, nobody, template, zonal_group,
 };
 
-use crate::setup::{CLUSTER, One, Provider, ZONE, claim, claims, fleet, reason, reasons};
+use crate::setup::{CLUSTER, One, Provider, ZONE, claim, claims, count, fleet, reason, reasons};
 
 const GET: &str = "instances.get";
 const GROUP: &str = "instanceGroupManagers.listManagedInstances";
@@ -157,7 +157,7 @@ async fn every_call_has_a_deadline() {
     let one = One::new();
     let fake = FakeGce::start().await;
     one.add_to(&fake);
-    let provider = Provider::with(&fake.endpoint(), &fake.endpoint(), Duration::from_millis(300)).await;
+    let provider = Provider::with(&fake.endpoint(), &fake.endpoint(), Duration::from_secs(1)).await;
     for (method, api) in [
         (GET, api::GET_INSTANCE),
         (GROUP, api::LIST_ZONAL_GROUP),
@@ -204,6 +204,61 @@ async fn without_credentials_nothing_is_sent() {
     let refusal = provider.ask_one(&one.instance).await.unwrap_err();
     assert_eq!(refusal.to_string(), "gce:compute.instances.get: no valid credentials");
     assert!(fake.calls().is_empty());
+}
+
+#[tokio::test]
+async fn a_source_of_credentials_that_never_answers() {
+    let one = One::new();
+    let (fake, _) = one.start().await;
+    // Takes connections, and never says a word.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let source = mds::Builder::default().with_endpoint(format!("http://{}", silent.local_addr().unwrap()));
+    let settings = |source: mds::Builder| ClientSettings {
+        endpoint: Some(fake.endpoint().parse().unwrap()),
+        credentials: Some(source.build().unwrap()),
+        credentials_deadline: Duration::from_millis(200),
+        call: Duration::from_millis(200),
+    };
+    let error = client(&settings(source)).await.unwrap_err();
+    assert!(matches!(error, ClientError::Late(_)), "{error}");
+
+    let source = mds::Builder::default().with_endpoint(format!("http://{}", silent.local_addr().unwrap()));
+    let provider = Provider::of(&settings(source.with_universe_domain("googleapis.com"))).await;
+    let refusal = provider.ask_one(&one.instance).await.unwrap_err();
+    assert_eq!(
+        refusal.to_string(),
+        "gce:compute.instances.get: no valid credentials (no answer in time)"
+    );
+    assert!(
+        refusal.remedy().contains("GOOGLE_APPLICATION_CREDENTIALS"),
+        "{}",
+        refusal.remedy()
+    );
+    assert!(fake.calls().is_empty());
+}
+
+#[tokio::test]
+async fn a_zone_that_does_not_exist_has_no_instances() {
+    let (fake, provider, instances) = fleet(20).await;
+    let unknown = claim("gce://our-project/moon-east1-a/nodes-0001");
+    assert_eq!(
+        reasons(&provider.ask(std::slice::from_ref(&unknown)).await),
+        ["NotFound"]
+    );
+    // Beside a zone in trouble it is told from it.
+    let mut asked = claims(&instances);
+    asked.push(unknown);
+    fake.fail_zone("us-central1-b");
+    assert_eq!(reason(&provider.ask(&asked).await[20]), "NotFound");
+    fake.heal();
+    provider.ask(&asked).await;
+    fake.clear_calls();
+    provider.ask(&asked).await;
+    assert_eq!(
+        count(&fake.calls(), "instances.aggregatedList"),
+        1,
+        "it is no zone in trouble"
+    );
 }
 
 #[tokio::test]
@@ -357,7 +412,7 @@ async fn a_question_that_is_dropped_leaves_nothing_behind() {
         fake.script_for(method, [Scripted::Hang]);
         let all = claims(&instances);
         let dropped = tokio::time::timeout(
-            Duration::from_millis(200),
+            Duration::from_secs(1),
             provider.gce.identify(&all, &|_, _| panic!("nothing was answered")),
         );
         assert!(dropped.await.is_err());

@@ -86,7 +86,7 @@ async fn a_zone_that_never_answers_holds_up_nobody() {
     let fake = FakeGce::start().await;
     let instances = add_fleet(&fake, 30, |group| group);
     fake.hang_zone(BAD);
-    let provider = Provider::with(&fake.endpoint(), &fake.endpoint(), Duration::from_millis(400)).await;
+    let provider = Provider::with(&fake.endpoint(), &fake.endpoint(), Duration::from_secs(1)).await;
     assert_eq!(reasons(&provider.ask(&claims(&instances)).await), expected(&instances));
     // Once the zone is known, and when a few are asked for by name, the others are answered before its call ends.
     for asked in [&instances[..], &instances[..3]] {

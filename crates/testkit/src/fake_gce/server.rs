@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use super::answer::Refused;
 use super::group::Row;
 use super::route::Route;
-use super::{Call, FakeInstance, PROJECT, Shared, State, TOKEN, link};
+use super::{Call, FakeInstance, PROJECT, REGION, Shared, State, TOKEN, link};
 use crate::fake_http::{self, Body, Outcome};
 
 const CONTENT_TYPE: &str = "application/json; charset=UTF-8";
@@ -131,6 +131,10 @@ impl State {
                 format!("Required permission for 'projects/{project}'"),
             ));
         }
+        if let Some(zone) = route.zone().filter(|zone| !self.has_zone(zone)) {
+            let message = format!("Invalid value for field 'zone': '{zone}'. Unknown zone.");
+            return Err(Refused::new(400, "invalid", message));
+        }
         let failing = |zone: &str| self.bad_zones.contains(zone) || self.unreachable_zones.contains(zone);
         let in_trouble = match route {
             Route::ListAllZones => !self.bad_zones.is_empty(),
@@ -140,6 +144,16 @@ impl State {
             return Err(Refused::new(503, "backendError", "Backend Error"));
         }
         self.answer(route, query)
+    }
+
+    /// The zones of its region, and those where a test has put something.
+    fn has_zone(&self, zone: &str) -> bool {
+        zone.starts_with(REGION)
+            || self
+                .instances
+                .keys()
+                .chain(self.groups.keys())
+                .any(|(known, _)| known == zone)
     }
 
     fn answer(&self, route: &Route, query: &Query) -> Result<Good, Refused> {
