@@ -28,7 +28,7 @@ pub type Answers<'a> = dyn Fn(usize, Result<Identity, Refusal>) + Send + Sync + 
 /// | `NotFound` | the cloud does not list it | no: gone, or too young for an eventually consistent list | later |
 /// | `NotRunning` | it is stopping, stopped or terminated | no: its Node outlives it by minutes | later |
 /// | `ForeignProject` | it is another's, or nobody's | yes when it is another's; no when it carries no mark at all | later |
-/// | `NotInGroup` | it is in no group that we can name | no: an operator's mistake | later |
+/// | `NotInGroup` | it is in no group that we can name, or no group lists it | no: an operator's mistake | later |
 /// | `ZoneMismatch` | it is in another zone than the providerID says | yes: the cloud's own writers put the right one | only when the Node changes |
 /// | `Throttled` | nothing | no | later; the lookup slows all calls down together |
 /// | `Unavailable` | nothing: no usable answer came | no | later |

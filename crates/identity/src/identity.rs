@@ -9,16 +9,18 @@ use tidewaiter_api::{InstanceGroupName, Lifecycle};
 /// Thousands are kept: the lists are plain and as long as they need to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The instance as its cloud names it, for example `i-0123456789abcdef0`.
+    /// The instance as its cloud names it: `i-0123456789abcdef0` on EC2, `us-central1-a/nodes-x7k2` on GCE, where a name is
+    /// unique in its zone only.
     pub instance: String,
-    /// The `InstanceGroup`, from what a node cannot change: on EC2 a tag.
+    /// The `InstanceGroup`, from what a node cannot change: on EC2 a tag, on GCE the
+    /// instance template by which its managed instance group lists it.
     pub group: InstanceGroupName,
     /// The zone in which it runs.
     pub zone: String,
     /// How the cloud bills it.
     pub lifecycle: Lifecycle,
-    /// Every name that a Node of this instance may have: on EC2 the private DNS names of its interfaces and its id. In
-    /// lower case.
+    /// Every name that a Node of this instance may have: on EC2 the private DNS names of its interfaces and its id, on GCE
+    /// its name. In lower case.
     pub names: Vec<String>,
     /// Every private address of its interfaces.
     pub addresses: Vec<IpAddr>,

@@ -9,10 +9,12 @@
 //! - [`identity`], [`refusal`]: the two answers.
 //! - [`proof`]: the pure decision whether claim and answer belong together.
 //! - [`aws`]: the provider for EC2.
+//! - [`gce`]: the provider for Google Compute Engine.
 //! - [`lookup`]: joins the questions of thousands of Nodes into few calls, and keeps the answers.
 
 pub mod aws;
 pub mod claim;
+pub mod gce;
 pub mod identifier;
 pub mod identity;
 pub mod lookup;
@@ -24,4 +26,4 @@ pub use identifier::{Answers, Identifier};
 pub use identity::Identity;
 pub use lookup::{Answer, Lookup, LookupSettings};
 pub use proof::{NameWarning, NodeNames, Proven, prove};
-pub use refusal::{Refusal, Trouble};
+pub use refusal::{NotManaged, Refusal, Trouble};

@@ -48,6 +48,14 @@ pub enum Refusal {
         /// What stands where the name of a group should stand, if anything does.
         tag: Option<String>,
     },
+    /// No managed instance group vouches for the instance: it counts as [`Refusal::NotInGroup`] where groups are made that way.
+    #[error("instance {instance} {why}")]
+    NotManaged {
+        /// The instance.
+        instance: String,
+        /// What is missing.
+        why: NotManaged,
+    },
     /// The Node's name is none of the instance's.
     #[error("node {node} is not instance {instance}, whose nodes can be named {}", few(.names))]
     NameMismatch {
@@ -106,6 +114,34 @@ pub enum Refusal {
     },
 }
 
+/// Where the way from an instance to its group ends, on a cloud whose groups are managed instance groups.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotManaged {
+    /// The instance does not say who made it.
+    #[error("does not say which managed instance group made it")]
+    NoCreator,
+    /// What it says is no managed instance group that can hold it.
+    #[error("says that it was made by {}, which is no managed instance group of its zone or region", quoted(.0))]
+    NoGroup(String),
+    /// There is no such managed instance group.
+    #[error("says that it was made by {0}, which does not exist")]
+    GroupGone(String),
+    /// The managed instance group does not list it: it was taken out, or what it says is not true.
+    #[error("says that it was made by {0}, which does not list it")]
+    NotListed(String),
+    /// Its instance template is gone.
+    #[error("is made from {0}, which does not exist")]
+    TemplateGone(String),
+    /// Its instance template names no group, or one whose name cannot be one.
+    #[error("is made from {template}, which {}", no_template_group(.group.as_deref()))]
+    TemplateWithoutGroup {
+        /// The instance template.
+        template: String,
+        /// What stands where the name of a group should stand, if anything does.
+        group: Option<String>,
+    },
+}
+
 /// What kept the cloud from answering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Trouble {
@@ -135,7 +171,7 @@ impl Refusal {
             Self::NotFound { .. } => "NotFound",
             Self::NotRunning { .. } => "NotRunning",
             Self::ForeignProject { .. } => "ForeignProject",
-            Self::NotInGroup { .. } => "NotInGroup",
+            Self::NotInGroup { .. } | Self::NotManaged { .. } => "NotInGroup",
             Self::NameMismatch { .. } => "NameMismatch",
             Self::AddressMismatch { .. } => "AddressMismatch",
             Self::ZoneMismatch { .. } => "ZoneMismatch",
@@ -163,6 +199,9 @@ impl Refusal {
                 "Restore the cluster's tag on the instance: kops update cluster --yes."
             }
             Self::NotInGroup { .. } => "Restore the instance group's tag on the instance: kops update cluster --yes.",
+            Self::NotManaged { .. } => {
+                "Let the instance group make its instances: delete this one, or run kops update cluster --yes if the group has changed."
+            }
             Self::NameMismatch { .. } => {
                 "Find out who registered this Node. If the cluster's nodes have names of their own, set nodeNames: warn."
             }
@@ -175,6 +214,13 @@ impl Refusal {
             Self::Duplicate { .. } => "Find out which of the Nodes is the instance and delete the other.",
             Self::Throttled { .. } => {
                 "Nothing to do if it passes; otherwise find what else in the account makes these calls."
+            }
+            Self::Unavailable {
+                api,
+                trouble: Trouble::Credentials,
+                ..
+            } if api.starts_with("gce:") => {
+                "Give the controller credentials: the service account of its machine, or GOOGLE_APPLICATION_CREDENTIALS."
             }
             Self::Unavailable { trouble, .. } => trouble.remedy(),
         }
@@ -229,6 +275,13 @@ fn no_group(tag: Option<&str>) -> String {
     }
 }
 
+fn no_template_group(group: Option<&str>) -> String {
+    match group {
+        Some(group) => format!("has {} for its instance group, which is no name of one", quoted(group)),
+        None => "names no instance group".to_owned(),
+    }
+}
+
 fn in_brackets(detail: &str) -> String {
     if detail.is_empty() {
         String::new()
@@ -266,6 +319,10 @@ mod tests {
             Refusal::NotInGroup {
                 instance: "i-1".to_owned(),
                 tag: Some(hostile.clone()),
+            },
+            Refusal::NotManaged {
+                instance: "i-1".to_owned(),
+                why: NotManaged::NoGroup(hostile.clone()),
             },
             Refusal::ForeignProject {
                 instance: "i-1".to_owned(),
@@ -321,6 +378,23 @@ mod tests {
                     ours,
                 },
                 "instance i-1 carries no mark that it belongs to ours.example.com",
+            ),
+            (
+                Refusal::NotManaged {
+                    instance: "z/n".to_owned(),
+                    why: NotManaged::NotListed("zones/z/instanceGroupManagers/g".to_owned()),
+                },
+                "instance z/n says that it was made by zones/z/instanceGroupManagers/g, which does not list it",
+            ),
+            (
+                Refusal::NotManaged {
+                    instance: "z/n".to_owned(),
+                    why: NotManaged::TemplateWithoutGroup {
+                        template: "global/instanceTemplates/t".to_owned(),
+                        group: None,
+                    },
+                },
+                "instance z/n is made from global/instanceTemplates/t, which names no instance group",
             ),
             (
                 unavailable("UnauthorizedOperation"),

@@ -14,13 +14,16 @@ mod server;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 pub use answer::Scripted;
 pub use instance::{FakeInstance, instance};
+
+use crate::fake_http::Bucket;
+pub use crate::fake_http::{TokenBucket, nobody};
 
 /// The region that it says it is.
 pub const REGION: &str = "us-east-1";
@@ -55,23 +58,6 @@ pub enum NamedBy {
     Nothing,
 }
 
-/// A token bucket as EC2 throttles with: each call takes a token.
-#[derive(Clone, Copy, Debug)]
-pub struct TokenBucket {
-    /// The most tokens that it holds.
-    pub capacity: f64,
-    /// The tokens that come back each second.
-    pub refill: f64,
-}
-
-impl TokenBucket {
-    /// What EC2 grants an account for calls that describe, without filters and pages.
-    pub const DESCRIBE: Self = Self {
-        capacity: 100.0,
-        refill: 20.0,
-    };
-}
-
 #[derive(Debug, Default)]
 struct Shared(Mutex<State>);
 
@@ -87,27 +73,6 @@ struct State {
     bucket: Option<Bucket>,
     calls: Vec<Call>,
     metadata_region: String,
-}
-
-#[derive(Debug)]
-struct Bucket {
-    shape: TokenBucket,
-    tokens: f64,
-    filled: Instant,
-}
-
-impl Bucket {
-    fn take(&mut self) -> bool {
-        let now = Instant::now();
-        let refilled = now.duration_since(self.filled).as_secs_f64() * self.shape.refill;
-        self.filled = now;
-        self.tokens = (self.tokens + refilled).min(self.shape.capacity);
-        let granted = self.tokens >= 1.0;
-        if granted {
-            self.tokens -= 1.0;
-        }
-        granted
-    }
 }
 
 impl Shared {
@@ -217,11 +182,7 @@ impl FakeEc2 {
 
     /// Calls beyond this are refused with `RequestLimitExceeded`; `None` ends it.
     pub fn throttle(&self, shape: Option<TokenBucket>) {
-        self.shared.lock().bucket = shape.map(|shape| Bucket {
-            shape,
-            tokens: shape.capacity,
-            filled: Instant::now(),
-        });
+        self.shared.lock().bucket = shape.map(Bucket::full);
     }
 
     /// What its instance metadata service says is the region.
@@ -264,10 +225,4 @@ impl Drop for FakeEc2 {
             serving.abort();
         }
     }
-}
-
-/// An address of 127.0.0.1 where nobody listens: a connection to it is refused.
-pub async fn nobody() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    format!("http://{}", listener.local_addr().expect("the address of a listener"))
 }

@@ -1,31 +1,27 @@
 //! Takes the calls, records them and decides what each gets.
 
 use std::collections::BTreeSet;
-use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::stream::{self, StreamExt as _};
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::{Bytes, Frame, Incoming};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 
 use super::answer::{Reply, Scripted, error, not_found, reservations};
 use super::instance::Listed;
 use super::{Call, FakeInstance, NamedBy, Shared, State};
+use crate::fake_http::{self, Body, Outcome};
 
 /// As EC2 limits them.
 const MAX_IDS: usize = 1000;
 const MAX_FILTER_VALUES: usize = 200;
 
-type Body = BoxBody<Bytes, io::Error>;
+/// How an answer begins that breaks off.
+const BEGINNING: &str = "<DescribeInstancesResponse><reservationSet>";
+
+const CONTENT_TYPE: &str = "text/xml;charset=UTF-8";
 
 /// The parameters of one call.
 #[derive(Debug, Default)]
@@ -34,32 +30,9 @@ struct Asked {
     filters: Vec<(String, Vec<String>)>,
 }
 
-/// What a call gets.
-#[derive(Debug)]
-enum Outcome {
-    Reply(Reply),
-    Drop,
-    BreakOff,
-    Hang,
-}
-
 /// Serves until it is dropped, and its connections with it.
 pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
-    let mut connections = JoinSet::new();
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            continue;
-        };
-        while connections.try_join_next().is_some() {}
-        let shared = Arc::clone(&shared);
-        connections.spawn(async move {
-            let service = service_fn(|request| handle(Arc::clone(&shared), request));
-            // A connection that ends badly is the client's to notice, or was meant to.
-            let _ = http1::Builder::new()
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
-        });
-    }
+    fake_http::serve(listener, move |request| handle(Arc::clone(&shared), request)).await;
 }
 
 async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Response<Body>, io::Error> {
@@ -81,15 +54,7 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Respo
         let outcome = state.take_call(signed, &form);
         (state.latency, outcome)
     };
-    if latency > Duration::ZERO {
-        tokio::time::sleep(latency).await;
-    }
-    match outcome {
-        Outcome::Reply((status, body)) => Ok(response(status, Full::new(body.into()).map_err(never).boxed())),
-        Outcome::BreakOff => Ok(response(StatusCode::OK, broken_off())),
-        Outcome::Drop => Err(io::Error::other("dropped, as the script says")),
-        Outcome::Hang => std::future::pending().await,
-    }
+    outcome.carry_out(latency, CONTENT_TYPE).await
 }
 
 /// The instance metadata service, version 2: a session token first, which every question has to bring.
@@ -106,7 +71,7 @@ fn metadata(shared: &Shared, request: &Request<Incoming>) -> Response<Body> {
         (&Method::GET, "/latest/meta-data/placement/region") => (StatusCode::OK, shared.lock().metadata_region.clone()),
         _ => (StatusCode::NOT_FOUND, String::new()),
     };
-    let mut response = response(status, Full::new(text.into()).map_err(never).boxed());
+    let mut response = fake_http::response(status, CONTENT_TYPE, text);
     response
         .headers_mut()
         .insert(TTL, http::HeaderValue::from_static("21600"));
@@ -117,7 +82,7 @@ impl State {
     fn take_call(&mut self, signed: bool, form: &[u8]) -> Outcome {
         let asked = match Asked::read(form) {
             Ok(asked) => asked,
-            Err(reply) => return Outcome::Reply(reply),
+            Err(refusal) => return reply(refusal),
         };
         let (outcome, word) = match self.script.pop_front().or_else(|| self.always.clone()) {
             Some(scripted) => follow(scripted),
@@ -134,8 +99,7 @@ impl State {
     }
 
     fn decide(&mut self, signed: bool, asked: &Asked) -> (Outcome, String) {
-        let refuse =
-            |status, code: &str, message: &str| (Outcome::Reply(error(status, code, message)), code.to_owned());
+        let refuse = |status, code: &str, message: &str| (reply(error(status, code, message)), code.to_owned());
         if !signed {
             return refuse(
                 400,
@@ -180,7 +144,7 @@ impl State {
         };
         let items = candidates.into_iter().filter(|listed| asked.matches(&listed.instance));
         (
-            Outcome::Reply(reservations(items.map(|listed| listed.xml.as_str()), None)),
+            reply(reservations(items.map(|listed| listed.xml.as_str()), None)),
             "ok".to_owned(),
         )
     }
@@ -238,58 +202,33 @@ impl Asked {
     }
 }
 
+fn reply((status, body): Reply) -> Outcome {
+    Outcome::Reply(status, body)
+}
+
 fn follow(scripted: Scripted) -> (Outcome, String) {
     match scripted {
-        Scripted::Error { status, code, message } => (Outcome::Reply(error(status, code, &message)), code.to_owned()),
+        Scripted::Error { status, code, message } => (reply(error(status, code, &message)), code.to_owned()),
         Scripted::Raw { status, body } => {
             let status = StatusCode::from_u16(status).expect("a status");
-            (Outcome::Reply((status, body)), "raw".to_owned())
+            (Outcome::Reply(status, body), "raw".to_owned())
         }
         Scripted::Instances(instances) => {
             let items: Vec<String> = instances.iter().map(FakeInstance::xml).collect();
             (
-                Outcome::Reply(reservations(items.iter().map(String::as_str), None)),
+                reply(reservations(items.iter().map(String::as_str), None)),
                 "ok".to_owned(),
             )
         }
         Scripted::Page(instances) => {
             let items: Vec<String> = instances.iter().map(FakeInstance::xml).collect();
             (
-                Outcome::Reply(reservations(items.iter().map(String::as_str), Some("page-2"))),
+                reply(reservations(items.iter().map(String::as_str), Some("page-2"))),
                 "ok".to_owned(),
             )
         }
         Scripted::Drop => (Outcome::Drop, "drop".to_owned()),
-        Scripted::BreakOff => (Outcome::BreakOff, "break-off".to_owned()),
+        Scripted::BreakOff => (Outcome::BreakOff(BEGINNING), "break-off".to_owned()),
         Scripted::Hang => (Outcome::Hang, "hang".to_owned()),
     }
-}
-
-fn response(status: StatusCode, body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    response.headers_mut().insert(
-        http::header::CONTENT_TYPE,
-        http::HeaderValue::from_static("text/xml;charset=UTF-8"),
-    );
-    response
-}
-
-/// A body that fails after its first part.
-fn broken_off() -> Body {
-    let first = async {
-        Ok(Frame::data(Bytes::from_static(
-            b"<DescribeInstancesResponse><reservationSet>",
-        )))
-    };
-    let failure = async {
-        // So that what was written is sent before.
-        tokio::task::yield_now().await;
-        Err(io::Error::other("broken off, as the script says"))
-    };
-    BodyExt::boxed(StreamBody::new(stream::once(first).chain(stream::once(failure))))
-}
-
-fn never(never: Infallible) -> io::Error {
-    match never {}
 }

@@ -1,0 +1,221 @@
+//! Google Compute Engine: what its API says of an instance, of the managed instance group that made it, and of the template.
+//!
+//! An instance may be allowed to change its own labels and metadata, so neither decides anything. The way to its group:
+//!
+//! 1. `gce://PROJECT/ZONE/NAME` of the Node: the project is ours, or nothing is asked.
+//! 2. The instance: it runs, and its metadata entry `created-by` says which managed instance group to look at. That is a hint:
+//!    the group is one of our project and of the instance's zone or region, whatever else stands there.
+//! 3. The group's managed instances: the list has this very instance, by its numeric id, exactly once. An instance cannot
+//!    enter that list. The row names the template that it was made from; two versions of one group have two.
+//! 4. The template: its metadata names the cluster, which is ours, and the `InstanceGroup`. A template never changes.
+//!
+//! How a question for up to 1,000 claims becomes calls: one listing of the instances (or, for a few, one
+//! call for each), one of each managed instance group, one read of each template. What fails concerns only those who depend on it. No retries: a Node that
+//! is refused is asked for again by its controller, whose backoff knows how often it has failed.
+
+mod call;
+mod connect;
+mod failure;
+mod find;
+mod group;
+mod instance;
+mod links;
+mod names;
+mod question;
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::future::join_all;
+use tidewaiter_api::ClusterName;
+use tidewaiter_kit::{CloudCalls, SharedClock};
+
+pub use connect::{Client, ClientError, ClientSettings, ProjectError, client, project};
+pub use names::{InvalidProject, ProjectId};
+
+use crate::claim::Claim;
+use crate::identifier::{Answers, Identifier};
+use crate::refusal::Refusal;
+use call::Caller;
+use failure::Failure;
+use instance::Found;
+use links::{Astray, Mig, TemplateLink};
+use question::Question;
+
+/// The calls that are made, by the names of their methods. `roles/compute.viewer` may make them.
+pub mod api {
+    /// One instance by name.
+    pub const GET_INSTANCE: &str = "gce:compute.instances.get";
+    /// The instances of all zones.
+    pub const LIST_ALL_ZONES: &str = "gce:compute.instances.aggregatedList";
+    /// The instances of one zone.
+    pub const LIST_ZONE: &str = "gce:compute.instances.list";
+    /// The instances of a managed instance group of one zone.
+    pub const LIST_ZONAL_GROUP: &str = "gce:compute.instanceGroupManagers.listManagedInstances";
+    /// The instances of a managed instance group of a region.
+    pub const LIST_REGIONAL_GROUP: &str = "gce:compute.regionInstanceGroupManagers.listManagedInstances";
+    /// A template of the project.
+    pub const GET_GLOBAL_TEMPLATE: &str = "gce:compute.instanceTemplates.get";
+    /// A template of a region.
+    pub const GET_REGIONAL_TEMPLATE: &str = "gce:compute.regionInstanceTemplates.get";
+}
+
+/// What one question takes at most: two pages of instances.
+const MAX_CLAIMS: usize = 1_000;
+
+/// The label that kOps gives the instances of a cluster, for finding them.
+const CLUSTER_LABEL: &str = "k8s-io-cluster-name";
+
+/// How long after a zone's failure the zones are listed one by one. The first time that all of them answer ends it.
+const ZONES_APART: Duration = Duration::from_mins(15);
+
+/// Compute Engine as a source of identities.
+#[derive(Debug)]
+pub struct Gce {
+    caller: Caller,
+    cluster: ClusterName,
+    /// What lists the cluster's instances.
+    filter: String,
+    clock: SharedClock,
+    /// Until when (monotonic time) the zones are listed one by one.
+    zones_apart: Mutex<Duration>,
+}
+
+impl Gce {
+    /// A provider for the instances of `cluster` in `project`. Make the client with [`client`]: its deadlines are what bounds
+    /// a question.
+    #[must_use]
+    pub fn new(
+        client: Client,
+        project: ProjectId,
+        cluster: ClusterName,
+        clock: SharedClock,
+        calls: CloudCalls,
+    ) -> Self {
+        // A cluster's name has no character that means anything in a filter.
+        let label = cluster.as_str().replace('.', "-");
+        Self {
+            caller: Caller::new(client, project, cluster.clone(), calls),
+            cluster,
+            filter: format!("labels.{CLUSTER_LABEL}={label}"),
+            clock,
+            zones_apart: Mutex::default(),
+        }
+    }
+
+    fn zones_are_apart(&self) -> bool {
+        self.clock.monotonic() < *self.zones_apart.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the zones' own listings tell: that some failed and others did not, or that all is well again.
+    fn note_zones(&self, ends: &[Result<(), Failure>]) {
+        let failed = ends
+            .iter()
+            .filter(|end| end.as_ref().is_err_and(Failure::may_depend_on_zone))
+            .count();
+        let until = match failed {
+            0 => Duration::ZERO,
+            failed if failed < ends.len() => self.clock.monotonic() + ZONES_APART,
+            // All of them, or the only one: nothing tells whether it is for the zone.
+            _ => return,
+        };
+        *self.zones_apart.lock().unwrap_or_else(PoisonError::into_inner) = until;
+    }
+
+    /// Answers those that run, each from the listing of the group that it names.
+    async fn group(&self, running: Vec<Found>, question: &Question<'_>) {
+        let mut by_mig: HashMap<Mig, Vec<Found>> = HashMap::new();
+        for found in running {
+            by_mig.entry(found.mig.clone()).or_default().push(found);
+        }
+        let mut migs: Vec<(Mig, Vec<Found>)> = by_mig.into_iter().collect();
+        // Should there be too many, those that only one instance names are left out first: a name may be made up.
+        migs.sort_by_key(|(_, members)| std::cmp::Reverse(members.len()));
+        join_all(migs.iter().map(|(mig, found)| self.members(mig, found, question))).await;
+    }
+
+    /// Answers instances that name the same group: its listing says for each of them from which template it was made.
+    async fn members(&self, mig: &Mig, found: &[Found], question: &Question<'_>) {
+        let Some(cell) = question.migs.cell(mig) else {
+            let failure = Failure::unusable(mig.api(), "too many groups for one question");
+            return refuse_each(found, question, |_| failure.refusal());
+        };
+        let members = match cell.get_or_init(|| self.caller.members(mig)).await {
+            Ok(members) => members,
+            Err(failure) => return refuse_each(found, question, |found| group::no_listing(found, mig, failure)),
+        };
+        let mut by_template: HashMap<TemplateLink, Vec<&Found>> = HashMap::new();
+        for found in found {
+            match self.template(members, mig, found) {
+                Ok(link) => by_template.entry(link).or_default().push(found),
+                Err(refusal) => question.refuse(&found.target, refusal),
+            }
+        }
+        join_all(
+            by_template
+                .iter()
+                .map(|(link, found)| self.made_from(link, found, question)),
+        )
+        .await;
+    }
+
+    /// The template by which the group lists an instance: one of our project, for an instance can be made from no other.
+    fn template(&self, members: &group::Members, mig: &Mig, found: &Found) -> Result<TemplateLink, Refusal> {
+        let url = members.template(mig.api(), found)?;
+        TemplateLink::read(url, found.target.zone.region(), self.caller.project()).map_err(|astray| match astray {
+            Astray::Foreign(theirs) => Refusal::ForeignProject {
+                instance: found.target.to_string(),
+                theirs: Some(theirs),
+                ours: self.cluster.clone(),
+            },
+            Astray::NoSuchThing => {
+                Failure::unusable(mig.api(), format!("it lists {} with no template", found.target)).refusal()
+            }
+        })
+    }
+
+    /// Answers instances that were made from one template.
+    async fn made_from(&self, link: &TemplateLink, found: &[&Found], question: &Question<'_>) {
+        let found = found.iter().copied();
+        let Some(cell) = question.templates.cell(link) else {
+            let failure = Failure::unusable(link.api(), "too many templates for one question");
+            return refuse_each(found, question, |_| failure.refusal());
+        };
+        match cell.get_or_init(|| self.caller.template(link)).await {
+            Ok(group) => {
+                for found in found {
+                    question.answer(&found.target, &group.identity(found, link, &self.cluster));
+                }
+            }
+            Err(failure) => refuse_each(found, question, |found| group::no_template(found, link, failure)),
+        }
+    }
+}
+
+fn refuse_each<'a>(
+    found: impl IntoIterator<Item = &'a Found>,
+    question: &Question<'_>,
+    refusal: impl Fn(&Found) -> Refusal,
+) {
+    for found in found {
+        question.refuse(&found.target, refusal(found));
+    }
+}
+
+#[async_trait]
+impl Identifier for Gce {
+    fn scheme(&self) -> &'static str {
+        "gce"
+    }
+
+    fn max_batch(&self) -> usize {
+        MAX_CLAIMS
+    }
+
+    async fn identify(&self, claims: &[Claim], answers: &Answers<'_>) {
+        let question = Question::new(claims, answers, self.caller.project(), &self.cluster);
+        self.find(question.targets(), &question).await;
+    }
+}

@@ -1,0 +1,294 @@
+//! The calls of the Compute Engine API, each counted and with a deadline, and pages read to their end.
+//!
+//! Every call names our project by its id, and beside it only names of RFC 1035 and the tokens that Compute Engine gave us.
+
+use std::collections::{HashMap, HashSet};
+
+use google_cloud_compute_v1::model::{Instance, ManagedInstance, instance_list, instances_scoped_list};
+use google_cloud_gax::error::Error;
+use tidewaiter_api::ClusterName;
+use tidewaiter_kit::CloudCalls;
+use tracing::debug;
+
+use super::api;
+use super::connect::Client;
+use super::failure::Failure;
+use super::group::{Group, Members};
+use super::instance::{self, Found, last};
+use super::links::{Mig, Place, TemplateLink};
+use super::names::{Name, ProjectId, Target, Zone};
+use crate::refusal::{Refusal, Trouble};
+
+/// As many rows as one page can have.
+const PAGE: u32 = 500;
+
+/// Where we stop reading pages: 50,000 rows, several times what a cluster can have.
+const MAX_PAGES: usize = 100;
+
+/// Of a zone that a listing leaves out.
+pub(super) const NOT_REACHABLE: &str = "the zone is not reachable";
+
+const AGGREGATED_KIND: &str = "compute#instanceAggregatedList";
+const LIST_KIND: &str = "compute#instanceList";
+
+#[derive(Debug)]
+pub(super) struct Caller {
+    client: Client,
+    project: ProjectId,
+    cluster: ClusterName,
+    calls: CloudCalls,
+}
+
+/// What is said of one instance. Its startup script and all else that nobody asked for is dropped at once.
+pub(super) type Reading = Result<Found, Refusal>;
+
+/// What a listing gave of the instances that were asked for.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    /// The instances, in every row that has them.
+    pub(super) listed: HashMap<Target, Vec<Reading>>,
+    /// The zones that were left out.
+    pub(super) silent: HashSet<String>,
+}
+
+/// A page of any listing: its rows, and the token of the next.
+type Page<T> = (T, Option<String>);
+
+impl Caller {
+    pub(super) fn new(client: Client, project: ProjectId, cluster: ClusterName, calls: CloudCalls) -> Self {
+        Self {
+            client,
+            project,
+            cluster,
+            calls,
+        }
+    }
+
+    pub(super) fn project(&self) -> &ProjectId {
+        &self.project
+    }
+
+    /// One instance, by name.
+    pub(super) async fn instance(&self, target: &Target) -> Result<Reading, Failure> {
+        let call = self.client.instances.get();
+        let call = call
+            .set_project(self.project.as_str())
+            .set_zone(target.zone.as_str())
+            .set_instance(target.name.as_str());
+        let instance = self.counted(api::GET_INSTANCE, call.send()).await?;
+        Ok(self.read(api::GET_INSTANCE, target, &instance))
+    }
+
+    fn read(&self, api: &'static str, target: &Target, instance: &Instance) -> Reading {
+        instance::read(api, target, instance, &self.project, &self.cluster)
+    }
+
+    /// Takes the rows that are wanted of a page of `zone`.
+    fn take(&self, api: &'static str, zone: &Zone, page: Vec<Instance>, wanted: &HashSet<&Target>, into: &mut Listing) {
+        for instance in page {
+            let Some(name) = instance.name.as_deref().and_then(Name::parse) else {
+                continue;
+            };
+            let target = Target {
+                zone: zone.clone(),
+                name,
+            };
+            if wanted.contains(&target) {
+                let reading = self.read(api, &target, &instance);
+                into.listed.entry(target).or_default().push(reading);
+            }
+        }
+    }
+
+    /// All zones in one listing.
+    ///
+    /// The client cannot ask for partial success (`returnPartialSuccess`), so a zone in trouble may fail the whole call. Should
+    /// Compute Engine answer in part all the same, the zones that it leaves out are told.
+    pub(super) async fn all_zones(&self, filter: &str, wanted: &HashSet<&Target>) -> Result<Listing, Failure> {
+        let api = api::LIST_ALL_ZONES;
+        let mut listing = Listing::default();
+        let mut token = None;
+        for _ in 0..MAX_PAGES {
+            let call = self.client.instances.aggregated_list();
+            let call = call
+                .set_project(self.project.as_str())
+                .set_filter(filter)
+                .set_max_results(PAGE)
+                .set_or_clear_page_token(token);
+            let answer = self.counted(api, call.send()).await?;
+            if answer.kind.as_deref() != Some(AGGREGATED_KIND) {
+                return Err(Failure::unusable(api, "no list of instances"));
+            }
+            for (scope, list) in answer.items {
+                let Some(zone) = scope.strip_prefix("zones/").and_then(Zone::parse) else {
+                    continue;
+                };
+                let nothing_there = instances_scoped_list::warning::Code::NoResultsOnPage;
+                // Any other warning than that there is nothing means that what there is may be missing.
+                if list.warning.is_some_and(|warning| warning.code != Some(nothing_there)) {
+                    listing.silent.insert(zone.as_str().to_owned());
+                }
+                self.take(api, &zone, list.instances, wanted, &mut listing);
+            }
+            let unreachable = answer.unreachables.iter().filter_map(|scope| last(scope));
+            listing.silent.extend(unreachable.map(str::to_owned));
+            token = answer.next_page_token.filter(|token| !token.is_empty());
+            if token.is_none() {
+                return Ok(listing);
+            }
+        }
+        Err(endless(api))
+    }
+
+    /// One zone, all of it or what the filter lets through.
+    pub(super) async fn one_zone(
+        &self,
+        zone: &Zone,
+        filter: Option<&str>,
+        wanted: &HashSet<&Target>,
+    ) -> Result<Listing, Failure> {
+        let api = api::LIST_ZONE;
+        let mut listing = Listing::default();
+        let mut token = None;
+        for _ in 0..MAX_PAGES {
+            let call = self.client.instances.list();
+            let call = call
+                .set_project(self.project.as_str())
+                .set_zone(zone.as_str())
+                .set_or_clear_filter(filter)
+                .set_max_results(PAGE)
+                .set_or_clear_page_token(token);
+            let answer = self.counted(api, call.send()).await?;
+            if answer.kind.as_deref() != Some(LIST_KIND) {
+                return Err(Failure::unusable(api, "no list of instances"));
+            }
+            let nothing_there = instance_list::warning::Code::NoResultsOnPage;
+            if answer
+                .warning
+                .is_some_and(|warning| warning.code != Some(nothing_there))
+            {
+                return Err(Failure::new(api, Trouble::Failed, NOT_REACHABLE));
+            }
+            self.take(api, zone, answer.items, wanted, &mut listing);
+            token = answer.next_page_token.filter(|token| !token.is_empty());
+            if token.is_none() {
+                return Ok(listing);
+            }
+        }
+        Err(endless(api))
+    }
+
+    /// What a managed instance group lists.
+    pub(super) async fn members(&self, mig: &Mig) -> Result<Members, Failure> {
+        let mut members = Members::default();
+        let mut token = None;
+        for _ in 0..MAX_PAGES {
+            let (rows, next) = match &mig.place {
+                Place::Zone(zone) => self.zonal_page(zone, &mig.name, token).await?,
+                Place::Region(region) => self.regional_page(region, &mig.name, token).await?,
+            };
+            members.add(rows);
+            token = next.filter(|token| !token.is_empty());
+            if token.is_none() {
+                return Ok(members);
+            }
+        }
+        Err(endless(mig.api()))
+    }
+
+    async fn zonal_page(
+        &self,
+        zone: &Zone,
+        name: &Name,
+        token: Option<String>,
+    ) -> Result<Page<Vec<ManagedInstance>>, Failure> {
+        let call = self.client.zonal_groups.list_managed_instances();
+        let call = call
+            .set_project(self.project.as_str())
+            .set_zone(zone.as_str())
+            .set_instance_group_manager(name.as_str())
+            .set_max_results(PAGE)
+            .set_or_clear_page_token(token);
+        let answer = self.counted(api::LIST_ZONAL_GROUP, call.send()).await?;
+        Ok((answer.managed_instances, answer.next_page_token))
+    }
+
+    async fn regional_page(
+        &self,
+        region: &Name,
+        name: &Name,
+        token: Option<String>,
+    ) -> Result<Page<Vec<ManagedInstance>>, Failure> {
+        let call = self.client.regional_groups.list_managed_instances();
+        let call = call
+            .set_project(self.project.as_str())
+            .set_region(region.as_str())
+            .set_instance_group_manager(name.as_str())
+            .set_max_results(PAGE)
+            .set_or_clear_page_token(token);
+        let answer = self.counted(api::LIST_REGIONAL_GROUP, call.send()).await?;
+        Ok((answer.managed_instances, answer.next_page_token))
+    }
+
+    /// What a template says of those that were made from it.
+    pub(super) async fn template(&self, link: &TemplateLink) -> Result<Group, Failure> {
+        let api = link.api();
+        let template = match &link.region {
+            None => {
+                let call = self.client.global_templates.get();
+                let call = call
+                    .set_project(self.project.as_str())
+                    .set_instance_template(link.name.as_str());
+                self.counted(api, call.send()).await?
+            }
+            Some(region) => {
+                let call = self.client.regional_templates.get();
+                let call = call
+                    .set_project(self.project.as_str())
+                    .set_region(region.as_str())
+                    .set_instance_template(link.name.as_str());
+                self.counted(api, call.send()).await?
+            }
+        };
+        Group::read(api, link, &template)
+    }
+
+    async fn counted<T>(
+        &self,
+        api: &'static str,
+        call: impl Future<Output = Result<T, Error>> + Send,
+    ) -> Result<T, Failure> {
+        let result = match tokio::time::timeout(self.client.deadline, call).await {
+            Ok(answer) => answer.map_err(|error| Failure::of(api, &error)),
+            Err(_) => Err(Failure::no_credentials_in_time(api)),
+        };
+        let outcome = result.as_ref().map_or_else(Failure::outcome, |_| "ok");
+        self.calls.count(api, outcome);
+        debug!(api, outcome, "asked Compute Engine");
+        result
+    }
+}
+
+impl Mig {
+    /// The call that lists it.
+    pub(super) fn api(&self) -> &'static str {
+        match self.place {
+            Place::Zone(_) => api::LIST_ZONAL_GROUP,
+            Place::Region(_) => api::LIST_REGIONAL_GROUP,
+        }
+    }
+}
+
+impl TemplateLink {
+    /// The call that reads it.
+    pub(super) fn api(&self) -> &'static str {
+        match self.region {
+            None => api::GET_GLOBAL_TEMPLATE,
+            Some(_) => api::GET_REGIONAL_TEMPLATE,
+        }
+    }
+}
+
+fn endless(api: &'static str) -> Failure {
+    Failure::unusable(api, format!("more than {MAX_PAGES} pages"))
+}

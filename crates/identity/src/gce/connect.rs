@@ -1,0 +1,187 @@
+//! How Compute Engine is reached: the project, and a client whose every call ends in time.
+
+use std::error::Error;
+use std::time::Duration;
+
+use futures::try_join;
+use google_cloud_auth::credentials::Credentials;
+use google_cloud_compute_v1::client::{
+    InstanceGroupManagers, InstanceTemplates, Instances, RegionInstanceGroupManagers, RegionInstanceTemplates,
+};
+use google_cloud_gax::client_builder::{self, ClientBuilder};
+use google_cloud_gax::retry_policy::NeverRetry;
+use url::Url;
+
+use super::names::{InvalidProject, ProjectId};
+
+const METADATA: &str = "http://metadata.google.internal";
+const PROJECT_PATH: &str = "/computeMetadata/v1/project/project-id";
+const FLAVOR: &str = "Metadata-Flavor";
+const FLAVOR_VALUE: &str = "Google";
+
+/// The longest that the metadata server may take: it is on the same machine.
+const METADATA_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How Compute Engine is called.
+#[derive(Clone, Debug)]
+pub struct ClientSettings {
+    /// Compute Engine's address where it is not the public one.
+    pub endpoint: Option<Url>,
+    /// Who calls. `None`: Application Default Credentials, which end at the metadata server.
+    pub credentials: Option<Credentials>,
+    /// The longest that the credentials may take to come.
+    pub credentials_deadline: Duration,
+    /// The longest that a call may take once there are credentials, connecting included.
+    pub call: Duration,
+}
+
+impl Default for ClientSettings {
+    fn default() -> Self {
+        Self {
+            endpoint: None,
+            credentials: None,
+            credentials_deadline: Duration::from_secs(5),
+            call: Duration::from_secs(10),
+        }
+    }
+}
+
+/// The part of Compute Engine that [`Gce`](super::Gce) asks. Make it with [`client`].
+#[derive(Clone, Debug)]
+pub struct Client {
+    pub(super) instances: Instances,
+    pub(super) zonal_groups: InstanceGroupManagers,
+    pub(super) regional_groups: RegionInstanceGroupManagers,
+    pub(super) global_templates: InstanceTemplates,
+    pub(super) regional_templates: RegionInstanceTemplates,
+    /// The longest that a call may take, credentials included.
+    pub(super) deadline: Duration,
+}
+
+/// No client could be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The file of the credentials cannot be read, or another universe's are set.
+    #[error("no client of Compute Engine: check GOOGLE_APPLICATION_CREDENTIALS and the endpoint")]
+    Build(#[source] client_builder::Error),
+    /// The source of the credentials does not answer.
+    #[error("no client of Compute Engine: the source of its credentials does not answer within {0:?}")]
+    Late(Duration),
+}
+
+/// The project is not known.
+#[derive(Debug, thiserror::Error)]
+pub enum ProjectError {
+    /// The text is no id of a project, and must not become part of a URL.
+    #[error(transparent)]
+    Invalid(#[from] InvalidProject),
+    /// The metadata server does not say.
+    #[error("the project is not set, and the metadata server does not say it: set GCP_PROJECT")]
+    NoMetadata(#[source] Box<dyn Error + Send + Sync>),
+}
+
+/// The project that is set, else the one that the metadata server says this machine is in. `metadata` is that server's address
+/// where it is not the usual one.
+///
+/// # Errors
+/// When neither says one, or what is said is no id of a project.
+pub async fn project(set: Option<&str>, metadata: Option<&Url>) -> Result<ProjectId, ProjectError> {
+    let said = match set {
+        Some(project) => project.to_owned(),
+        None => from_metadata(metadata).await.map_err(ProjectError::NoMetadata)?,
+    };
+    Ok(said.parse()?)
+}
+
+async fn from_metadata(server: Option<&Url>) -> Result<String, Box<dyn Error + Send + Sync>> {
+    // The machine's own server is never behind a proxy.
+    let client = reqwest::Client::builder()
+        .no_proxy()
+        .timeout(METADATA_DEADLINE)
+        .build()?;
+    let base = server.map_or(METADATA, Url::as_str).trim_end_matches('/').to_owned();
+    let answer = client
+        .get(base + PROJECT_PATH)
+        .header(FLAVOR, FLAVOR_VALUE)
+        .send()
+        .await?
+        .error_for_status()?;
+    // Whoever else answers at this address, a captive portal for example, does not say this.
+    if answer.headers().get(FLAVOR).is_none_or(|flavor| flavor != FLAVOR_VALUE) {
+        return Err("what answers is not the metadata server".into());
+    }
+    Ok(answer.text().await?.trim().to_owned())
+}
+
+/// A client for [`Gce`](super::Gce). It makes each call once: whoever asks tries again.
+///
+/// # Errors
+/// When the credentials are set up wrongly. That there are none at all is found by the first call.
+pub async fn client(settings: &ClientSettings) -> Result<Client, ClientError> {
+    tokio::time::timeout(settings.credentials_deadline, build(settings))
+        .await
+        .map_err(|_| ClientError::Late(settings.credentials_deadline))?
+        .map_err(ClientError::Build)
+}
+
+async fn build(settings: &ClientSettings) -> client_builder::Result<Client> {
+    let credentials = match &settings.credentials {
+        Some(credentials) => credentials.clone(),
+        None => google_cloud_auth::credentials::Builder::default()
+            .build()
+            .map_err(client_builder::Error::cred)?,
+    };
+    // One source of credentials for all, so that a token is asked for once.
+    let with = Common { settings, credentials };
+    // At once, because each asks the source of the credentials which universe it is in.
+    let (instances, zonal_groups, regional_groups, global_templates, regional_templates) = try_join!(
+        with.settings(Instances::builder()).build(),
+        with.settings(InstanceGroupManagers::builder()).build(),
+        with.settings(RegionInstanceGroupManagers::builder()).build(),
+        with.settings(InstanceTemplates::builder()).build(),
+        with.settings(RegionInstanceTemplates::builder()).build(),
+    )?;
+    Ok(Client {
+        instances,
+        zonal_groups,
+        regional_groups,
+        global_templates,
+        regional_templates,
+        deadline: settings.credentials_deadline + settings.call,
+    })
+}
+
+/// What the clients of all services have in common.
+struct Common<'a> {
+    settings: &'a ClientSettings,
+    credentials: Credentials,
+}
+
+impl Common<'_> {
+    fn settings<F>(&self, builder: ClientBuilder<F, Credentials>) -> ClientBuilder<F, Credentials> {
+        let builder = builder
+            .with_credentials(self.credentials.clone())
+            .with_retry_policy(NeverRetry)
+            .with_attempt_timeout(self.settings.call);
+        match &self.settings.endpoint {
+            Some(endpoint) => builder.with_endpoint(endpoint.as_str()),
+            None => builder,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_project_that_is_set_asks_nobody_and_is_checked() {
+        let nobody: Url = "http://127.0.0.1:1".parse().unwrap();
+        let set = project(Some("my-project"), Some(&nobody)).await.unwrap();
+        assert_eq!(set.as_str(), "my-project");
+        for bad in ["", "my-project/../other", "My-Project", "my project", "p"] {
+            let error = project(Some(bad), Some(&nobody)).await.unwrap_err();
+            assert!(matches!(error, ProjectError::Invalid(_)), "{error}");
+        }
+    }
+}

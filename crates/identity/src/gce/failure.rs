@@ -1,0 +1,220 @@
+//! What it means that a call gave nothing.
+//!
+//! What is told of a failure is Google's word for it or the system's word for a broken connection: never Google's own message,
+//! which may quote the request, and nothing that differs from call to call.
+
+use std::error::Error as StdError;
+
+use google_cloud_gax::error::Error;
+use google_cloud_gax::error::rpc::{Code, Status, StatusDetails};
+use tracing::warn;
+
+use crate::refusal::{Refusal, Trouble};
+
+const LATE: &str = "no answer in time";
+
+/// A call that gave nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) api: &'static str,
+    pub(super) kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// What the call named does not exist.
+    NotFound,
+    /// The call itself is not taken; it would not be for another zone either.
+    Rejected { detail: String },
+    /// Too many calls.
+    Throttled,
+    /// Compute Engine was reached and did not answer in time.
+    Late,
+    /// Anything else.
+    Trouble { trouble: Trouble, detail: String },
+}
+
+impl Failure {
+    pub(super) fn new(api: &'static str, trouble: Trouble, detail: impl Into<String>) -> Self {
+        Self {
+            api,
+            kind: trouble_with(trouble, detail),
+        }
+    }
+
+    /// An answer that came and makes no sense.
+    pub(super) fn unusable(api: &'static str, detail: impl Into<String>) -> Self {
+        Self::new(api, Trouble::Unusable, detail)
+    }
+
+    /// The credentials did not come within their deadline: the client's own bounds only the call after them.
+    pub(super) fn no_credentials_in_time(api: &'static str) -> Self {
+        Self::new(api, Trouble::Credentials, LATE)
+    }
+
+    pub(super) fn of(api: &'static str, error: &Error) -> Self {
+        Self { api, kind: kind(error) }
+    }
+
+    pub(super) fn is_not_found(&self) -> bool {
+        self.kind == Kind::NotFound
+    }
+
+    /// Whether one zone in trouble may be the reason, so that a call for another zone may fare better.
+    pub(super) fn may_depend_on_zone(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Late
+                | Kind::Trouble {
+                    trouble: Trouble::Failed,
+                    ..
+                }
+        )
+    }
+
+    pub(super) fn refusal(&self) -> Refusal {
+        let unavailable = |trouble, detail: &str| Refusal::Unavailable {
+            api: self.api,
+            trouble,
+            detail: detail.to_owned(),
+        };
+        match &self.kind {
+            // Of a call that names nothing but the project.
+            Kind::NotFound => unavailable(Trouble::Failed, "not found"),
+            Kind::Rejected { detail } => unavailable(Trouble::Failed, detail),
+            Kind::Throttled => Refusal::Throttled { api: self.api },
+            Kind::Late => unavailable(Trouble::Unreachable, LATE),
+            Kind::Trouble { trouble, detail } => unavailable(*trouble, detail),
+        }
+    }
+
+    /// One word for the metric.
+    pub(super) fn outcome(&self) -> &'static str {
+        match &self.kind {
+            Kind::NotFound => "not_found",
+            Kind::Throttled => "throttled",
+            Kind::Late => "timeout",
+            Kind::Rejected { .. } => "failed",
+            Kind::Trouble { trouble, .. } => match trouble {
+                Trouble::Denied => "denied",
+                Trouble::Credentials => "no_credentials",
+                Trouble::Unreachable => "unreachable",
+                Trouble::Failed => "failed",
+                Trouble::Unusable => "unusable",
+            },
+        }
+    }
+}
+
+fn trouble_with(trouble: Trouble, detail: impl Into<String>) -> Kind {
+    Kind::Trouble {
+        trouble,
+        detail: detail.into(),
+    }
+}
+
+fn kind(error: &Error) -> Kind {
+    let status_code = error.http_status_code();
+    if error.is_authentication() {
+        return trouble_with(Trouble::Credentials, "");
+    }
+    if error.is_timeout() || timed_out(error) {
+        return Kind::Late;
+    }
+    if let Some(status) = error.status() {
+        return answered(status, status_code.unwrap_or_default());
+    }
+    if let Some(code) = status_code {
+        return not_google(code);
+    }
+    if error.is_deserialization() {
+        return not_google(200);
+    }
+    if error.is_connect() || error.is_io() {
+        return trouble_with(Trouble::Unreachable, system_word(error));
+    }
+    warn!(error = %system_word(error), "a call of Compute Engine could not be made");
+    trouble_with(Trouble::Unusable, "the call could not be made")
+}
+
+/// Not Google's own form of an answer: a proxy, a captive portal, or a broken body.
+fn not_google(code: u16) -> Kind {
+    let trouble = match code {
+        429 => return Kind::Throttled,
+        500.. => Trouble::Failed,
+        _ => Trouble::Unusable,
+    };
+    trouble_with(trouble, format!("status {code} and no answer of Compute Engine"))
+}
+
+/// What Compute Engine answered instead. Source: "Error messages" and "API rate quota" of its documentation, and AIP-193.
+fn answered(status: &Status, code: u16) -> Kind {
+    let reason = reason(status);
+    let shown: String = reason.chars().filter(char::is_ascii_graphic).take(64).collect();
+    let detail = if shown.is_empty() {
+        code.to_string()
+    } else {
+        format!("{code} {shown}")
+    };
+    match code {
+        429 => Kind::Throttled,
+        _ if throttled(status, reason) => Kind::Throttled,
+        401 => trouble_with(Trouble::Credentials, detail),
+        403 => trouble_with(Trouble::Denied, detail),
+        404 => Kind::NotFound,
+        // A zone that does not exist is told in words only, by all methods alike.
+        400 if reason == "invalid" && status.message.contains("Unknown zone") => Kind::NotFound,
+        500.. => trouble_with(Trouble::Failed, detail),
+        _ => Kind::Rejected { detail },
+    }
+}
+
+/// The first reason that is given: `notFound`, `rateLimitExceeded`, `RATE_LIMIT_EXCEEDED`, …
+fn reason(status: &Status) -> &str {
+    status
+        .details
+        .iter()
+        .find_map(|detail| match detail {
+            StatusDetails::ErrorInfo(info) if !info.reason.is_empty() => Some(info.reason.as_str()),
+            _ => None,
+        })
+        .unwrap_or_default()
+}
+
+/// A quota of calls, which 403 may say as well as 429.
+fn throttled(status: &Status, reason: &str) -> bool {
+    status.code == Code::ResourceExhausted
+        || status
+            .details
+            .iter()
+            .any(|detail| matches!(detail, StatusDetails::QuotaFailure(_)))
+        || matches!(
+            reason,
+            "rateLimitExceeded"
+                | "userRateLimitExceeded"
+                | "concurrentLimitExceeded"
+                | "dailyLimitExceeded"
+                | "quotaExceeded"
+                | "RATE_LIMIT_EXCEEDED"
+                | "RESOURCE_EXHAUSTED"
+        )
+}
+
+/// A body that does not end in time fails as a broken connection does.
+fn timed_out(error: &Error) -> bool {
+    causes(error).any(|cause| {
+        cause
+            .downcast_ref::<reqwest::Error>()
+            .is_some_and(reqwest::Error::is_timeout)
+    })
+}
+
+fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |error| (*error).source())
+}
+
+/// What the innermost cause says, made safe to show: `Connection refused (os error 111)`.
+fn system_word(error: &(dyn StdError + 'static)) -> String {
+    let innermost = causes(error).last().map(ToString::to_string).unwrap_or_default();
+    innermost.chars().flat_map(char::escape_debug).take(120).collect()
+}

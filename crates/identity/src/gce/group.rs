@@ -1,0 +1,154 @@
+//! Which group an instance is in: what its managed instance group lists, and what the template says that the listing names.
+//! Pure.
+//!
+//! An instance can write none of it. Its metadata can name any group, but only the group that really made it, or to which an
+//! operator gave it, lists its id; and a template never changes once it is made.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use google_cloud_compute_v1::model::scheduling::ProvisioningModel;
+use google_cloud_compute_v1::model::{InstanceTemplate, ManagedInstance};
+use tidewaiter_api::{ClusterName, InstanceGroupName, Lifecycle};
+
+use super::failure::Failure;
+use super::instance::{Found, entry};
+use super::links::{Mig, TemplateLink};
+use crate::identity::Identity;
+use crate::refusal::{NotManaged, Refusal};
+
+/// The template's metadata entries that kOps writes.
+const CLUSTER: &str = "cluster-name";
+const INSTANCE_GROUP: &str = "kops-k8s-io-instance-group-name";
+
+/// The instances that a managed instance group lists, by id.
+#[derive(Debug, Default)]
+pub(super) struct Members(HashMap<u64, Member>);
+
+#[derive(Debug, PartialEq, Eq)]
+enum Member {
+    /// Listed once: the URL of the template it was made from, as far as it is said.
+    Once(Option<Box<str>>),
+    /// Listed more than once, so that it cannot be told which row holds.
+    Repeatedly,
+}
+
+/// What a template says of those that were made from it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Group {
+    cluster: Option<String>,
+    name: Option<String>,
+    lifecycle: Lifecycle,
+}
+
+impl Members {
+    pub(super) fn add(&mut self, rows: Vec<ManagedInstance>) {
+        for row in rows {
+            // One that does not exist yet has no id.
+            let Some(id) = row.id.filter(|id| *id != 0) else {
+                continue;
+            };
+            match self.0.entry(id) {
+                Entry::Occupied(mut member) => {
+                    member.insert(Member::Repeatedly);
+                }
+                Entry::Vacant(free) => {
+                    let template = row.version.and_then(|version| version.instance_template);
+                    free.insert(Member::Once(template.map(String::into_boxed_str)));
+                }
+            }
+        }
+    }
+
+    /// The template of the row that lists this very instance.
+    ///
+    /// # Errors
+    /// [`Refusal::NotManaged`] when none does, [`Refusal::Unavailable`] when several do or the row names no template.
+    pub(super) fn template(&self, api: &'static str, found: &Found) -> Result<&str, Refusal> {
+        let unusable = |what: &str| Failure::unusable(api, format!("it lists {} {what}", found.target)).refusal();
+        match self.0.get(&found.id) {
+            Some(Member::Once(Some(url))) => Ok(url),
+            Some(Member::Once(None)) => Err(unusable("without a template")),
+            Some(Member::Repeatedly) => Err(unusable("repeatedly")),
+            None => Err(not_managed(found, NotManaged::NotListed(found.mig.to_string()))),
+        }
+    }
+}
+
+impl Group {
+    /// Reads what `api` answered for `link`.
+    ///
+    /// # Errors
+    /// A failure when it is no answer for this template.
+    pub(super) fn read(api: &'static str, link: &TemplateLink, template: &InstanceTemplate) -> Result<Self, Failure> {
+        let properties = template
+            .properties
+            .as_ref()
+            .filter(|_| template.name.as_deref() == Some(link.name.as_str()))
+            .ok_or_else(|| Failure::unusable(api, format!("it says nothing of {link}")))?;
+        let entry = |key| entry(properties.metadata.as_ref(), key).map(str::to_owned);
+        let spot = properties.scheduling.as_ref().is_some_and(|scheduling| {
+            scheduling.preemptible == Some(true) || scheduling.provisioning_model == Some(ProvisioningModel::Spot)
+        });
+        Ok(Self {
+            cluster: entry(CLUSTER),
+            name: entry(INSTANCE_GROUP),
+            lifecycle: if spot { Lifecycle::Spot } else { Lifecycle::OnDemand },
+        })
+    }
+
+    /// What an instance is that was made from this template.
+    ///
+    /// # Errors
+    /// [`Refusal::ForeignProject`] when the template is not our cluster's, [`Refusal::NotManaged`] when it names no group.
+    pub(super) fn identity(&self, found: &Found, link: &TemplateLink, ours: &ClusterName) -> Result<Identity, Refusal> {
+        if self.cluster.as_deref() != Some(ours.as_str()) {
+            return Err(Refusal::ForeignProject {
+                instance: found.target.to_string(),
+                theirs: self.cluster.clone(),
+                ours: ours.clone(),
+            });
+        }
+        let group: Option<InstanceGroupName> = self.name.as_deref().and_then(|name| name.parse().ok());
+        let group = group.ok_or_else(|| {
+            let why = NotManaged::TemplateWithoutGroup {
+                template: link.to_string(),
+                group: self.name.clone(),
+            };
+            not_managed(found, why)
+        })?;
+        Ok(Identity {
+            instance: found.target.to_string(),
+            group,
+            zone: found.target.zone.as_str().to_owned(),
+            lifecycle: self.lifecycle,
+            names: vec![found.target.name.as_str().to_owned()],
+            addresses: found.addresses.clone(),
+        })
+    }
+}
+
+/// What became of a listing, for one of those that it should list.
+pub(super) fn no_listing(found: &Found, mig: &Mig, failure: &Failure) -> Refusal {
+    if failure.is_not_found() {
+        not_managed(found, NotManaged::GroupGone(mig.to_string()))
+    } else {
+        failure.refusal()
+    }
+}
+
+/// What became of a template, for one of those that were made from it.
+pub(super) fn no_template(found: &Found, link: &TemplateLink, failure: &Failure) -> Refusal {
+    if failure.is_not_found() {
+        not_managed(found, NotManaged::TemplateGone(link.to_string()))
+    } else {
+        failure.refusal()
+    }
+}
+
+fn not_managed(found: &Found, why: NotManaged) -> Refusal {
+    Refusal::NotManaged {
+        instance: found.target.to_string(),
+        why,
+    }
+}

@@ -1,0 +1,107 @@
+//! What Compute Engine says of one instance. Pure.
+//!
+//! An instance that lacks what Compute Engine always says is refused as unusable, never guessed. Its labels are not read: it
+//! may be allowed to change them. Of its metadata, which it may change as well, one entry is read, and only as a hint.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use google_cloud_compute_v1::model::instance::Status;
+use google_cloud_compute_v1::model::{Instance, Metadata};
+use tidewaiter_api::ClusterName;
+
+use super::failure::Failure;
+use super::links::{Astray, Mig};
+use super::names::{ProjectId, Target};
+use crate::refusal::{NotManaged, Refusal};
+
+/// The metadata entry in which a managed instance group signs its instances.
+const CREATED_BY: &str = "created-by";
+
+/// An instance that runs, and where to look for its group.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) target: Target,
+    /// Unique, and never used again: a later instance of the same name has another one.
+    pub(super) id: u64,
+    /// What the instance says made it. Only the listing of that group decides.
+    pub(super) mig: Mig,
+    pub(super) addresses: Vec<IpAddr>,
+}
+
+/// Reads what `api` answered for `target`.
+///
+/// # Errors
+/// [`Refusal::NotRunning`]; [`Refusal::NotManaged`] or [`Refusal::ForeignProject`] when it names no group of ours that could
+/// hold it; [`Refusal::Unavailable`] when something is missing that Compute Engine always says.
+pub(super) fn read(
+    api: &'static str,
+    target: &Target,
+    instance: &Instance,
+    project: &ProjectId,
+    cluster: &ClusterName,
+) -> Result<Found, Refusal> {
+    let unusable = |what: &str| Failure::unusable(api, format!("it says no {what} for {target}")).refusal();
+    if instance.name.as_deref() != Some(target.name.as_str()) {
+        return Err(unusable("name"));
+    }
+    if instance.zone.as_deref().and_then(last) != Some(target.zone.as_str()) {
+        return Err(unusable("zone"));
+    }
+    let id = instance.id.filter(|id| *id != 0).ok_or_else(|| unusable("id"))?;
+    match instance.status.as_ref().ok_or_else(|| unusable("status"))? {
+        Status::Running => {}
+        other => {
+            return Err(Refusal::NotRunning {
+                instance: target.to_string(),
+                state: other
+                    .name()
+                    .unwrap_or("in an unknown state")
+                    .escape_debug()
+                    .take(32)
+                    .collect(),
+            });
+        }
+    }
+    Ok(Found {
+        target: target.clone(),
+        id,
+        mig: creator(target, instance, project, cluster)?,
+        addresses: addresses(instance),
+    })
+}
+
+fn creator(target: &Target, instance: &Instance, project: &ProjectId, cluster: &ClusterName) -> Result<Mig, Refusal> {
+    let refuse = |why| Refusal::NotManaged {
+        instance: target.to_string(),
+        why,
+    };
+    let said = entry(instance.metadata.as_ref(), CREATED_BY).ok_or_else(|| refuse(NotManaged::NoCreator))?;
+    Mig::read(said, &target.zone, project).map_err(|astray| match astray {
+        Astray::Foreign(theirs) => Refusal::ForeignProject {
+            instance: target.to_string(),
+            theirs: Some(theirs),
+            ours: cluster.clone(),
+        },
+        Astray::NoSuchThing => refuse(NotManaged::NoGroup(said.to_owned())),
+    })
+}
+
+/// The value of an entry of metadata; one without a value is empty.
+pub(super) fn entry<'a>(metadata: Option<&'a Metadata>, key: &str) -> Option<&'a str> {
+    let item = metadata?.items.iter().find(|item| item.key.as_deref() == Some(key))?;
+    Some(item.value.as_deref().unwrap_or_default())
+}
+
+/// The last part of a URL.
+pub(super) fn last(url: &str) -> Option<&str> {
+    url.rsplit('/').next()
+}
+
+/// The addresses of the interfaces themselves. Alias ranges are left out: they are pods'.
+fn addresses(instance: &Instance) -> Vec<IpAddr> {
+    let interfaces = instance.network_interfaces.iter();
+    let all = interfaces.flat_map(|interface| [interface.network_ip.as_deref(), interface.ipv_6_address.as_deref()]);
+    let parsed: BTreeSet<IpAddr> = all.flatten().filter_map(|text| text.parse().ok()).collect();
+    parsed.into_iter().collect()
+}

@@ -1,0 +1,260 @@
+//! Resources that others name for us: the managed instance group in an instance's metadata, the template in a group's listing.
+//!
+//! What holds here: a link that exists lies in our project, and nothing of its text but names of RFC 1035 is ever sent. The
+//! project in it may be the number of ours, which we do not know; so a number is let through and **never used**: every call
+//! names our project by its id, and what another project has under the same name is never seen.
+
+use std::fmt;
+
+use super::names::{Name, ProjectId, Zone};
+
+/// As long as a link is shown or compared at all.
+const MAX_LEN: usize = 512;
+
+/// A managed instance group that may hold an instance.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Mig {
+    pub(super) place: Place,
+    pub(super) name: Name,
+}
+
+/// Where a managed instance group is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Place {
+    /// Its instances are all in this zone.
+    Zone(Zone),
+    /// Its instances are spread over zones of this region.
+    Region(Name),
+}
+
+/// An instance template.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct TemplateLink {
+    /// `None`: a global one.
+    pub(super) region: Option<Name>,
+    pub(super) name: Name,
+}
+
+/// A link that leads nowhere that we may ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Astray {
+    /// Into another project.
+    Foreign(String),
+    /// It is no link of this kind, or names a place where the instance is not.
+    NoSuchThing,
+}
+
+impl Mig {
+    /// Reads `created-by` of an instance of `zone`: `projects/P/zones/Z/instanceGroupManagers/NAME`, or with `regions/R`.
+    ///
+    /// An instance can write what it wants there. It is a hint only: where to look for the listing that decides.
+    pub(super) fn read(text: &str, zone: &Zone, ours: &ProjectId) -> Result<Self, Astray> {
+        let [_, scope, place, kind, name] = parts(text, ours)?;
+        let place = match scope {
+            "zones" if place == zone.as_str() => Place::Zone(zone.clone()),
+            "regions" if place == zone.region() => Place::Region(Name::parse(place).ok_or(Astray::NoSuchThing)?),
+            _ => return Err(Astray::NoSuchThing),
+        };
+        match Name::parse(name) {
+            Some(name) if kind == "instanceGroupManagers" => Ok(Self { place, name }),
+            _ => Err(Astray::NoSuchThing),
+        }
+    }
+}
+
+impl TemplateLink {
+    /// Reads the URL of a template, `…/projects/P/global/instanceTemplates/T` or `…/projects/P/regions/R/instanceTemplates/T`,
+    /// of an instance in `region`. The cloud writes it; the node cannot.
+    pub(super) fn read(url: &str, region: &str, ours: &ProjectId) -> Result<Self, Astray> {
+        let path = url.find("/projects/").map_or(url, |start| &url[start + 1..]);
+        let name = |text: &str| Name::parse(text).ok_or(Astray::NoSuchThing);
+        if let Ok([_, "global", "instanceTemplates", template]) = parts::<4>(path, ours) {
+            return Ok(Self {
+                region: None,
+                name: name(template)?,
+            });
+        }
+        match parts(path, ours)? {
+            [_, "regions", place, "instanceTemplates", template] if place == region => Ok(Self {
+                region: Some(name(place)?),
+                name: name(template)?,
+            }),
+            _ => Err(Astray::NoSuchThing),
+        }
+    }
+}
+
+/// What follows `projects/` in a link of `N` parts, the project first, which is ours.
+fn parts<'a, const N: usize>(path: &'a str, ours: &ProjectId) -> Result<[&'a str; N], Astray> {
+    if path.len() > MAX_LEN {
+        return Err(Astray::NoSuchThing);
+    }
+    let rest = path.strip_prefix("projects/").ok_or(Astray::NoSuchThing)?;
+    let project = rest.split('/').next().unwrap_or_default();
+    let is_number = (1..=20).contains(&project.len()) && project.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number && project != ours.as_str() {
+        return Err(match project.parse::<ProjectId>() {
+            Ok(theirs) => Astray::Foreign(theirs.to_string()),
+            Err(_) => Astray::NoSuchThing,
+        });
+    }
+    let parts: Vec<&str> = rest.split('/').collect();
+    parts.try_into().map_err(|_| Astray::NoSuchThing)
+}
+
+impl fmt::Display for Mig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name.as_str();
+        match &self.place {
+            Place::Zone(zone) => write!(f, "zones/{}/instanceGroupManagers/{name}", zone.as_str()),
+            Place::Region(region) => write!(f, "regions/{}/instanceGroupManagers/{name}", region.as_str()),
+        }
+    }
+}
+
+impl fmt::Display for TemplateLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name.as_str();
+        match &self.region {
+            None => write!(f, "global/instanceTemplates/{name}"),
+            Some(region) => write!(f, "regions/{}/instanceTemplates/{name}", region.as_str()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mig(text: &str) -> Result<String, Astray> {
+        let zone = Zone::parse("us-central1-a").unwrap();
+        Mig::read(text, &zone, &"my-project".parse().unwrap()).map(|mig| mig.to_string())
+    }
+
+    fn template(text: &str) -> Result<String, Astray> {
+        TemplateLink::read(text, "us-central1", &"my-project".parse().unwrap()).map(|link| link.to_string())
+    }
+
+    fn foreign(project: &str) -> Result<String, Astray> {
+        Err(Astray::Foreign(project.to_owned()))
+    }
+
+    #[test]
+    fn managed_instance_groups() {
+        for (text, expected) in [
+            (
+                "projects/123456789012/zones/us-central1-a/instanceGroupManagers/a-nodes",
+                "zones/us-central1-a/instanceGroupManagers/a-nodes",
+            ),
+            (
+                "projects/my-project/zones/us-central1-a/instanceGroupManagers/a-nodes",
+                "zones/us-central1-a/instanceGroupManagers/a-nodes",
+            ),
+            (
+                "projects/123456789012/regions/us-central1/instanceGroupManagers/nodes",
+                "regions/us-central1/instanceGroupManagers/nodes",
+            ),
+        ] {
+            assert_eq!(mig(text), Ok(expected.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn hints_that_lead_astray() {
+        let elsewhere = Err(Astray::NoSuchThing);
+        let long = format!(
+            "projects/1/zones/us-central1-a/instanceGroupManagers/{}",
+            "a".repeat(64)
+        );
+        for (text, expected) in [
+            (
+                "projects/other-project/zones/us-central1-a/instanceGroupManagers/a",
+                foreign("other-project"),
+            ),
+            (
+                "projects/my-project-2/regions/us-central1/instanceGroupManagers/a",
+                foreign("my-project-2"),
+            ),
+            ("projects/other-project", foreign("other-project")),
+            ("", elsewhere.clone()),
+            ("user@example.com", elsewhere.clone()),
+            (
+                "projects/1/zones/us-central1-b/instanceGroupManagers/a",
+                elsewhere.clone(),
+            ),
+            ("projects/1/regions/us-east1/instanceGroupManagers/a", elsewhere.clone()),
+            (
+                "projects/1/regions/us-central1-a/instanceGroupManagers/a",
+                elsewhere.clone(),
+            ),
+            ("projects/1/zones/us-central1-a/instanceGroups/a", elsewhere.clone()),
+            (
+                "projects/1/zones/us-central1-a/instanceGroupManagers/",
+                elsewhere.clone(),
+            ),
+            (
+                "projects/1/zones/us-central1-a/instanceGroupManagers/a/b",
+                elsewhere.clone(),
+            ),
+            (
+                "projects/1/zones/us-central1-a/instanceGroupManagers/..",
+                elsewhere.clone(),
+            ),
+            (
+                "projects/1/zones/us-central1-a/instanceGroupManagers/a?x=y",
+                elsewhere.clone(),
+            ),
+            (
+                "projects/../zones/us-central1-a/instanceGroupManagers/a",
+                elsewhere.clone(),
+            ),
+            (
+                "https://evil.example/projects/1/zones/us-central1-a/instanceGroupManagers/a",
+                elsewhere.clone(),
+            ),
+            (&long, elsewhere.clone()),
+            (&"x".repeat(10_240), elsewhere),
+        ] {
+            assert_eq!(mig(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn templates() {
+        let www = "https://www.googleapis.com/compute/v1/projects";
+        for (text, expected) in [
+            (
+                format!("{www}/my-project/global/instanceTemplates/t"),
+                Ok("global/instanceTemplates/t".to_owned()),
+            ),
+            (
+                "https://compute.googleapis.com/compute/v1/projects/123456789012/global/instanceTemplates/t".to_owned(),
+                Ok("global/instanceTemplates/t".to_owned()),
+            ),
+            (
+                format!("{www}/my-project/regions/us-central1/instanceTemplates/t"),
+                Ok("regions/us-central1/instanceTemplates/t".to_owned()),
+            ),
+            (
+                "projects/my-project/global/instanceTemplates/t".to_owned(),
+                Ok("global/instanceTemplates/t".to_owned()),
+            ),
+            (
+                format!("{www}/other-project/global/instanceTemplates/t"),
+                foreign("other-project"),
+            ),
+            (
+                format!("{www}/my-project/regions/us-east1/instanceTemplates/t"),
+                Err(Astray::NoSuchThing),
+            ),
+            (
+                format!("{www}/my-project/global/instanceTemplates/"),
+                Err(Astray::NoSuchThing),
+            ),
+            (format!("{www}/my-project/global/images/t"), Err(Astray::NoSuchThing)),
+            (String::new(), Err(Astray::NoSuchThing)),
+        ] {
+            assert_eq!(template(&text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! One question of up to 1,000 claims, on its way to be answered.
+//!
+//! Each instance is asked for once, however many Nodes claim it, and each claim is answered for itself. Each managed instance
+//! group is listed once, and each template read once, however many instances lead to it, and in whatever order they are found.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidewaiter_api::ClusterName;
+use tokio::sync::OnceCell;
+
+use super::failure::Failure;
+use super::group::{Group, Members};
+use super::links::{Mig, TemplateLink};
+use super::names::{ProjectId, Target};
+use crate::claim::Claim;
+use crate::identifier::Answers;
+use crate::identity::Identity;
+use crate::refusal::Refusal;
+
+/// The managed instance groups that one question lists at most: what instances say of their makers may not be true, and each
+/// could name another.
+const MAX_MIGS: usize = 256;
+
+/// The templates that one question reads at most.
+const MAX_TEMPLATES: usize = 256;
+
+/// The instances that one question asks for one by one, beside those that make it up when it is small.
+const MAX_GETS: usize = 32;
+
+pub(super) struct Question<'a> {
+    claimants: BTreeMap<Target, Vec<usize>>,
+    answers: &'a Answers<'a>,
+    gets: AtomicUsize,
+    pub(super) migs: Once<Mig, Members>,
+    pub(super) templates: Once<TemplateLink, Group>,
+}
+
+/// Results that are asked for once.
+pub(super) struct Once<K, V> {
+    limit: usize,
+    cells: Mutex<HashMap<K, Cell<V>>>,
+}
+
+/// What was asked, or is being asked.
+pub(super) type Cell<V> = Arc<OnceCell<Result<V, Failure>>>;
+
+impl<'a> Question<'a> {
+    /// Reads the claims; those that name no instance of our project are refused here.
+    pub(super) fn new(claims: &[Claim], answers: &'a Answers<'a>, project: &ProjectId, cluster: &ClusterName) -> Self {
+        let mut claimants: BTreeMap<Target, Vec<usize>> = BTreeMap::new();
+        for (place, claim) in claims.iter().enumerate() {
+            match Target::read(&claim.provider_id, project, cluster) {
+                Ok(target) => claimants.entry(target).or_default().push(place),
+                Err(refusal) => answers(place, Err(refusal)),
+            }
+        }
+        Self {
+            claimants,
+            answers,
+            gets: AtomicUsize::new(0),
+            migs: Once::new(MAX_MIGS),
+            templates: Once::new(MAX_TEMPLATES),
+        }
+    }
+
+    pub(super) fn targets(&self) -> Vec<Target> {
+        self.claimants.keys().cloned().collect()
+    }
+
+    pub(super) fn answer(&self, target: &Target, result: &Result<Identity, Refusal>) {
+        for place in self.claimants.get(target).map_or(&[][..], Vec::as_slice) {
+            (self.answers)(*place, result.clone());
+        }
+    }
+
+    pub(super) fn refuse(&self, target: &Target, refusal: Refusal) {
+        self.answer(target, &Err(refusal));
+    }
+
+    pub(super) fn not_found(&self, target: &Target) {
+        let instance = target.to_string();
+        self.refuse(target, Refusal::NotFound { instance });
+    }
+
+    /// Takes `count` calls for single instances, if so many are left.
+    pub(super) fn take_gets(&self, count: usize) -> bool {
+        let take = |taken: usize| taken.checked_add(count).filter(|sum| *sum <= MAX_GETS);
+        self.gets
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+            .is_ok()
+    }
+}
+
+impl<K: Eq + Hash + Clone, V> Once<K, V> {
+    fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            cells: Mutex::default(),
+        }
+    }
+
+    /// Where the result for `key` is or will be; `None` when there are too many already.
+    pub(super) fn cell(&self, key: &K) -> Option<Cell<V>> {
+        let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cell) = cells.get(key) {
+            return Some(Arc::clone(cell));
+        }
+        if cells.len() >= self.limit {
+            return None;
+        }
+        let cell = Cell::default();
+        cells.insert(key.clone(), Arc::clone(&cell));
+        Some(cell)
+    }
+}

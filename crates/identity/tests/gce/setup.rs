@@ -1,0 +1,190 @@
+//! A provider that is pointed at a fake, and a cluster in it.
+#![expect(clippy::unwrap_used, reason = "what fails in here is the test's failure")]
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use google_cloud_auth::credentials::mds;
+use tidewaiter_identity::gce::{ClientSettings, Gce, client};
+use tidewaiter_identity::{Claim, Identifier as _, Identity, Refusal};
+use tidewaiter_kit::{CloudCalls, ManualClock, Metrics};
+use tidewaiter_testkit::fake_gce::{
+    Call, FakeGce, FakeGroup, FakeInstance, FakeTemplate, PROJECT, REGION, regional_group, template, zonal_group,
+};
+
+pub(crate) const CLUSTER: &str = "ours.example.com";
+pub(crate) const ZONE: &str = "us-central1-a";
+
+/// What a question got, by the place of each claim.
+pub(crate) type Results = Vec<Result<Identity, Refusal>>;
+
+pub(crate) struct Provider {
+    pub(crate) gce: Gce,
+    pub(crate) calls: CloudCalls,
+    pub(crate) clock: ManualClock,
+}
+
+impl Provider {
+    /// A provider with the credentials of the fake's own metadata server.
+    pub(crate) async fn at(endpoint: &str) -> Self {
+        Self::with(endpoint, endpoint, Duration::from_secs(20)).await
+    }
+
+    pub(crate) async fn with(endpoint: &str, metadata: &str, call: Duration) -> Self {
+        let credentials = mds::Builder::default()
+            .with_endpoint(metadata)
+            .with_universe_domain("googleapis.com")
+            .build()
+            .unwrap();
+        let settings = ClientSettings {
+            endpoint: Some(endpoint.parse().unwrap()),
+            credentials: Some(credentials),
+            call,
+            ..ClientSettings::default()
+        };
+        Self::of(&settings).await
+    }
+
+    pub(crate) async fn of(settings: &ClientSettings) -> Self {
+        let clock = ManualClock::default();
+        let calls = Metrics::new(&clock.shared()).unwrap().cloud_calls();
+        let gce = Gce::new(
+            client(settings).await.unwrap(),
+            PROJECT.parse().unwrap(),
+            CLUSTER.parse().unwrap(),
+            clock.shared(),
+            calls.clone(),
+        );
+        Self { gce, calls, clock }
+    }
+
+    /// Asks, and makes sure that each claim was answered exactly once.
+    pub(crate) async fn ask(&self, claims: &[Claim]) -> Results {
+        let results: Mutex<Vec<Results>> = Mutex::new(vec![Vec::new(); claims.len()]);
+        self.gce
+            .identify(claims, &|place, result| results.lock().unwrap()[place].push(result))
+            .await;
+        let one = |(place, mut given): (usize, Results)| {
+            assert_eq!(given.len(), 1, "answers for {:?}: {given:?}", claims[place]);
+            given.remove(0)
+        };
+        results.into_inner().unwrap().into_iter().enumerate().map(one).collect()
+    }
+
+    pub(crate) async fn ask_one(&self, instance: &FakeInstance) -> Result<Identity, Refusal> {
+        self.ask(&[claim(&instance.provider_id())]).await.remove(0)
+    }
+}
+
+/// One instance of ours in a zonal group, and all that its way to the group `nodes` needs.
+pub(crate) struct One {
+    pub(crate) instance: FakeInstance,
+    pub(crate) group: FakeGroup,
+    pub(crate) template: FakeTemplate,
+}
+
+impl One {
+    pub(crate) fn new() -> Self {
+        let template = template("nodes-v1").kops(CLUSTER, "nodes");
+        let group = zonal_group(ZONE, "a-nodes");
+        let instance = tidewaiter_testkit::fake_gce::instance(ZONE, "nodes-x7k2").kops(CLUSTER, &group);
+        let group = group.lists(&instance, &template);
+        Self {
+            instance,
+            group,
+            template,
+        }
+    }
+
+    pub(crate) fn instance(self, change: impl FnOnce(FakeInstance) -> FakeInstance) -> Self {
+        Self {
+            instance: change(self.instance),
+            ..self
+        }
+    }
+
+    pub(crate) fn template(self, change: impl FnOnce(FakeTemplate) -> FakeTemplate) -> Self {
+        Self {
+            template: change(self.template),
+            ..self
+        }
+    }
+
+    pub(crate) fn group(self, change: impl FnOnce(&Self) -> FakeGroup) -> Self {
+        let group = change(&self);
+        Self { group, ..self }
+    }
+
+    /// A fake that holds it, and a provider that asks it.
+    pub(crate) async fn start(&self) -> (FakeGce, Provider) {
+        let fake = FakeGce::start().await;
+        self.add_to(&fake);
+        let provider = Provider::at(&fake.endpoint()).await;
+        (fake, provider)
+    }
+
+    pub(crate) fn add_to(&self, fake: &FakeGce) {
+        fake.launch([self.instance.clone()]);
+        fake.groups([self.group.clone()]);
+        fake.templates([self.template.clone()]);
+    }
+}
+
+/// A fleet of ours in one regional group, over three zones.
+pub(crate) async fn fleet(count: u32) -> (FakeGce, Provider, Vec<FakeInstance>) {
+    let fake = FakeGce::start().await;
+    let instances = add_fleet(&fake, count, |group| group);
+    let provider = Provider::at(&fake.endpoint()).await;
+    (fake, provider, instances)
+}
+
+pub(crate) fn add_fleet(fake: &FakeGce, count: u32, change: impl Fn(FakeGroup) -> FakeGroup) -> Vec<FakeInstance> {
+    let template = template("nodes-v1").kops(CLUSTER, "nodes");
+    let group = change(regional_group(REGION, "nodes"));
+    let instances: Vec<FakeInstance> = (1..=count)
+        .map(|number| FakeInstance::numbered(number).kops(CLUSTER, &group))
+        .collect();
+    let group = instances
+        .iter()
+        .fold(group, |group, instance| group.lists(instance, &template));
+    fake.launch(instances.clone());
+    fake.groups([group]);
+    fake.templates([template]);
+    instances
+}
+
+pub(crate) fn claim(provider_id: &str) -> Claim {
+    Claim {
+        node: "nodes-x7k2".parse().unwrap(),
+        uid: "uid".parse().unwrap(),
+        provider_id: provider_id.parse().unwrap(),
+        addresses: Vec::new(),
+        rivals: Vec::new(),
+    }
+}
+
+pub(crate) fn claims(instances: &[FakeInstance]) -> Vec<Claim> {
+    instances
+        .iter()
+        .map(|instance| claim(&instance.provider_id()))
+        .collect()
+}
+
+/// `ok` or the reason, for each.
+pub(crate) fn reasons(results: &Results) -> Vec<&'static str> {
+    results.iter().map(reason).collect()
+}
+
+pub(crate) fn reason(result: &Result<Identity, Refusal>) -> &'static str {
+    result.as_ref().map_or_else(Refusal::reason, |_| "ok")
+}
+
+/// Each call's method and rows, in order.
+pub(crate) fn rows(calls: &[Call]) -> Vec<(&'static str, usize)> {
+    calls.iter().map(|call| (call.api, call.rows)).collect()
+}
+
+/// How many calls of this method there were.
+pub(crate) fn count(calls: &[Call], api: &str) -> usize {
+    calls.iter().filter(|call| call.api == api).count()
+}

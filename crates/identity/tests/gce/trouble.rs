@@ -1,0 +1,421 @@
+//! What keeps Compute Engine from answering: what each failure is told as, and whom it concerns.
+
+use std::time::Duration;
+
+use google_cloud_auth::credentials::{anonymous, mds};
+use serde_json::json;
+use tidewaiter_identity::Identifier as _;
+use tidewaiter_identity::gce::{ClientError, ClientSettings, api, client};
+use tidewaiter_testkit::FakeGce;
+use tidewaiter_testkit::fake_gce::{
+    FakeGroup, FakeInstance, REGION, Scripted, TOKEN, instance, nobody, template, zonal_group,
+};
+
+use crate::setup::{CLUSTER, One, Provider, ZONE, claim, claims, count, fleet, reason, reasons};
+
+const GET: &str = "instances.get";
+const GROUP: &str = "instanceGroupManagers.listManagedInstances";
+const TEMPLATE: &str = "instanceTemplates.get";
+
+/// The answer, how it is counted, and what is told of it after the name of the call.
+fn trouble() -> Vec<(Scripted, &'static str, &'static str)> {
+    let raw = |status, body: &str| Scripted::Raw {
+        status,
+        body: body.to_owned(),
+    };
+    let info = |status, code, reason| Scripted::ErrorInfo { status, code, reason };
+    vec![
+        (Scripted::throttled(), "throttled", " is throttled"),
+        (
+            Scripted::error(403, "userRateLimitExceeded"),
+            "throttled",
+            " is throttled",
+        ),
+        (Scripted::error(403, "quotaExceeded"), "throttled", " is throttled"),
+        (Scripted::error(429, "somethingNew"), "throttled", " is throttled"),
+        (
+            info(429, "RESOURCE_EXHAUSTED", "RATE_LIMIT_EXCEEDED"),
+            "throttled",
+            " is throttled",
+        ),
+        (
+            info(403, "PERMISSION_DENIED", "RATE_LIMIT_EXCEEDED"),
+            "throttled",
+            " is throttled",
+        ),
+        (raw(429, "<html>slow down"), "throttled", " is throttled"),
+        (Scripted::forbidden(), "denied", ": permission denied (403 forbidden)"),
+        (
+            info(403, "PERMISSION_DENIED", "SERVICE_DISABLED"),
+            "denied",
+            ": permission denied (403 SERVICE_DISABLED)",
+        ),
+        (
+            Scripted::error(401, "authError"),
+            "no_credentials",
+            ": no valid credentials (401 authError)",
+        ),
+        (
+            Scripted::backend_error(),
+            "failed",
+            ": the cloud failed (503 backendError)",
+        ),
+        (
+            Scripted::error(500, "internalError"),
+            "failed",
+            ": the cloud failed (500 internalError)",
+        ),
+        (
+            Scripted::error(400, "invalid"),
+            "failed",
+            ": the cloud failed (400 invalid)",
+        ),
+        (
+            raw(502, "<html>Bad Gateway"),
+            "failed",
+            ": the cloud failed (status 502 and no answer of Compute Engine)",
+        ),
+        (
+            raw(403, "<html>Forbidden"),
+            "unusable",
+            ": unusable answer (status 403 and no answer of Compute Engine)",
+        ),
+        (
+            raw(404, "<html>Not here"),
+            "unusable",
+            ": unusable answer (status 404 and no answer of Compute Engine)",
+        ),
+        (
+            Scripted::html(),
+            "unusable",
+            ": unusable answer (status 200 and no answer of Compute Engine)",
+        ),
+        (
+            Scripted::garbage(),
+            "unusable",
+            ": unusable answer (status 200 and no answer of Compute Engine)",
+        ),
+        (
+            raw(200, ""),
+            "unusable",
+            ": unusable answer (status 200 and no answer of Compute Engine)",
+        ),
+        (
+            raw(200, "[]"),
+            "unusable",
+            ": unusable answer (status 200 and no answer of Compute Engine)",
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn what_keeps_each_call_from_answering() {
+    let one = One::new();
+    let (fake, provider) = one.start().await;
+    for (method, api) in [
+        (GET, api::GET_INSTANCE),
+        (GROUP, api::LIST_ZONAL_GROUP),
+        (TEMPLATE, api::GET_GLOBAL_TEMPLATE),
+    ] {
+        for (answer, outcome, text) in trouble() {
+            let before = provider.calls.counted(api, outcome);
+            fake.clear_calls();
+            fake.script_for(method, [answer.clone()]);
+            let refusal = provider.ask_one(&one.instance).await.unwrap_err();
+            assert_eq!(refusal.to_string(), format!("{api}{text}"), "{answer:?}");
+            assert!(refusal.is_transient() && !refusal.is_forgery(), "{refusal:?}");
+            assert_eq!(provider.calls.counted(api, outcome), before + 1, "{answer:?}");
+            assert_eq!(
+                fake.calls().iter().filter(|call| call.api == method).count(),
+                1,
+                "no retries: {answer:?}"
+            );
+        }
+        assert!(provider.ask_one(&one.instance).await.is_ok(), "and is well again");
+    }
+}
+
+#[tokio::test]
+async fn connections_that_break() {
+    let one = One::new();
+    let (fake, provider) = one.start().await;
+    for method in [GET, GROUP, TEMPLATE] {
+        for answer in [Scripted::Drop, Scripted::BreakOff] {
+            fake.script_for(method, [answer.clone()]);
+            let refusal = provider.ask_one(&one.instance).await.unwrap_err();
+            assert!(
+                refusal.to_string().contains(": not reachable ("),
+                "{answer:?}: {refusal}"
+            );
+            assert!(refusal.is_transient(), "{refusal}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_call_has_a_deadline() {
+    let one = One::new();
+    let fake = FakeGce::start().await;
+    one.add_to(&fake);
+    let provider = Provider::with(&fake.endpoint(), &fake.endpoint(), Duration::from_secs(1)).await;
+    for (method, api) in [
+        (GET, api::GET_INSTANCE),
+        (GROUP, api::LIST_ZONAL_GROUP),
+        (TEMPLATE, api::GET_GLOBAL_TEMPLATE),
+    ] {
+        fake.script_for(method, [Scripted::Hang]);
+        let refusal = provider.ask_one(&one.instance).await.unwrap_err();
+        assert_eq!(refusal.to_string(), format!("{api}: not reachable (no answer in time)"));
+        assert_eq!(provider.calls.counted(api, "timeout"), 1);
+    }
+}
+
+#[tokio::test]
+async fn nobody_there() {
+    let fake = FakeGce::start().await;
+    let provider = Provider::with(&nobody().await, &fake.endpoint(), Duration::from_secs(5)).await;
+    let refusal = provider
+        .ask(&[claim("gce://our-project/us-central1-a/n")])
+        .await
+        .remove(0)
+        .unwrap_err();
+    assert_eq!(
+        refusal.to_string(),
+        "gce:compute.instances.get: not reachable (Connection refused (os error 111))"
+    );
+}
+
+#[tokio::test]
+async fn away_and_back() {
+    let one = One::new();
+    let (mut fake, provider) = one.start().await;
+    assert!(provider.ask_one(&one.instance).await.is_ok());
+    fake.away().await;
+    assert!(provider.ask_one(&one.instance).await.unwrap_err().is_transient());
+    fake.back().await;
+    assert!(provider.ask_one(&one.instance).await.is_ok());
+}
+
+#[tokio::test]
+async fn without_credentials_nothing_is_sent() {
+    let one = One::new();
+    let (fake, provider) = one.start().await;
+    fake.metadata_away(true);
+    let refusal = provider.ask_one(&one.instance).await.unwrap_err();
+    assert_eq!(refusal.to_string(), "gce:compute.instances.get: no valid credentials");
+    assert!(fake.calls().is_empty());
+}
+
+#[tokio::test]
+async fn a_source_of_credentials_that_never_answers() {
+    let one = One::new();
+    let (fake, _) = one.start().await;
+    // Takes connections, and never says a word.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let source = mds::Builder::default().with_endpoint(format!("http://{}", silent.local_addr().unwrap()));
+    let settings = |source: mds::Builder| ClientSettings {
+        endpoint: Some(fake.endpoint().parse().unwrap()),
+        credentials: Some(source.build().unwrap()),
+        credentials_deadline: Duration::from_millis(200),
+        call: Duration::from_millis(200),
+    };
+    let error = client(&settings(source)).await.unwrap_err();
+    assert!(matches!(error, ClientError::Late(_)), "{error}");
+
+    let source = mds::Builder::default().with_endpoint(format!("http://{}", silent.local_addr().unwrap()));
+    let provider = Provider::of(&settings(source.with_universe_domain("googleapis.com"))).await;
+    let refusal = provider.ask_one(&one.instance).await.unwrap_err();
+    assert_eq!(
+        refusal.to_string(),
+        "gce:compute.instances.get: no valid credentials (no answer in time)"
+    );
+    assert!(
+        refusal.remedy().contains("GOOGLE_APPLICATION_CREDENTIALS"),
+        "{}",
+        refusal.remedy()
+    );
+    assert!(fake.calls().is_empty());
+}
+
+#[tokio::test]
+async fn a_zone_that_does_not_exist_has_no_instances() {
+    let (fake, provider, instances) = fleet(20).await;
+    let unknown = claim("gce://our-project/moon-east1-a/nodes-0001");
+    assert_eq!(
+        reasons(&provider.ask(std::slice::from_ref(&unknown)).await),
+        ["NotFound"]
+    );
+    // Beside a zone in trouble it is told from it.
+    let mut asked = claims(&instances);
+    asked.push(unknown);
+    fake.fail_zone("us-central1-b");
+    assert_eq!(reason(&provider.ask(&asked).await[20]), "NotFound");
+    fake.heal();
+    provider.ask(&asked).await;
+    fake.clear_calls();
+    provider.ask(&asked).await;
+    assert_eq!(
+        count(&fake.calls(), "instances.aggregatedList"),
+        1,
+        "it is no zone in trouble"
+    );
+}
+
+#[tokio::test]
+async fn a_token_that_is_not_taken() {
+    let one = One::new();
+    let (fake, _) = one.start().await;
+    let settings = ClientSettings {
+        endpoint: Some(fake.endpoint().parse().unwrap()),
+        credentials: Some(anonymous::Builder::new().build()),
+        ..ClientSettings::default()
+    };
+    let provider = Provider::of(&settings).await;
+    let refusal = provider.ask_one(&one.instance).await.unwrap_err();
+    assert_eq!(
+        refusal.to_string(),
+        "gce:compute.instances.get: no valid credentials (401 authError)"
+    );
+}
+
+#[tokio::test]
+async fn no_secret_is_ever_told() {
+    let one = One::new();
+    let (fake, provider) = one.start().await;
+    for status in [400, 401, 403, 404, 500] {
+        fake.script_for(
+            GET,
+            [Scripted::Error {
+                status,
+                reason: "someReason",
+                message: format!("https://x.example/?access_token={TOKEN}"),
+            }],
+        );
+        let refusal = provider.ask_one(&one.instance).await.unwrap_err();
+        for text in [refusal.to_string(), format!("{refusal:?}"), refusal.remedy().to_owned()] {
+            assert!(!text.contains(TOKEN) && !text.contains("http"), "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_listing_that_fails_for_all_is_told_to_all() {
+    let (fake, provider, instances) = fleet(30).await;
+    for (answer, expected, calls) in [
+        (Scripted::throttled(), "Throttled", 1),
+        (Scripted::forbidden(), "Unavailable", 1),
+        (Scripted::error(404, "notFound"), "Unavailable", 1),
+        (Scripted::html(), "Unavailable", 1),
+        (Scripted::json(&json!({})), "Unavailable", 1),
+        (Scripted::json(&json!({"kind": "something#else"})), "Unavailable", 1),
+        // It may be for one zone, so each is tried.
+        (Scripted::backend_error(), "Unavailable", 4),
+    ] {
+        fake.clear_calls();
+        fake.always(Some(answer.clone()));
+        let results = provider.ask(&claims(&instances)).await;
+        assert_eq!(reasons(&results), [expected; 30], "{answer:?}");
+        assert_eq!(fake.calls().len(), calls, "{answer:?}");
+        fake.always(None);
+    }
+    fake.clear_calls();
+    assert!(provider.ask(&claims(&instances)).await.iter().all(Result::is_ok));
+    assert_eq!(fake.calls().len(), 3, "and is well again");
+}
+
+#[tokio::test]
+async fn pages_are_not_read_for_ever() {
+    let (fake, provider, instances) = fleet(30).await;
+    let endless = json!({"kind": "compute#instanceAggregatedList", "nextPageToken": "again"});
+    fake.script_for("instances.aggregatedList", (0..1000).map(|_| Scripted::json(&endless)));
+    assert_eq!(reasons(&provider.ask(&claims(&instances)).await), ["Unavailable"; 30]);
+    assert_eq!(fake.calls().len(), 100);
+}
+
+#[tokio::test]
+async fn an_instance_that_is_listed_twice_is_refused() {
+    let (fake, provider, instances) = fleet(6).await;
+    let mut twice: Vec<_> = instances.iter().filter(|i| i.zone() == ZONE).cloned().collect();
+    twice.push(twice[0].clone().metadata("created-by", "another"));
+    let rows: Vec<_> = twice.iter().map(FakeInstance::json).collect();
+    let scope = format!("zones/{ZONE}");
+    let listing = json!({"kind": "compute#instanceAggregatedList", "items": {scope: {"instances": rows}}});
+    fake.script_for("instances.aggregatedList", [Scripted::json(&listing)]);
+    let results = provider.ask(&claims(&instances)).await;
+    for (result, instance) in results.iter().zip(&instances) {
+        let expected = if *instance == twice[0] { "Unavailable" } else { "ok" };
+        assert_eq!(reason(result), expected, "{}", instance.key());
+    }
+}
+
+#[tokio::test]
+async fn a_group_or_a_template_that_fails_concerns_its_own_nodes_only() {
+    let (fake, provider, instances) = fleet(20).await;
+    let template = template("other-v1").kops(CLUSTER, "other");
+    let group = zonal_group(ZONE, "a-other");
+    let others: Vec<_> = (1..=5)
+        .map(|number| {
+            instance(ZONE, &format!("other-{number}"))
+                .id(number)
+                .kops(CLUSTER, &group)
+        })
+        .collect();
+    fake.groups([others
+        .iter()
+        .fold(group, |group, instance| group.lists(instance, &template))]);
+    fake.launch(others.clone());
+    fake.templates([template]);
+    let all: Vec<_> = instances.iter().chain(&others).cloned().collect();
+    assert!(provider.ask(&claims(&all)).await.iter().all(Result::is_ok));
+    for name in ["a-other", "other-v1"] {
+        for (answer, expected) in [
+            (Scripted::backend_error(), "Unavailable"),
+            (Scripted::throttled(), "Throttled"),
+            (Scripted::garbage(), "Unavailable"),
+            (Scripted::error(404, "notFound"), "NotInGroup"),
+        ] {
+            fake.fail_name(name, answer.clone());
+            let results = provider.ask(&claims(&all)).await;
+            assert!(results[..20].iter().all(Result::is_ok), "{answer:?}");
+            assert_eq!(reasons(&results[20..].to_vec()), [expected; 5], "{name}: {answer:?}");
+        }
+        fake.heal();
+    }
+    // One page of a listing that fails is no listing: nobody is taken for one who is not listed.
+    fake.forget_group(REGION, "nodes");
+    assert_eq!(reasons(&provider.ask(&claims(&instances)).await), ["NotInGroup"; 20]);
+}
+
+#[tokio::test]
+async fn a_listing_that_breaks_off_between_pages_says_nothing() {
+    let (fake, provider, _) = fleet(1).await;
+    let instances = crate::setup::add_fleet(&fake, 700, FakeGroup::paginated);
+    let method = "regionInstanceGroupManagers.listManagedInstances";
+    // The first page answers; the second does not.
+    let first = json!({"managedInstances": [], "nextPageToken": "500"});
+    fake.script_for(method, [Scripted::json(&first), Scripted::backend_error()]);
+    let results = provider.ask(&claims(&instances)).await;
+    assert!(
+        results.iter().all(|result| reason(result) == "Unavailable"),
+        "{:?}",
+        results[0]
+    );
+}
+
+#[tokio::test]
+async fn a_question_that_is_dropped_leaves_nothing_behind() {
+    let (fake, provider, instances) = fleet(30).await;
+    for method in [
+        "instances.aggregatedList",
+        "regionInstanceGroupManagers.listManagedInstances",
+    ] {
+        fake.script_for(method, [Scripted::Hang]);
+        let all = claims(&instances);
+        let dropped = tokio::time::timeout(
+            Duration::from_secs(1),
+            provider.gce.identify(&all, &|_, _| panic!("nothing was answered")),
+        );
+        assert!(dropped.await.is_err());
+        assert!(provider.ask(&all).await.iter().all(Result::is_ok));
+    }
+}
