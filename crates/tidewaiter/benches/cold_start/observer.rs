@@ -7,8 +7,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::api::{ListParams, PartialObjectMeta, WatchEvent, WatchParams};
+use kube::runtime::watcher::Event;
+use kube::runtime::{WatchStreamExt as _, watcher};
 use tidewaiter_api::names::{INSTANCE_GROUP_LABEL, KOPS_LEASE, KOPS_NAMESPACE};
 use tokio::task::JoinHandle;
 
@@ -27,30 +30,20 @@ impl Observer {
     /// Begins to watch; nothing that happens after this is missed.
     #[expect(clippy::disallowed_methods, reason = "a run is measured in real time")]
     pub async fn start(bed: &Bed) -> Result<Self> {
-        let nodes = bed.nodes();
         let count = bed.instances.len();
-        let version = nodes
-            .list_metadata(&ListParams::default().limit(1))
-            .await?
-            .metadata
-            .resource_version;
-        let params = WatchParams::default().labels(INSTANCE_GROUP_LABEL).timeout(290);
-        let watch = nodes
-            .watch_metadata(&params, &version.context("a list has a version")?)
-            .await?
-            .boxed();
+        let params = watcher::Config::default().labels(INSTANCE_GROUP_LABEL);
+        // The API server closes the watch of whoever falls behind; this one goes on.
+        let mut watch = watcher(Api::<PartialObjectMeta<Node>>::all(bed.admin()), params).boxed();
+        while !matches!(watch.try_next().await?, Some(Event::InitDone) | None) {}
         let labelled = tokio::spawn(async move {
             let mut names = HashSet::new();
-            let mut watch = pin!(watch);
-            while let Some(event) = watch.try_next().await? {
-                if let WatchEvent::Added(node) | WatchEvent::Modified(node) = event {
+            let mut watch = watch.default_backoff().applied_objects().boxed();
+            while names.len() < count {
+                if let Some(Ok(node)) = watch.next().await {
                     names.insert(node.metadata.name.unwrap_or_default());
                 }
-                if names.len() == count {
-                    return Ok(Instant::now());
-                }
             }
-            bail!("the watch of Nodes ended")
+            Ok(Instant::now())
         });
 
         let leases: Api<Lease> = Api::namespaced(bed.admin(), KOPS_NAMESPACE);
