@@ -62,8 +62,9 @@ pub mod api {
     pub const GET_REGIONAL_TEMPLATE: &str = "gce:compute.regionInstanceTemplates.get";
 }
 
-/// What one question takes at most: two pages of instances.
-const MAX_CLAIMS: usize = 1_000;
+/// What one question takes at most: more than a cluster has nodes. A listing gives all of a group whoever is asked about, so a
+/// question that is split costs each of its parts the whole.
+const MAX_CLAIMS: usize = 10_000;
 
 /// The label that kOps gives the instances of a cluster, for finding them.
 const CLUSTER_LABEL: &str = "k8s-io-cluster-name";

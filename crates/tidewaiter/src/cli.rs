@@ -1,10 +1,13 @@
 //! The command line: what can be asked for, in words that a person can read.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use serde::Serialize;
+use tidewaiter_api::{ClusterName, InstanceGroupName, Lifecycle};
+use url::Url;
 
 /// Makes true in a Kubernetes cluster what its cloud says.
 #[derive(Debug, Parser)]
@@ -12,6 +15,28 @@ use serde::Serialize;
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// Reads the command line. The name under which the binary was called counts: `kops-controller` is the controller role, so
+    /// that a container which kOps described starts it unchanged but for the image, and kubectl calls its plugin
+    /// `kubectl-tidewaiter`. What is wrong, and what was only asked for help, ends the process here.
+    pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> Self {
+        let mut line: Vec<OsString> = arguments.into_iter().collect();
+        let mut command = Self::command();
+        match line
+            .first()
+            .map(Path::new)
+            .and_then(Path::file_name)
+            .and_then(|name| name.to_str())
+        {
+            Some("kops-controller") => line.insert(1, "controller".into()),
+            Some("kubectl-tidewaiter") => command = command.bin_name("kubectl tidewaiter"),
+            _ => {}
+        }
+        let read = Self::from_arg_matches(&command.get_matches_from(line));
+        read.unwrap_or_else(|error| error.exit())
+    }
 }
 
 const EXIT_CODES: &str = "Exit codes:
@@ -23,6 +48,9 @@ const EXIT_CODES: &str = "Exit codes:
 pub(crate) enum Command {
     /// Gives each Node the labels of its InstanceGroup, once the cloud vouches for it (the role of kops-controller)
     Controller(ControllerArgs),
+    /// Says why a Node has, or has not, a label
+    #[command(subcommand)]
+    Explain(Explain),
     /// Prints the CustomResourceDefinitions, for `kubectl apply -f -`
     Crds,
     /// Prints the completions of a shell
@@ -50,12 +78,101 @@ pub(crate) struct ControllerArgs {
     #[arg(long)]
     pub(crate) print_config: bool,
 
+    /// How much is logged, as kops-controller counts it: from 4 on `debug`, from 6 on `trace` [default: what the settings say]
+    #[arg(long = "v", value_name = "LEVEL", conflicts_with = "filter")]
+    verbosity: Option<u8>,
+
     #[command(flatten)]
-    pub(crate) flags: ControllerFlags,
+    flags: ControllerFlags,
+}
+
+impl ControllerArgs {
+    /// The settings that were given as flags.
+    pub(crate) fn flags(&self) -> ControllerFlags {
+        let mut flags = self.flags.clone();
+        let filter = match self.verbosity {
+            None | Some(0..=3) => None,
+            Some(4..=5) => Some("debug"),
+            Some(_) => Some("trace"),
+        };
+        flags.log.filter = flags.log.filter.or(filter.map(str::to_owned));
+        flags
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Explain {
+    /// The labels that the state store gives the nodes of an InstanceGroup; asks no cluster and no instance
+    Group(ExplainGroupArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainGroupArgs {
+    /// The InstanceGroup
+    pub(crate) group: InstanceGroupName,
+
+    /// The cluster
+    #[arg(long, value_name = "CLUSTER", env = "KOPS_CLUSTER_NAME")]
+    pub(crate) name: ClusterName,
+
+    /// The state store
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "KOPS_STATE_STORE",
+        help = "The state store, as kOps has it: s3://BUCKET, gs://BUCKET or file:///FOLDER"
+    )]
+    pub(crate) state: String,
+
+    /// The state store's address, where it is not the cloud's own
+    #[arg(long, value_name = "URL", env = "TIDEWAITER_STATE_ENDPOINT")]
+    pub(crate) state_endpoint: Option<Url>,
+
+    /// The region in which to look for the state store first
+    #[arg(long, env = "AWS_REGION")]
+    pub(crate) region: Option<String>,
+
+    /// How the cloud bills the instance
+    #[arg(long, value_name = "LIFECYCLE", default_value = "on-demand")]
+    pub(crate) lifecycle: LifecycleFlag,
+
+    /// How the answer is printed
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub(crate) output: OutputFormat,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum LifecycleFlag {
+    /// At the full price
+    OnDemand,
+    /// At what the market asks
+    Spot,
+    /// At fixed hours
+    Scheduled,
+}
+
+impl From<LifecycleFlag> for Lifecycle {
+    fn from(flag: LifecycleFlag) -> Self {
+        match flag {
+            LifecycleFlag::OnDemand => Self::OnDemand,
+            LifecycleFlag::Spot => Self::Spot,
+            LifecycleFlag::Scheduled => Self::Scheduled,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum OutputFormat {
+    /// For people
+    Table,
+    /// For programs
+    Json,
+    /// For programs
+    Yaml,
 }
 
 /// The settings that have a flag. One that is not given says nothing, so that the file and the environment are heard.
-#[derive(Debug, Args, Serialize)]
+#[derive(Clone, Debug, Args, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ControllerFlags {
     /// The kubeconfig to use outside a cluster [default: in the cluster its service account, else KUBECONFIG]
@@ -77,7 +194,7 @@ pub(crate) struct ControllerFlags {
     log: LogFlags,
 }
 
-#[derive(Debug, Args, Serialize)]
+#[derive(Clone, Debug, Args, Serialize)]
 pub(crate) struct LogFlags {
     /// What is logged, as target=level,… [default: info]
     #[arg(long = "log-filter", value_name = "FILTER")]

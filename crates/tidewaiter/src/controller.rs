@@ -3,27 +3,27 @@
 //! What the operator gave is read and checked before anything is started; after that, one supervised set of tasks runs until
 //! a signal or a failure.
 
+mod cloud;
 mod settings;
 
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
-use aws_config::{BehaviorVersion, SdkConfig};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use tidewaiter_controller::node_controller::{self, NodeControllerParts};
-use tidewaiter_identity::aws::{self, ClientSettings, Ec2};
-use tidewaiter_identity::{Lookup, LookupSettings};
+use tidewaiter_identity::{Identifier, Lookup, LookupSettings};
 use tidewaiter_kit::events::Reporter;
 use tidewaiter_kit::leader::{Elector, LeaseSettings, Timing};
 use tidewaiter_kit::settings::{environment, load, to_yaml};
 use tidewaiter_kit::{
     Chain, Checks, ControllerContext, Events, Kit, Metrics, SystemClock, Tasks, admin, client, leader, telemetry,
 };
-use tidewaiter_kops::{Cloud, ControllerConfig, Definitions, DefinitionsSettings, StateStore, StoreOptions};
+use tidewaiter_kops::{ControllerConfig, Definitions, DefinitionsSettings, StateStore, StoreOptions};
 use tracing::{info, warn};
 
 use crate::Failure;
 use crate::cli::ControllerArgs;
+use cloud::Cloud;
 use settings::ControllerSettings;
 
 /// The name under which Events and traces are booked.
@@ -66,15 +66,10 @@ struct Given {
 impl Given {
     fn read(args: &ControllerArgs) -> Result<Self> {
         let environment = environment();
-        let settings = load::<ControllerSettings>(args.settings.as_deref(), environment.iter().cloned(), &args.flags)?;
+        let settings =
+            load::<ControllerSettings>(args.settings.as_deref(), environment.iter().cloned(), &args.flags())?;
         let config = ControllerConfig::load(&args.conf)?;
-        if config.config.cloud != Cloud::Aws {
-            let cloud = config.config.cloud;
-            return Err(anyhow!(
-                "{}: cloud is {cloud}: this version of Tidewaiter knows aws only",
-                args.conf.display()
-            ));
-        }
+        cloud::check(config.config.cloud).with_context(|| args.conf.display().to_string())?;
         let warnings = settings.warnings.into_iter().chain(config.warnings).collect();
         Ok(Self {
             config: config.config,
@@ -114,9 +109,9 @@ async fn run(given: Given) -> Result<(), Failure> {
         checks: Checks::new(),
     };
     let cluster = kube_config(&given.settings).await.map_err(Failure::Configuration)?;
-    let aws = aws_config(&given).await.map_err(Failure::Configuration)?;
+    let cloud = Cloud::of(&given, &kit).await.map_err(Failure::Configuration)?;
     let mut tasks = Tasks::new();
-    start(&given, cluster, &aws, &kit, &mut tasks)
+    start(&given, cluster, cloud, &kit, &mut tasks)
         .await
         .map_err(Failure::Configuration)?;
     info!(cluster = %given.config.cluster_name, state = %given.config.config_base, "started");
@@ -124,7 +119,7 @@ async fn run(given: Given) -> Result<(), Failure> {
 }
 
 /// Creates every part, and only then spawns their tasks: nothing has run, not even for the Lease, when this fails.
-async fn start(given: &Given, cluster: kube::Config, aws: &SdkConfig, kit: &Kit, tasks: &mut Tasks) -> Result<()> {
+async fn start(given: &Given, cluster: kube::Config, cloud: Cloud, kit: &Kit, tasks: &mut Tasks) -> Result<()> {
     let Given { config, settings, .. } = given;
     let shutdown = tasks.shutdown_token();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -143,8 +138,8 @@ async fn start(given: &Given, cluster: kube::Config, aws: &SdkConfig, kit: &Kit,
     let events = Events::new(client.clone(), kit.clock.clone(), reporter);
     let parts = NodeControllerParts {
         client,
-        identities: identities(config, settings, aws, kit),
-        definitions: definitions(config, settings, aws, kit)?,
+        identities: identities(cloud.identifier, settings, kit),
+        definitions: definitions(config, settings, cloud.store, kit)?,
         context: ControllerContext {
             kit: kit.clone(),
             leadership,
@@ -160,42 +155,22 @@ async fn start(given: &Given, cluster: kube::Config, aws: &SdkConfig, kit: &Kit,
     Ok(())
 }
 
-fn identities(config: &ControllerConfig, settings: &ControllerSettings, aws: &SdkConfig, kit: &Kit) -> Arc<Lookup> {
-    let client = aws::client(
-        aws,
-        &ClientSettings {
-            endpoint: settings.ec2_endpoint.clone(),
-            ..ClientSettings::default()
-        },
-    );
-    let ec2 = Ec2::new(
-        client,
-        config.cluster_name.clone(),
-        kit.clock.clone(),
-        kit.metrics.cloud_calls(),
-    );
+fn identities(identifier: Arc<dyn Identifier>, settings: &ControllerSettings, kit: &Kit) -> Arc<Lookup> {
     let lookup = LookupSettings {
         node_names: settings.node_names,
         expiry: settings.identity_expiry(),
         ..LookupSettings::default()
     };
-    Arc::new(Lookup::new(Arc::new(ec2), kit.clock.clone(), lookup))
+    Arc::new(Lookup::new(identifier, kit.clock.clone(), lookup))
 }
 
 fn definitions(
     config: &ControllerConfig,
     settings: &ControllerSettings,
-    aws: &SdkConfig,
+    store: StoreOptions,
     kit: &Kit,
 ) -> Result<Definitions> {
-    let options = StoreOptions {
-        endpoint: settings.state_endpoint.clone(),
-        likely_region: aws.region().map(ToString::to_string),
-        aws_credentials: aws.credentials_provider(),
-        clock: kit.clock.clone(),
-        ..StoreOptions::default()
-    };
-    let store = StateStore::open(&config.config_base, options)?;
+    let store = StateStore::open(&config.config_base, store)?;
     let polled = DefinitionsSettings {
         poll: settings.definitions_poll(),
         ..DefinitionsSettings::default()
@@ -227,17 +202,4 @@ async fn kube_config(settings: &ControllerSettings) -> Result<kube::Config> {
 fn first_line(error: &KubeconfigError) -> anyhow::Error {
     let text = Chain(error).to_string();
     anyhow!("{}", text.lines().next().unwrap_or_default())
-}
-
-/// Region and credentials, once for every call to AWS.
-async fn aws_config(given: &Given) -> Result<SdkConfig> {
-    let set = given.settings.region.as_deref();
-    let region = set
-        .or_else(|| given.variable("AWS_REGION"))
-        .or(given.config.region.as_deref());
-    let region = aws::region(region, None).await?;
-    Ok(aws_config::defaults(BehaviorVersion::latest())
-        .region(region)
-        .load()
-        .await)
 }

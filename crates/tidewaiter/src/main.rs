@@ -2,15 +2,20 @@
 
 mod cli;
 mod controller;
+mod explain;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use clap::{CommandFactory as _, Parser as _};
+use clap::CommandFactory as _;
 use tidewaiter_kit::Chain;
 
 use cli::{Cli, Command};
+
+/// It gives back what the burst of a cold start took; `.cargo/config.toml` says how it is built.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Why the process ends with another code than 0.
 #[derive(Debug)]
@@ -22,8 +27,9 @@ enum Failure {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let result = match Cli::read(std::env::args_os()).command {
         Command::Controller(args) => controller::main(&args),
+        Command::Explain(question) => explain::main(&question),
         Command::Crds => print_crds().map_err(Failure::Running),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "tidewaiter", &mut io::stdout());

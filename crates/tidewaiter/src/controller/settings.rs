@@ -36,6 +36,12 @@ pub(crate) struct ControllerSettings {
     /// EC2's address, where it is not the region's own: for test servers and private endpoints.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "endpoint")]
     pub(crate) ec2_endpoint: Option<Url>,
+    /// The project of the instances on Google Cloud; else `GCP_PROJECT`, else what the instance's metadata says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) project: Option<String>,
+    /// Compute Engine's address, where it is not the public one.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "endpoint")]
+    pub(crate) gce_endpoint: Option<Url>,
     /// The state store's address, where it is not the cloud's own.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "endpoint")]
     pub(crate) state_endpoint: Option<Url>,
@@ -72,6 +78,8 @@ impl Default for ControllerSettings {
             definitions_poll_seconds: seconds(30),
             region: None,
             ec2_endpoint: None,
+            project: None,
+            gce_endpoint: None,
             state_endpoint: None,
             lease: LeasePlace::default(),
             log: LogSettings::default(),

@@ -153,7 +153,10 @@ async fn a_wrong_configuration_file_ends_it_with_one_line() {
             good().set(&["cloud"], "awss").to_yaml(),
             "cloud: is \"awss\", must be one of aws, gce",
         ),
-        (good().set(&["cloud"], "gce").to_yaml(), "cloud is gce … aws only"),
+        (
+            good().set(&["cloud"], "openstack").to_yaml(),
+            "cloud is openstack … aws and gce only",
+        ),
         (
             good().set(&["configBase"], "do://x/y").to_yaml(),
             "configBase: \"do://x/y\" is no state store … s3://BUCKET",
@@ -366,6 +369,44 @@ async fn a_later_source_of_settings_wins_and_what_is_printed_can_be_loaded() {
     let again = tidewaiter("controller --conf good.yaml --print-config --settings s.yaml");
     let again = machine.run(again).await.said;
     assert!(again.ends_with(&format!("{printed}\n")), "{again}");
+}
+
+/// What a container that kOps described starts: its name, its arguments, its file in JSON, its environment.
+#[tokio::test]
+async fn called_as_kops_controller_it_is_the_controller_role() {
+    let machine = Machine::new();
+    let kops = machine.scratch.path().join("kops-controller");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_tidewaiter"), &kops).unwrap();
+    machine.file("config.json", &from_kops().to_json());
+    for (level, filter) in [("2", "info"), ("4", "debug"), ("8", "trace")] {
+        let program = Program::new(&kops)
+            .name(format!("kops-controller-{}", free_port()))
+            .args([
+                format!("--v={level}"),
+                "--conf=config.json".to_owned(),
+                "--print-config".to_owned(),
+            ])
+            .env("AWS_REGION", "us-test-1");
+        let Ran { code, said } = machine.run(program).await;
+        assert_eq!(code, Some(0), "{said}");
+        let printed = said
+            .lines()
+            .filter(|line| !line.starts_with("tidewaiter: "))
+            .collect::<Vec<_>>();
+        let settings: Value = serde_saphyr::from_str(&printed.join("\n")).unwrap();
+        assert_eq!(settings["log"]["filter"], filter, "{said}");
+    }
+}
+
+#[tokio::test]
+async fn called_as_a_plugin_of_kubectl_it_says_so() {
+    let machine = Machine::new();
+    let plugin = machine.scratch.path().join("kubectl-tidewaiter");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_tidewaiter"), &plugin).unwrap();
+    let program = Program::new(&plugin).name("kubectl-tidewaiter").arg("--help");
+    let Ran { code, said } = machine.run(program).await;
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("Usage: kubectl tidewaiter <COMMAND>"), "{said}");
 }
 
 #[tokio::test]

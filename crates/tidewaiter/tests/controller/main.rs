@@ -5,6 +5,7 @@
 mod attacker;
 mod config_file;
 mod crashes;
+mod gce;
 mod labels;
 mod recreated;
 mod refusals;

@@ -107,9 +107,17 @@ impl World {
 
     /// The same with more variables in its environment.
     pub async fn controller_with(&self, environment: &[(&str, &str)]) -> Controller {
+        let ec2 = self.ec2.environment();
+        let ec2 = ec2.iter().map(|(key, value)| (*key, value.as_str()));
+        let environment: Vec<_> = ec2.chain(environment.iter().copied()).collect();
+        self.controller_from(&self.config(), &environment).await
+    }
+
+    /// The same with another configuration file, and nothing that tells of this world's EC2.
+    pub async fn controller_from(&self, config_file: &str, environment: &[(&str, &str)]) -> Controller {
         let proxy = ApiProxy::start(&self.cluster, &service_account());
         let config = self.scratch.path().join("config.yaml");
-        write(&config, &self.config());
+        write(&config, config_file);
         let admin = format!("127.0.0.1:{}", free_port());
         let mut program = Program::new(env!("CARGO_BIN_EXE_tidewaiter"))
             .name(format!("controller-{}", admin.rsplit(':').next().unwrap()))
@@ -121,9 +129,6 @@ impl World {
             .env("TIDEWAITER_ADMIN_ADDRESS", &admin)
             .env("TIDEWAITER_DEFINITIONS_POLL_SECONDS", "1")
             .env("TIDEWAITER_LOG__FILTER", "info,tidewaiter=debug");
-        for (key, value) in self.ec2.environment() {
-            program = program.env(key, value);
-        }
         for (key, value) in environment {
             program = program.env(key, value);
         }

@@ -1,0 +1,100 @@
+//! The cloud that kOps' configuration names: who says what an instance is, and how the state store is reached.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail};
+use aws_config::{BehaviorVersion, SdkConfig};
+use tidewaiter_identity::Identifier;
+use tidewaiter_identity::{aws, gce};
+use tidewaiter_kit::Kit;
+use tidewaiter_kops::{self as kops, StoreOptions};
+use url::Url;
+
+use super::Given;
+
+/// What depends on the cloud.
+pub(super) struct Cloud {
+    pub(super) identifier: Arc<dyn Identifier>,
+    pub(super) store: StoreOptions,
+}
+
+/// Whether this version knows the cloud.
+pub(super) fn check(cloud: kops::Cloud) -> Result<()> {
+    match cloud {
+        kops::Cloud::Aws | kops::Cloud::Gce => Ok(()),
+        other => bail!("cloud is {other}: this version of Tidewaiter knows aws and gce only"),
+    }
+}
+
+impl Cloud {
+    /// Finds out where we are, as far as nobody said it, and prepares the clients.
+    pub(super) async fn of(given: &Given, kit: &Kit) -> Result<Self> {
+        check(given.config.cloud)?;
+        let store = StoreOptions {
+            endpoint: given.settings.state_endpoint.clone(),
+            clock: kit.clock.clone(),
+            ..StoreOptions::default()
+        };
+        if given.config.cloud == kops::Cloud::Gce {
+            let identifier = Arc::new(compute_engine(given, kit).await?);
+            return Ok(Self { identifier, store });
+        }
+        let config = aws_config(given).await?;
+        let store = StoreOptions {
+            likely_region: config.region().map(ToString::to_string),
+            aws_credentials: config.credentials_provider(),
+            ..store
+        };
+        let identifier = Arc::new(ec2(given, &config, kit));
+        Ok(Self { identifier, store })
+    }
+}
+
+/// Region and credentials, once for every call to AWS.
+async fn aws_config(given: &Given) -> Result<SdkConfig> {
+    let set = given.settings.region.as_deref();
+    let region = set
+        .or_else(|| given.variable("AWS_REGION"))
+        .or(given.config.region.as_deref());
+    let region = aws::region(region, None).await?;
+    Ok(aws_config::defaults(BehaviorVersion::latest())
+        .region(region)
+        .load()
+        .await)
+}
+
+fn ec2(given: &Given, config: &SdkConfig, kit: &Kit) -> aws::Ec2 {
+    let settings = aws::ClientSettings {
+        endpoint: given.settings.ec2_endpoint.clone(),
+        ..aws::ClientSettings::default()
+    };
+    let client = aws::client(config, &settings);
+    let cluster = given.config.cluster_name.clone();
+    aws::Ec2::new(client, cluster, kit.clock.clone(), kit.metrics.cloud_calls())
+}
+
+async fn compute_engine(given: &Given, kit: &Kit) -> Result<gce::Gce> {
+    let set = given
+        .settings
+        .project
+        .as_deref()
+        .or_else(|| given.variable("GCP_PROJECT"));
+    let metadata = given
+        .variable("GCE_METADATA_HOST")
+        .map(|host| format!("http://{host}").parse::<Url>());
+    let metadata = metadata.transpose().context("GCE_METADATA_HOST is no address")?;
+    let project = gce::project(set, metadata.as_ref()).await?;
+    let settings = gce::ClientSettings {
+        endpoint: given.settings.gce_endpoint.clone(),
+        ..gce::ClientSettings::default()
+    };
+    let client = gce::client(&settings).await?;
+    let cluster = given.config.cluster_name.clone();
+    Ok(gce::Gce::new(
+        client,
+        project,
+        cluster,
+        kit.clock.clone(),
+        kit.metrics.cloud_calls(),
+    ))
+}

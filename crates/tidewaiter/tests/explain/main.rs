@@ -1,0 +1,4 @@
+//! `tidewaiter explain`, as a person runs it.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod group;
