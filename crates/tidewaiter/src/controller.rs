@@ -145,6 +145,7 @@ async fn start(given: &Given, cluster: kube::Config, aws: &SdkConfig, kit: &Kit,
         client,
         identities: identities(config, settings, aws, kit),
         definitions: definitions(config, settings, aws, kit)?,
+        policy: settings.policy(),
         context: ControllerContext {
             kit: kit.clone(),
             leadership,

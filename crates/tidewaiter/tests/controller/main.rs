@@ -5,7 +5,9 @@
 mod attacker;
 mod config_file;
 mod crashes;
+mod foreign;
 mod labels;
+mod quarantine;
 mod recreated;
 mod refusals;
 mod replicas;
