@@ -18,7 +18,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use tidewaiter_api::node_identity::{LABELS_VALID, QUARANTINED, VERIFIED};
+use tidewaiter_api::node_identity::{LABELS_VALID, VERIFIED};
 use tidewaiter_api::{
     Condition, ConditionStatus, LabelKey, LabelValue, NodeIdentitySpec, NodeIdentityStatus, RecordedLabel,
 };
@@ -104,22 +104,16 @@ pub(super) fn plan(seen: &Observation, now: Timestamp) -> Plan {
                 "InvalidProviderId",
                 &format!("{error}. {remedy}"),
                 Standing::Refused,
-                seen.recorded_condition(QUARANTINED).cloned(),
+                quarantine::kept(seen),
                 now,
             )
         }
         Finding::Refused(refusal) if refusal.is_transient() => unanswered(seen, refusal, now),
         Finding::Refused(refusal) if refusal.is_forgery() => quarantine::forged(seen, refusal, now),
         Finding::Refused(refusal) => {
-            let quarantined = seen.recorded_condition(QUARANTINED).cloned();
-            refused(
-                seen,
-                refusal.reason(),
-                &sentence(refusal),
-                Standing::Refused,
-                quarantined,
-                now,
-            )
+            let (reason, message) = (refusal.reason(), sentence(refusal));
+            let quarantined = quarantine::kept(seen);
+            refused(seen, reason, &message, Standing::Refused, quarantined, now)
         }
         Finding::Undefined(proven, error) => undefined(seen, proven, error, now),
         Finding::Defined(proven, labels) => defined(seen, proven, labels, now),
@@ -175,7 +169,7 @@ fn undefined(seen: &Observation, proven: &Proven, error: &DefinitionError, now: 
         seen.condition(LABELS_VALID, ConditionStatus::Unknown, error.reason(), &message, now),
     ];
     // What undoes a quarantine is the patch that brings the labels.
-    conditions.extend(seen.recorded_condition(QUARANTINED).cloned());
+    conditions.extend(quarantine::kept(seen));
     plan.record = seen.unless_recorded(seen.content(Some(proven.identity()), seen.recorded().to_vec(), conditions));
     plan
 }

@@ -94,6 +94,12 @@ pub(super) fn forged(seen: &Observation, refusal: &Refusal, now: Timestamp) -> P
     plan
 }
 
+/// What the record goes on to say of a Node that is in quarantine, while nothing decides about that.
+pub(super) fn kept(seen: &Observation) -> Option<Condition> {
+    let before = seen.recorded_condition(QUARANTINED)?;
+    (before.status == ConditionStatus::True).then(|| before.clone())
+}
+
 /// What a proven Node's record says: that it was in quarantine, if it was.
 pub(super) fn undone(seen: &Observation, now: Timestamp) -> Option<Condition> {
     seen.recorded_condition(QUARANTINED)?;
@@ -103,8 +109,6 @@ pub(super) fn undone(seen: &Observation, now: Timestamp) -> Option<Condition> {
 
 /// What the record says. The counts are left out, so that each Node that comes or goes does not rewrite the records of all.
 fn condition(seen: &Observation, decision: Decision, refusal: &Refusal, now: Timestamp) -> Option<Condition> {
-    let before = seen.recorded_condition(QUARANTINED);
-    let is_in = before.is_some_and(|before| before.status == ConditionStatus::True);
     let say = |status, reason, words: &str| Some(seen.condition(QUARANTINED, status, reason, words, now));
     match decision {
         Decision::Quarantine => {
@@ -115,8 +119,9 @@ fn condition(seen: &Observation, decision: Decision, refusal: &Refusal, now: Tim
             say(ConditionStatus::True, "Forged", &words)
         }
         // Who is in stays in until the proof succeeds; only nothing more is done.
-        Decision::Report | Decision::Wait => before.cloned(),
-        Decision::Hold { .. } | Decision::Spare if is_in => before.cloned(),
+        Decision::Report => kept(seen),
+        Decision::Wait => seen.recorded_condition(QUARANTINED).cloned(),
+        Decision::Hold { .. } | Decision::Spare if kept(seen).is_some() => kept(seen),
         Decision::Hold { .. } => say(
             ConditionStatus::False,
             "TooManyForged",

@@ -255,6 +255,29 @@ fn what_comes_back_to_a_quarantined_node_goes_again() {
 }
 
 #[test]
+fn what_was_said_of_a_brake_is_not_said_for_ever() {
+    let held = forged(LABELS, None, Quarantine, HELD);
+    let held = carried_out(held.clone(), &planned_at_start(&held));
+    let said_with = |change: fn(&mut Observation)| {
+        let mut seen = held.clone();
+        change(&mut seen);
+        let after = carried_out(seen.clone(), &planned_at_start(&seen));
+        let record = after.record.as_deref().unwrap();
+        let found = record.status.conditions.iter().find(|found| found.type_ == QUARANTINED);
+        found.map_or(NOTHING.to_owned(), |found| found.reason.clone())
+    };
+    assert_eq!(said_with(|_| {}), "TooManyForged");
+    assert_eq!(
+        said_with(|seen| seen.brake = Brake::Unjudged),
+        "TooManyForged",
+        "a start rewrites nothing"
+    );
+    assert_eq!(said_with(|seen| seen.policy.on_forgery = Report), NOTHING);
+    assert_eq!(said_with(|seen| seen.finding = refusal()), NOTHING);
+    assert_eq!(said_with(|seen| seen.finding = defined("a=1", &[])), "Proven");
+}
+
+#[test]
 fn a_crash_after_the_record_is_finished_by_the_next_pass() {
     let seen = forged(LABELS, None, Quarantine, Brake::Free);
     let whole = planned_at_start(&seen);
