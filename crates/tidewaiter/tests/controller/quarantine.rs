@@ -7,8 +7,9 @@ use kube::api::DeleteParams;
 use serde_json::json;
 use tidewaiter_api::ConditionStatus::{False, True};
 use tidewaiter_testkit::fake_ec2::FakeInstance;
-use tidewaiter_testkit::{Kubelet, eventually};
+use tidewaiter_testkit::{Kubelet, Moment, eventually};
 
+use crate::crashes::is_write_about;
 use crate::world::{Controller, Labels, SOON, World};
 
 const OF_WORKER: [(&str, &str); 3] = [
@@ -235,4 +236,39 @@ async fn nobody_is_quarantined_before_all_are_judged() {
     world.quiet(Duration::from_secs(2)).await;
     world.says(name, "Quarantined", True, "Forged", "").await;
     has_taints(&world, name, &[DEDICATED, UNIDENTIFIED]).await;
+}
+
+#[tokio::test]
+async fn killed_at_any_write_it_ends_in_quarantine() {
+    let world = start(2).await;
+    let controller = world.controller_with(&QUARANTINE).await;
+    controller.leads().await;
+    // The record, the Node.
+    let crashes = [1, 2]
+        .into_iter()
+        .flat_map(|nth| [(nth, Moment::Before), (nth, Moment::After)]);
+    for (number, (nth, moment)) in (11..).zip(crashes) {
+        let Controller { process, proxy, .. } = &controller;
+        process.kill();
+        let (forged, _) = forge(&world, number).await;
+        let name = forged.name().to_owned();
+        let about = name.clone();
+        proxy.kill_at(process, nth, moment, move |request| is_write_about(request, &about));
+        world.expire_lease().await;
+        process.start_again();
+        eventually(format!("{name} to kill it"), SOON, async || {
+            if process.is_running() { Err("it runs") } else { Ok(()) }
+        })
+        .await;
+        proxy.clear_hook();
+        world.expire_lease().await;
+        process.start_again();
+        controller.ready().await;
+        is_quarantined(&world, &name, &LEFT).await;
+        world.quiet(Duration::from_secs(1)).await;
+        controller.has_not_panicked();
+        // Two at once would be too many.
+        world.nodes().delete(&name, &DeleteParams::default()).await.unwrap();
+    }
+    controller.stops().await;
 }
