@@ -9,6 +9,7 @@
     reason = "KubeSchema repeats the struct inside a function of its own"
 )]
 
+use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{CustomResource, CustomResourceExt, KubeSchema};
@@ -23,6 +24,13 @@ pub const VERIFIED: &str = "Verified";
 
 /// Type of the condition that says whether every label of the definition could be set.
 pub const LABELS_VALID: &str = "LabelsValid";
+
+/// Type of the condition that says whether a proven Node carries labels that only other groups define. It is absent where
+/// that could never be told.
+pub const FOREIGN_LABELS: &str = "ForeignLabels";
+
+/// Type of the condition that says whether a Node that was refused for forgery has lost what only a proven Node may have.
+pub const QUARANTINED: &str = "Quarantined";
 
 /// Whose claim the record answers.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
@@ -112,6 +120,10 @@ pub struct NodeIdentityStatus {
     /// How the cloud bills the instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<Lifecycle>,
+    /// When the cloud first vouched for the Node of this uid (UTC, whole seconds); it stays, whatever is found out later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub first_verified: Option<Timestamp>,
     /// Every label that the controller has set, or is about to set or to remove: while a change is under way the old
     /// keys and the new ones together, so that no crash loses one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -206,6 +218,7 @@ mod tests {
             instance: Some("i-0123456789abcdef0".to_owned()),
             instance_group: Some("nodes".parse().unwrap()),
             lifecycle: Some(Lifecycle::Spot),
+            first_verified: Some("2026-01-02T03:04:05Z".parse().unwrap()),
             labels: vec![RecordedLabel {
                 key: "a/b".parse().unwrap(),
                 value: "c".parse().unwrap(),

@@ -6,9 +6,11 @@
 
 mod apply;
 mod error;
+mod forgeries;
 mod node;
 mod observe;
 mod plan;
+mod policy;
 mod record;
 mod replaced;
 mod rivals;
@@ -26,6 +28,7 @@ use tokio::sync::Semaphore;
 
 use apply::Writer;
 use error::NodeError;
+use forgeries::Forgeries;
 use node::Node;
 use plan::{Finding, Observation, Plan, plan};
 use record::Record;
@@ -33,6 +36,7 @@ use rivals::Rivals;
 use standings::Standings;
 
 pub use apply::FIELD_MANAGER;
+pub use policy::{ForeignLabels, OnForgery, Policy};
 pub use start::{NodeControllerParts, start};
 
 /// Our own write is not in the caches yet. Its change queues the Node; this is the net, should somebody have undone it.
@@ -51,6 +55,9 @@ pub struct NodeController {
     writes: Semaphore,
     events: Events,
     standings: Standings,
+    /// Only where forged Nodes are put into quarantine: it costs memory for each Node.
+    forgeries: Option<Arc<Forgeries>>,
+    policy: Policy,
     clock: SharedClock,
 }
 

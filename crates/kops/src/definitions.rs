@@ -3,6 +3,8 @@
 //! A file is read when it is first wanted and then asked about at every poll, with the version that is known, so that an
 //! unchanged one costs one small answer. Whatever happens to the store or to a file, the last good version stays in
 //! force; what is wrong is kept for whoever asks. A change is announced only when the fields that we read have changed.
+//! Once somebody wants to know whose each label key is, the folder of the groups is listed at every poll, and every group in
+//! it is in use.
 //! Nothing here looks at a Node, and nothing here gives up.
 
 use std::collections::BTreeMap;
@@ -21,16 +23,19 @@ use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Metrics, SharedClock};
 
 use crate::cluster::{CLUSTER_FILE, Cluster};
-use crate::instance_group::InstanceGroup;
-use crate::store::ReadFile;
+use crate::instance_group::{GROUPS_FOLDER, InstanceGroup};
+use crate::store::{ReadFile, StoreError};
 
 mod announcements;
 mod error;
+mod owned;
 mod reads;
 mod tracked;
 
 use announcements::Announcements;
 pub use error::DefinitionError;
+use owned::Groups;
+pub use owned::OwnedKeys;
 use reads::Reads;
 use tracked::{Shared, Tracked};
 
@@ -57,6 +62,8 @@ pub enum Changed {
     Cluster,
     /// One group.
     Group(InstanceGroupName),
+    /// Whose the label keys are: it concerns every Node.
+    OwnedKeys,
 }
 
 /// A file in use that cannot be used as it is now.
@@ -98,6 +105,7 @@ struct Inner {
     shared: Arc<Shared>,
     cluster: Tracked<Cluster>,
     groups: Mutex<BTreeMap<InstanceGroupName, Arc<Tracked<InstanceGroup>>>>,
+    all_groups: Groups,
 }
 
 impl Definitions {
@@ -123,6 +131,7 @@ impl Definitions {
             cluster: Tracked::new(CLUSTER_FILE.to_owned(), Changed::Cluster, parse, Arc::clone(&shared)),
             shared,
             groups: Mutex::default(),
+            all_groups: Groups::default(),
         })))
     }
 
@@ -142,6 +151,27 @@ impl Definitions {
             cluster: cluster?,
             group: group?,
         }))
+    }
+
+    /// Whose each label key is, from memory. The first call lists the groups and reads those that were never read, and all
+    /// calls at the same time share that; however it ends there is an answer, which [`run`](Self::run) keeps up to date.
+    pub async fn owned_keys(&self) -> Arc<OwnedKeys> {
+        let all = &self.0.all_groups;
+        if let Some(told) = all.told() {
+            return told;
+        }
+        let _first = all.first.lock().await;
+        if all.told().is_none() {
+            self.0.cluster.want();
+            let away = usize::from(!self.list_groups().await);
+            let groups: Vec<_> = self.groups().values().cloned().collect();
+            let read = |group: Arc<Tracked<InstanceGroup>>| async move { is_answer(&group.get().await) };
+            let mut reads: Vec<BoxFuture<'_, bool>> = groups.into_iter().map(|group| read(group).boxed()).collect();
+            reads.push(async { is_answer(&self.0.cluster.get().await) }.boxed());
+            ask(reads, away).await;
+            self.tell_owned_keys();
+        }
+        all.told().unwrap_or_default()
     }
 
     /// Keeps the definitions up to date until `stop` completes, and tells `on_change` of each that is no longer what
@@ -200,24 +230,58 @@ impl Definitions {
         }
     }
 
-    /// Asks about every file in use, in an order of its own, so that none is always the last when the store is away.
+    /// Asks about every file in use.
     async fn poll(&self) {
+        let mut away = 0;
+        if self.0.all_groups.told().is_some() {
+            away += usize::from(!self.list_groups().await);
+        }
         self.forget_unused();
         let groups: Vec<_> = self.groups().values().cloned().collect();
         let mut reads: Vec<BoxFuture<'_, bool>> = groups.iter().map(|group| group.refresh().boxed()).collect();
         if self.0.cluster.wanted_since(Duration::ZERO) {
             reads.push(self.0.cluster.refresh().boxed());
         }
-        fastrand::shuffle(&mut reads);
-        let mut answers = stream::iter(reads).buffer_unordered(AT_ONCE);
-        let mut away = 0;
-        while let Some(answered) = answers.next().await {
-            away += usize::from(!answered);
-            if away == AWAY {
-                break;
-            }
-        }
+        ask(reads, away).await;
         self.count_problems();
+        if self.0.all_groups.told().is_some() {
+            self.tell_owned_keys();
+        }
+    }
+
+    /// Lists the groups, and keeps track of each from now on. Says whether the store answered, with whatever.
+    async fn list_groups(&self) -> bool {
+        let answer = self.0.shared.reads.list(GROUPS_FOLDER).await;
+        let answered = !matches!(answer, Err(StoreError::Unavailable { .. }));
+        self.0.all_groups.take(answer);
+        let listed = self.0.all_groups.listed().unwrap_or_default();
+        let mut groups = self.groups();
+        for name in listed {
+            groups.entry(name).or_insert_with_key(|name| Arc::new(self.track(name)));
+        }
+        answered
+    }
+
+    /// Makes up from what is known now whose each key is, and announces it when it is not what was told before.
+    fn tell_owned_keys(&self) {
+        let good: BTreeMap<_, _> = self
+            .groups()
+            .iter()
+            .map(|(name, group)| (name.clone(), group.good()))
+            .collect();
+        // An empty folder is another cluster's, or nobody's: no cluster is without a group.
+        let listed = self.0.all_groups.listed().filter(|listed| !listed.is_empty());
+        let complete = listed.is_some_and(|listed| listed.iter().all(|name| matches!(good.get(name), Some(Some(_)))));
+        let cluster = self.0.cluster.good();
+        let owned = OwnedKeys::of(good.values().flatten().map(AsRef::as_ref), cluster.as_deref(), complete);
+        let Shared {
+            reads, announcements, ..
+        } = &*self.0.shared;
+        reads.incomplete.set(i64::from(!owned.is_complete()));
+        if self.0.all_groups.tell(owned) {
+            tracing::info!("the label keys that groups define have changed");
+            announcements.add(Changed::OwnedKeys);
+        }
     }
 
     fn forget_unused(&self) {
@@ -227,7 +291,9 @@ impl Definitions {
             .clock
             .monotonic()
             .saturating_sub(self.0.settings.unused_after);
-        self.groups().retain(|_, group| group.wanted_since(since));
+        let all = &self.0.all_groups;
+        self.groups()
+            .retain(|name, group| group.wanted_since(since) || all.is_listed(name));
     }
 
     /// The group's file, wanted from now on: no poll can forget it before the caller has its answer.
@@ -263,6 +329,24 @@ impl Definitions {
 
     fn groups(&self) -> MutexGuard<'_, BTreeMap<InstanceGroupName, Arc<Tracked<InstanceGroup>>>> {
         self.0.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether the store answered, with whatever.
+fn is_answer<T>(read: &Result<Arc<T>, DefinitionError>) -> bool {
+    !matches!(read, Err(error) if error.is_transient())
+}
+
+/// Awaits these reads, each of which says whether the store answered, in an order of their own, so that none is always the
+/// last when the store is `away`: after a few times the rest is left to the next time.
+async fn ask(mut reads: Vec<BoxFuture<'_, bool>>, mut away: usize) {
+    fastrand::shuffle(&mut reads);
+    let mut answers = stream::iter(reads).buffer_unordered(AT_ONCE);
+    while let Some(answered) = answers.next().await {
+        away += usize::from(!answered);
+        if away == AWAY {
+            break;
+        }
     }
 }
 

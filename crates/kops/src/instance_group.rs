@@ -10,6 +10,9 @@ use tidewaiter_api::InstanceGroupName;
 use crate::cluster::{expect_kind, expect_name, kubelet_labels};
 use crate::document::{Field, InvalidFile, Mapping, NodeLabelField, parse};
 
+/// The folder below the configuration base that holds a file for each group.
+pub const GROUPS_FOLDER: &str = "instancegroup";
+
 /// What an InstanceGroup says about the labels of its nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstanceGroup {
@@ -74,7 +77,7 @@ impl InstanceGroup {
     /// Path of the group's file below the configuration base.
     #[must_use]
     pub fn file(name: &InstanceGroupName) -> String {
-        format!("instancegroup/{name}")
+        format!("{GROUPS_FOLDER}/{name}")
     }
 
     /// Parses `bytes`, the content of `file`, as the InstanceGroup named `expected`.

@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 
 use tidewaiter_api::names::{
     EXCLUDE_FROM_LOAD_BALANCERS_LABEL, INSTANCE_GROUP_LABEL, KOPS_CONTROLLER_PKI_LABEL, ROLE_API_SERVER_LABEL,
-    ROLE_CONTROL_PLANE_LABEL, ROLE_NODE_LABEL,
+    ROLE_CONTROL_PLANE_LABEL, ROLE_NODE_LABEL, is_of_no_group,
 };
 use tidewaiter_api::values::quoted;
 use tidewaiter_api::{InvalidValue, LabelKey, LabelSource, LabelValue, Lifecycle};
 
-use crate::cluster::CLUSTER_FILE;
+use crate::cluster::{CLUSTER_FILE, Cluster};
 use crate::definitions::Definition;
 use crate::document::{LabelText, NodeLabelField};
 use crate::instance_group::{InstanceGroup, Role};
@@ -107,6 +107,36 @@ fn overlay(definition: &Definition, lifecycle: Lifecycle) -> Layers {
         layers.lay_one(key, "true", LabelSource::Lifecycle, "", "");
     }
     layers
+}
+
+/// Every key that a group's files ask for or its role gives, whether its value can be set or not: those that are of no group
+/// (see [`is_of_no_group`]) left out.
+pub(crate) fn keys_of_group(group: &InstanceGroup) -> impl Iterator<Item = &str> {
+    let files = group.kubelet.entries.keys().chain(group.node_labels.entries.keys());
+    files
+        .map(String::as_str)
+        .chain(role_labels(group.role).iter().copied())
+        .chain([INSTANCE_GROUP_LABEL])
+        .filter(|key| !is_of_no_group(key))
+}
+
+/// Every key that the Cluster's kubelets ask for, of workers or of the control plane, as [`keys_of_group`].
+pub(crate) fn keys_of_cluster(cluster: &Cluster) -> impl Iterator<Item = &str> {
+    let fields = cluster.control_plane_kubelet.iter().chain([&cluster.kubelet]);
+    fields
+        .flat_map(|field| field.entries.keys())
+        .map(String::as_str)
+        .filter(|key| !is_of_no_group(key))
+}
+
+/// Whether a key says a group, a role or a lifecycle, in whatever cluster: what kOps gives a node only for what it is.
+pub(crate) fn is_of_kops(key: &str) -> bool {
+    let lifecycles = [Lifecycle::Spot, Lifecycle::Scheduled]
+        .into_iter()
+        .filter_map(lifecycle_label);
+    let roles = [Role::ControlPlane, Role::Node, Role::ApiServer];
+    let mut known = lifecycles.chain(roles.into_iter().flat_map(role_labels).copied());
+    key == INSTANCE_GROUP_LABEL || (known.any(|known| known == key) && !is_of_no_group(key))
 }
 
 fn role_labels(role: Role) -> &'static [&'static str] {

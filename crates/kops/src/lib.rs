@@ -14,7 +14,7 @@ pub mod store;
 
 pub use cluster::Cluster;
 pub use config::{Cloud, ConfigError, ControllerConfig, Loaded};
-pub use definitions::{Changed, Definition, DefinitionError, Definitions, DefinitionsSettings, Problem};
+pub use definitions::{Changed, Definition, DefinitionError, Definitions, DefinitionsSettings, OwnedKeys, Problem};
 pub use document::{InvalidFile, LabelText, NodeLabelField};
 pub use instance_group::{InstanceGroup, Role};
 pub use labels::{NodeLabels, RejectedLabel, WantedLabel, node_labels};

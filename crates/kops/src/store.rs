@@ -1,10 +1,11 @@
-//! Reads of the state store, wherever it lies, one file at a time.
+//! Reads of the state store, wherever it lies, one file or one folder's names at a time.
 //!
-//! A read ends: within [`READ_LIMIT`], with at most [`MAX_FILE_BYTES`] and a handful of requests, whatever the other side
-//! does. A body that was cut short is never taken for a file. Nothing is written, nothing is cached, and no message holds
-//! what changes from one request to the next, so that equal failures give equal messages. Credentials are asked for when a
-//! request first needs them, so `file://` and `gs://` work on a machine that knows nothing of AWS.
+//! A read ends: within [`READ_LIMIT`], with at most [`MAX_FILE_BYTES`] or [`MAX_NAMES`] and a handful of requests, whatever the
+//! other side does. What was cut short is never taken for a file or a folder. Nothing is written, nothing is cached, and no
+//! message holds what changes from one request to the next, so that equal failures give equal messages. Credentials are asked
+//! for when a request first needs them, so `file://` and `gs://` work on a machine that knows nothing of AWS.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,8 +14,9 @@ use ::url::Url;
 use async_trait::async_trait;
 use aws_credential_types::provider::SharedCredentialsProvider;
 use bytes::{Bytes, BytesMut};
-use futures::TryStreamExt as _;
-use object_store::{GetOptions, GetResult, ObjectStore as _};
+use futures::{StreamExt as _, TryStreamExt as _};
+use object_store::path::Path;
+use object_store::{GetOptions, GetResult, ObjectStore};
 use tidewaiter_kit::clock::timeout;
 use tidewaiter_kit::{SharedClock, SystemClock};
 
@@ -30,6 +32,9 @@ pub use url::{InvalidStateUrl, Scheme, StateUrl};
 
 /// The largest file that is read, in bytes.
 pub const MAX_FILE_BYTES: usize = MAX_BYTES;
+
+/// The most files that a folder may hold: a hundred times what the largest clusters have of groups.
+pub const MAX_NAMES: usize = 10_000;
 
 /// The longest that one read takes, with its retries and with what it takes to get credentials.
 pub const READ_LIMIT: Duration = Duration::from_secs(20);
@@ -86,7 +91,7 @@ pub enum Read {
     },
 }
 
-/// What can read files below a configuration base: [`StateStore`], and what a test puts in its place.
+/// What can read and list files below a configuration base: [`StateStore`], and what a test puts in its place.
 #[async_trait]
 pub trait ReadFile: Debug + Send + Sync {
     /// Reads `file`, a path below the base; with `known`, only if it is no longer that version.
@@ -94,6 +99,13 @@ pub trait ReadFile: Debug + Send + Sync {
     /// # Errors
     /// As [`StoreError`] says.
     async fn read(&self, file: &str, known: Option<&Etag>) -> Result<Read, StoreError>;
+
+    /// The names of the files right in `folder`, a path below the base without a slash at its end; sorted. One that is not
+    /// there is an empty one: object stores know no folders.
+    ///
+    /// # Errors
+    /// As [`StoreError`] says; never a part of the names.
+    async fn list(&self, folder: &str) -> Result<Vec<String>, StoreError>;
 }
 
 /// A state store that is open. Opening it sends no request.
@@ -144,12 +156,32 @@ impl StateStore {
             Err(error) => Err(StoreError::of(file, &self.url, &error)),
         }
     }
-}
 
-#[async_trait]
-impl ReadFile for StateStore {
-    async fn read(&self, file: &str, known: Option<&Etag>) -> Result<Read, StoreError> {
-        match timeout(&*self.clock, READ_LIMIT, self.get(file, known)).await {
+    async fn names(&self, folder: &str) -> Result<Vec<String>, StoreError> {
+        let prefix = self.url.object(folder);
+        let store = self.client.store();
+        let mut names = names_below(&*store, &prefix).await;
+        if let Err(error) = &names
+            && let Some(store) = self.client.follow(&store, error).await
+        {
+            names = names_below(&*store, &prefix).await;
+        }
+        match names {
+            Ok(Some(names)) => Ok(names.into_iter().collect()),
+            Ok(None) => Err(StoreError::Unavailable {
+                file: folder.to_owned(),
+                detail: format!("it holds more than {MAX_NAMES} files"),
+            }),
+            Err(error) => Err(StoreError::of(folder, &self.url, &error)),
+        }
+    }
+
+    async fn in_time<T>(
+        &self,
+        file: &str,
+        request: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        match timeout(&*self.clock, READ_LIMIT, request).await {
             Ok(answer) => answer,
             Err(elapsed) => Err(StoreError::Unavailable {
                 file: file.to_owned(),
@@ -157,6 +189,34 @@ impl ReadFile for StateStore {
             }),
         }
     }
+}
+
+#[async_trait]
+impl ReadFile for StateStore {
+    async fn read(&self, file: &str, known: Option<&Etag>) -> Result<Read, StoreError> {
+        self.in_time(file, self.get(file, known)).await
+    }
+
+    async fn list(&self, folder: &str) -> Result<Vec<String>, StoreError> {
+        self.in_time(folder, self.names(folder)).await
+    }
+}
+
+/// The names right below `prefix`, or nothing when more than [`MAX_NAMES`] objects lie there, at whatever depth.
+async fn names_below(store: &dyn ObjectStore, prefix: &Path) -> object_store::Result<Option<BTreeSet<String>>> {
+    let mut names = BTreeSet::new();
+    let mut objects = store.list(Some(prefix)).enumerate();
+    while let Some((number, object)) = objects.next().await {
+        if number == MAX_NAMES {
+            return Ok(None);
+        }
+        let location = object?.location;
+        let mut below = location.prefix_match(prefix).into_iter().flatten();
+        if let (Some(name), None) = (below.next(), below.next()) {
+            names.insert(name.as_ref().to_owned());
+        }
+    }
+    Ok(Some(names))
 }
 
 /// The whole body, or nothing when it is too large.

@@ -10,7 +10,7 @@ use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
 use futures::future::{Either, select};
 use object_store::ObjectStoreExt as _;
-use object_store::aws::AmazonS3Builder;
+use object_store::aws::{AmazonS3, AmazonS3Builder};
 use tidewaiter_api::InstanceGroupName;
 use tidewaiter_kit::{Metrics, SystemClock};
 use tidewaiter_kops::store::{Read, ReadFile as _};
@@ -38,6 +38,15 @@ struct World {
 
 /// What kOps would have written: an object of the cluster's, through a client of its own.
 async fn put(moto: &Moto, file: &str, content: &str) {
+    put_through(&client(moto), file, content).await;
+}
+
+async fn put_through(client: &AmazonS3, file: &str, content: &str) {
+    let object = format!("cluster.example.com/{file}").into();
+    client.put(&object, content.to_owned().into()).await.unwrap();
+}
+
+fn client(moto: &Moto) -> AmazonS3 {
     let client = AmazonS3Builder::new()
         .with_endpoint(moto.endpoint())
         .with_allow_http(true)
@@ -45,13 +54,7 @@ async fn put(moto: &Moto, file: &str, content: &str) {
         .with_bucket_name(BUCKET)
         .with_access_key_id("AKIDMOTO")
         .with_secret_access_key("moto-secret");
-    let object = format!("cluster.example.com/{file}").into();
-    client
-        .build()
-        .unwrap()
-        .put(&object, content.to_owned().into())
-        .await
-        .unwrap();
+    client.build().unwrap()
 }
 
 fn open(moto: &Moto) -> StateStore {
@@ -137,6 +140,8 @@ impl World {
 async fn a_store_on_s3_reads_and_revalidates() {
     let moto = Moto::start().await;
     let store = open(&moto);
+    let error = store.list("instancegroup").await.unwrap_err().to_string();
+    assert!(error.contains("NoSuchBucket"), "{error}");
     let missing = |code: &str| format!("{FILE}: is missing from the state store ({code}");
     let error = store.read(FILE, None).await.unwrap_err().to_string();
     assert!(error.starts_with(&missing("NoSuchBucket")), "{error}");
@@ -150,6 +155,15 @@ async fn a_store_on_s3_reads_and_revalidates() {
     assert_eq!(bytes, NODES.as_bytes());
     assert!(etag.is_some());
     assert_eq!(store.read(FILE, etag.as_ref()).await, Ok(Read::NotModified));
+    assert_eq!(store.list("instancegroup").await.unwrap(), ["nodes-a"]);
+    // More than S3 gives in one answer.
+    let client = client(&moto);
+    for number in 0..1_001 {
+        put_through(&client, &format!("many/{number:04}"), "x").await;
+    }
+    let many = store.list("many").await.unwrap();
+    assert_eq!((many.len(), many[1_000].as_str()), (1_001, "1000"));
+    assert_eq!(store.list("man").await.unwrap(), [""; 0]);
     put(&moto, FILE, &"x".repeat(1024 * 1024 + 1)).await;
     assert_eq!(
         store.read(FILE, etag.as_ref()).await,

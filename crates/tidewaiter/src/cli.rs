@@ -190,6 +190,16 @@ pub(crate) struct ControllerFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     node_names: Option<NodeNamesFlag>,
 
+    /// What becomes of labels on a proven Node that only other groups define [default: report]
+    #[arg(long, value_name = "MODE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    foreign_labels: Option<ForeignLabelsFlag>,
+
+    /// What becomes of a Node that is refused for forgery [default: report]
+    #[arg(long, value_name = "MODE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_forgery: Option<OnForgeryFlag>,
+
     #[command(flatten)]
     log: LogFlags,
 }
@@ -214,6 +224,24 @@ pub(crate) enum NodeNamesFlag {
     Enforce,
     /// It need not: of two Nodes that claim one instance both are refused
     Warn,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ForeignLabelsFlag {
+    /// Somebody is told, and they stay
+    Report,
+    /// They go
+    Remove,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum OnForgeryFlag {
+    /// Somebody is told, and the Node stays as it is
+    Report,
+    /// It loses what only a proven Node may have and is tainted, within limits
+    Quarantine,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, ValueEnum)]

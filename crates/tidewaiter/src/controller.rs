@@ -140,6 +140,7 @@ async fn start(given: &Given, cluster: kube::Config, cloud: Cloud, kit: &Kit, ta
         client,
         identities: identities(cloud.identifier, settings, kit),
         definitions: definitions(config, settings, cloud.store, kit)?,
+        policy: settings.policy(),
         context: ControllerContext {
             kit: kit.clone(),
             leadership,

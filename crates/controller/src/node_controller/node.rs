@@ -9,7 +9,8 @@ use k8s_openapi::api::core::v1::Node as FullNode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::{Deserialize, Deserializer};
-use tidewaiter_api::names::UNIDENTIFIED_TAINT;
+use serde_json::json;
+use tidewaiter_api::names::{UNIDENTIFIED_EFFECT, UNIDENTIFIED_TAINT};
 
 /// A slim Node.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -31,8 +32,8 @@ pub struct Spec {
     /// The instance that the Node claims to be; not yet checked for anything.
     #[serde(default, rename = "providerID")]
     pub provider_id: Option<Box<str>>,
-    /// All taints of the Node if one of them is the startup taint, whole, because a patch must repeat them; else none.
-    #[serde(default, deserialize_with = "taints_to_lift")]
+    /// All taints, whole, because a patch must repeat them.
+    #[serde(default)]
     pub taints: Option<Vec<serde_json::Value>>,
 }
 
@@ -52,39 +53,51 @@ impl Node {
         self.metadata.labels.as_ref().unwrap_or(&NONE)
     }
 
-    /// Whether the two differ in nothing that a plan reads: a heartbeat changes only the resourceVersion and what was
-    /// dropped while decoding.
+    /// Whether the two differ in nothing that a plan decides by: a heartbeat changes only the resourceVersion and what was
+    /// dropped while decoding. Of the taints only the startup taint decides; the others are repeated as they are.
     #[must_use]
     pub fn same(&self, other: &Self) -> bool {
         let meta = (&self.metadata, &other.metadata);
         meta.0.uid == meta.1.uid
             && meta.0.labels == meta.1.labels
             && meta.0.deletion_timestamp.is_some() == meta.1.deletion_timestamp.is_some()
-            && self.spec == other.spec
+            && self.spec.provider_id == other.spec.provider_id
+            && self.startup_taints().eq(other.startup_taints())
             && self.status == other.status
     }
 
     /// The taints as they should be once the Node is identified, if the startup taint is there to be lifted.
     #[must_use]
     pub fn taints_without_startup_taint(&self) -> Option<Vec<serde_json::Value>> {
-        let taints = self.spec.taints.as_ref()?;
-        Some(
-            taints
-                .iter()
-                .filter(|taint| !is_startup_taint(taint))
-                .cloned()
-                .collect(),
-        )
+        self.startup_taints().next()?;
+        let others = self.taints().filter(|taint| !is_startup_taint(taint));
+        Some(others.cloned().collect())
+    }
+
+    /// The taints as they should be while nobody vouches for the Node, if the startup taint is not there as it should be.
+    #[must_use]
+    pub fn taints_with_startup_taint(&self) -> Option<Vec<serde_json::Value>> {
+        let effect = |taint: &serde_json::Value| {
+            taint.get("effect").and_then(serde_json::Value::as_str) == Some(UNIDENTIFIED_EFFECT)
+        };
+        if self.startup_taints().any(effect) {
+            return None;
+        }
+        let startup = json!({ "key": UNIDENTIFIED_TAINT, "effect": UNIDENTIFIED_EFFECT });
+        Some(self.taints().cloned().chain([startup]).collect())
+    }
+
+    fn startup_taints(&self) -> impl Iterator<Item = &serde_json::Value> {
+        self.taints().filter(|taint| is_startup_taint(taint))
+    }
+
+    fn taints(&self) -> impl Iterator<Item = &serde_json::Value> {
+        self.spec.taints.iter().flatten()
     }
 }
 
 fn is_startup_taint(taint: &serde_json::Value) -> bool {
     taint.get("key").and_then(serde_json::Value::as_str) == Some(UNIDENTIFIED_TAINT)
-}
-
-fn taints_to_lift<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<serde_json::Value>>, D::Error> {
-    let taints = Option::<Vec<serde_json::Value>>::deserialize(deserializer)?;
-    Ok(taints.filter(|taints| taints.iter().any(is_startup_taint)))
 }
 
 fn internal_ips<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpAddr>, D::Error> {
@@ -135,8 +148,6 @@ impl Resource for Node {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn node(value: serde_json::Value) -> Node {
@@ -150,6 +161,7 @@ mod tests {
         let mut after = before.clone();
         after["metadata"]["resourceVersion"] = json!("2");
         after["status"]["conditions"][0]["lastHeartbeatTime"] = json!("2026-01-01T00:05:00Z");
+        after["spec"]["taints"] = json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]);
         assert!(node(before.clone()).same(&node(after.clone())));
         for (pointer, value) in [
             ("/metadata/uid", json!("v")),
@@ -193,5 +205,19 @@ mod tests {
         assert_eq!(with.taints_without_startup_taint(), Some(vec![other.clone()]));
         let without = node(json!({"metadata": {}, "spec": {"taints": [other]}}));
         assert_eq!(without.taints_without_startup_taint(), None);
+    }
+
+    #[test]
+    fn the_startup_taint_comes_beside_the_others_and_once() {
+        let other = json!({"key": "dedicated", "value": "x", "effect": "NoSchedule"});
+        let startup = json!({"key": UNIDENTIFIED_TAINT, "effect": "NoSchedule"});
+        let weaker = json!({"key": UNIDENTIFIED_TAINT, "effect": "PreferNoSchedule"});
+        let with = |taints: &[&serde_json::Value]| {
+            node(json!({"metadata": {}, "spec": {"taints": taints}})).taints_with_startup_taint()
+        };
+        assert_eq!(with(&[]), Some(vec![startup.clone()]));
+        assert_eq!(with(&[&other]), Some(vec![other.clone(), startup.clone()]));
+        assert_eq!(with(&[&weaker]), Some(vec![weaker.clone(), startup.clone()]));
+        assert_eq!(with(&[&startup, &other]), None);
     }
 }

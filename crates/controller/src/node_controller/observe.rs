@@ -2,18 +2,21 @@
 //!
 //! The cloud and the state store are asked only for what is not kept already; both join the questions of many Nodes.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
 use kube::runtime::reflector::ObjectRef;
 use tidewaiter_api::{InvalidValue, NodeName, NodeUid, ProviderId};
 use tidewaiter_identity::{Answer, Claim};
 use tidewaiter_kit::Next;
-use tidewaiter_kops::node_labels;
+use tidewaiter_kops::{OwnedKeys, node_labels};
 
 use super::error::NodeError;
+use super::forgeries::Verdict;
 use super::node::Node;
-use super::plan::{Finding, Observation};
-use super::{NodeController, Rivals};
+use super::plan::{Brake, Finding, Observation};
+use super::{NodeController, OnForgery, Rivals};
 
 /// What a Node's metadata and spec say, as types.
 struct Claimed {
@@ -27,7 +30,7 @@ impl NodeController {
     /// has answered.
     pub(super) async fn observe(&self, node: &Node) -> Result<Option<(Observation, Next)>, NodeError> {
         let asked = Claimed::read(node, &self.rivals)?;
-        let (finding, next) = self.find(asked.claim.clone()).await;
+        let (finding, owned, next) = self.find(asked.claim.clone()).await;
         // The answer took its time: the plan rests on the Node as it is now, if it still claims what was asked about.
         let Some(node) = self.nodes.get(&ObjectRef::new(asked.name.as_str())) else {
             return Ok(None);
@@ -37,6 +40,7 @@ impl NodeController {
             return Ok(None);
         }
         let record = self.records.get(&ObjectRef::new(asked.name.as_str()));
+        let brake = self.brake(&asked, &finding);
         Ok(Some((
             Observation {
                 name: asked.name,
@@ -44,29 +48,52 @@ impl NodeController {
                 node,
                 record,
                 finding,
+                owned,
+                brake,
+                policy: self.policy,
             },
             next,
         )))
     }
 
-    async fn find(&self, claim: Option<Result<Claim, InvalidValue>>) -> (Finding, Next) {
+    async fn find(&self, claim: Option<Result<Claim, InvalidValue>>) -> (Finding, Arc<OwnedKeys>, Next) {
+        let unowned = Arc::default;
         let claim = match claim {
-            None => return (Finding::Unclaimed, Next::UntilChanged),
-            Some(Err(error)) => return (Finding::Malformed(error), Next::UntilChanged),
+            None => return (Finding::Unclaimed, unowned(), Next::UntilChanged),
+            Some(Err(error)) => return (Finding::Malformed(error), unowned(), Next::UntilChanged),
             Some(Ok(claim)) => claim,
         };
         let Answer { proven, fresh_for } = match self.identities.identify(claim).await {
-            Err(refusal) => return (Finding::Refused(refusal), Next::UntilChanged),
+            Err(refusal) => {
+                let owned = match self.policy.on_forgery {
+                    OnForgery::Quarantine if refusal.is_forgery() => self.definitions.owned_keys().await,
+                    _ => unowned(),
+                };
+                return (Finding::Refused(refusal), owned, Next::UntilChanged);
+            }
             Ok(answer) => answer,
         };
-        let finding = match self.definitions.get(&proven.identity().group).await {
+        let definition = self.definitions.get(&proven.identity().group);
+        let (definition, owned) = tokio::join!(definition, self.definitions.owned_keys());
+        let finding = match definition {
             Err(error) => Finding::Undefined(proven, error),
             Ok(definition) => {
                 let labels = node_labels(&definition, proven.identity().lifecycle);
                 Finding::Defined(proven, labels)
             }
         };
-        (finding, Next::After(fresh_for))
+        (finding, owned, Next::After(fresh_for))
+    }
+
+    /// Counts what was found, and says whether a forged Node may be put into quarantine.
+    fn brake(&self, asked: &Claimed, finding: &Finding) -> Brake {
+        match &self.forgeries {
+            Some(forgeries) => {
+                let verdict = Verdict::of(finding);
+                forgeries.note(asked.name.as_str(), asked.uid.as_str(), verdict, self.nodes.len())
+            }
+            None => Brake::Unjudged,
+        }
     }
 }
 

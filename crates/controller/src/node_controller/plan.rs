@@ -2,13 +2,16 @@
 //!
 //! What it keeps true:
 //! - Labels are given only to a Node whose identity was proven in this very observation.
-//! - A refusal takes nothing away; an outage changes nothing at all on a Node that was verified before.
+//! - A refusal takes nothing away, but for quarantine, which is never for a Node that was verified before; an outage changes
+//!   nothing at all on a Node that was verified before.
 //! - Every key that was ever set is in the record until the Node is seen without it: the record is written before the Node
 //!   with old and new keys together, and narrowed after.
 //! - A pass over a world that is as it should be plans no write.
 
+mod foreign;
 mod keys;
 mod observation;
+mod quarantine;
 #[cfg(test)]
 mod tests;
 
@@ -16,14 +19,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use tidewaiter_api::node_identity::{LABELS_VALID, VERIFIED};
-use tidewaiter_api::{ConditionStatus, LabelKey, LabelValue, NodeIdentitySpec, NodeIdentityStatus, RecordedLabel};
+use tidewaiter_api::{
+    Condition, ConditionStatus, LabelKey, LabelValue, NodeIdentitySpec, NodeIdentityStatus, RecordedLabel,
+};
 use tidewaiter_identity::{Proven, Refusal};
 use tidewaiter_kit::{Notice, NoticeKind};
 use tidewaiter_kops::{DefinitionError, NodeLabels};
 
+use foreign::Foreign;
 use keys::Keys;
 pub(super) use observation::{Finding, Observation};
 use observation::{rejected_words, vouched_words};
+pub(super) use quarantine::{Brake, Decision};
 
 /// What is to be written, in this order; each part only if it changes something.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +45,10 @@ pub(super) struct Plan {
     pub notices: Vec<Notice>,
     /// Where the Node stands.
     pub standing: Standing,
+    /// What becomes of it, if it is refused for forgery.
+    pub decision: Option<Decision>,
+    /// How many labels it carries that only other groups define.
+    pub foreign: usize,
 }
 
 /// What a record says; its name and owner follow from the Node.
@@ -56,7 +67,7 @@ pub(super) struct NodePatch {
     pub set: BTreeMap<LabelKey, LabelValue>,
     /// Labels to remove.
     pub remove: BTreeSet<String>,
-    /// All taints that are to stay, when the startup taint is to go.
+    /// All taints as they are to be, when the startup taint is to go or to come.
     pub taints: Option<Vec<serde_json::Value>>,
 }
 
@@ -93,17 +104,16 @@ pub(super) fn plan(seen: &Observation, now: Timestamp) -> Plan {
                 "InvalidProviderId",
                 &format!("{error}. {remedy}"),
                 Standing::Refused,
+                quarantine::kept(seen),
                 now,
             )
         }
         Finding::Refused(refusal) if refusal.is_transient() => unanswered(seen, refusal, now),
+        Finding::Refused(refusal) if refusal.is_forgery() => quarantine::forged(seen, refusal, now),
         Finding::Refused(refusal) => {
-            let standing = if refusal.is_forgery() {
-                Standing::Forged
-            } else {
-                Standing::Refused
-            };
-            refused(seen, refusal.reason(), &sentence(refusal), standing, now)
+            let (reason, message) = (refusal.reason(), sentence(refusal));
+            let quarantined = quarantine::kept(seen);
+            refused(seen, reason, &message, Standing::Refused, quarantined, now)
         }
         Finding::Undefined(proven, error) => undefined(seen, proven, error, now),
         Finding::Defined(proven, labels) => defined(seen, proven, labels, now),
@@ -130,10 +140,18 @@ fn unanswered(seen: &Observation, refusal: &Refusal, now: Timestamp) -> Plan {
 }
 
 /// The answer is no: the record says so, and the Node is left as it is.
-fn refused(seen: &Observation, reason: &'static str, message: &str, standing: Standing, now: Timestamp) -> Plan {
+fn refused(
+    seen: &Observation,
+    reason: &'static str,
+    message: &str,
+    standing: Standing,
+    quarantined: Option<Condition>,
+    now: Timestamp,
+) -> Plan {
     let verified = seen.condition(VERIFIED, ConditionStatus::False, reason, message, now);
+    let conditions = [verified].into_iter().chain(quarantined).collect();
     let mut plan = Plan::nothing(standing);
-    plan.record = seen.unless_recorded(seen.content(None, seen.recorded().to_vec(), vec![verified]));
+    plan.record = seen.unless_recorded(seen.content(None, seen.recorded().to_vec(), conditions));
     plan.notices.push(warning(reason, "Identify", message.to_owned()));
     plan
 }
@@ -146,10 +164,12 @@ fn undefined(seen: &Observation, proven: &Proven, error: &DefinitionError, now: 
     if error.is_transient() && seen.answered_before() {
         return plan;
     }
-    let conditions = vec![
+    let mut conditions = vec![
         seen.vouched(proven, now),
         seen.condition(LABELS_VALID, ConditionStatus::Unknown, error.reason(), &message, now),
     ];
+    // What undoes a quarantine is the patch that brings the labels.
+    conditions.extend(quarantine::kept(seen));
     plan.record = seen.unless_recorded(seen.content(Some(proven.identity()), seen.recorded().to_vec(), conditions));
     plan
 }
@@ -157,13 +177,19 @@ fn undefined(seen: &Observation, proven: &Proven, error: &DefinitionError, now: 
 /// Proven and defined: its labels become those of its group's definition.
 fn defined(seen: &Observation, proven: &Proven, labels: &NodeLabels, now: Timestamp) -> Plan {
     let keys = Keys::of(seen.recorded(), labels);
-    let conditions = vec![seen.vouched(proven, now), seen.labels_valid(&labels.rejected, now)];
-    let content = |labels: Vec<RecordedLabel>| seen.content(Some(proven.identity()), labels, conditions.clone());
-    let narrow = content(keys.staying().cloned().collect());
-    let wide = content(keys.all());
+    let foreign = Foreign::of(seen, &proven.identity().group, labels);
+    let (foreign_before, foreign_after) = foreign.conditions(now);
+    let content = |recorded: Vec<RecordedLabel>, foreign: Option<Condition>| {
+        let always = [seen.vouched(proven, now), seen.labels_valid(&labels.rejected, now)];
+        let conditions = always.into_iter().chain(foreign).chain(quarantine::undone(seen, now));
+        seen.content(Some(proven.identity()), recorded, conditions.collect())
+    };
+    let narrow = content(keys.staying().cloned().collect(), foreign_after);
+    let wide = content(keys.all(), foreign_before);
 
     let mut plan = Plan::nothing(Standing::Verified);
-    plan.patch = keys.patch(&seen.node);
+    plan.foreign = foreign.count();
+    plan.patch = keys.patch(&seen.node, foreign.to_remove());
     plan.narrowed = (wide != narrow).then_some(narrow);
     plan.record = seen.unless_recorded(wide);
     plan.notices.extend(
@@ -177,6 +203,7 @@ fn defined(seen: &Observation, proven: &Proven, labels: &NodeLabels, now: Timest
             .iter()
             .map(|label| warning("LabelRejected", "Label", rejected_words(label))),
     );
+    plan.notices.extend(foreign.notice());
     if seen.was_refused() {
         plan.notices.push(Notice {
             kind: NoticeKind::Normal,
@@ -196,6 +223,8 @@ impl Plan {
             narrowed: None,
             notices: Vec::new(),
             standing,
+            decision: None,
+            foreign: 0,
         }
     }
 }

@@ -1,21 +1,32 @@
-//! Where each Node stands, as metrics: how many are verified, refused, forged, …; and how often each refusal was given.
+//! Where each Node stands, as metrics: how many are verified, refused, forged, …, what becomes of the forged ones, how many
+//! labels of other groups there are; and how often each refusal was given.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use prometheus::{IntCounterVec, IntGaugeVec};
+use prometheus::{IntCounterVec, IntGauge, IntGaugeVec};
 use tidewaiter_kit::Metrics;
 use tidewaiter_kit::metrics::MetricsError;
 
-use super::plan::{Finding, Observation, Plan, Standing};
+use super::plan::{Decision, Finding, Observation, Plan, Standing};
 
 /// The standing of every Node that was reconciled.
 #[derive(Debug)]
 pub(super) struct Standings {
-    nodes: Mutex<HashMap<Box<str>, Standing>>,
+    nodes: Mutex<HashMap<Box<str>, Stands>>,
     gauge: IntGaugeVec,
+    forged: IntGaugeVec,
+    foreign: IntGauge,
     refusals: IntCounterVec,
     rejected: IntCounterVec,
+}
+
+/// What is counted of one Node.
+#[derive(Clone, Copy, Debug)]
+struct Stands {
+    standing: Standing,
+    decision: Option<Decision>,
+    foreign: u32,
 }
 
 impl Standings {
@@ -28,6 +39,18 @@ impl Standings {
         for state in Standing::ALL {
             gauge.with_label_values(&[state.word()]).set(0);
         }
+        let forged = metrics.gauge_vec(
+            "tidewaiter_forged_nodes",
+            "Nodes that are refused for forgery, by what becomes of them (reported, spared, waiting, held, quarantined).",
+            &["decision"],
+        )?;
+        for decision in Decision::WORDS {
+            forged.with_label_values(&[decision]).set(0);
+        }
+        let foreign = metrics.gauge(
+            "tidewaiter_foreign_labels",
+            "Labels on verified Nodes whose keys only other groups define, as the last pass over each Node found them.",
+        )?;
         let refusals = metrics.counter_vec(
             "tidewaiter_refusals_total",
             "Passes that gave a Node no labels, by reason, and whether the reason is evidence of forgery.",
@@ -41,6 +64,8 @@ impl Standings {
         Ok(Self {
             nodes: Mutex::default(),
             gauge,
+            forged,
+            foreign,
             refusals,
             rejected,
         })
@@ -48,7 +73,12 @@ impl Standings {
 
     /// Notes the outcome of a pass.
     pub(super) fn note(&self, seen: &Observation, plan: &Plan) {
-        self.set(seen.name.as_str(), Some(plan.standing));
+        let stands = Stands {
+            standing: plan.standing,
+            decision: plan.decision,
+            foreign: u32::try_from(plan.foreign).unwrap_or(u32::MAX),
+        };
+        self.set(seen.name.as_str(), Some(stands));
         let forged = if plan.standing == Standing::Forged {
             "true"
         } else {
@@ -72,19 +102,27 @@ impl Standings {
         self.set(name, None);
     }
 
-    fn set(&self, name: &str, standing: Option<Standing>) {
+    fn set(&self, name: &str, stands: Option<Stands>) {
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = match standing {
-            Some(standing) => nodes.insert(name.into(), standing),
+        let before = match stands {
+            Some(stands) => nodes.insert(name.into(), stands),
             None => nodes.remove(name),
         };
         drop(nodes);
         if let Some(before) = before {
-            self.gauge.with_label_values(&[before.word()]).dec();
+            self.add(before, -1);
         }
-        if let Some(standing) = standing {
-            self.gauge.with_label_values(&[standing.word()]).inc();
+        if let Some(stands) = stands {
+            self.add(stands, 1);
         }
+    }
+
+    fn add(&self, stands: Stands, sign: i64) {
+        self.gauge.with_label_values(&[stands.standing.word()]).add(sign);
+        if let Some(decision) = stands.decision {
+            self.forged.with_label_values(&[decision.word()]).add(sign);
+        }
+        self.foreign.add(sign * i64::from(stands.foreign));
     }
 }
 
@@ -106,6 +144,20 @@ impl Standing {
             Self::Forged => "forged",
             Self::Undefined => "undefined",
             Self::Verified => "verified",
+        }
+    }
+}
+
+impl Decision {
+    const WORDS: [&str; 5] = ["reported", "spared", "waiting", "held", "quarantined"];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Report => "reported",
+            Self::Spare => "spared",
+            Self::Wait => "waiting",
+            Self::Hold { .. } => "held",
+            Self::Quarantine => "quarantined",
         }
     }
 }

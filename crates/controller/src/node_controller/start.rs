@@ -14,12 +14,13 @@ use tidewaiter_kit::{
 use tidewaiter_kops::{Changed, Definitions};
 use tokio::sync::Semaphore;
 
-use super::NodeController;
 use super::apply::Writer;
+use super::forgeries::Forgeries;
 use super::node::Node;
 use super::record::Record;
 use super::rivals::Rivals;
 use super::standings::Standings;
+use super::{NodeController, OnForgery, Policy};
 
 /// What a NodeController works with.
 pub struct NodeControllerParts {
@@ -29,6 +30,8 @@ pub struct NodeControllerParts {
     pub identities: Arc<Lookup>,
     /// What its group gives it.
     pub definitions: Definitions,
+    /// What the operator wants done beyond labelling.
+    pub policy: Policy,
     /// Leadership, Events, shutdown.
     pub context: ControllerContext,
 }
@@ -54,12 +57,18 @@ pub fn start(parts: NodeControllerParts, tasks: &mut Tasks, kit: &Kit) -> Result
         client,
         identities,
         definitions,
+        policy,
         context,
     } = parts;
     let queue: Queue<Node> = Queue::new();
     let rivals = Arc::new(Rivals::default());
+    let forgeries = match policy.on_forgery {
+        OnForgery::Report => None,
+        OnForgery::Quarantine => Some(Arc::new(Forgeries::new(queue.clone(), &kit.metrics)?)),
+    };
     let nodes = Cache::builder(Api::<Node>::all(client.clone()))
         .same(Node::same)
+        .on_change(counts(forgeries.clone()))
         .on_change(queue.on_change())
         .on_change(queues_rivals(queue.clone(), Arc::clone(&rivals)))
         .on_change(forgets(Arc::clone(&identities)))
@@ -87,6 +96,8 @@ pub fn start(parts: NodeControllerParts, tasks: &mut Tasks, kit: &Kit) -> Result
         writes: Semaphore::new(WRITES),
         events: context.events.clone(),
         standings: Standings::new(&kit.metrics)?,
+        forgeries,
+        policy,
         clock: kit.clock.clone(),
     });
     let stop = context.shutdown.clone();
@@ -99,6 +110,15 @@ pub fn start(parts: NodeControllerParts, tasks: &mut Tasks, kit: &Kit) -> Result
         run_controller(controller, nodes, queue, context, PASSES).await
     });
     Ok(())
+}
+
+/// The census comes before the queue: a pass finds its Node there.
+fn counts(forgeries: Option<Arc<Forgeries>>) -> OnChange<Node> {
+    Box::new(move |change| {
+        if let Some(forgeries) = &forgeries {
+            forgeries.changed(change);
+        }
+    })
 }
 
 /// Nodes whose rivals change are looked at again.
@@ -141,7 +161,7 @@ fn queues_group(queue: Queue<Node>, records: Cache<Record>) -> impl Fn(Changed) 
     move |changed| {
         for record in records.all() {
             let concerned = match &changed {
-                Changed::Cluster => true,
+                Changed::Cluster | Changed::OwnedKeys => true,
                 Changed::Group(group) => record.status.instance_group.as_ref() == Some(group),
             };
             if concerned {

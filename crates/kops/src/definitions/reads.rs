@@ -15,6 +15,8 @@ pub(super) struct Reads {
     total: IntCounterVec,
     /// Files in use that cannot be used as they are now.
     pub(super) problems: IntGauge,
+    /// 1 while it is not known of every group which keys it defines.
+    pub(super) incomplete: IntGauge,
 }
 
 impl Reads {
@@ -23,12 +25,16 @@ impl Reads {
             store,
             total: metrics.counter_vec(
                 "tidewaiter_state_store_reads_total",
-                "Reads of the state store by outcome (found, not_modified, missing, denied, unavailable, too_large).",
+                "Reads of the state store by outcome (found, not_modified, listed, missing, denied, unavailable, too_large).",
                 &["outcome"],
             )?,
             problems: metrics.gauge(
                 "tidewaiter_state_store_problems",
                 "Files of the state store that are in use and cannot be used as they are now: missing, broken, or out of reach.",
+            )?,
+            incomplete: metrics.gauge(
+                "tidewaiter_owned_keys_incomplete",
+                "1 while it is not known of every InstanceGroup which label keys it defines: a file was never good, or the folder cannot be listed.",
             )?,
         })
     }
@@ -40,6 +46,13 @@ impl Reads {
             Ok(Read::NotModified) => "not_modified",
             Err(error) => error.outcome(),
         };
+        self.total.with_label_values(&[outcome]).inc();
+        answer
+    }
+
+    pub(super) async fn list(&self, folder: &str) -> Result<Vec<String>, StoreError> {
+        let answer = self.store.list(folder).await;
+        let outcome = answer.as_ref().map_or_else(StoreError::outcome, |_| "listed");
         self.total.with_label_values(&[outcome]).inc();
         answer
     }

@@ -85,6 +85,21 @@ impl ReadFile for FakeStore {
             Err(Trouble::NotModified) => Ok(Read::NotModified),
         }
     }
+
+    async fn list(&self, folder: &str) -> Result<Vec<String>, StoreError> {
+        self.reads.lock().unwrap().push((folder.to_owned(), false));
+        self.held.subscribe().wait_for(|held| !held).await.unwrap();
+        let files = self.files.lock().unwrap();
+        if files.get(folder) == Some(&Err(Trouble::Unavailable)) {
+            return Err(StoreError::Unavailable {
+                file: folder.to_owned(),
+                detail: "as the test says".to_owned(),
+            });
+        }
+        let there = files.iter().filter(|(_, content)| **content != Err(Trouble::Missing));
+        let names = there.filter_map(|(file, _)| file.strip_prefix(folder)?.strip_prefix('/'));
+        Ok(names.map(str::to_owned).collect())
+    }
 }
 
 struct World {
@@ -553,3 +568,5 @@ async fn a_change_that_a_caller_finds_is_announced_without_a_poll() {
         2
     );
 }
+
+mod owned;

@@ -117,6 +117,11 @@ impl<T: PartialEq> Tracked<T> {
         }
     }
 
+    /// The last good content, from memory.
+    pub(super) fn good(&self) -> Option<Arc<T>> {
+        self.lock().good.clone()
+    }
+
     /// Asks whether the file is another one by now. Says whether the store answered, with whatever.
     pub(super) async fn refresh(&self) -> bool {
         let _reading = self.reading.lock().await;

@@ -139,6 +139,38 @@ async fn a_folder_is_a_store_with_versions() {
     );
 }
 
+#[tokio::test]
+async fn the_files_right_in_a_folder_are_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("file://{}/c.example.com", folder.path().display());
+    let store = StateStore::open(&url.parse().unwrap(), StoreOptions::default()).unwrap();
+    let list = async || store.list("instancegroup").await.unwrap();
+    assert_eq!(list().await, [""; 0], "the folder is not even there");
+    let groups = folder.path().join("c.example.com/instancegroup");
+    fs::create_dir_all(groups.join("deeper")).unwrap();
+    assert_eq!(list().await, [""; 0]);
+    for name in ["nodes-b", "nodes-a", "deeper/nodes-c", "../instancegroups"] {
+        put(&groups.join(name), "a: 1\n");
+    }
+    assert_eq!(list().await, ["nodes-a", "nodes-b"]);
+}
+
+#[tokio::test]
+async fn more_names_than_any_cluster_has_are_no_folder() {
+    let store = InMemory::new();
+    let put = async |number: usize| {
+        let object = Path::from(format!("c/instancegroup/{number}"));
+        store.put(&object, "x".into()).await.unwrap();
+    };
+    for number in 0..MAX_NAMES {
+        put(number).await;
+    }
+    let below = Path::from("c/instancegroup");
+    assert_eq!(names_below(&store, &below).await.unwrap().unwrap().len(), MAX_NAMES);
+    put(MAX_NAMES).await;
+    assert_eq!(names_below(&store, &below).await.unwrap(), None);
+}
+
 #[expect(clippy::disallowed_methods, reason = "nobody reads while a test writes")]
 fn put(path: &std::path::Path, text: &str) {
     fs::write(path, text).unwrap();

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use tidewaiter_api::names::{KOPS_LEASE, KOPS_NAMESPACE};
+use tidewaiter_controller::node_controller::{ForeignLabels, OnForgery, Policy};
 use tidewaiter_identity::NodeNames;
 use tidewaiter_kit::telemetry::LogSettings;
 use url::Url;
@@ -24,6 +25,10 @@ pub(crate) struct ControllerSettings {
     pub(crate) admin_address: SocketAddr,
     /// Whether a Node must have a name that the cloud gives its instance.
     pub(crate) node_names: NodeNames,
+    /// What becomes of a label on a proven Node whose key only other groups define.
+    pub(crate) foreign_labels: ForeignLabels,
+    /// What becomes of a Node that is refused for forgery.
+    pub(crate) on_forgery: OnForgery,
     /// The longest that the cloud's answer about an instance is kept.
     #[serde(deserialize_with = "whole_seconds")]
     pub(crate) identity_expiry_seconds: NonZeroU32,
@@ -74,6 +79,8 @@ impl Default for ControllerSettings {
             kubeconfig: None,
             admin_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 3989)),
             node_names: NodeNames::default(),
+            foreign_labels: ForeignLabels::default(),
+            on_forgery: OnForgery::default(),
             identity_expiry_seconds: seconds(3600),
             definitions_poll_seconds: seconds(30),
             region: None,
@@ -99,6 +106,13 @@ impl Default for LeasePlace {
 impl ControllerSettings {
     pub(crate) fn identity_expiry(&self) -> Duration {
         Duration::from_secs(self.identity_expiry_seconds.get().into())
+    }
+
+    pub(crate) fn policy(&self) -> Policy {
+        Policy {
+            foreign_labels: self.foreign_labels,
+            on_forgery: self.on_forgery,
+        }
     }
 
     pub(crate) fn definitions_poll(&self) -> Duration {

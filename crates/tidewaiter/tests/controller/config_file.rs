@@ -200,6 +200,16 @@ async fn a_wrong_setting_ends_it_with_one_line() {
             "nodeNames is \"maybe\": must be one of enforce, warn",
         ),
         (
+            "FOREIGN_LABELS",
+            "maybe",
+            "foreignLabels is \"maybe\": must be one of report, remove",
+        ),
+        (
+            "ON_FORGERY",
+            "maybe",
+            "onForgery is \"maybe\": must be one of report, quarantine",
+        ),
+        (
             "IDENTITY_EXPIRY_SECONDS",
             "0",
             "identityExpirySeconds is 0: must be a whole number of seconds, 1 or more",
@@ -335,8 +345,9 @@ async fn a_later_source_of_settings_wins_and_what_is_printed_can_be_loaded() {
         "nodeNames: warn\nidentityExpirySeconds: 60\ndefinitionsPollSeconds: 5\nlease: {name: other}\n",
     );
     let program = machine
-        .controller("--conf good.yaml --print-config --settings s.yaml --node-names enforce")
+        .controller("--conf good.yaml --print-config --settings s.yaml --node-names enforce --on-forgery quarantine")
         .env("TIDEWAITER_NODE_NAMES", "warn")
+        .env("TIDEWAITER_FOREIGN_LABELS", "remove")
         .env("TIDEWAITER_DEFINITIONS_POLL_SECONDS", "7")
         .env("TIDEWAITER_LOG__FORMAT", "text")
         .env("TIDEWAITER_PROT", "tcp://10.0.0.1:80");
@@ -355,6 +366,8 @@ async fn a_later_source_of_settings_wins_and_what_is_printed_can_be_loaded() {
     let settings: Value = serde_saphyr::from_str(&printed).unwrap();
     for (pointer, expected) in [
         ("/nodeNames", Value::from("enforce")),
+        ("/foreignLabels", "remove".into()),
+        ("/onForgery", "quarantine".into()),
         ("/identityExpirySeconds", 60.into()),
         ("/definitionsPollSeconds", 7.into()),
         ("/lease/name", "other".into()),

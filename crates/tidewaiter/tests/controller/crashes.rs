@@ -227,7 +227,7 @@ impl Run<'_> {
 }
 
 /// Whether it writes the Node, its record, or an Event about it.
-fn is_write_about(request: &ApiRequest, node: &str) -> bool {
+pub fn is_write_about(request: &ApiRequest, node: &str) -> bool {
     let body = request.json();
     let named = [body.pointer("/metadata/name"), body.pointer("/regarding/name")];
     let in_body = named.into_iter().flatten().any(|name| name == node);

@@ -5,8 +5,10 @@
 mod attacker;
 mod config_file;
 mod crashes;
+mod foreign;
 mod gce;
 mod labels;
+mod quarantine;
 mod recreated;
 mod refusals;
 mod replicas;

@@ -347,7 +347,8 @@ impl Store {
     pub fn put(&self, file: &str, content: &str) {
         let path = self.folder.join(file);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let new = path.with_extension("new");
+        // Not in the folder itself, which may be listed meanwhile.
+        let new = self.folder.join("new");
         write(&new, content);
         std::fs::rename(new, path).unwrap();
     }

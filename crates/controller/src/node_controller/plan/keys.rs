@@ -44,8 +44,8 @@ impl Keys {
         self.staying().chain(self.leaving.values()).cloned().collect()
     }
 
-    /// The change of `node`: only what differs.
-    pub(super) fn patch(&self, node: &Node) -> Option<NodePatch> {
+    /// The change of `node`: only what differs. What is `foreign` goes too.
+    pub(super) fn patch<'a>(&'a self, node: &'a Node, foreign: impl Iterator<Item = &'a str>) -> Option<NodePatch> {
         let present = node.labels();
         let set = self
             .wanted
@@ -61,6 +61,7 @@ impl Keys {
             .keys()
             .map(LabelKey::as_str)
             .chain(roles)
+            .chain(foreign)
             .map(str::to_owned)
             .collect();
         let patch = NodePatch {

@@ -9,11 +9,12 @@ use tidewaiter_api::{
     Condition, ConditionStatus, InvalidValue, NodeIdentitySpec, NodeIdentityStatus, NodeName, NodeUid, RecordedLabel,
 };
 use tidewaiter_identity::{Identity, Proven, Refusal};
-use tidewaiter_kops::{DefinitionError, NodeLabels, RejectedLabel};
+use tidewaiter_kops::{DefinitionError, NodeLabels, OwnedKeys, RejectedLabel};
 
 use super::super::node::Node;
+use super::super::policy::Policy;
 use super::super::record::Record;
-use super::RecordContent;
+use super::{Brake, RecordContent};
 
 /// Everything that a plan depends on, but for the time.
 #[derive(Clone, Debug)]
@@ -28,6 +29,12 @@ pub(in crate::node_controller) struct Observation {
     pub record: Option<Arc<Record>>,
     /// What was found out about the Node's claim.
     pub finding: Finding,
+    /// Whose each label key is, as far as the finding makes it matter.
+    pub owned: Arc<OwnedKeys>,
+    /// Whether a forged Node may be put into quarantine.
+    pub brake: Brake,
+    /// What the operator wants done.
+    pub policy: Policy,
 }
 
 /// What was found out about a Node's claim to be an instance.
@@ -51,6 +58,29 @@ impl Observation {
         self.record
             .as_deref()
             .map_or(&[], |record| record.labels_of(self.uid.as_str()))
+    }
+
+    /// The record of this very Node, whatever it claimed.
+    fn record_of_node(&self) -> Option<&Record> {
+        let record = self.record.as_deref()?;
+        (record.spec.node_uid == self.uid).then_some(record)
+    }
+
+    /// The condition of this type that the record of this very Node holds.
+    pub(super) fn recorded_condition(&self, type_: &str) -> Option<&Condition> {
+        let conditions = &self.record_of_node()?.status.conditions;
+        conditions.iter().find(|condition| condition.type_ == type_)
+    }
+
+    /// Whether the cloud ever vouched for this very Node. A record that was written before there was a word for it tells by
+    /// its labels: none was ever set without a proof.
+    pub(super) fn verified_before(&self) -> bool {
+        self.first_verified().is_some() || !self.recorded().is_empty()
+    }
+
+    fn first_verified(&self) -> Option<Timestamp> {
+        let first = self.record_of_node()?.status.first_verified;
+        first.or_else(|| since_true(self.recorded_condition(VERIFIED)?))
     }
 
     /// The record of this very Node and claim.
@@ -130,11 +160,14 @@ impl Observation {
         conditions: Vec<Condition>,
     ) -> RecordContent {
         labels.sort_by(|a, b| a.key.cmp(&b.key));
+        let verified = conditions.iter().find(|condition| condition.type_ == VERIFIED);
+        let first_verified = self.first_verified().or_else(|| verified.and_then(since_true));
         let status = NodeIdentityStatus {
             instance: identity.map(|identity| identity.instance.clone()),
             instance_group: identity.map(|identity| identity.group.clone()),
             zone: identity.map(|identity| identity.zone.clone()),
             lifecycle: identity.map(|identity| identity.lifecycle),
+            first_verified,
             labels,
             conditions,
         };
@@ -151,6 +184,10 @@ impl Observation {
             .is_some_and(|record| record.spec == content.spec && record.status == content.status);
         (!same).then_some(content)
     }
+}
+
+fn since_true(condition: &Condition) -> Option<Timestamp> {
+    (condition.status == ConditionStatus::True).then_some(condition.last_transition_time)
 }
 
 pub(super) fn vouched_words(identity: &Identity) -> String {

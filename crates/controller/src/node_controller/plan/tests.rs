@@ -1,13 +1,17 @@
 //! The rules of the plan as a table: one row a rule, both sides of its edge.
 
+mod foreign;
+mod quarantine;
+
 use std::sync::Arc;
 
 use serde_json::json;
 use tidewaiter_api::{Condition, LabelSource, Lifecycle, ProviderId};
 use tidewaiter_identity::{Claim, Identity, NodeNames, Trouble, prove};
-use tidewaiter_kops::{RejectedLabel, WantedLabel};
+use tidewaiter_kops::{Cluster, InstanceGroup, OwnedKeys, RejectedLabel, WantedLabel};
 
 use super::super::node::Node;
+use super::super::policy::Policy;
 use super::super::record::Record;
 use super::*;
 
@@ -143,7 +147,33 @@ fn observation(seen: Seen) -> Observation {
         node: Arc::new(serde_json::from_value(node).unwrap()),
         record: seen.record.map(|record| Arc::new(record.content())),
         finding: seen.finding,
+        owned: Arc::default(),
+        brake: Brake::Unjudged,
+        policy: Policy::default(),
     }
+}
+
+/// What these groups of workers define, as `name: key key`.
+fn owned(groups: &[(&str, &str)], complete: bool) -> Arc<OwnedKeys> {
+    let group = |(name, keys): &(&str, &str)| {
+        let labels: BTreeMap<&str, &str> = keys.split_whitespace().map(|key| (key, "x")).collect();
+        let file = json!({
+            "apiVersion": "kops.k8s.io/v1alpha2",
+            "kind": "InstanceGroup",
+            "metadata": {"name": name},
+            "spec": {"role": "Node", "nodeLabels": labels},
+        });
+        InstanceGroup::parse("f", file.to_string().as_bytes(), &name.parse().unwrap()).unwrap()
+    };
+    let cluster = json!({
+        "apiVersion": "kops.k8s.io/v1alpha2",
+        "kind": "Cluster",
+        "metadata": {"name": "c.example.com"},
+        "spec": {"kubelet": {"nodeLabels": {"everybody": "x"}}},
+    });
+    let cluster = Cluster::parse("f", cluster.to_string().as_bytes(), &"c.example.com".parse().unwrap()).unwrap();
+    let groups: Vec<InstanceGroup> = groups.iter().map(group).collect();
+    Arc::new(OwnedKeys::of(&groups, Some(&cluster), complete))
 }
 
 impl Recorded {
@@ -324,7 +354,9 @@ fn carried_out(mut seen: Observation, plan: &Plan) -> Observation {
                 .iter()
                 .map(|(key, value)| (key.to_string(), value.to_string())),
         );
-        node.spec.taints = None;
+        if patch.taints.is_some() {
+            node.spec.taints.clone_from(&patch.taints);
+        }
         seen.node = Arc::new(node);
     }
     if let Some(RecordContent { spec, status }) = plan.narrowed.clone().or(plan.record.clone()) {

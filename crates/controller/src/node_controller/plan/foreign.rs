@@ -1,0 +1,118 @@
+//! Labels on a proven Node that only other groups define: they came from somewhere else.
+//!
+//! A key is foreign when some other group defines it, this Node's group gives it neither a value nor a rejected one, and the
+//! record does not hold it: what the record holds is ours to remove anyway. A key that nobody defines is never foreign.
+
+use jiff::Timestamp;
+use tidewaiter_api::names::EXCLUSIVE_ROLE_LABELS;
+use tidewaiter_api::node_identity::FOREIGN_LABELS;
+use tidewaiter_api::values::quoted;
+use tidewaiter_api::{Condition, ConditionStatus, InstanceGroupName};
+use tidewaiter_kit::Notice;
+use tidewaiter_kops::NodeLabels;
+
+use super::super::policy::ForeignLabels;
+use super::{Observation, warning};
+
+/// Groups that are named for one key; the others are counted.
+const SHOWN: usize = 3;
+
+/// A label that is not this Node's.
+struct ForeignLabel<'a> {
+    key: &'a str,
+    /// Never empty.
+    owners: Vec<&'a InstanceGroupName>,
+}
+
+/// All of a Node's.
+pub(super) struct Foreign<'a> {
+    seen: &'a Observation,
+    group: &'a InstanceGroupName,
+    labels: Vec<ForeignLabel<'a>>,
+}
+
+impl<'a> Foreign<'a> {
+    /// Those of the Node, which is proven to be of `group`, whose definition gives it `given`.
+    pub(super) fn of(seen: &'a Observation, group: &'a InstanceGroupName, given: &NodeLabels) -> Self {
+        let is_given = |key: &str| {
+            given.wanted.iter().any(|label| label.key.as_str() == key)
+                || given.rejected.iter().any(|label| label.key == key)
+        };
+        let is_recorded = |key: &str| seen.recorded().iter().any(|label| label.key.as_str() == key);
+        let keys = seen.node.labels().keys().map(String::as_str);
+        // The exclusive roles go whoever set them.
+        let others = keys.filter(|key| !EXCLUSIVE_ROLE_LABELS.contains(key) && !is_given(key) && !is_recorded(key));
+        let foreign = others.filter_map(|key| {
+            let owners: Vec<_> = seen.owned.groups_of(key).collect();
+            // A definition that has just gained the key is on its way.
+            (!owners.is_empty() && !owners.contains(&group)).then_some(ForeignLabel { key, owners })
+        });
+        Self {
+            seen,
+            group,
+            labels: foreign.collect(),
+        }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// The keys that the patch takes away.
+    pub(super) fn to_remove(&self) -> impl Iterator<Item = &str> {
+        let remove = self.seen.policy.foreign_labels == ForeignLabels::Remove;
+        self.labels.iter().filter(move |_| remove).map(|label| label.key)
+    }
+
+    /// What the record says while they are on the Node, and what it says after the patch. Where nothing was found and not all
+    /// groups are known, nothing can be told: what was told before stays.
+    pub(super) fn conditions(&self, now: Timestamp) -> (Option<Condition>, Option<Condition>) {
+        let none = || {
+            let words = "no label is defined by other groups alone";
+            let seen = self.seen;
+            Some(seen.condition(FOREIGN_LABELS, ConditionStatus::False, "NoneFound", words, now))
+        };
+        let before = match (self.labels.is_empty(), self.seen.owned.is_complete()) {
+            (true, true) => none(),
+            (true, false) => self.seen.recorded_condition(FOREIGN_LABELS).cloned(),
+            (false, _) => Some(self.seen.condition(
+                FOREIGN_LABELS,
+                ConditionStatus::True,
+                "DefinedByOtherGroups",
+                &self.words(),
+                now,
+            )),
+        };
+        let after = match self.to_remove().next() {
+            Some(_) if self.seen.owned.is_complete() => none(),
+            Some(_) => None,
+            None => before.clone(),
+        };
+        (before, after)
+    }
+
+    pub(super) fn notice(&self) -> Option<Notice> {
+        let remedy = match self.seen.policy.foreign_labels {
+            ForeignLabels::Report => "Find out who set it, and remove it; foreignLabels: remove does so by itself.",
+            ForeignLabels::Remove => "It was removed; if it comes back, find out who sets it.",
+        };
+        let note = || format!("{}; this Node is of group {}. {remedy}", self.words(), self.group);
+        (!self.labels.is_empty()).then(|| warning("ForeignLabel", "Label", note()))
+    }
+
+    fn words(&self) -> String {
+        let words: Vec<String> = self.labels.iter().map(ForeignLabel::words).collect();
+        words.join("; ")
+    }
+}
+
+impl ForeignLabel<'_> {
+    fn words(&self) -> String {
+        let names: Vec<&str> = self.owners.iter().take(SHOWN).map(|name| name.as_str()).collect();
+        let more = match self.owners.len().saturating_sub(SHOWN) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!("label {} is defined by {}{more}", quoted(self.key), names.join(", "))
+    }
+}
