@@ -23,6 +23,7 @@ use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Metrics, SharedClock};
 
 use crate::cluster::{CLUSTER_FILE, Cluster};
+use crate::definition::Definition;
 use crate::instance_group::{GROUPS_FOLDER, InstanceGroup};
 use crate::store::{ReadFile, StoreError};
 
@@ -45,15 +46,6 @@ const AT_ONCE: usize = 4;
 const AWAY: usize = 4;
 /// By how much a poll comes earlier or later than its interval says, as a share of it.
 const JITTER: f64 = 0.1;
-
-/// What decides the labels of a group's nodes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Definition {
-    /// The cluster.
-    pub cluster: Arc<Cluster>,
-    /// The group.
-    pub group: Arc<InstanceGroup>,
-}
 
 /// Which definitions are not what they were.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -15,7 +15,7 @@ use tidewaiter_api::values::quoted;
 use tidewaiter_api::{InvalidValue, LabelKey, LabelSource, LabelValue, Lifecycle};
 
 use crate::cluster::{CLUSTER_FILE, Cluster};
-use crate::definitions::Definition;
+use crate::definition::Definition;
 use crate::document::{LabelText, NodeLabelField};
 use crate::instance_group::{InstanceGroup, Role};
 

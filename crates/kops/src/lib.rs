@@ -6,6 +6,7 @@
 
 pub mod cluster;
 pub mod config;
+pub mod definition;
 pub mod definitions;
 mod document;
 pub mod instance_group;
@@ -14,7 +15,8 @@ pub mod store;
 
 pub use cluster::Cluster;
 pub use config::{Cloud, ConfigError, ControllerConfig, Loaded};
-pub use definitions::{Changed, Definition, DefinitionError, Definitions, DefinitionsSettings, OwnedKeys, Problem};
+pub use definition::Definition;
+pub use definitions::{Changed, DefinitionError, Definitions, DefinitionsSettings, OwnedKeys, Problem};
 pub use document::{InvalidFile, LabelText, NodeLabelField};
 pub use instance_group::{InstanceGroup, Role};
 pub use labels::{NodeLabels, RejectedLabel, WantedLabel, node_labels};

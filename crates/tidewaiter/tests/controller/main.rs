@@ -13,5 +13,6 @@ mod recreated;
 mod refusals;
 mod replicas;
 mod state_store;
+mod traces;
 mod watches;
 mod world;
