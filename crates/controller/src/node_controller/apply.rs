@@ -2,9 +2,10 @@
 //!
 //! Stops at the first write that fails: what the record says is then still true of every key on the Node. Every write is
 //! conditional on the version that was observed, so one that rests on a stale observation is refused by the server (409)
-//! and planned anew. Never writes a Node whole.
+//! and planned anew; and a patch goes out only when the record has just been written, or read, in the version that was observed. Never writes a Node whole.
 
 use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::core::Status;
 use serde_json::{Map, Value, json};
 use tidewaiter_api::{NodeIdentity, NodeName};
 use tidewaiter_kit::SharedClock;
@@ -77,6 +78,8 @@ impl Writer {
         let mut version = record.and_then(|record| record.metadata.resource_version.clone());
         if let Some(content) = &plan.record {
             version = self.write_record(name, content, version).await?;
+        } else if plan.patch.is_some() {
+            self.confirm_record(name, version.as_deref()).await?;
         }
         if let Some(patch) = &plan.patch {
             let params = PatchParams {
@@ -100,6 +103,19 @@ impl Writer {
             self.write_record(name, content, version).await?;
         }
         Ok(())
+    }
+
+    /// Fails unless the record is the version that was observed. A patch rests on what the record remembers, and no write of the
+    /// record has shown that the cache is not behind: it might take away a key that is not ours any more, or set one that the
+    /// record has forgotten.
+    async fn confirm_record(&self, name: &NodeName, version: Option<&str>) -> Result<(), ApplyError> {
+        let there = self.records.get_metadata_opt(name.as_str()).await;
+        let there = there.map_err(ApplyError::Record)?;
+        if there.and_then(|record| record.metadata.resource_version).as_deref() == version {
+            return Ok(());
+        }
+        let conflict = Status::failure("the cached NodeIdentity is behind", "Conflict").with_code(409);
+        Err(ApplyError::Record(kube::Error::Api(Box::new(conflict))))
     }
 
     /// Creates the record, or replaces the one of this version; returns the new version.

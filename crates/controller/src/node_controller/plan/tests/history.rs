@@ -312,6 +312,8 @@ impl World {
         if let Some(content) = &plan.record {
             alive()?;
             version = Some(self.write_record(number, content, version.as_deref())?);
+        } else if plan.patch.is_some() {
+            self.confirm_record(number, version.as_deref())?;
         }
         if let Some(patch) = &plan.patch {
             alive()?;
@@ -324,6 +326,12 @@ impl World {
         Ok(())
     }
 
+    fn confirm_record(&self, number: usize, version: Option<&str>) -> Result<(), Stopped> {
+        let there = self.there.records.get(&number);
+        let there = there.and_then(|record| record.metadata.resource_version.as_deref());
+        if there == version { Ok(()) } else { Err(Stopped) }
+    }
+
     /// Creates it, or replaces that version.
     fn write_record(
         &mut self,
@@ -331,14 +339,7 @@ impl World {
         content: &RecordContent,
         version: Option<&str>,
     ) -> Result<String, Stopped> {
-        let there = self
-            .there
-            .records
-            .get(&number)
-            .and_then(|record| record.metadata.resource_version.as_deref());
-        if there != version {
-            return Err(Stopped);
-        }
+        self.confirm_record(number, version)?;
         let version = self.next_version();
         let metadata = ObjectMeta {
             resource_version: Some(version.clone()),
@@ -526,4 +527,25 @@ fn a_key_that_the_cache_does_not_show_yet_leaves_with_its_definition() {
     let labelled = [pass, deliver(true), defines(Some(0)), pass];
     let forgotten = [deliver(false), defines(None), pass];
     play(&[&labelled[..], &forgotten[..]].concat());
+}
+
+#[test]
+fn a_key_that_we_gave_up_is_anybodys() {
+    let pass = Step::Pass {
+        node: 0,
+        cloud: Cloud::Truth,
+        dies_after: None,
+    };
+    let gone = Step::Define {
+        group: 0,
+        key: 0,
+        value: None,
+    };
+    let theirs = Step::Set {
+        node: 0,
+        key: 0,
+        value: 2,
+    };
+    let deliver = |records| Step::Deliver { nodes: true, records };
+    play(&[pass, deliver(true), gone, pass, theirs, deliver(false), pass]);
 }
