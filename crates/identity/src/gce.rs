@@ -9,9 +9,9 @@
 //!    enter that list. The row names the template that it was made from; two versions of one group have two.
 //! 4. The template: its metadata names the cluster, which is ours, and the `InstanceGroup`. A template never changes.
 //!
-//! How a question for up to 1,000 claims becomes calls: one listing of the instances (or, for a few, one
-//! call for each), one of each managed instance group, one read of each template. What fails concerns only those who depend on it. No retries: a Node that
-//! is refused is asked for again by its controller, whose backoff knows how often it has failed.
+//! How a question becomes calls: one listing of the instances (or, for a few, one call for each), one of each managed instance
+//! group, one read of each template. What fails concerns only those who depend on it. No retries: a Node that is refused is
+//! asked for again by its controller, whose backoff knows how often it has failed.
 
 mod call;
 mod connect;

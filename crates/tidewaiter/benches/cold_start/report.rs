@@ -95,9 +95,9 @@ impl Report {
                 0,
             ),
             target(
-                "steady memory",
+                "steady memory of the process alone",
                 "steadyMemory",
-                self.idle.memory.resident,
+                self.idle.memory.anonymous,
                 20.0,
                 " MiB",
                 1,
@@ -163,8 +163,8 @@ impl Report {
             String::new(),
         );
         row(
-            "idle: memory of the process alone",
-            format!("{:.1} MiB", self.idle.memory.anonymous),
+            "idle: resident, with the program's file",
+            format!("{:.1} MiB", self.idle.memory.resident),
             String::new(),
         );
         let _ = writeln!(text, "\n  {:<42}{:>14}{:>14}", "", "found", "at most");

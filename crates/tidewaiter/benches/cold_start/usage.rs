@@ -9,7 +9,7 @@ use serde::Serialize;
 pub struct Memory {
     /// Resident now, the pages of the program's file included.
     pub resident: f64,
-    /// Of that, what belongs to the process alone.
+    /// Of that, what belongs to the process alone: what Kubernetes reports as `container_memory_rss`.
     pub anonymous: f64,
     /// The most that was ever resident.
     pub peak: f64,

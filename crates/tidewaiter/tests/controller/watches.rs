@@ -285,9 +285,10 @@ fn break_write(controller: &Controller, nth: usize, moment: Moment) {
     });
 }
 
+/// Lists and watches. The read of one record belongs to the write that follows it.
 fn reads_since(controller: &Controller, before: usize) -> Vec<Recorded> {
     let mut since = controller.proxy.requests().split_off(before);
-    since.retain(|request| !request.is_write());
+    since.retain(|request| !request.is_write() && request.path.ends_with(request.resource()));
     since
 }
 
