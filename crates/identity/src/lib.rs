@@ -13,7 +13,9 @@
 //! - [`lookup`]: joins the questions of thousands of Nodes into few calls, and keeps the answers.
 
 pub mod aws;
+mod cause;
 pub mod claim;
+mod claimants;
 pub mod gce;
 pub mod identifier;
 pub mod identity;

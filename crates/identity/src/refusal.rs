@@ -246,6 +246,17 @@ impl Refusal {
 }
 
 impl Trouble {
+    /// One word for the metric of calls.
+    pub(crate) fn outcome(self) -> &'static str {
+        match self {
+            Self::Denied => "denied",
+            Self::Credentials => "no_credentials",
+            Self::Unreachable => "unreachable",
+            Self::Failed => "failed",
+            Self::Unusable => "unusable",
+        }
+    }
+
     fn remedy(self) -> &'static str {
         match self {
             Self::Denied => "Allow the role that the controller runs with to make this call.",
