@@ -222,6 +222,13 @@ impl Refusal {
             } if api.starts_with("gce:") => {
                 "Give the controller credentials: the service account of its machine, or GOOGLE_APPLICATION_CREDENTIALS."
             }
+            Self::Unavailable {
+                api,
+                trouble: Trouble::Credentials,
+                ..
+            } if api.starts_with("hcloud:") => {
+                "Give the controller credentials: an API token of the project, in HCLOUD_TOKEN."
+            }
             Self::Unavailable { trouble, .. } => trouble.remedy(),
         }
     }
