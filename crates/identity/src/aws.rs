@@ -14,6 +14,7 @@
 
 mod call;
 mod connect;
+mod failure;
 mod instance;
 mod instance_id;
 mod question;
@@ -32,7 +33,8 @@ pub use connect::{ClientSettings, RegionError, client, region};
 
 use crate::claim::Claim;
 use crate::identifier::{Answers, Identifier};
-use call::{By, Caller, Failure};
+use call::{By, Caller};
+use failure::Failure;
 use instance_id::InstanceId;
 use question::Question;
 use suspects::Suspects;
@@ -85,7 +87,7 @@ impl Ec2 {
                 if matches!(failure, Failure::Late) {
                     self.suspect_a_late_zone(&part, question);
                 }
-                if hopeless || !failure.may_depend_on_ids() || question.calls() >= MAX_CALLS {
+                if hopeless || !failure.may_depend_on_ids() || question.spent.calls() >= MAX_CALLS {
                     question.refuse(&part.ids, &failure.refusal());
                 } else if let Some(parts) = self.split(&part, question, size > 1) {
                     families.push(parts);
@@ -139,7 +141,7 @@ impl Ec2 {
         let mut tried = 0;
         while !ids.is_empty() {
             tried += 1;
-            match self.caller.describe(by, &ids, question).await {
+            match self.caller.describe(by, &ids, &question.spent).await {
                 Ok(instances) => {
                     let found: HashSet<&str> = instances.iter().filter_map(Instance::instance_id).collect();
                     let (known, unknown): (Vec<_>, Vec<_>) = ids.iter().partition(|id| found.contains(id.as_str()));

@@ -10,19 +10,19 @@ use tidewaiter_api::{InstanceGroupName, Lifecycle};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The instance as its cloud names it: `i-0123456789abcdef0` on EC2, `us-central1-a/nodes-x7k2` on GCE, where a name is
-    /// unique in its zone only.
+    /// unique in its zone only, `42` on Hetzner Cloud.
     pub instance: String,
     /// The `InstanceGroup`, from what a node cannot change: on EC2 a tag, on GCE the
-    /// instance template by which its managed instance group lists it.
+    /// instance template by which its managed instance group lists it, on Hetzner Cloud a label of the server.
     pub group: InstanceGroupName,
-    /// The zone in which it runs.
+    /// The zone in which it runs; on Hetzner Cloud its location.
     pub zone: String,
     /// How the cloud bills it.
     pub lifecycle: Lifecycle,
     /// Every name that a Node of this instance may have: on EC2 the private DNS names of its interfaces and its id, on GCE
-    /// its name. In lower case.
+    /// and Hetzner Cloud its name. In lower case.
     pub names: Vec<String>,
-    /// Every private address of its interfaces.
+    /// Every private address of its interfaces; on Hetzner Cloud the public ones too.
     pub addresses: Vec<IpAddr>,
 }
 

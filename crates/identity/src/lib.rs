@@ -10,11 +10,15 @@
 //! - [`proof`]: the pure decision whether claim and answer belong together.
 //! - [`aws`]: the provider for EC2.
 //! - [`gce`]: the provider for Google Compute Engine.
+//! - [`hetzner`]: the provider for Hetzner Cloud.
 //! - [`lookup`]: joins the questions of thousands of Nodes into few calls, and keeps the answers.
 
 pub mod aws;
+mod cause;
 pub mod claim;
+mod claimants;
 pub mod gce;
+pub mod hetzner;
 pub mod identifier;
 pub mod identity;
 pub mod lookup;

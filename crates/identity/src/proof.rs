@@ -10,7 +10,7 @@
 //! | another Node claims the instance, under a name that the instance has too | `Duplicate` | `Duplicate` |
 //! | another Node claims the instance, under any other name | nothing: that one is refused | `Duplicate` |
 //!
-//! The first row that applies decides.
+//! The first row that applies decides. The matrix of all checks, those of the providers too: docs/design/node-identity.md.
 
 use std::sync::Arc;
 
@@ -153,60 +153,107 @@ mod tests {
         }
     }
 
-    /// `ok`, `warning`, or the reason of the refusal.
-    fn outcome(claim: &Claim, names: NodeNames) -> &'static str {
+    /// `ok`, `warning`, or the reason of the refusal, with `, forged` when it is evidence of that.
+    fn outcome(claim: &Claim, names: NodeNames) -> String {
         match prove(claim, instance(), names) {
-            Ok(proven) if proven.warning().is_some() => "warning",
-            Ok(_) => "ok",
-            Err(refusal) => refusal.reason(),
+            Ok(proven) if proven.warning().is_some() => "warning".to_owned(),
+            Ok(_) => "ok".to_owned(),
+            Err(refusal) if refusal.is_forgery() => format!("{}, forged", refusal.reason()),
+            Err(refusal) => refusal.reason().to_owned(),
         }
     }
 
-    #[test]
-    fn the_table() {
-        /// Name, addresses, rivals, then what is found under enforce and under warn.
-        type Row = (
-            &'static str,
-            &'static [&'static str],
-            &'static [&'static str],
-            &'static str,
-            &'static str,
-        );
-        let rows: &[Row] = &[
-            (OWN, &[], &[], "ok", "ok"),
-            (ID, &[], &[], "ok", "ok"),
-            (OWN, &["10.0.0.1"], &[], "ok", "ok"),
-            (OWN, &["fd00::1"], &[], "ok", "ok"),
-            (OWN, &["::ffff:10.0.0.1"], &[], "ok", "ok"),
-            (OWN, &["192.168.0.1", "10.0.0.1"], &[], "ok", "ok"),
-            (OWN, &["10.0.0.2"], &[], "AddressMismatch", "AddressMismatch"),
-            (OWN, &["10.0.0.2", "fd00::2"], &[], "AddressMismatch", "AddressMismatch"),
-            ("other", &[], &[], "NameMismatch", "warning"),
-            ("other", &["10.0.0.1"], &[], "NameMismatch", "warning"),
-            ("other", &["10.0.0.2"], &[], "NameMismatch", "AddressMismatch"),
-            ("other", &["10.0.0.2"], &[OWN], "NameMismatch", "AddressMismatch"),
-            ("other", &["10.0.0.1"], &[OWN], "NameMismatch", "Duplicate"),
-            (OWN, &["10.0.0.1"], &["other"], "ok", "Duplicate"),
-            (OWN, &["10.0.0.1"], &["other", "another"], "ok", "Duplicate"),
-            (OWN, &[], &[ID], "Duplicate", "Duplicate"),
-            (ID, &[], &[OWN], "Duplicate", "Duplicate"),
-            // A Node is no rival of itself, should a caller list it.
-            (OWN, &[], &[OWN], "ok", "ok"),
-            // No part of a name is the name.
-            ("ip-10-0-0-1", &[], &[], "NameMismatch", "warning"),
-            (
-                "ip-10-0-0-1.ec2.internal.example.com",
-                &[],
-                &[],
-                "NameMismatch",
-                "warning",
-            ),
-        ];
+    /// Name, addresses, rivals, then what is found under enforce and under warn.
+    type Row = (
+        &'static str,
+        &'static [&'static str],
+        &'static [&'static str],
+        &'static str,
+        &'static str,
+    );
+
+    fn check(rows: &[Row]) {
         for (node, addresses, rivals, enforce, warn) in rows {
             let claim = claim(node, addresses, rivals);
             assert_eq!(outcome(&claim, NodeNames::Enforce), *enforce, "enforce {claim:?}");
             assert_eq!(outcome(&claim, NodeNames::Warn), *warn, "warn {claim:?}");
         }
+    }
+
+    // One test for each row of the matrix in docs/design/node-identity.md: what passes, and its forgery.
+
+    #[test]
+    fn the_name_proves() {
+        const REFUSED: &str = "NameMismatch, forged";
+        check(&[
+            (OWN, &[], &[], "ok", "ok"),
+            (ID, &[], &[], "ok", "ok"),
+            ("other", &[], &[], REFUSED, "warning"),
+            ("other", &["10.0.0.1"], &[], REFUSED, "warning"),
+            // No part of a name is the name.
+            ("ip-10-0-0-1", &[], &[], REFUSED, "warning"),
+            ("ip-10-0-0-1.ec2.internal.example.com", &[], &[], REFUSED, "warning"),
+        ]);
+    }
+
+    #[test]
+    fn addresses_refute() {
+        const REFUSED: &str = "AddressMismatch, forged";
+        check(&[
+            (OWN, &["10.0.0.1"], &[], "ok", "ok"),
+            (OWN, &["fd00::1"], &[], "ok", "ok"),
+            (OWN, &["::ffff:10.0.0.1"], &[], "ok", "ok"),
+            (OWN, &["192.168.0.1", "10.0.0.1"], &[], "ok", "ok"),
+            (OWN, &["10.0.0.2"], &[], REFUSED, REFUSED),
+            (OWN, &["10.0.0.2", "fd00::2"], &[], REFUSED, REFUSED),
+        ]);
+    }
+
+    #[test]
+    fn one_instance_is_one_node() {
+        check(&[
+            (OWN, &[], &[ID], "Duplicate", "Duplicate"),
+            (ID, &[], &[OWN], "Duplicate", "Duplicate"),
+            (OWN, &[], &["other", ID], "Duplicate", "Duplicate"),
+            // A Node is no rival of itself, should a caller list it.
+            (OWN, &[], &[OWN], "ok", "ok"),
+        ]);
+    }
+
+    #[test]
+    fn a_rival_that_is_refused_itself_hurts_nobody_unless_names_prove_nothing() {
+        check(&[
+            (OWN, &["10.0.0.1"], &["other"], "ok", "Duplicate"),
+            (OWN, &["10.0.0.1"], &["other", "another"], "ok", "Duplicate"),
+            ("other", &["10.0.0.1"], &[OWN], "NameMismatch, forged", "Duplicate"),
+        ]);
+    }
+
+    #[test]
+    fn the_first_row_that_applies_decides() {
+        check(&[
+            (
+                "other",
+                &["10.0.0.2"],
+                &[],
+                "NameMismatch, forged",
+                "AddressMismatch, forged",
+            ),
+            (
+                "other",
+                &["10.0.0.2"],
+                &[OWN],
+                "NameMismatch, forged",
+                "AddressMismatch, forged",
+            ),
+            (
+                OWN,
+                &["10.0.0.2"],
+                &[ID],
+                "AddressMismatch, forged",
+                "AddressMismatch, forged",
+            ),
+        ]);
     }
 
     #[test]

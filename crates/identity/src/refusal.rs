@@ -222,6 +222,13 @@ impl Refusal {
             } if api.starts_with("gce:") => {
                 "Give the controller credentials: the service account of its machine, or GOOGLE_APPLICATION_CREDENTIALS."
             }
+            Self::Unavailable {
+                api,
+                trouble: Trouble::Credentials,
+                ..
+            } if api.starts_with("hcloud:") => {
+                "Give the controller credentials: an API token of the project, in HCLOUD_TOKEN."
+            }
             Self::Unavailable { trouble, .. } => trouble.remedy(),
         }
     }
@@ -246,6 +253,17 @@ impl Refusal {
 }
 
 impl Trouble {
+    /// One word for the metric of calls.
+    pub(crate) fn outcome(self) -> &'static str {
+        match self {
+            Self::Denied => "denied",
+            Self::Credentials => "no_credentials",
+            Self::Unreachable => "unreachable",
+            Self::Failed => "failed",
+            Self::Unusable => "unusable",
+        }
+    }
+
     fn remedy(self) -> &'static str {
         match self {
             Self::Denied => "Allow the role that the controller runs with to make this call.",

@@ -5,24 +5,19 @@
 //! does not know; a zone in trouble fails every call that names one of its instances, or that names none at all. It checks that
 //! requests are signed, not by whom. Faults are set while it runs: a queue of scripted answers, ids and zones that fail,
 //! latency, a token bucket. Every call is on record.
-#![expect(clippy::disallowed_methods, reason = "a server of its own, in real time")]
 
 mod answer;
 mod instance;
 mod server;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 
 pub use answer::Scripted;
 pub use instance::{FakeInstance, instance};
 
-use crate::fake_http::Bucket;
+use crate::fake_http::{Bucket, Port};
 pub use crate::fake_http::{TokenBucket, nobody};
 
 /// The region that it says it is.
@@ -31,9 +26,8 @@ pub const REGION: &str = "us-east-1";
 /// A running fake. It stops when it is dropped.
 #[derive(Debug)]
 pub struct FakeEc2 {
-    address: SocketAddr,
     shared: Arc<Shared>,
-    serving: Option<JoinHandle<()>>,
+    port: Port,
 }
 
 /// One call as it came in.
@@ -84,22 +78,16 @@ impl Shared {
 impl FakeEc2 {
     /// Starts one without instances on a free port of 127.0.0.1.
     pub async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("the address of a listener");
         let shared = Arc::new(Shared::default());
         REGION.clone_into(&mut shared.lock().metadata_region);
-        let serving = Some(tokio::spawn(server::serve(listener, Arc::clone(&shared))));
-        Self {
-            address,
-            shared,
-            serving,
-        }
+        let port = server::open(&shared).await;
+        Self { shared, port }
     }
 
     /// Where it is, as an endpoint for the SDK.
     #[must_use]
     pub fn endpoint(&self) -> String {
-        format!("http://{}", self.address)
+        format!("http://{}", self.port.address())
     }
 
     /// What a process of its own needs in its environment to reach it through the SDK.
@@ -192,18 +180,12 @@ impl FakeEc2 {
 
     /// Refuses connections from now on and breaks those that stand.
     pub async fn away(&mut self) {
-        if let Some(serving) = self.serving.take() {
-            serving.abort();
-            // Ends with the listener and every connection dropped; that it was aborted is what was wanted.
-            let _ = serving.await;
-        }
+        self.port.away().await;
     }
 
     /// Takes connections again, on the same port.
     pub async fn back(&mut self) {
-        self.away().await;
-        let listener = TcpListener::bind(self.address).await.expect("the port that was ours");
-        self.serving = Some(tokio::spawn(server::serve(listener, Arc::clone(&self.shared))));
+        self.port.back().await;
     }
 
     /// The calls so far, in the order in which they came.
@@ -216,13 +198,5 @@ impl FakeEc2 {
     #[must_use]
     pub fn take_calls(&self) -> Vec<Call> {
         std::mem::take(&mut self.shared.lock().calls)
-    }
-}
-
-impl Drop for FakeEc2 {
-    fn drop(&mut self) {
-        if let Some(serving) = self.serving.take() {
-            serving.abort();
-        }
     }
 }

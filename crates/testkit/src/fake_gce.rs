@@ -6,7 +6,6 @@
 //! that name the project by its id, `created-by` names it by its number; `listManagedInstances` heeds pages only when the group
 //! says so; a listing of all zones fails as a whole when one zone does, unless that zone is only `unreachable`. It checks that
 //! calls bring its token. Faults are set while it runs. Every call is on record, with the rows that it was answered.
-#![expect(clippy::disallowed_methods, reason = "a server of its own, in real time")]
 
 mod answer;
 mod group;
@@ -16,19 +15,15 @@ mod server;
 mod template;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 
 pub use answer::Scripted;
 pub use group::{FakeGroup, regional_group, zonal_group};
 pub use instance::{FakeInstance, instance};
 pub use template::{FakeTemplate, regional_template, template};
 
-use crate::fake_http::Bucket;
+use crate::fake_http::{Bucket, Port};
 pub use crate::fake_http::{TokenBucket, nobody};
 
 /// The project that it holds.
@@ -46,9 +41,8 @@ pub const TOKEN: &str = "the-access-token";
 /// A running fake. It stops when it is dropped.
 #[derive(Debug)]
 pub struct FakeGce {
-    address: SocketAddr,
     shared: Arc<Shared>,
-    serving: Option<JoinHandle<()>>,
+    port: Port,
 }
 
 /// One call as it came in.
@@ -101,28 +95,22 @@ impl Shared {
 impl FakeGce {
     /// Starts one with nothing in its project, on a free port of 127.0.0.1.
     pub async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("the address of a listener");
         let shared = Arc::new(Shared::default());
         PROJECT.clone_into(&mut shared.lock().metadata_project);
-        let serving = Some(tokio::spawn(server::serve(listener, Arc::clone(&shared))));
-        Self {
-            address,
-            shared,
-            serving,
-        }
+        let port = server::open(&shared).await;
+        Self { shared, port }
     }
 
     /// Where it is, as an endpoint for the client and as the address of the metadata server.
     #[must_use]
     pub fn endpoint(&self) -> String {
-        format!("http://{}", self.address)
+        format!("http://{}", self.port.address())
     }
 
     /// What a process of its own needs in its environment to get its credentials and its project from here.
     #[must_use]
     pub fn environment(&self) -> Vec<(&'static str, String)> {
-        vec![("GCE_METADATA_HOST", self.address.to_string())]
+        vec![("GCE_METADATA_HOST", self.port.address().to_string())]
     }
 
     /// Lists these from now on, each in place of the one of its zone and name.
@@ -239,18 +227,12 @@ impl FakeGce {
 
     /// Refuses connections from now on and breaks those that stand.
     pub async fn away(&mut self) {
-        if let Some(serving) = self.serving.take() {
-            serving.abort();
-            // Ends with the listener and every connection dropped; that it was aborted is what was wanted.
-            let _ = serving.await;
-        }
+        self.port.away().await;
     }
 
     /// Takes connections again, on the same port.
     pub async fn back(&mut self) {
-        self.away().await;
-        let listener = TcpListener::bind(self.address).await.expect("the port that was ours");
-        self.serving = Some(tokio::spawn(server::serve(listener, Arc::clone(&self.shared))));
+        self.port.back().await;
     }
 
     /// The calls so far, in the order in which they came.
@@ -263,14 +245,6 @@ impl FakeGce {
     #[must_use]
     pub fn take_calls(&self) -> Vec<Call> {
         std::mem::take(&mut self.shared.lock().calls)
-    }
-}
-
-impl Drop for FakeGce {
-    fn drop(&mut self) {
-        if let Some(serving) = self.serving.take() {
-            serving.abort();
-        }
     }
 }
 

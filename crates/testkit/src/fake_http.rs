@@ -2,9 +2,13 @@
 #![expect(clippy::disallowed_methods, reason = "a server of its own, in real time")]
 
 use std::convert::Infallible;
+use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt as _};
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::combinators::BoxBody;
@@ -14,7 +18,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 pub(crate) type Body = BoxBody<Bytes, io::Error>;
 
@@ -38,6 +42,12 @@ impl TokenBucket {
     pub const COMPUTE: Self = Self {
         capacity: 1_500.0,
         refill: 25.0,
+    };
+
+    /// What Hetzner Cloud grants a project: 3,600 an hour.
+    pub const HETZNER: Self = Self {
+        capacity: 3_600.0,
+        refill: 1.0,
     };
 }
 
@@ -102,8 +112,73 @@ impl Outcome {
     }
 }
 
+/// A port of 127.0.0.1 on which a fake serves, and which it can leave and take again. It is free when this is dropped.
+pub(crate) struct Port {
+    address: SocketAddr,
+    serve: Box<dyn Fn(TcpListener) -> BoxFuture<'static, ()> + Send + Sync>,
+    serving: Option<JoinHandle<()>>,
+}
+
+impl Port {
+    /// Serves on a free port.
+    pub(crate) async fn open<H, F>(handle: H) -> Self
+    where
+        H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Result<Response<Body>, io::Error>> + Send + 'static,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("the address of a listener");
+        let serve = Box::new(move |listener| serve(listener, handle.clone()).boxed());
+        let mut port = Self {
+            address,
+            serve,
+            serving: None,
+        };
+        port.serve_on(listener);
+        port
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Refuses connections from now on and breaks those that stand.
+    pub(crate) async fn away(&mut self) {
+        if let Some(serving) = self.serving.take() {
+            serving.abort();
+            // Ends with the listener and every connection dropped; that it was aborted is what was wanted.
+            let _ = serving.await;
+        }
+    }
+
+    /// Takes connections again, on the same port.
+    pub(crate) async fn back(&mut self) {
+        self.away().await;
+        let listener = TcpListener::bind(self.address).await.expect("the port that was ours");
+        self.serve_on(listener);
+    }
+
+    fn serve_on(&mut self, listener: TcpListener) {
+        self.serving = Some(tokio::spawn((self.serve)(listener)));
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        if let Some(serving) = self.serving.take() {
+            serving.abort();
+        }
+    }
+}
+
+impl fmt::Debug for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)
+    }
+}
+
 /// Serves until it is dropped, and its connections with it.
-pub(crate) async fn serve<H, F>(listener: TcpListener, handle: H)
+async fn serve<H, F>(listener: TcpListener, handle: H)
 where
     H: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
     F: Future<Output = Result<Response<Body>, io::Error>> + Send + 'static,

@@ -19,6 +19,7 @@ mod control_plane;
 mod eventually;
 pub mod fake_ec2;
 pub mod fake_gce;
+pub mod fake_hetzner;
 mod fake_http;
 mod kubelet;
 pub mod moto;
@@ -31,6 +32,7 @@ pub use control_plane::{Audit, AuditEntry, AuditMark, ControlPlane, ControlPlane
 pub use eventually::{eventually, throughout};
 pub use fake_ec2::FakeEc2;
 pub use fake_gce::FakeGce;
+pub use fake_hetzner::FakeHetzner;
 pub use kubelet::Kubelet;
 pub use moto::Moto;
 pub use port::free_port;

@@ -9,7 +9,7 @@ use aws_sdk_ec2::types::{Instance, InstanceLifecycleType, InstanceNetworkInterfa
 use tidewaiter_api::names::INSTANCE_GROUP_LABEL;
 use tidewaiter_api::{ClusterName, InstanceGroupName, Lifecycle};
 
-use super::call::unusable;
+use super::failure::unusable;
 use super::instance_id::InstanceId;
 use crate::identity::Identity;
 use crate::refusal::Refusal;

@@ -3,12 +3,12 @@
 //! Each id is asked once, however many Nodes claim it, and each claim is answered for itself.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use aws_sdk_ec2::types::Instance;
 use tidewaiter_api::ClusterName;
 
-use super::call;
+use super::call::Spent;
+use super::failure::unusable;
 use super::instance::identity;
 use super::instance_id::{InstanceId, Target};
 use crate::claim::Claim;
@@ -20,7 +20,7 @@ pub(super) struct Question<'a> {
     /// Who claims each id: the place of the claim and the zone that it names.
     asked: BTreeMap<InstanceId, Vec<(usize, Box<str>)>>,
     answers: &'a Answers<'a>,
-    calls: AtomicUsize,
+    pub(super) spent: Spent,
 }
 
 impl<'a> Question<'a> {
@@ -36,7 +36,7 @@ impl<'a> Question<'a> {
         Self {
             asked,
             answers,
-            calls: AtomicUsize::new(0),
+            spent: Spent::default(),
         }
     }
 
@@ -57,14 +57,6 @@ impl<'a> Question<'a> {
         zones.into_iter().map(|(zone, ids)| (zone.to_owned(), ids)).collect()
     }
 
-    pub(super) fn count_call(&self) {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn calls(&self) -> usize {
-        self.calls.load(Ordering::Relaxed)
-    }
-
     /// Answers `ids` from what EC2 listed. What else it listed is ignored.
     pub(super) fn answer(&self, ids: &[InstanceId], instances: &[Instance], cluster: &ClusterName) {
         let mut listed: BTreeMap<&str, Vec<&Instance>> = BTreeMap::new();
@@ -78,7 +70,7 @@ impl<'a> Question<'a> {
             let found = match listed.get(id.as_str()).map(Vec::as_slice) {
                 None | Some([]) => Err(not_found(id)),
                 Some([instance]) => identity(id, instance, cluster),
-                Some(several) => Err(call::unusable(format!("it lists {id} {} times", several.len()))),
+                Some(several) => Err(unusable(format!("it lists {id} {} times", several.len()))),
             };
             for (place, zone) in self.claimants(id) {
                 (self.answers)(*place, found.clone().and_then(|identity| in_zone(identity, zone)));

@@ -3,12 +3,11 @@
 //! What is told of a failure is Google's word for it or the system's word for a broken connection: never Google's own message,
 //! which may quote the request, and nothing that differs from call to call.
 
-use std::error::Error as StdError;
-
 use google_cloud_gax::error::Error;
 use google_cloud_gax::error::rpc::{Code, Status, StatusDetails};
 use tracing::warn;
 
+use crate::cause::{causes, system_word};
 use crate::refusal::{Refusal, Trouble};
 
 const LATE: &str = "no answer in time";
@@ -95,13 +94,7 @@ impl Failure {
             Kind::Throttled => "throttled",
             Kind::Late => "timeout",
             Kind::Rejected { .. } => "failed",
-            Kind::Trouble { trouble, .. } => match trouble {
-                Trouble::Denied => "denied",
-                Trouble::Credentials => "no_credentials",
-                Trouble::Unreachable => "unreachable",
-                Trouble::Failed => "failed",
-                Trouble::Unusable => "unusable",
-            },
+            Kind::Trouble { trouble, .. } => trouble.outcome(),
         }
     }
 }
@@ -207,14 +200,4 @@ fn timed_out(error: &Error) -> bool {
             .downcast_ref::<reqwest::Error>()
             .is_some_and(reqwest::Error::is_timeout)
     })
-}
-
-fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
-    std::iter::successors(Some(error), |error| (*error).source())
-}
-
-/// What the innermost cause says, made safe to show: `Connection refused (os error 111)`.
-fn system_word(error: &(dyn StdError + 'static)) -> String {
-    let innermost = causes(error).last().map(ToString::to_string).unwrap_or_default();
-    innermost.chars().flat_map(char::escape_debug).take(120).collect()
 }

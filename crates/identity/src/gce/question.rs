@@ -3,7 +3,7 @@
 //! Each instance is asked for once, however many Nodes claim it, and each claim is answered for itself. Each managed instance
 //! group is listed once, and each template read once, however many instances lead to it, and in whatever order they are found.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,6 +16,7 @@ use super::group::{Group, Members};
 use super::links::{Mig, TemplateLink};
 use super::names::{ProjectId, Target};
 use crate::claim::Claim;
+use crate::claimants::Claimants;
 use crate::identifier::Answers;
 use crate::identity::Identity;
 use crate::refusal::Refusal;
@@ -31,8 +32,7 @@ const MAX_TEMPLATES: usize = 256;
 const MAX_GETS: usize = 32;
 
 pub(super) struct Question<'a> {
-    claimants: BTreeMap<Target, Vec<usize>>,
-    answers: &'a Answers<'a>,
+    claimants: Claimants<'a, Target>,
     gets: AtomicUsize,
     pub(super) migs: Once<Mig, Members>,
     pub(super) templates: Once<TemplateLink, Group>,
@@ -50,16 +50,9 @@ pub(super) type Cell<V> = Arc<OnceCell<Result<V, Failure>>>;
 impl<'a> Question<'a> {
     /// Reads the claims; those that name no instance of our project are refused here.
     pub(super) fn new(claims: &[Claim], answers: &'a Answers<'a>, project: &ProjectId, cluster: &ClusterName) -> Self {
-        let mut claimants: BTreeMap<Target, Vec<usize>> = BTreeMap::new();
-        for (place, claim) in claims.iter().enumerate() {
-            match Target::read(&claim.provider_id, project, cluster) {
-                Ok(target) => claimants.entry(target).or_default().push(place),
-                Err(refusal) => answers(place, Err(refusal)),
-            }
-        }
+        let read = |claim: &Claim| Target::read(&claim.provider_id, project, cluster);
         Self {
-            claimants,
-            answers,
+            claimants: Claimants::new(claims, answers, read),
             gets: AtomicUsize::new(0),
             migs: Once::new(MAX_MIGS),
             templates: Once::new(MAX_TEMPLATES),
@@ -67,22 +60,19 @@ impl<'a> Question<'a> {
     }
 
     pub(super) fn targets(&self) -> Vec<Target> {
-        self.claimants.keys().cloned().collect()
+        self.claimants.targets()
     }
 
     pub(super) fn answer(&self, target: &Target, result: &Result<Identity, Refusal>) {
-        for place in self.claimants.get(target).map_or(&[][..], Vec::as_slice) {
-            (self.answers)(*place, result.clone());
-        }
+        self.claimants.answer(target, result);
     }
 
     pub(super) fn refuse(&self, target: &Target, refusal: Refusal) {
-        self.answer(target, &Err(refusal));
+        self.claimants.refuse(target, refusal);
     }
 
     pub(super) fn not_found(&self, target: &Target) {
-        let instance = target.to_string();
-        self.refuse(target, Refusal::NotFound { instance });
+        self.claimants.not_found(target);
     }
 
     /// Takes `count` calls for single instances, if so many are left.

@@ -173,4 +173,17 @@ mod tests {
         pace.ended(2, PARTLY);
         assert_eq!(pace.delay(), None);
     }
+
+    /// Replicas and other clusters of the account that were throttled together do not come back together.
+    #[test]
+    fn the_wait_is_drawn() {
+        let waits: std::collections::BTreeSet<_> = (0..20)
+            .map(|_| {
+                let (_clock, mut pace) = pace();
+                pace.ended(1, THROTTLE);
+                pace.delay()
+            })
+            .collect();
+        assert!(waits.len() > 10, "{waits:?}");
+    }
 }

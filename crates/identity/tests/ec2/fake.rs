@@ -1,16 +1,13 @@
-//! Every answer that EC2 can give, from the fake: what each claim gets, how many calls it costs, and what it costs the others.
+//! What only EC2 can answer, from the fake: what each claim gets, how many calls it costs, and what it costs the others.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
 use tidewaiter_api::Lifecycle;
 use tidewaiter_identity::aws::{API, region};
-use tidewaiter_identity::{Claim, Identifier as _, Identity, Refusal};
-use tidewaiter_testkit::fake_ec2::{FakeEc2, FakeInstance, NamedBy, Scripted, TokenBucket, instance, nobody};
+use tidewaiter_identity::{Claim, Identity};
+use tidewaiter_testkit::fake_ec2::{FakeEc2, FakeInstance, NamedBy, Scripted, TokenBucket, instance};
 
-use crate::setup::{
-    CLUSTER, Provider, SECRET, TOKEN, claim, credentials, no_credentials, reason, reasons, silent_credentials,
-};
+use crate::setup::{CLUSTER, Provider, SECRET, TOKEN, claim, no_credentials, reason, reasons, silent_credentials};
 
 const ID: &str = "i-0123456789abcdef0";
 const PROVIDER_ID: &str = "aws:///us-east-1a/i-0123456789abcdef0";
@@ -157,28 +154,6 @@ async fn a_tag_with_control_characters_is_shown_safely() {
 }
 
 #[tokio::test]
-async fn junk_is_never_sent() {
-    let (fake, provider) = fake([ours(ID)]).await;
-    let junk = format!("aws:///us-east-1a/{}", "x".repeat(400));
-    let asked: Vec<Claim> = [
-        "aws:///us-east-1a/i-xyz",
-        "gce://p/z/n",
-        "aws:///i-12345678",
-        &junk,
-        "aws:///us-east-1a/*",
-    ]
-    .into_iter()
-    .map(claim)
-    .collect();
-    assert_eq!(reasons(&provider.ask(&asked).await), ["InvalidProviderId"; 5]);
-    assert!(provider.ask(&[]).await.is_empty());
-    assert!(
-        fake.calls().is_empty(),
-        "no call, and above all none without ids, which would list everything"
-    );
-}
-
-#[tokio::test]
 async fn several_claims_of_one_instance_are_one_id() {
     let (fake, provider) = fake([ours(ID)]).await;
     let asked = [
@@ -188,49 +163,6 @@ async fn several_claims_of_one_instance_are_one_id() {
     ];
     assert_eq!(reasons(&provider.ask(&asked).await), ["ok", "ok", "ZoneMismatch"]);
     assert_eq!(calls(&fake), [ok(NamedBy::Ids, 1)]);
-}
-
-#[tokio::test]
-async fn a_thousand_are_one_call() {
-    let fleet = fleet(1000);
-    let (fake, provider) = fake(fleet.clone()).await;
-    let results = provider.ask(&claims(&fleet)).await;
-    for (result, instance) in results.iter().zip(&fleet) {
-        assert_eq!(result.as_ref().unwrap().instance, instance.id());
-    }
-    assert_eq!(calls(&fake), [ok(NamedBy::Ids, 1000)]);
-}
-
-#[tokio::test]
-async fn an_unknown_id_costs_the_others_one_more_call_once() {
-    let fleet = fleet(500);
-    let (fake, provider) = fake(fleet.clone()).await;
-    let mut asked = claims(&fleet);
-    asked.insert(250, claim("aws:///us-east-1a/i-00000000000000bad"));
-    let results = provider.ask(&asked).await;
-    assert_eq!(
-        results[250],
-        Err(Refusal::NotFound {
-            instance: "i-00000000000000bad".to_owned()
-        })
-    );
-    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 500);
-    let unknown = (NamedBy::Ids, 501, "InvalidInstanceID.NotFound".to_owned());
-    assert_eq!(calls(&fake), [unknown, ok(NamedBy::Ids, 500)]);
-    assert_eq!(provider.calls.counted(API, "not_found"), 1);
-
-    // From now on it is asked apart from them.
-    assert_eq!(provider.ask(&asked).await, results);
-    let mut second = calls(&fake);
-    second.sort_by_key(|call| call.1);
-    assert_eq!(second, [ok(NamedBy::Filter, 1), ok(NamedBy::Ids, 500)]);
-
-    // Once it exists it is one of them again.
-    fake.launch([ours("i-00000000000000bad")]);
-    assert!(provider.ask(&asked).await[250].is_ok());
-    fake.clear_calls();
-    provider.ask(&asked).await;
-    assert_eq!(calls(&fake), [ok(NamedBy::Ids, 501)]);
 }
 
 #[tokio::test]
@@ -445,41 +377,6 @@ async fn what_keeps_ec2_from_answering() {
 }
 
 #[tokio::test]
-async fn nobody_there() {
-    let provider = Provider::at(&nobody().await);
-    let refusal = provider.ask_one(PROVIDER_ID).await.unwrap_err();
-    assert_eq!(
-        refusal.to_string(),
-        "ec2:DescribeInstances: not reachable (Connection refused (os error 111))"
-    );
-    assert_eq!(provider.calls.counted(API, "unreachable"), 1);
-}
-
-#[tokio::test]
-async fn away_and_back() {
-    let (mut fake, provider) = fake([ours(ID)]).await;
-    assert!(provider.ask_one(PROVIDER_ID).await.is_ok());
-    fake.away().await;
-    assert!(provider.ask_one(PROVIDER_ID).await.unwrap_err().is_transient());
-    fake.back().await;
-    assert!(provider.ask_one(PROVIDER_ID).await.is_ok());
-}
-
-#[tokio::test]
-async fn a_call_without_an_answer_ends() {
-    let fake = FakeEc2::start().await;
-    fake.launch([ours(ID)]);
-    fake.script([Scripted::Hang]);
-    let provider = Provider::with(&credentials(), &fake.endpoint(), Duration::from_millis(300));
-    let refusal = provider.ask_one(PROVIDER_ID).await.unwrap_err();
-    assert_eq!(
-        refusal.to_string(),
-        "ec2:DescribeInstances: not reachable (no answer in time)"
-    );
-    assert_eq!(provider.calls.counted(API, "timeout"), 1);
-}
-
-#[tokio::test]
 async fn without_credentials_nothing_is_sent() {
     let fake = FakeEc2::start().await;
     let provider = Provider::with(&no_credentials(), &fake.endpoint(), Duration::from_secs(5));
@@ -532,92 +429,6 @@ async fn no_secret_is_ever_told() {
             );
         }
     }
-}
-
-#[tokio::test]
-async fn a_zone_in_trouble_leaves_the_others_alone() {
-    let fleet = fleet(300);
-    let (fake, provider) = fake(fleet.clone()).await;
-    fake.fail_zone("us-east-1b");
-    let in_trouble = |instance: &FakeInstance| instance.provider_id().contains("us-east-1b/");
-    let expected: Vec<_> = fleet
-        .iter()
-        .map(|i| if in_trouble(i) { "Unavailable" } else { "ok" })
-        .collect();
-
-    assert_eq!(reasons(&provider.ask(&claims(&fleet)).await), expected);
-    let first = calls(&fake);
-    assert_eq!(
-        first.len(),
-        6,
-        "all, each zone, both halves of the one that failed: {first:?}"
-    );
-
-    assert_eq!(reasons(&provider.ask(&claims(&fleet)).await), expected);
-    let second = calls(&fake);
-    assert!(
-        second.contains(&ok(NamedBy::Ids, 200)),
-        "the healthy zones together and at once: {second:?}"
-    );
-    assert_eq!(second.len(), 4, "and the other one apart: {second:?}");
-
-    fake.heal();
-    assert!(provider.ask(&claims(&fleet)).await.iter().all(Result::is_ok));
-    fake.clear_calls();
-    provider.ask(&claims(&fleet)).await;
-    assert_eq!(
-        calls(&fake),
-        [ok(NamedBy::Ids, 300)],
-        "a zone that answers again is one of them again"
-    );
-}
-
-#[tokio::test]
-async fn a_zone_that_never_answers_holds_up_nobody() {
-    let fleet = fleet(30);
-    let fake = FakeEc2::start().await;
-    fake.launch(fleet.clone());
-    fake.hang_zone("us-east-1c");
-    let all = claims(&fleet);
-    let slow = |claim: &Claim| claim.provider_id.as_str().contains("us-east-1c/");
-    let only_slow: Vec<Claim> = all.iter().filter(|claim| slow(claim)).cloned().collect();
-    for asked_before in [&all, &only_slow] {
-        let provider = Provider::with(&credentials(), &fake.endpoint(), Duration::from_millis(400));
-        provider.ask(asked_before).await;
-        // Once the zone is known, the others are answered before its call ends.
-        let order = Mutex::new(Vec::new());
-        let note = |place: usize, result: Result<Identity, Refusal>| {
-            assert_eq!(result.is_err(), slow(&all[place]), "{result:?}");
-            order.lock().unwrap().push(slow(&all[place]));
-        };
-        provider.ec2.identify(&all, &note).await;
-        let order = order.into_inner().unwrap();
-        assert!(order.is_sorted() && order.len() == 30, "{order:?}");
-    }
-}
-
-#[tokio::test]
-async fn an_id_that_makes_ec2_fail_is_found_and_asked_apart() {
-    let fleet = fleet(300);
-    let (fake, provider) = fake(fleet.clone()).await;
-    let bad = &fleet[123];
-    fake.fail_id(bad.id());
-    for pass in ["first", "second"] {
-        let results = provider.ask(&claims(&fleet)).await;
-        for (result, instance) in results.iter().zip(&fleet) {
-            assert_eq!(result.is_ok(), instance != bad, "{pass} pass: {result:?}");
-        }
-        let calls = calls(&fake);
-        match pass {
-            "first" => assert!(calls.len() <= 20, "{} calls", calls.len()),
-            _ => assert!(calls.contains(&ok(NamedBy::Ids, 299)) && calls.len() == 2, "{calls:?}"),
-        }
-    }
-    fake.heal();
-    provider.ask(&claims(&fleet)).await;
-    fake.clear_calls();
-    provider.ask(&claims(&fleet)).await;
-    assert_eq!(calls(&fake), [ok(NamedBy::Ids, 300)]);
 }
 
 #[tokio::test]

@@ -1,6 +1,5 @@
 //! What a question costs: calls and rows.
 
-use tidewaiter_identity::Refusal;
 use tidewaiter_testkit::FakeGce;
 use tidewaiter_testkit::fake_gce::{FakeGroup, FakeInstance, PROJECT_NUMBER, TokenBucket, zonal_group};
 
@@ -61,30 +60,6 @@ async fn a_few_are_asked_for_by_name() {
         (0, 1),
         "{calls:?}"
     );
-}
-
-#[tokio::test]
-async fn several_claims_of_one_instance_are_one_question() {
-    let (fake, provider, instances) = fleet(1).await;
-    let asked: Vec<_> = (0..20).map(|_| claim(&instances[0].provider_id())).collect();
-    assert!(provider.ask(&asked).await.iter().all(Result::is_ok));
-    assert_eq!(fake.calls().len(), 3);
-}
-
-#[tokio::test]
-async fn one_unknown_name_among_five_hundred_costs_the_others_nothing() {
-    let (fake, provider, instances) = fleet(500).await;
-    let mut asked = claims(&instances);
-    asked.insert(250, claim("gce://our-project/us-central1-a/no-such"));
-    let results = provider.ask(&asked).await;
-    let unknown = Refusal::NotFound {
-        instance: "us-central1-a/no-such".to_owned(),
-    };
-    assert_eq!(results[250], Err(unknown));
-    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 500);
-    let mut calls = rows(&fake.calls());
-    calls.sort_unstable();
-    assert_eq!(calls, [(TEMPLATE, 1), (ALL, 500), ("instances.get", 0), (GROUP, 500)]);
 }
 
 #[tokio::test]

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use tokio::net::TcpListener;
 
 use super::answer::{Reply, Scripted, error, not_found, reservations};
 use super::instance::Listed;
 use super::{Call, FakeInstance, NamedBy, Shared, State};
-use crate::fake_http::{self, Body, Outcome};
+use crate::fake_http::{self, Body, Outcome, Port};
 
 /// As EC2 limits them.
 const MAX_IDS: usize = 1000;
@@ -30,9 +29,10 @@ struct Asked {
     filters: Vec<(String, Vec<String>)>,
 }
 
-/// Serves until it is dropped, and its connections with it.
-pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
-    fake_http::serve(listener, move |request| handle(Arc::clone(&shared), request)).await;
+/// Serves on a port of its own.
+pub(super) async fn open(shared: &Arc<Shared>) -> Port {
+    let shared = Arc::clone(shared);
+    Port::open(move |request| handle(Arc::clone(&shared), request)).await
 }
 
 async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Response<Body>, io::Error> {

@@ -7,13 +7,12 @@ use std::sync::Arc;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 
 use super::answer::Refused;
 use super::group::Row;
 use super::route::Route;
 use super::{Call, FakeInstance, PROJECT, REGION, Shared, State, TOKEN, link};
-use crate::fake_http::{self, Body, Outcome};
+use crate::fake_http::{self, Body, Outcome, Port};
 
 const CONTENT_TYPE: &str = "application/json; charset=UTF-8";
 
@@ -25,9 +24,10 @@ type Good = (usize, Value);
 
 type Query = HashMap<String, String>;
 
-/// Serves until it is dropped, and its connections with it.
-pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
-    fake_http::serve(listener, move |request| handle(Arc::clone(&shared), request)).await;
+/// Serves on a port of its own.
+pub(super) async fn open(shared: &Arc<Shared>) -> Port {
+    let shared = Arc::clone(shared);
+    Port::open(move |request| handle(Arc::clone(&shared), request)).await
 }
 
 async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Response<Body>, io::Error> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use aws_config::{BehaviorVersion, SdkConfig};
 use tidewaiter_identity::Identifier;
-use tidewaiter_identity::{aws, gce};
+use tidewaiter_identity::{aws, gce, hetzner};
 use tidewaiter_kit::Kit;
 use tidewaiter_kops::{self as kops, StoreOptions};
 use url::Url;
@@ -21,8 +21,8 @@ pub(super) struct Cloud {
 /// Whether this version knows the cloud.
 pub(super) fn check(cloud: kops::Cloud) -> Result<()> {
     match cloud {
-        kops::Cloud::Aws | kops::Cloud::Gce => Ok(()),
-        other => bail!("cloud is {other}: this version of Tidewaiter knows aws and gce only"),
+        kops::Cloud::Aws | kops::Cloud::Gce | kops::Cloud::Hetzner => Ok(()),
+        other => bail!("cloud is {other}: this version of Tidewaiter knows aws, gce and hetzner only"),
     }
 }
 
@@ -35,10 +35,16 @@ impl Cloud {
             clock: kit.clock.clone(),
             ..StoreOptions::default()
         };
-        if given.config.cloud == kops::Cloud::Gce {
-            let identifier = Arc::new(compute_engine(given, kit).await?);
-            return Ok(Self { identifier, store });
-        }
+        let identifier: Arc<dyn Identifier> = match given.config.cloud {
+            kops::Cloud::Gce => Arc::new(compute_engine(given, kit).await?),
+            kops::Cloud::Hetzner => Arc::new(hetzner_cloud(given, kit)?),
+            _ => return Self::aws(given, kit, store).await,
+        };
+        Ok(Self { identifier, store })
+    }
+
+    /// On AWS the state store is reached with what EC2 is reached with.
+    async fn aws(given: &Given, kit: &Kit, store: StoreOptions) -> Result<Self> {
         let config = aws_config(given).await?;
         let store = StoreOptions {
             likely_region: config.region().map(ToString::to_string),
@@ -97,4 +103,18 @@ async fn compute_engine(given: &Given, kit: &Kit) -> Result<gce::Gce> {
         kit.clock.clone(),
         kit.metrics.cloud_calls(),
     ))
+}
+
+fn hetzner_cloud(given: &Given, kit: &Kit) -> Result<hetzner::Hetzner> {
+    let token = given
+        .variable("HCLOUD_TOKEN")
+        .context("there is no API token of Hetzner Cloud: set HCLOUD_TOKEN")?;
+    let token: hetzner::ApiToken = token.parse().context("HCLOUD_TOKEN")?;
+    let settings = hetzner::ClientSettings {
+        endpoint: given.settings.hetzner_endpoint.clone(),
+        ..hetzner::ClientSettings::default()
+    };
+    let client = hetzner::client(token, &settings)?;
+    let cluster = given.config.cluster_name.clone();
+    Ok(hetzner::Hetzner::new(client, cluster, kit.metrics.cloud_calls()))
 }

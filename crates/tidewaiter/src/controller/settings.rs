@@ -47,6 +47,9 @@ pub(crate) struct ControllerSettings {
     /// Compute Engine's address, where it is not the public one.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "endpoint")]
     pub(crate) gce_endpoint: Option<Url>,
+    /// The address of Hetzner Cloud's API, where it is not the public one.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "endpoint")]
+    pub(crate) hetzner_endpoint: Option<Url>,
     /// The state store's address, where it is not the cloud's own.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "endpoint")]
     pub(crate) state_endpoint: Option<Url>,
@@ -87,6 +90,7 @@ impl Default for ControllerSettings {
             ec2_endpoint: None,
             project: None,
             gce_endpoint: None,
+            hetzner_endpoint: None,
             state_endpoint: None,
             lease: LeasePlace::default(),
             log: LogSettings::default(),

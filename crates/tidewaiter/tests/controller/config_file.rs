@@ -155,7 +155,7 @@ async fn a_wrong_configuration_file_ends_it_with_one_line() {
         ),
         (
             good().set(&["cloud"], "openstack").to_yaml(),
-            "cloud is openstack … aws and gce only",
+            "cloud is openstack … aws, gce and hetzner only",
         ),
         (
             good().set(&["configBase"], "do://x/y").to_yaml(),
@@ -311,6 +311,14 @@ async fn what_cannot_be_used_on_this_machine_ends_it_with_one_line() {
     ] {
         machine.refuses(good().env(variable, value), words).await;
     }
+    machine.file("hetzner.yaml", &self::good().set(&["cloud"], "hetzner").to_yaml());
+    let hetzner = || machine.controller("--conf hetzner.yaml");
+    let words = "there is no API token of Hetzner Cloud: set HCLOUD_TOKEN";
+    machine.refuses(hetzner(), words).await;
+    let two_words = hetzner().env("HCLOUD_TOKEN", "two words");
+    let words =
+        "HCLOUD_TOKEN: the API token is not valid: must be 1 to 512 printable ASCII characters without spaces\n";
+    machine.refuses(two_words, words).await;
     let changed = |from: &str, to: &str| machine.kubeconfig().replace(from, to);
     let without_certificate = changed("user: {}", "user: {client-certificate: /nowhere}").replace("http:", "https:");
     for (kubeconfig, words) in [

@@ -3,10 +3,10 @@
 #![allow(clippy::float_cmp, reason = "a metric that counts is a whole number")]
 
 mod attacker;
+mod clouds;
 mod config_file;
 mod crashes;
 mod foreign;
-mod gce;
 mod labels;
 mod quarantine;
 mod recreated;

@@ -1,0 +1,50 @@
+//! Who claims what: several Nodes that claim one instance are one thing to ask for, and each gets its answer.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use crate::claim::Claim;
+use crate::identifier::Answers;
+use crate::identity::Identity;
+use crate::refusal::Refusal;
+
+/// The instances that the claims of one question name, as a provider's own `T`.
+pub(crate) struct Claimants<'a, T> {
+    places: BTreeMap<T, Vec<usize>>,
+    answers: &'a Answers<'a>,
+}
+
+impl<'a, T: Clone + Display + Ord> Claimants<'a, T> {
+    /// Reads the claims; those that `read` refuses are answered here, and nothing of them is ever asked.
+    pub(crate) fn new(claims: &[Claim], answers: &'a Answers<'a>, read: impl Fn(&Claim) -> Result<T, Refusal>) -> Self {
+        let mut places: BTreeMap<T, Vec<usize>> = BTreeMap::new();
+        for (place, claim) in claims.iter().enumerate() {
+            match read(claim) {
+                Ok(target) => places.entry(target).or_default().push(place),
+                Err(refusal) => answers(place, Err(refusal)),
+            }
+        }
+        Self { places, answers }
+    }
+
+    /// What is claimed, each once.
+    pub(crate) fn targets(&self) -> Vec<T> {
+        self.places.keys().cloned().collect()
+    }
+
+    /// Answers all who claim `target`.
+    pub(crate) fn answer(&self, target: &T, result: &Result<Identity, Refusal>) {
+        for place in self.places.get(target).map_or(&[][..], Vec::as_slice) {
+            (self.answers)(*place, result.clone());
+        }
+    }
+
+    pub(crate) fn refuse(&self, target: &T, refusal: Refusal) {
+        self.answer(target, &Err(refusal));
+    }
+
+    pub(crate) fn not_found(&self, target: &T) {
+        let instance = target.to_string();
+        self.refuse(target, Refusal::NotFound { instance });
+    }
+}

@@ -1,0 +1,140 @@
+//! Hetzner Cloud: what its API says of a server.
+//!
+//! The group and the cluster come from the server's labels, which only the API writes, for whoever has a token of the project that
+//! may write. A server itself has none: **a project's token in a node's hands breaks the proof**, for it could label its own server
+//! as the control plane's.
+//!
+//! How a question becomes calls: a few servers are asked for one by one; more are looked for in one listing of the cluster's servers,
+//! 50 a page. What it leaves out (the label is missing, or says another cluster; the server is gone; it slipped from a
+//! page that was read to one that was not) is asked for one by one, and if that is too much, looked for in a listing of the
+//! whole project. No retries: a Node that is refused is asked for again by its controller, whose backoff knows how often it has failed.
+//!
+//! The client is a plain one. The crate `hcloud` is generated from the whole API: it takes a status that it does not know for a
+//! broken page, brings a second HTTP client with its own TLS, and knows no deadlines.
+
+mod call;
+mod connect;
+mod failure;
+mod server;
+mod server_id;
+
+use async_trait::async_trait;
+use futures::future::join_all;
+use tidewaiter_api::ClusterName;
+use tidewaiter_kit::CloudCalls;
+
+pub use connect::{ApiToken, Client, ClientError, ClientSettings, InvalidToken, client};
+
+use crate::claim::Claim;
+use crate::claimants::Claimants;
+use crate::identifier::{Answers, Identifier};
+use call::{Caller, Listing};
+use failure::Failure;
+use server::identity;
+use server_id::ServerId;
+
+/// The calls that are made. A token that may only read may make them.
+pub mod api {
+    /// One server by id.
+    pub const GET: &str = "hcloud:servers.get";
+    /// The servers of the cluster, or of the project.
+    pub const LIST: &str = "hcloud:servers.list";
+}
+
+/// What one question takes at most: more than a cluster has nodes. A listing gives all of them whoever is asked about, so a
+/// question that is split costs each of its parts the whole.
+const MAX_CLAIMS: usize = 10_000;
+
+/// As many servers are asked for one by one, at once. A project may make 3,600 calls an hour, and a cluster of 500 is
+/// a listing of ten pages.
+const FEW: usize = 10;
+
+/// Hetzner Cloud as a source of identities.
+#[derive(Debug)]
+pub struct Hetzner {
+    caller: Caller,
+    cluster: ClusterName,
+    /// What lists the cluster's servers.
+    selector: String,
+}
+
+type Question<'a> = Claimants<'a, ServerId>;
+
+impl Hetzner {
+    /// A provider for the servers of `cluster` in the project of the client's token. Make the client with [`client`]: its deadlines
+    /// are what bounds a question.
+    #[must_use]
+    pub fn new(client: Client, cluster: ClusterName, calls: CloudCalls) -> Self {
+        // A cluster's name has no character that means anything in a selector.
+        let selector = format!("{}={cluster}", server::CLUSTER_LABEL);
+        Self {
+            caller: Caller::new(client, calls),
+            cluster,
+            selector,
+        }
+    }
+
+    async fn one_by_one(&self, ids: &[ServerId], question: &Question<'_>) {
+        let one = async |id: &ServerId| match self.caller.server(*id).await {
+            Ok(server) => question.answer(id, &identity(api::GET, *id, &server, &self.cluster)),
+            Err(failure) if failure.is_not_found() => question.not_found(id),
+            Err(failure) => question.refuse(id, failure.refusal()),
+        };
+        join_all(ids.iter().map(one)).await;
+    }
+
+    /// Answers what one listing gives. What it leaves out is returned, or refused when there was none.
+    async fn listed(&self, selector: Option<&str>, ids: &[ServerId], question: &Question<'_>) -> Vec<ServerId> {
+        let listing = match self.caller.list(selector, ids).await {
+            Ok(listing) => listing,
+            Err(failure) => {
+                for id in ids {
+                    question.refuse(id, failure.refusal());
+                }
+                return Vec::new();
+            }
+        };
+        let (found, missing): (Vec<ServerId>, Vec<ServerId>) = ids.iter().partition(|id| listing.contains_key(id));
+        for id in found {
+            self.take(id, &listing, question);
+        }
+        missing
+    }
+
+    fn take(&self, id: ServerId, listing: &Listing, question: &Question<'_>) {
+        match listing.get(&id).map(Vec::as_slice) {
+            Some([server]) => question.answer(&id, &identity(api::LIST, id, server, &self.cluster)),
+            rows => {
+                let times = rows.map_or(0, <[_]>::len);
+                let failure = Failure::unusable(api::LIST, format!("it lists {id} {times} times"));
+                question.refuse(&id, failure.refusal());
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Identifier for Hetzner {
+    fn scheme(&self) -> &'static str {
+        "hcloud"
+    }
+
+    fn max_batch(&self) -> usize {
+        MAX_CLAIMS
+    }
+
+    async fn identify(&self, claims: &[Claim], answers: &Answers<'_>) {
+        let question = Question::new(claims, answers, |claim| ServerId::read(&claim.provider_id));
+        let mut ids = question.targets();
+        if ids.len() > FEW {
+            ids = self.listed(Some(&self.selector), &ids, &question).await;
+        }
+        if ids.len() > FEW {
+            for id in self.listed(None, &ids, &question).await {
+                question.not_found(&id);
+            }
+            return;
+        }
+        self.one_by_one(&ids, &question).await;
+    }
+}

@@ -1,0 +1,124 @@
+//! How Hetzner Cloud is reached: the token, and a client whose every call ends in time.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use reqwest::header::HeaderValue;
+use reqwest::redirect;
+use url::Url;
+
+const ENDPOINT: &str = "https://api.hetzner.cloud";
+
+/// Longer than any token is.
+const MAX_TOKEN: usize = 512;
+
+/// How Hetzner Cloud is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientSettings {
+    /// The API's address, without the version, where it is not the public one.
+    pub endpoint: Option<Url>,
+    /// The longest that a connection may take to come up.
+    pub connect: Duration,
+    /// The longest that a call may take, connecting included.
+    pub call: Duration,
+}
+
+impl Default for ClientSettings {
+    fn default() -> Self {
+        Self {
+            endpoint: None,
+            connect: Duration::from_secs(3),
+            call: Duration::from_secs(10),
+        }
+    }
+}
+
+/// A token of a project's API. It is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ApiToken(HeaderValue);
+
+/// The text is no token. It is not shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the API token is not valid: must be 1 to 512 printable ASCII characters without spaces")]
+pub struct InvalidToken;
+
+impl FromStr for ApiToken {
+    type Err = InvalidToken;
+
+    /// White space around the token is left out: a file that it is read from ends with a line break.
+    fn from_str(text: &str) -> Result<Self, InvalidToken> {
+        let token = text.trim();
+        if !(1..=MAX_TOKEN).contains(&token.len()) || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(InvalidToken);
+        }
+        let mut header = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| InvalidToken)?;
+        header.set_sensitive(true);
+        Ok(Self(header))
+    }
+}
+
+impl fmt::Debug for ApiToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ApiToken(…)")
+    }
+}
+
+/// What [`Hetzner`](super::Hetzner) calls. Make it with [`client`].
+#[derive(Clone, Debug)]
+pub struct Client {
+    pub(super) http: reqwest::Client,
+    pub(super) servers: String,
+    token: ApiToken,
+}
+
+/// No client could be made.
+#[derive(Debug, thiserror::Error)]
+#[error("no client of Hetzner Cloud")]
+pub struct ClientError(#[source] reqwest::Error);
+
+/// A client for [`Hetzner`](super::Hetzner). It makes each call once: whoever asks tries again. It follows no redirection, so
+/// the token goes nowhere else.
+///
+/// # Errors
+/// When TLS cannot be set up.
+pub fn client(token: ApiToken, settings: &ClientSettings) -> Result<Client, ClientError> {
+    let http = reqwest::Client::builder()
+        .connect_timeout(settings.connect)
+        .timeout(settings.call)
+        .redirect(redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .user_agent(concat!("tidewaiter/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .map_err(ClientError)?;
+    let base = settings.endpoint.as_ref().map_or(ENDPOINT, Url::as_str);
+    Ok(Client {
+        http,
+        servers: format!("{}/v1/servers", base.trim_end_matches('/')),
+        token,
+    })
+}
+
+impl Client {
+    pub(super) fn authorization(&self) -> HeaderValue {
+        self.token.0.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_checked_and_never_shown() {
+        let token: ApiToken = "the-secret\n".parse().unwrap();
+        assert_eq!(token.0.to_str().unwrap(), "Bearer the-secret");
+        let client = client(token.clone(), &ClientSettings::default()).unwrap();
+        for shown in [format!("{token:?}"), format!("{client:?}"), format!("{:?}", token.0)] {
+            assert!(!shown.contains("secret"), "{shown}");
+        }
+        for bad in ["", " \n", "two words", "line\nbreak", "ä", &"x".repeat(513)] {
+            assert_eq!(bad.parse::<ApiToken>(), Err(InvalidToken), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What the API says of one server. Pure.
+//!
+//! A server that lacks what the API always says is refused as unusable, never guessed. What nothing here depends on is not read, so
+//! that it may change.
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::{IpAddr, Ipv6Addr};
+
+use serde::Deserialize;
+use tidewaiter_api::{ClusterName, InstanceGroupName, Lifecycle};
+
+use super::failure::Failure;
+use super::server_id::ServerId;
+use crate::identity::Identity;
+use crate::refusal::Refusal;
+
+/// The label that kOps gives every server of a cluster: its value is the cluster's name.
+///
+/// Source: `TagKubernetesClusterName` and `TagKubernetesInstanceGroup` of kOps (`upup/pkg/fi/cloudup/hetzner/cloud.go`). The values
+/// are the names as they are: a label's value is at most 63 letters, digits, `-`, `_` and `.`, and kOps takes no longer names here.
+pub(super) const CLUSTER_LABEL: &str = "kops.k8s.io/cluster";
+
+/// The label that names the `InstanceGroup`; not the one that kOps uses elsewhere.
+const GROUP_LABEL: &str = "kops.k8s.io/instance-group";
+
+/// A server as the API describes it.
+#[derive(Debug, Deserialize)]
+pub(super) struct Server {
+    pub(super) id: u64,
+    name: Option<String>,
+    status: Option<String>,
+    location: Option<Location>,
+    #[serde(default)]
+    labels: HashMap<String, String>,
+    public_net: Option<PublicNet>,
+    #[serde(default)]
+    private_net: Vec<PrivateNet>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Location {
+    name: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct PublicNet {
+    ipv4: Option<PublicIp>,
+    ipv6: Option<PublicIp>,
+}
+
+#[derive(Debug, Deserialize)]
+struct PublicIp {
+    ip: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct PrivateNet {
+    ip: Option<String>,
+    #[serde(default)]
+    alias_ips: Vec<String>,
+}
+
+/// Reads the server, in the order in which a refusal says most: is it alive, is it ours, which group.
+///
+/// # Errors
+/// [`Refusal::NotRunning`], [`Refusal::ForeignProject`], [`Refusal::NotInGroup`], or [`Refusal::Unavailable`] when something is
+/// missing that the API always says.
+pub(super) fn identity(
+    api: &'static str,
+    id: ServerId,
+    server: &Server,
+    cluster: &ClusterName,
+) -> Result<Identity, Refusal> {
+    let unusable = |what: &str| Failure::unusable(api, format!("it says no {what} for {id}")).refusal();
+    if ServerId::of(server.id) != id {
+        return Err(unusable("id"));
+    }
+    match server.status.as_deref().ok_or_else(|| unusable("status"))? {
+        "running" | "starting" => {}
+        other => {
+            return Err(Refusal::NotRunning {
+                instance: id.to_string(),
+                state: other.escape_debug().take(32).collect(),
+            });
+        }
+    }
+    check_cluster(id, server, cluster)?;
+    let name = server.name.as_deref().filter(|name| !name.is_empty());
+    let location = server.location.as_ref().ok_or_else(|| unusable("location"))?;
+    Ok(Identity {
+        instance: id.to_string(),
+        group: group(id, server)?,
+        zone: location.name.clone(),
+        // There is one way to pay for a server.
+        lifecycle: Lifecycle::OnDemand,
+        names: vec![name.ok_or_else(|| unusable("name"))?.to_ascii_lowercase()],
+        addresses: addresses(server),
+    })
+}
+
+fn check_cluster(id: ServerId, server: &Server, ours: &ClusterName) -> Result<(), Refusal> {
+    match server.labels.get(CLUSTER_LABEL) {
+        Some(owner) if owner == ours.as_str() => Ok(()),
+        owner => Err(Refusal::ForeignProject {
+            instance: id.to_string(),
+            theirs: owner.cloned(),
+            ours: ours.clone(),
+        }),
+    }
+}
+
+fn group(id: ServerId, server: &Server) -> Result<InstanceGroupName, Refusal> {
+    let label = server.labels.get(GROUP_LABEL);
+    label
+        .and_then(|name| name.parse().ok())
+        .ok_or_else(|| Refusal::NotInGroup {
+            instance: id.to_string(),
+            tag: label.cloned(),
+        })
+}
+
+/// Every address, public ones too: a Node without a private network lists its public address as its internal one. They can
+/// only refute, so knowing one too many is harmless.
+fn addresses(server: &Server) -> Vec<IpAddr> {
+    let private = server
+        .private_net
+        .iter()
+        .flat_map(|net| net.ip.iter().chain(&net.alias_ips));
+    let public = server.public_net.as_ref();
+    let v4 = public.and_then(|net| net.ipv4.as_ref()?.ip.as_ref());
+    let v6 = public.and_then(|net| first_of(net.ipv6.as_ref()?.ip.as_deref()?));
+    let parsed = private.chain(v4).filter_map(|text| text.parse().ok());
+    let all: BTreeSet<IpAddr> = parsed.chain(v6).collect();
+    all.into_iter().collect()
+}
+
+/// A server has a whole network of IPv6, `2001:db8::/64`, and its images use the first address of it.
+fn first_of(network: &str) -> Option<IpAddr> {
+    let (address, _) = network.split_once('/')?;
+    let network: Ipv6Addr = address.parse().ok()?;
+    Some(Ipv6Addr::from_bits(network.to_bits() | 1).into())
+}

@@ -1,0 +1,114 @@
+//! A cloud, its provider, and how a test asks it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tidewaiter_identity::{Claim, Identifier, Identity, Lookup, LookupSettings, Refusal};
+use tidewaiter_kit::{CloudCalls, ManualClock, Metrics};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::cloud::{Cloud, Launched, Wiring};
+
+/// Longer than anything takes, on a machine that does ten things at once.
+pub(crate) const SOON: Duration = Duration::from_mins(1);
+
+/// What a question got, by the place of each claim.
+pub(crate) type Results = Vec<Result<Identity, Refusal>>;
+
+/// A provider with a clock that stands still until the test moves it.
+pub(crate) struct Bench {
+    pub(crate) identifier: Arc<dyn Identifier>,
+    pub(crate) clock: ManualClock,
+    pub(crate) counted: CloudCalls,
+}
+
+/// A lookup whose calls are made until it is dropped.
+pub(crate) struct Running {
+    pub(crate) lookup: Arc<Lookup>,
+    _tasks: JoinSet<()>,
+}
+
+impl Bench {
+    pub(crate) async fn of(cloud: &impl Cloud) -> Self {
+        Self::with(cloud, Duration::from_secs(20)).await
+    }
+
+    pub(crate) async fn with(cloud: &impl Cloud, deadline: Duration) -> Self {
+        let clock = ManualClock::default();
+        let calls = Metrics::new(&clock.shared()).unwrap().cloud_calls();
+        let wiring = Wiring {
+            clock: clock.shared(),
+            calls: calls.clone(),
+            deadline,
+        };
+        Self {
+            identifier: cloud.provider(&wiring).await,
+            clock,
+            counted: calls,
+        }
+    }
+
+    /// Asks, and makes sure that each claim was answered exactly once.
+    pub(crate) async fn ask(&self, claims: &[Claim]) -> Results {
+        let results: Mutex<Vec<Results>> = Mutex::new(vec![Vec::new(); claims.len()]);
+        self.identifier
+            .identify(claims, &|place, result| results.lock().unwrap()[place].push(result))
+            .await;
+        let one = |(place, mut given): (usize, Results)| {
+            assert_eq!(given.len(), 1, "answers for {:?}: {given:?}", claims[place]);
+            given.remove(0)
+        };
+        results.into_inner().unwrap().into_iter().enumerate().map(one).collect()
+    }
+
+    pub(crate) async fn ask_one(&self, instance: &Launched) -> Result<Identity, Refusal> {
+        self.ask(&[claim(instance)]).await.remove(0)
+    }
+
+    pub(crate) fn lookup(&self) -> Running {
+        let settings = LookupSettings::default();
+        let lookup = Arc::new(Lookup::new(Arc::clone(&self.identifier), self.clock.shared(), settings));
+        let mut tasks = JoinSet::new();
+        let running = Arc::clone(&lookup).run(CancellationToken::new());
+        tasks.spawn(async move {
+            let _ = running.await;
+        });
+        Running { lookup, _tasks: tasks }
+    }
+}
+
+/// What the instance's own Node says.
+pub(crate) fn claim(instance: &Launched) -> Claim {
+    Claim {
+        node: instance.node.parse().unwrap(),
+        uid: format!("uid-of-{}", instance.node).parse().unwrap(),
+        provider_id: instance.provider_id.parse().unwrap(),
+        addresses: vec![instance.address.parse().unwrap()],
+        rivals: Vec::new(),
+    }
+}
+
+pub(crate) fn claims<'a>(instances: impl IntoIterator<Item = &'a Launched>) -> Vec<Claim> {
+    instances.into_iter().map(claim).collect()
+}
+
+/// What some Node says that names this providerID.
+pub(crate) fn claim_of(provider_id: &str) -> Claim {
+    Claim {
+        node: "some-node".parse().unwrap(),
+        uid: "some-uid".parse().unwrap(),
+        provider_id: provider_id.parse().unwrap(),
+        addresses: Vec::new(),
+        rivals: Vec::new(),
+    }
+}
+
+/// `ok` or the reason, for each.
+pub(crate) fn reasons(results: &Results) -> Vec<&'static str> {
+    results.iter().map(reason).collect()
+}
+
+pub(crate) fn reason<T>(result: &Result<T, Refusal>) -> &'static str {
+    result.as_ref().map_or_else(Refusal::reason, |_| "ok")
+}

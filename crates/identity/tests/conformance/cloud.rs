@@ -1,0 +1,144 @@
+//! What a cloud has to be able to do for the tests: the fixture that a new provider brings.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewaiter_identity::Identifier;
+use tidewaiter_kit::{CloudCalls, SharedClock};
+
+/// The cluster of all tests.
+pub(crate) const CLUSTER: &str = "ours.example.com";
+
+/// What a provider is made with.
+pub(crate) struct Wiring {
+    pub(crate) clock: SharedClock,
+    pub(crate) calls: CloudCalls,
+    /// The longest that one call may take.
+    pub(crate) deadline: Duration,
+}
+
+/// An instance, as its own Node speaks of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Launched {
+    /// As [`Identity`](tidewaiter_identity::Identity) names it.
+    pub(crate) instance: String,
+    pub(crate) provider_id: String,
+    /// The name of its Node.
+    pub(crate) node: String,
+    pub(crate) address: String,
+    pub(crate) zone: String,
+}
+
+/// Why a row does not concern a cloud.
+pub(crate) struct NotApplicable(pub(crate) &'static str);
+
+impl NotApplicable {
+    /// Says it in the test's output.
+    #[expect(clippy::print_stderr, reason = "for whoever reads what was tried")]
+    pub(crate) fn say(&self) {
+        eprintln!("not applicable: {}", self.0);
+    }
+}
+
+/// A cloud with instances, reached through its real client.
+pub(crate) trait Cloud: Send + Sync + Sized {
+    /// One without instances.
+    async fn start() -> Self;
+
+    /// The provider for [`CLUSTER`].
+    async fn provider(&self, wiring: &Wiring) -> Arc<dyn Identifier>;
+
+    /// Launches instances into a group of [`CLUSTER`]. From its number follows all that an instance is, so launching it again
+    /// makes the same one; three in a row are in three zones.
+    async fn launch(&mut self, numbers: RangeInclusive<u32>, group: &str) -> Vec<Launched>;
+
+    /// It runs no more, and is still listed.
+    async fn stop(&mut self, instance: &Launched);
+
+    /// It is another cluster's from now on.
+    async fn give_away(&mut self, instance: &Launched);
+
+    /// It is in no group from now on.
+    async fn ungroup(&mut self, instance: &Launched);
+
+    /// The providerID of an instance that was never there.
+    fn unknown() -> &'static str;
+
+    /// The providerID of this instance with another zone in it, and the reason with which that is refused.
+    fn elsewhere(instance: &Launched) -> Result<(String, &'static str), NotApplicable>;
+
+    /// providerIDs of this cloud's scheme that no instance can have.
+    fn malformed() -> Vec<&'static str>;
+}
+
+/// What a question may cost.
+pub(crate) struct Costs {
+    /// The calls for so many instances, which are all that there are, in one group.
+    pub(crate) known: fn(usize) -> usize,
+    /// The calls that one unknown instance may add, each time.
+    pub(crate) unknown: usize,
+    /// The calls that one instance may add which makes the cloud fail: the first time, and from then on.
+    pub(crate) bad: (usize, usize),
+    /// The calls that a zone in trouble may add: the first time, and from then on.
+    pub(crate) zone: (usize, usize),
+}
+
+/// Every call from now on gets this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Throttled,
+    Failed,
+    Denied,
+    Credentials,
+    /// A page of a captive portal, with the status 200.
+    Html,
+    Garbage,
+    /// The connection is closed without an answer.
+    Drop,
+    /// The connection is closed in the middle of the answer.
+    BreakOff,
+    /// No answer at all.
+    Hang,
+}
+
+/// A cloud whose faults a test can order.
+pub(crate) trait Faults: Cloud {
+    const COSTS: Costs;
+
+    /// The calls since the last time that this was asked: the instances that each names.
+    fn take_calls(&self) -> Vec<Vec<String>>;
+
+    /// How many calls have been made since then.
+    fn calls(&self) -> usize;
+
+    /// It is there no more.
+    fn remove(&mut self, instance: &Launched);
+
+    /// Every call that names it fails.
+    fn fail(&self, instance: &Launched);
+
+    /// Whether calls name zones, or depend on them.
+    fn zones() -> Result<(), NotApplicable>;
+
+    /// Every call that concerns the zone fails.
+    fn fail_zone(&self, zone: &str);
+
+    /// Every call that concerns the zone is never answered.
+    fn hang_zone(&self, zone: &str);
+
+    /// Ends what `fail`, `fail_zone` and `hang_zone` began.
+    fn heal(&self);
+
+    /// Every call gets this; `None` ends it.
+    fn order(&self, fault: Option<Fault>);
+
+    /// Every answer takes this long.
+    fn latency(&self, latency: Duration);
+
+    /// Refuses connections.
+    async fn away(&mut self);
+
+    /// Takes connections again.
+    async fn back(&mut self);
+}

@@ -1,0 +1,56 @@
+//! Who stops waiting.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use tidewaiter_testkit::eventually;
+use tokio::task::JoinSet;
+
+use crate::bench::{Bench, SOON, claim, claims, reason};
+use crate::cloud::{Fault, Faults};
+
+pub(crate) async fn a_question_that_is_dropped_leaves_nothing_behind<C: Faults>() {
+    let mut cloud = C::start().await;
+    let fleet = cloud.launch(1..=30, "nodes").await;
+    let bench = Bench::of(&cloud).await;
+    let all = claims(&fleet);
+    cloud.order(Some(Fault::Hang));
+    let nothing = |_, _| panic!("nothing was answered");
+    let dropped = tokio::time::timeout(Duration::from_millis(500), bench.identifier.identify(&all, &nothing));
+    assert!(dropped.await.is_err());
+    assert!(cloud.calls() > 0, "it was asked");
+    cloud.order(None);
+    cloud.take_calls();
+    assert!(bench.ask(&all).await.iter().all(Result::is_ok));
+    assert_eq!(cloud.take_calls().len(), (C::COSTS.known)(30));
+}
+
+pub(crate) async fn who_goes_away_is_not_asked_for<C: Faults>() {
+    let mut cloud = C::start().await;
+    let fleet = cloud.launch(1..=3, "nodes").await;
+    let [first, leaving, staying] = &fleet[..] else {
+        panic!("three were launched: {fleet:?}");
+    };
+    let bench = Bench::of(&cloud).await;
+    let running = bench.lookup();
+    cloud.latency(Duration::from_millis(300));
+    let mut tasks = JoinSet::new();
+    let (lookup, own) = (Arc::clone(&running.lookup), claim(first));
+    tasks.spawn(async move { lookup.identify(own).await });
+    eventually("the first to be asked for", SOON, async || match cloud.calls() {
+        0 => Err("no call"),
+        _ => Ok(()),
+    })
+    .await;
+    // It begins to wait, and goes.
+    assert!(running.lookup.identify(claim(leaving)).now_or_never().is_none());
+    assert_eq!(reason(&running.lookup.identify(claim(staying)).await), "ok");
+    assert_eq!(reason(&tasks.join_next().await.unwrap().unwrap()), "ok");
+    let calls = cloud.take_calls();
+    assert!(
+        calls.iter().flatten().all(|named| *named != leaving.instance),
+        "{calls:?}"
+    );
+    assert_eq!(calls.len(), 2 * (C::COSTS.known)(1));
+}

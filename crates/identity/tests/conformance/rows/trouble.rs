@@ -1,0 +1,65 @@
+//! What keeps a cloud from answering: what it is told as, that it is not tried again by itself, and that it passes.
+
+use std::time::Duration;
+
+use tidewaiter_identity::{Refusal, Trouble};
+
+use crate::bench::Bench;
+use crate::cloud::{Fault, Faults};
+
+/// The fault, what it is told as, and how its call is counted. Throttling has a refusal of its own.
+const TABLE: [(Fault, Option<Trouble>, &str); 9] = [
+    (Fault::Throttled, None, "throttled"),
+    (Fault::Failed, Some(Trouble::Failed), "failed"),
+    (Fault::Denied, Some(Trouble::Denied), "denied"),
+    (Fault::Credentials, Some(Trouble::Credentials), "no_credentials"),
+    (Fault::Html, Some(Trouble::Unusable), "unusable"),
+    (Fault::Garbage, Some(Trouble::Unusable), "unusable"),
+    (Fault::Drop, Some(Trouble::Unreachable), "unreachable"),
+    (Fault::BreakOff, Some(Trouble::Unreachable), "unreachable"),
+    (Fault::Hang, Some(Trouble::Unreachable), "timeout"),
+];
+
+pub(crate) async fn what_keeps_the_cloud_from_answering<C: Faults>() {
+    let mut cloud = C::start().await;
+    let one = cloud.launch(1..=1, "nodes").await.remove(0);
+    for (fault, trouble, outcome) in TABLE {
+        let bench = Bench::with(&cloud, Duration::from_secs(1)).await;
+        cloud.order(Some(fault));
+        let refusal = bench.ask_one(&one).await.unwrap_err();
+        assert!(
+            refusal.is_transient() && !refusal.is_forgery(),
+            "{fault:?}: {refusal:?}"
+        );
+        let (api, told) = match &refusal {
+            Refusal::Throttled { api } => (*api, None),
+            Refusal::Unavailable { api, trouble, .. } => (*api, Some(*trouble)),
+            other => panic!("{fault:?}: {other:?}"),
+        };
+        assert_eq!(told, trouble, "{fault:?}: {refusal}");
+        assert_eq!(bench.counted.counted(api, outcome), 1, "{fault:?}: {refusal}");
+        assert_eq!(cloud.take_calls().len(), 1, "no retries: {fault:?}");
+        cloud.order(None);
+        assert!(bench.ask_one(&one).await.is_ok(), "and is well again after {fault:?}");
+        cloud.take_calls();
+    }
+}
+
+pub(crate) async fn away_and_back<C: Faults>() {
+    let mut cloud = C::start().await;
+    let one = cloud.launch(1..=1, "nodes").await.remove(0);
+    let bench = Bench::of(&cloud).await;
+    assert!(bench.ask_one(&one).await.is_ok());
+    cloud.away().await;
+    let refusal = bench.ask_one(&one).await.unwrap_err();
+    let Refusal::Unavailable { api, .. } = &refusal else {
+        panic!("{refusal:?}");
+    };
+    assert_eq!(
+        refusal.to_string(),
+        format!("{api}: not reachable (Connection refused (os error 111))")
+    );
+    assert_eq!(bench.counted.counted(api, "unreachable"), 1);
+    cloud.back().await;
+    assert!(bench.ask_one(&one).await.is_ok());
+}

@@ -1,0 +1,8 @@
+//! What only Hetzner Cloud can answer, through the real client, from a fake of our own that words its answers as the API does.
+//! What every provider has to do is tried in `../conformance`.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
+
+mod listing;
+mod server;
+mod setup;
+mod trouble;

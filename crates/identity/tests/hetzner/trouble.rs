@@ -1,0 +1,146 @@
+//! What keeps the API from answering: in which words it is told.
+
+use tidewaiter_identity::hetzner::api;
+use tidewaiter_testkit::fake_hetzner::{Scripted, TOKEN, TokenBucket};
+
+use crate::setup::{Provider, fake, fleet, ours, reasons};
+
+/// The answer, how it is counted, and what is told of it after the name of the call.
+fn trouble() -> Vec<(Scripted, &'static str, &'static str)> {
+    let raw = |status, body: &str| Scripted::Raw {
+        status,
+        body: body.to_owned(),
+    };
+    let no_answer_200 = ": unusable answer (status 200 and no answer of Hetzner Cloud)";
+    vec![
+        (Scripted::throttled(), "throttled", " is throttled"),
+        (Scripted::error(429, "something_new"), "throttled", " is throttled"),
+        (
+            Scripted::error(503, "rate_limit_exceeded"),
+            "throttled",
+            " is throttled",
+        ),
+        (raw(429, "<html>slow down"), "throttled", " is throttled"),
+        (Scripted::forbidden(), "denied", ": permission denied (403 forbidden)"),
+        (
+            Scripted::unauthorized(),
+            "no_credentials",
+            ": no valid credentials (401 unauthorized)",
+        ),
+        (Scripted::failed(), "failed", ": the cloud failed (500 server_error)"),
+        (
+            Scripted::error(503, "unavailable"),
+            "failed",
+            ": the cloud failed (503 unavailable)",
+        ),
+        (
+            Scripted::error(400, "invalid_input"),
+            "failed",
+            ": the cloud failed (400 invalid_input)",
+        ),
+        (
+            raw(502, "<html>Bad Gateway"),
+            "failed",
+            ": the cloud failed (status 502 and no answer of Hetzner Cloud)",
+        ),
+        (
+            raw(403, "<html>Forbidden"),
+            "unusable",
+            ": unusable answer (status 403 and no answer of Hetzner Cloud)",
+        ),
+        (
+            raw(404, "<html>Not here"),
+            "unusable",
+            ": unusable answer (status 404 and no answer of Hetzner Cloud)",
+        ),
+        (
+            raw(302, ""),
+            "unusable",
+            ": unusable answer (status 302 and no answer of Hetzner Cloud)",
+        ),
+        (raw(200, ""), "unusable", no_answer_200),
+        (raw(200, "[]"), "unusable", no_answer_200),
+        (raw(200, "{}"), "unusable", no_answer_200),
+    ]
+}
+
+#[tokio::test]
+async fn what_keeps_each_call_from_answering() {
+    let few = vec![ours()];
+    let many = fleet(30);
+    let all: Vec<_> = few.iter().chain(&many).cloned().collect();
+    let (fake, provider) = fake(&all).await;
+    for (api, asked) in [(api::GET, &few), (api::LIST, &many)] {
+        for (answer, outcome, text) in trouble() {
+            let before = provider.calls.counted(api, outcome);
+            fake.script([answer.clone()]);
+            for result in provider.ask(asked).await {
+                let refusal = result.unwrap_err();
+                assert_eq!(refusal.to_string(), format!("{api}{text}"), "{answer:?}");
+                assert!(refusal.is_transient() && !refusal.is_forgery(), "{refusal:?}");
+            }
+            assert_eq!(provider.calls.counted(api, outcome), before + 1, "{answer:?}");
+        }
+        assert!(provider.ask(asked).await.iter().all(Result::is_ok), "and is well again");
+    }
+}
+
+/// A server that is not there, and an endpoint that is not the API's, are told apart.
+#[tokio::test]
+async fn not_found_is_only_what_the_api_says_of_a_server() {
+    let (fake, provider) = fake(&[]).await;
+    assert_eq!(provider.ask_one(&ours()).await.unwrap_err().reason(), "NotFound");
+    fake.script([Scripted::error(404, "not_found")]);
+    let refusal = provider.ask(&fleet(20)).await.remove(0).unwrap_err();
+    assert_eq!(refusal.to_string(), "hcloud:servers.list: the cloud failed (not found)");
+}
+
+#[tokio::test]
+async fn an_answer_about_another_server_is_unusable() {
+    let (fake, provider) = fake(&[]).await;
+    let another = fleet(1).remove(0);
+    fake.script([Scripted::json(&serde_json::json!({"server": another.json()}))]);
+    assert_eq!(provider.ask_one(&ours()).await.unwrap_err().reason(), "Unavailable");
+}
+
+#[tokio::test]
+async fn a_token_that_is_not_taken() {
+    let (fake, _) = fake(&[ours()]).await;
+    let provider = Provider::with("another-token", &fake.endpoint());
+    let refusal = provider.ask_one(&ours()).await.unwrap_err();
+    assert_eq!(
+        refusal.to_string(),
+        "hcloud:servers.get: no valid credentials (401 unauthorized)"
+    );
+    assert!(refusal.remedy().ends_with("in HCLOUD_TOKEN."), "{}", refusal.remedy());
+}
+
+#[tokio::test]
+async fn no_secret_is_ever_told() {
+    let (fake, provider) = fake(&[]).await;
+    for status in [400, 401, 403, 404, 500] {
+        fake.script([Scripted::Error {
+            status,
+            code: "some_code",
+            message: format!("https://x.example/?token={TOKEN}"),
+        }]);
+        let refusal = provider.ask_one(&ours()).await.unwrap_err();
+        for text in [refusal.to_string(), format!("{refusal:?}"), refusal.remedy().to_owned()] {
+            assert!(!text.contains(TOKEN) && !text.contains("http"), "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_token_bucket_throttles() {
+    let all = fleet(60);
+    let (fake, provider) = fake(&all).await;
+    fake.throttle(Some(TokenBucket {
+        capacity: 3.0,
+        refill: 0.0,
+    }));
+    assert!(provider.ask(&all).await.iter().all(Result::is_ok));
+    assert_eq!(reasons(&provider.ask(&all).await), ["Throttled"; 60]);
+    fake.throttle(Some(TokenBucket::HETZNER));
+    assert!(provider.ask(&all).await.iter().all(Result::is_ok));
+}

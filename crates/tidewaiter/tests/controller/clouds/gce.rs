@@ -1,0 +1,72 @@
+//! A cluster on Compute Engine.
+
+use tidewaiter_testkit::fake_gce::{FakeGce, FakeGroup, FakeInstance, FakeTemplate, instance, template, zonal_group};
+
+use super::{Machine, Machines, controller, nodes_get_what_the_cloud_vouches_for, world};
+use crate::world::CLUSTER;
+
+const ZONE: &str = "us-central1-a";
+
+struct Group {
+    template: FakeTemplate,
+    manager: FakeGroup,
+}
+
+impl Group {
+    fn new(name: &str) -> Self {
+        Self {
+            template: template(&format!("{name}-template")).kops(CLUSTER, name),
+            manager: zonal_group(ZONE, &format!("{name}-mig")),
+        }
+    }
+
+    fn member(&mut self, name: &str, number: u8) -> FakeInstance {
+        let member = instance(ZONE, name)
+            .id(number.into())
+            .ip(&format!("10.0.0.{number}"))
+            .kops(CLUSTER, &self.manager);
+        self.manager = self.manager.clone().lists(&member, &self.template);
+        member
+    }
+}
+
+impl From<&FakeInstance> for Machine {
+    fn from(instance: &FakeInstance) -> Self {
+        Self {
+            node: instance.node_name().to_owned(),
+            provider_id: instance.provider_id(),
+            address: instance.address().to_owned(),
+            instance: instance.key(),
+        }
+    }
+}
+
+#[tokio::test]
+async fn nodes_get_the_labels_of_the_group_that_their_instance_template_names() {
+    let world = world().await;
+    let gce = FakeGce::start().await;
+    let (mut workers, mut masters) = (Group::new("nodes"), Group::new("masters"));
+    let worker = workers.member("nodes-abcd", 5);
+    let thief = workers.member("nodes-evil", 6);
+    let master = masters.member("masters-abcd", 2);
+    // What the instance itself can write says that it is the control plane's.
+    let thief = thief.metadata(
+        "created-by",
+        &format!("projects/our-project/{}", masters.manager.path()),
+    );
+    let machines = Machines {
+        worker: Machine::from(&worker),
+        master: Machine::from(&master),
+        thief: Machine::from(&thief),
+    };
+    gce.launch([worker, master, thief]);
+    for group in [workers, masters] {
+        gce.templates([group.template]);
+        gce.groups([group.manager]);
+    }
+    // Project and credentials come from the metadata server, as on a machine of that cloud.
+    let mut environment = gce.environment();
+    environment.push(("TIDEWAITER_GCE_ENDPOINT", gce.endpoint()));
+    let controller = controller(&world, "gce", &environment).await;
+    nodes_get_what_the_cloud_vouches_for(&world, &controller, &machines).await;
+}
