@@ -17,5 +17,5 @@ pub use config::{Cloud, ConfigError, ControllerConfig, Loaded};
 pub use definitions::{Changed, Definition, DefinitionError, Definitions, DefinitionsSettings, OwnedKeys, Problem};
 pub use document::{InvalidFile, LabelText, NodeLabelField};
 pub use instance_group::{InstanceGroup, Role};
-pub use labels::{NodeLabels, RejectedLabel, WantedLabel, node_labels};
+pub use labels::{NodeLabels, RejectedLabel, WantedLabel, node_labels, tag_labels};
 pub use store::{StateStore, StateUrl, StoreError, StoreOptions};

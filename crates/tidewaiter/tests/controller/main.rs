@@ -5,6 +5,7 @@
 mod attacker;
 mod config_file;
 mod crashes;
+mod explain;
 mod foreign;
 mod gce;
 mod labels;
@@ -13,5 +14,6 @@ mod recreated;
 mod refusals;
 mod replicas;
 mod state_store;
+mod tags;
 mod watches;
 mod world;
