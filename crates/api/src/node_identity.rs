@@ -49,28 +49,30 @@ pub const QUARANTINED: &str = "Quarantined";
     )
     .message("a verified record names its instance and its instance group"),
     printcolumn(
-        name = "Instance",
-        type_ = "string",
-        json_path = ".status.instance",
-        description = "The instance as the cloud names it"
-    ),
-    printcolumn(
         name = "Group",
         type_ = "string",
         json_path = ".status.instanceGroup",
         description = "The kOps InstanceGroup that the cloud vouches for"
     ),
     printcolumn(
+        name = "Identity",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Verified\")].reason",
+        description = "Proven, or why it is not"
+    ),
+    printcolumn(
         name = "Verified",
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Verified\")].status",
-        description = "Whether the cloud vouches for this Node"
+        description = "Whether the cloud vouches for this Node",
+        priority = 1
     ),
     printcolumn(
-        name = "Reason",
+        name = "Instance",
         type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Verified\")].reason",
-        description = "Why it does, or does not"
+        json_path = ".status.instance",
+        description = "The instance as the cloud names it",
+        priority = 1
     ),
     printcolumn(
         name = "Zone",
@@ -86,7 +88,12 @@ pub const QUARANTINED: &str = "Quarantined";
         description = "How the cloud bills the instance",
         priority = 1
     ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp",
+        priority = 1
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct NodeIdentitySpec {

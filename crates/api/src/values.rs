@@ -36,6 +36,20 @@ impl InvalidValue {
     }
 }
 
+/// `text` with everything that no terminal should be sent escaped: control characters, invisible ones, and those that turn
+/// the direction of what follows. Neither quoted nor cut.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '"' | '\'' | '\\' => shown.push(character),
+            other => shown.extend(other.escape_debug()),
+        }
+    }
+    shown
+}
+
 /// `text` in quotes, with control characters escaped and cut after 80 characters: whoever wrote it, it can be shown.
 #[must_use]
 pub fn quoted(text: &str) -> String {
@@ -132,6 +146,19 @@ pub(crate) use string_value;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_escaped() {
+        for (text, shown) in [
+            ("say \"it\", don't: a\\b \u{e9}", "say \"it\", don't: a\\b \u{e9}"),
+            ("\u{1b}[31m\nred", "\\u{1b}[31m\\nred"),
+            ("\u{9b}31m", "\\u{9b}31m"),
+            ("\u{202e}gnp.exe", "\\u{202e}gnp.exe"),
+            ("\u{200b}\u{7f}\0", "\\u{200b}\\u{7f}\\0"),
+        ] {
+            assert_eq!(printable(text), shown);
+        }
+    }
 
     #[test]
     fn what_is_shown_of_a_value_is_escaped_and_cut() {

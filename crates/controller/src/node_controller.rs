@@ -6,7 +6,9 @@
 
 mod apply;
 mod error;
+pub mod explain;
 mod forgeries;
+mod labels;
 mod node;
 mod observe;
 mod plan;
@@ -36,7 +38,7 @@ use rivals::Rivals;
 use standings::Standings;
 
 pub use apply::FIELD_MANAGER;
-pub use policy::{ForeignLabels, OnForgery, Policy};
+pub use policy::{ForeignLabels, LabelsFrom, OnForgery, Policy};
 pub use start::{NodeControllerParts, start};
 
 /// Our own write is not in the caches yet. Its change queues the Node; this is the net, should somebody have undone it.

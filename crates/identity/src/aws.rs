@@ -35,6 +35,7 @@ use crate::claim::Claim;
 use crate::identifier::{Answers, Identifier};
 use call::{By, Caller};
 use failure::Failure;
+use instance::Reading;
 use instance_id::InstanceId;
 use question::Question;
 use suspects::Suspects;
@@ -52,7 +53,7 @@ const MAX_CALLS: usize = 32;
 #[derive(Debug)]
 pub struct Ec2 {
     caller: Caller,
-    cluster: ClusterName,
+    reading: Reading,
     suspects: Suspects,
 }
 
@@ -69,9 +70,20 @@ impl Ec2 {
     pub fn new(client: aws_sdk_ec2::Client, cluster: ClusterName, clock: SharedClock, calls: CloudCalls) -> Self {
         Self {
             caller: Caller::new(client, calls),
-            cluster,
+            reading: Reading {
+                cluster,
+                tag_labels: false,
+            },
             suspects: Suspects::new(clock),
         }
+    }
+
+    /// The same, and every [`Identity`](crate::Identity) says which labels its instance carries as tags
+    /// (`k8s.io/cluster-autoscaler/node-template/label/KEY`).
+    #[must_use]
+    pub fn with_tag_labels(mut self) -> Self {
+        self.reading.tag_labels = true;
+        self
     }
 
     /// Asks for `part`; what fails is split and asked again as long as that can tell good from bad.
@@ -147,7 +159,7 @@ impl Ec2 {
                     let (known, unknown): (Vec<_>, Vec<_>) = ids.iter().partition(|id| found.contains(id.as_str()));
                     self.suspects.clear(known.into_iter(), question);
                     self.suspects.suspect_ids(unknown.into_iter());
-                    question.answer(&ids, &instances, &self.cluster);
+                    question.answer(&ids, &instances, &self.reading);
                     return Ok(());
                 }
                 Err(Failure::Unknown { message }) if by == By::Id => {

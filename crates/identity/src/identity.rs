@@ -24,6 +24,9 @@ pub struct Identity {
     pub names: Vec<String>,
     /// Every private address of its interfaces; on Hetzner Cloud the public ones too.
     pub addresses: Vec<IpAddr>,
+    /// The labels that it carries as tags, as key and value, sorted; whatever the tags hold. Empty where nobody asked the
+    /// provider for them, because they are most of what would be kept, and on clouds that have no such tags.
+    pub tag_labels: Vec<(String, String)>,
 }
 
 impl Identity {

@@ -140,6 +140,7 @@ mod tests {
             lifecycle: Lifecycle::OnDemand,
             names: vec![ID.to_owned(), OWN.to_owned()],
             addresses: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
+            tag_labels: Vec::new(),
         })
     }
 

@@ -162,6 +162,9 @@ pub enum Trouble {
     Unusable,
 }
 
+/// What can be done about an instance of another cluster: the words by which it is told from one that carries no mark.
+const OF_ANOTHER_CLUSTER: &str = "Find out who registered this Node: it claims an instance of another cluster.";
+
 impl Refusal {
     /// One word for conditions, Events and metrics, in `CamelCase`.
     #[must_use]
@@ -192,9 +195,7 @@ impl Refusal {
                 "If the instance exists, check the region and the account of the controller; if it is gone, delete the Node."
             }
             Self::NotRunning { .. } => "Nothing to do if the instance is on its way out; otherwise start it.",
-            Self::ForeignProject { theirs: Some(_), .. } => {
-                "Find out who registered this Node: it claims an instance of another cluster."
-            }
+            Self::ForeignProject { theirs: Some(_), .. } => OF_ANOTHER_CLUSTER,
             Self::ForeignProject { theirs: None, .. } => {
                 "Restore the cluster's tag on the instance: kops update cluster --yes."
             }
@@ -243,6 +244,17 @@ impl Refusal {
                 | Self::AddressMismatch { .. }
                 | Self::ZoneMismatch { .. }
         )
+    }
+
+    /// The same of a refusal of which only its words are left, as a condition tells them: its reason, and its text with its
+    /// remedy at the end.
+    #[must_use]
+    pub fn told_forgery(reason: &str, message: &str) -> bool {
+        match reason {
+            "NameMismatch" | "AddressMismatch" | "ZoneMismatch" => true,
+            "ForeignProject" => message.ends_with(OF_ANOTHER_CLUSTER),
+            _ => false,
+        }
     }
 
     /// Whether it says nothing about the Node, only about the call.
@@ -421,6 +433,64 @@ mod tests {
             (unavailable(""), "ec2:DescribeInstances: permission denied"),
         ] {
             assert_eq!(refusal.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn evidence_is_known_by_its_words() {
+        let (instance, node) = ("i-1".to_owned(), "a".parse().unwrap());
+        let foreign = |theirs: Option<&str>| Refusal::ForeignProject {
+            instance: "i-1".to_owned(),
+            theirs: theirs.map(str::to_owned),
+            ours: "ours.example.com".parse().unwrap(),
+        };
+        for refusal in [
+            foreign(Some("theirs")),
+            foreign(Some(&"x".repeat(10_000))),
+            foreign(None),
+            Refusal::NotFound {
+                instance: instance.clone(),
+            },
+            Refusal::NotRunning {
+                instance: instance.clone(),
+                state: "stopped".to_owned(),
+            },
+            Refusal::NotInGroup {
+                instance: instance.clone(),
+                tag: None,
+            },
+            Refusal::NotManaged {
+                instance: instance.clone(),
+                why: NotManaged::NoCreator,
+            },
+            Refusal::NameMismatch {
+                instance: instance.clone(),
+                node,
+                names: Vec::new(),
+            },
+            Refusal::AddressMismatch {
+                instance: instance.clone(),
+                node: "a".parse().unwrap(),
+                listed: Vec::new(),
+                actual: Vec::new(),
+            },
+            Refusal::ZoneMismatch {
+                instance: instance.clone(),
+                claimed: "a".to_owned(),
+                actual: "b".to_owned(),
+            },
+            Refusal::Duplicate {
+                instance,
+                rivals: Vec::new(),
+            },
+            Refusal::Throttled { api: "x" },
+        ] {
+            let told = format!("{refusal}. {}", refusal.remedy());
+            assert_eq!(
+                Refusal::told_forgery(refusal.reason(), &told),
+                refusal.is_forgery(),
+                "{told}"
+            );
         }
     }
 

@@ -63,6 +63,12 @@ impl Leadership {
         leadership
     }
 
+    /// Never leads: for whoever only reads, so that not even a mistake writes.
+    #[must_use]
+    pub fn never(clock: SharedClock) -> Self {
+        Self::new(clock)
+    }
+
     /// Whether this replica leads at this instant.
     #[must_use]
     pub fn is_leader(&self) -> bool {

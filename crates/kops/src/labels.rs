@@ -1,4 +1,5 @@
-//! The labels that a Cluster and an InstanceGroup give their nodes. Pure: no file is read and no Node is looked at.
+//! The labels that a Cluster and an InstanceGroup give their nodes, or the tags of an instance. Pure: no file is read and no
+//! Node is looked at.
 //!
 //! The layers are kOps' own, each winning over the one before: the cluster's kubelet, the group's kubelet, the role, the
 //! group's `nodeLabels`, the instance's lifecycle. Two things differ from kOps on purpose. A label that Kubernetes would
@@ -12,7 +13,7 @@ use tidewaiter_api::names::{
     ROLE_CONTROL_PLANE_LABEL, ROLE_NODE_LABEL, is_of_no_group,
 };
 use tidewaiter_api::values::quoted;
-use tidewaiter_api::{InvalidValue, LabelKey, LabelSource, LabelValue, Lifecycle};
+use tidewaiter_api::{InstanceGroupName, InvalidValue, LabelKey, LabelSource, LabelValue, Lifecycle};
 
 use crate::cluster::{CLUSTER_FILE, Cluster};
 use crate::definition::Definition;
@@ -49,7 +50,7 @@ pub struct WantedLabel {
     pub source: LabelSource,
     /// The file below the configuration base that gave it; empty when it follows from the instance alone.
     pub file: String,
-    /// The field of that file; empty when it follows from the instance alone.
+    /// The field of that file, or the tag of the instance; empty when it follows from the instance's lifecycle.
     pub field: String,
 }
 
@@ -62,9 +63,9 @@ pub struct RejectedLabel {
     pub value: String,
     /// Which layer gave it.
     pub source: LabelSource,
-    /// The file below the configuration base.
+    /// The file below the configuration base; empty when it follows from the instance alone.
     pub file: String,
-    /// The field of that file.
+    /// The field of that file, or the tag of the instance.
     pub field: String,
     /// Why it cannot be set, and what to do; one line without file, field and value.
     pub reason: String,
@@ -73,16 +74,31 @@ pub struct RejectedLabel {
 /// The labels of a node of this group whose instance has this lifecycle.
 #[must_use]
 pub fn node_labels(definition: &Definition, lifecycle: Lifecycle) -> NodeLabels {
-    let mut labels = NodeLabels::default();
-    for (key, asked) in overlay(definition, lifecycle).0 {
-        match asked.check(&key, &definition.group) {
-            Ok(wanted) => labels.wanted.push(wanted),
-            Err(reason) => labels.rejected.push(asked.rejected(&key, reason)),
-        }
+    let group = &definition.group.name;
+    overlay(definition, lifecycle).checked(group, || WantedName {
+        source: LabelSource::GroupNodeLabels,
+        file: InstanceGroup::file(group),
+        field: "metadata.name".to_owned(),
+    })
+}
+
+/// The labels of a node of this group whose instance has this lifecycle and carries these labels as tags, as key and value: what
+/// newer kOps goes by. Its controller lets a tag win over the lifecycle, and so does this.
+#[must_use]
+pub fn tag_labels(group: &InstanceGroupName, lifecycle: Lifecycle, tags: &[(String, String)]) -> NodeLabels {
+    let mut layers = Layers::default();
+    if let Some(key) = lifecycle_label(lifecycle) {
+        layers.lay_one(key, "true", LabelSource::Lifecycle, "", "");
     }
-    name_the_group(&mut labels.wanted, &definition.group);
-    cut(&mut labels);
-    labels
+    for (key, value) in tags {
+        let field = format!("tag for {}", quoted(key));
+        layers.lay_one(key, value, LabelSource::InstanceTag, "", &field);
+    }
+    layers.checked(group, || WantedName {
+        source: LabelSource::InstanceTag,
+        file: String::new(),
+        field: format!("tag {INSTANCE_GROUP_LABEL}"),
+    })
 }
 
 /// The layers, a later one winning. Nothing is checked before all are laid: what a later layer overrides does not count,
@@ -160,19 +176,27 @@ fn lifecycle_label(lifecycle: Lifecycle) -> Option<&'static str> {
     }
 }
 
-/// The group's own name under kOps' label for it, also when the file does not give it, or gives it another.
-fn name_the_group(wanted: &mut Vec<WantedLabel>, group: &InstanceGroup) {
+/// Where the group's own name comes from.
+struct WantedName {
+    source: LabelSource,
+    file: String,
+    field: String,
+}
+
+/// The group's own name under kOps' label for it, also when nothing gives it, or gives it another.
+fn name_the_group(wanted: &mut Vec<WantedLabel>, group: &InstanceGroupName, name: impl FnOnce() -> WantedName) {
     let Err(place) = wanted.binary_search_by(|label| label.key.as_str().cmp(INSTANCE_GROUP_LABEL)) else {
         return;
     };
     // The name of a group may be longer than a value, or hold what no value may: then the label says nothing.
-    if let (Ok(key), Ok(value)) = (INSTANCE_GROUP_LABEL.parse(), group.name.as_str().parse()) {
+    if let (Ok(key), Ok(value)) = (INSTANCE_GROUP_LABEL.parse(), group.as_str().parse()) {
+        let WantedName { source, file, field } = name();
         let label = WantedLabel {
             key,
             value,
-            source: LabelSource::GroupNodeLabels,
-            file: InstanceGroup::file(&group.name),
-            field: "metadata.name".to_owned(),
+            source,
+            file,
+            field,
         };
         wanted.insert(place, label);
     }
@@ -214,6 +238,20 @@ struct Asked {
 }
 
 impl Layers {
+    /// What is left of the layers when each label is looked at for itself.
+    fn checked(self, group: &InstanceGroupName, name: impl FnOnce() -> WantedName) -> NodeLabels {
+        let mut labels = NodeLabels::default();
+        for (key, asked) in self.0 {
+            match asked.check(&key, group) {
+                Ok(wanted) => labels.wanted.push(wanted),
+                Err(reason) => labels.rejected.push(asked.rejected(&key, reason)),
+            }
+        }
+        name_the_group(&mut labels.wanted, group, name);
+        cut(&mut labels);
+        labels
+    }
+
     fn lay(&mut self, source: LabelSource, file: &str, field: &NodeLabelField) {
         for (key, text) in &field.entries {
             let asked = Asked {
@@ -238,15 +276,12 @@ impl Layers {
 }
 
 impl Asked {
-    fn check(&self, key: &str, group: &InstanceGroup) -> Result<WantedLabel, String> {
+    fn check(&self, key: &str, group: &InstanceGroupName) -> Result<WantedLabel, String> {
         let LabelText::Text(text) = &self.text else {
             return Err("is no string: write the value in quotes".to_owned());
         };
-        if key == INSTANCE_GROUP_LABEL && text != group.name.as_str() {
-            return Err(format!(
-                "names another group than {}, to which the node belongs",
-                group.name
-            ));
+        if key == INSTANCE_GROUP_LABEL && text != group.as_str() {
+            return Err(format!("names another group than {group}, to which the node belongs"));
         }
         Ok(WantedLabel {
             key: key

@@ -19,5 +19,5 @@ pub use definition::Definition;
 pub use definitions::{Changed, DefinitionError, Definitions, DefinitionsSettings, OwnedKeys, Problem};
 pub use document::{InvalidFile, LabelText, NodeLabelField};
 pub use instance_group::{InstanceGroup, Role};
-pub use labels::{NodeLabels, RejectedLabel, WantedLabel, node_labels};
+pub use labels::{NodeLabels, RejectedLabel, WantedLabel, node_labels, tag_labels};
 pub use store::{StateStore, StateUrl, StoreError, StoreOptions};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use serde::Serialize;
-use tidewaiter_api::{ClusterName, InstanceGroupName, Lifecycle};
+use tidewaiter_api::{ClusterName, InstanceGroupName, Lifecycle, NodeName};
 use url::Url;
 
 /// Makes true in a Kubernetes cluster what its cloud says.
@@ -104,6 +104,74 @@ impl ControllerArgs {
 pub(crate) enum Explain {
     /// The labels that the state store gives the nodes of an InstanceGroup; asks no cluster and no instance
     Group(ExplainGroupArgs),
+    /// What a Node is, each of its labels with its source, and what a pass over it would write now; writes nothing
+    Node(ExplainNodeArgs),
+    /// Which Nodes are refused for forgery, and what `onForgery: quarantine` would do to each; writes nothing
+    Forgeries(ExplainForgeriesArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainNodeArgs {
+    /// The Node
+    pub(crate) node: NodeName,
+
+    /// Asks the cloud who the Node is, with your own credentials, in place of its record
+    #[arg(long, requires = "conf")]
+    pub(crate) from_cloud: bool,
+
+    #[command(flatten)]
+    pub(crate) sources: ExplainSources,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainForgeriesArgs {
+    #[command(flatten)]
+    pub(crate) sources: ExplainSources,
+}
+
+/// Where to look. Without a configuration file, or a cluster and its state store, only the records are read.
+#[derive(Debug, Args)]
+pub(crate) struct ExplainSources {
+    /// The configuration file that kOps wrote for kops-controller; wins over --name and --state
+    #[arg(long, value_name = "FILE")]
+    pub(crate) conf: Option<PathBuf>,
+
+    /// The cluster; with --state
+    #[arg(long, value_name = "CLUSTER", env = "KOPS_CLUSTER_NAME")]
+    pub(crate) name: Option<ClusterName>,
+
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "KOPS_STATE_STORE",
+        help = "The state store, as kOps has it; with --name: s3://BUCKET, gs://BUCKET or file:///FOLDER"
+    )]
+    pub(crate) state: Option<String>,
+
+    /// The controller's settings (YAML), so that the answer is what it would do; the environment (TIDEWAITER_…) wins over it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) settings: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) flags: ExplainFlags,
+
+    /// How the answer is printed
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub(crate) output: OutputFormat,
+}
+
+/// The settings that have a flag here.
+#[derive(Clone, Debug, Args, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ExplainFlags {
+    /// The kubeconfig to use [default: what KUBECONFIG names, else the pod's service account]
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kubeconfig: Option<PathBuf>,
+
+    #[command(flatten)]
+    #[serde(flatten)]
+    policy: PolicyFlags,
 }
 
 #[derive(Debug, Args)]
@@ -185,6 +253,18 @@ pub(crate) struct ControllerFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     admin_address: Option<String>,
 
+    #[command(flatten)]
+    #[serde(flatten)]
+    policy: PolicyFlags,
+
+    #[command(flatten)]
+    log: LogFlags,
+}
+
+/// What decides what is done to a Node.
+#[derive(Clone, Debug, Args, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PolicyFlags {
     /// Whether a Node must have a name that the cloud gives its instance [default: enforce]
     #[arg(long, value_name = "MODE")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -200,8 +280,10 @@ pub(crate) struct ControllerFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     on_forgery: Option<OnForgeryFlag>,
 
-    #[command(flatten)]
-    log: LogFlags,
+    /// Where the labels of a proven Node come from [default: store]
+    #[arg(long, value_name = "SOURCE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    label_source: Option<LabelSourceFlag>,
 }
 
 #[derive(Clone, Debug, Args, Serialize)]
@@ -242,6 +324,17 @@ pub(crate) enum OnForgeryFlag {
     Report,
     /// It loses what only a proven Node may have and is tainted, within limits
     Quarantine,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum LabelSourceFlag {
+    /// What the state store defines for the Node's group
+    Store,
+    /// The tags of its instance (AWS); the state store is not read
+    Tags,
+    /// The state store; tags where there never was a definition
+    StoreThenTags,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, ValueEnum)]

@@ -3,8 +3,8 @@
 //! What the operator gave is read and checked before anything is started; after that, one supervised set of tasks runs until
 //! a signal or a failure.
 
-mod cloud;
-mod settings;
+pub(crate) mod cloud;
+pub(crate) mod settings;
 
 use std::sync::Arc;
 
@@ -56,11 +56,11 @@ pub(crate) fn main(args: &ControllerArgs) -> Result<(), Failure> {
 const WORKERS: usize = 2;
 
 /// What the operator gave, read and checked.
-struct Given {
-    config: ControllerConfig,
-    settings: ControllerSettings,
-    environment: Vec<(String, String)>,
-    warnings: Vec<String>,
+pub(crate) struct Given {
+    pub(crate) config: ControllerConfig,
+    pub(crate) settings: ControllerSettings,
+    pub(crate) environment: Vec<(String, String)>,
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Given {
@@ -70,6 +70,7 @@ impl Given {
             load::<ControllerSettings>(args.settings.as_deref(), environment.iter().cloned(), &args.flags())?;
         let config = ControllerConfig::load(&args.conf)?;
         cloud::check(config.config.cloud).with_context(|| args.conf.display().to_string())?;
+        settings.values.check(config.config.cloud)?;
         let warnings = settings.warnings.into_iter().chain(config.warnings).collect();
         Ok(Self {
             config: config.config,
@@ -91,7 +92,7 @@ impl Given {
             .context("writing to standard output")
     }
 
-    fn variable(&self, name: &str) -> Option<&str> {
+    pub(crate) fn variable(&self, name: &str) -> Option<&str> {
         let found = self
             .environment
             .iter()
@@ -165,7 +166,7 @@ fn identities(identifier: Arc<dyn Identifier>, settings: &ControllerSettings, ki
     Arc::new(Lookup::new(identifier, kit.clock.clone(), lookup))
 }
 
-fn definitions(
+pub(crate) fn definitions(
     config: &ControllerConfig,
     settings: &ControllerSettings,
     store: StoreOptions,
@@ -184,7 +185,7 @@ fn definitions(
 }
 
 /// The cluster to work in: what `kubeconfig` names, else the pod's own, else what KUBECONFIG names.
-async fn kube_config(settings: &ControllerSettings) -> Result<kube::Config> {
+pub(crate) async fn kube_config(settings: &ControllerSettings) -> Result<kube::Config> {
     let Some(path) = &settings.kubeconfig else {
         return kube::Config::infer()
             .await

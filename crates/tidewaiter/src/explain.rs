@@ -2,8 +2,11 @@
 //!
 //! It reads, and writes nothing. What it says follows from the functions that the controller itself goes by.
 
+mod forgeries;
 mod group;
+mod node;
 mod output;
+mod sources;
 
 use crate::Failure;
 use crate::cli::Explain;
@@ -16,5 +19,7 @@ pub(crate) fn main(question: &Explain) -> Result<(), Failure> {
         .map_err(|error| Failure::Running(error.into()))?;
     match question {
         Explain::Group(args) => runtime.block_on(group::explain(args)),
+        Explain::Node(args) => runtime.block_on(node::explain(args)),
+        Explain::Forgeries(args) => runtime.block_on(forgeries::explain(args)),
     }
 }

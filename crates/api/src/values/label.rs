@@ -39,6 +39,8 @@ pub enum LabelSource {
     GroupNodeLabels,
     /// How the cloud bills the instance.
     Lifecycle,
+    /// A tag of the instance, where labels are taken from tags.
+    InstanceTag,
 }
 
 fn qualified_name(text: &str) -> Result<(), &'static str> {
@@ -130,5 +132,6 @@ mod tests {
         assert!(LabelSource::ClusterKubelet < LabelSource::GroupKubelet);
         assert!(LabelSource::Role < LabelSource::GroupNodeLabels);
         assert!(LabelSource::GroupNodeLabels < LabelSource::Lifecycle);
+        assert!(LabelSource::Lifecycle < LabelSource::InstanceTag);
     }
 }

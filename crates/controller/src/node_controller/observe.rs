@@ -10,32 +10,32 @@ use kube::runtime::reflector::ObjectRef;
 use tidewaiter_api::{InvalidValue, NodeName, NodeUid, ProviderId};
 use tidewaiter_identity::{Answer, Claim};
 use tidewaiter_kit::Next;
-use tidewaiter_kops::{OwnedKeys, node_labels};
+use tidewaiter_kops::OwnedKeys;
 
 use super::error::NodeError;
 use super::forgeries::Verdict;
 use super::node::Node;
 use super::plan::{Brake, Finding, Observation};
-use super::{NodeController, OnForgery, Rivals};
+use super::{NodeController, OnForgery, labels};
 
 /// What a Node's metadata and spec say, as types.
-struct Claimed {
-    name: NodeName,
-    uid: NodeUid,
-    claim: Option<Result<Claim, InvalidValue>>,
+pub(super) struct Claimed {
+    pub(super) name: NodeName,
+    pub(super) uid: NodeUid,
+    pub(super) claim: Option<Result<Claim, InvalidValue>>,
 }
 
 impl NodeController {
     /// Observes `node`, and when to look at it again; `None` when it is gone or claims something else by the time the cloud
     /// has answered.
     pub(super) async fn observe(&self, node: &Node) -> Result<Option<(Observation, Next)>, NodeError> {
-        let asked = Claimed::read(node, &self.rivals)?;
+        let asked = self.read(node)?;
         let (finding, owned, next) = self.find(asked.claim.clone()).await;
         // The answer took its time: the plan rests on the Node as it is now, if it still claims what was asked about.
         let Some(node) = self.nodes.get(&ObjectRef::new(asked.name.as_str())) else {
             return Ok(None);
         };
-        let now = Claimed::read(&node, &self.rivals)?;
+        let now = self.read(&node)?;
         if now.uid != asked.uid || now.claim != asked.claim {
             return Ok(None);
         }
@@ -56,6 +56,11 @@ impl NodeController {
         )))
     }
 
+    fn read(&self, node: &Node) -> Result<Claimed, NodeError> {
+        let rivals = self.rivals.of(node.metadata.name.as_deref().unwrap_or_default());
+        Ok(Claimed::read(node, rivals.iter().map(AsRef::as_ref))?)
+    }
+
     async fn find(&self, claim: Option<Result<Claim, InvalidValue>>) -> (Finding, Arc<OwnedKeys>, Next) {
         let unowned = Arc::default;
         let claim = match claim {
@@ -63,25 +68,24 @@ impl NodeController {
             Some(Err(error)) => return (Finding::Malformed(error), unowned(), Next::UntilChanged),
             Some(Ok(claim)) => claim,
         };
+        let from = self.policy.labels_from;
+        let (node, uid) = (claim.node.clone(), claim.uid.clone());
         let Answer { proven, fresh_for } = match self.identities.identify(claim).await {
             Err(refusal) => {
                 let owned = match self.policy.on_forgery {
-                    OnForgery::Quarantine if refusal.is_forgery() => self.definitions.owned_keys().await,
+                    OnForgery::Quarantine if refusal.is_forgery() => labels::owned(from, &self.definitions).await,
                     _ => unowned(),
                 };
                 return (Finding::Refused(refusal), owned, Next::UntilChanged);
             }
             Ok(answer) => answer,
         };
-        let definition = self.definitions.get(&proven.identity().group);
-        let (definition, owned) = tokio::join!(definition, self.definitions.owned_keys());
-        let finding = match definition {
-            Err(error) => Finding::Undefined(proven, error),
-            Ok(definition) => {
-                let labels = node_labels(&definition, proven.identity().lifecycle);
-                Finding::Defined(proven, labels)
-            }
-        };
+        let record = self.records.get(&ObjectRef::new(node.as_str()));
+        let recorded = record
+            .as_deref()
+            .map_or(&[][..], |record| record.labels_of(uid.as_str()));
+        let found = labels::find(from, &self.definitions, proven, recorded);
+        let (finding, owned) = tokio::join!(found, labels::owned(from, &self.definitions));
         (finding, owned, Next::After(fresh_for))
     }
 
@@ -98,19 +102,19 @@ impl NodeController {
 }
 
 impl Claimed {
-    fn read(node: &Node, rivals: &Rivals) -> Result<Self, NodeError> {
+    /// `rivals` are the names of the other Nodes that claim the same.
+    pub(super) fn read<'a>(node: &Node, rivals: impl Iterator<Item = &'a str>) -> Result<Self, InvalidValue> {
         let name: NodeName = node.metadata.name.as_deref().unwrap_or_default().parse()?;
         let uid: NodeUid = node.metadata.uid.as_deref().unwrap_or_default().parse()?;
         let provider_id = node.spec.provider_id.as_deref().filter(|id| !id.is_empty());
         let claim = provider_id.map(|text| {
             let provider_id: ProviderId = text.parse()?;
-            let rivals = rivals.of(name.as_str());
             Ok(Claim {
                 node: name.clone(),
                 uid: uid.clone(),
                 provider_id,
                 addresses: node.status.internal_ips.clone(),
-                rivals: rivals.iter().filter_map(|rival| rival.parse().ok()).collect(),
+                rivals: rivals.filter_map(|rival| rival.parse().ok()).collect(),
             })
         });
         Ok(Self { name, uid, claim })

@@ -26,11 +26,11 @@ use tidewaiter_identity::{Proven, Refusal};
 use tidewaiter_kit::{Notice, NoticeKind};
 use tidewaiter_kops::{DefinitionError, NodeLabels};
 
-use foreign::Foreign;
+pub(super) use foreign::Foreign;
 use keys::Keys;
 pub(super) use observation::{Finding, Observation};
 use observation::{rejected_words, vouched_words};
-pub(super) use quarantine::{Brake, Decision};
+pub(super) use quarantine::{Brake, Decision, treat};
 
 /// What is to be written, in this order; each part only if it changes something.
 #[derive(Clone, Debug, PartialEq)]
@@ -229,7 +229,7 @@ impl Plan {
     }
 }
 
-fn sentence(refusal: &Refusal) -> String {
+pub(super) fn sentence(refusal: &Refusal) -> String {
     format!("{refusal}. {}", refusal.remedy())
 }
 

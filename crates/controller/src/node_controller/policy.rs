@@ -1,4 +1,5 @@
-//! What the operator wants done beyond labelling: about labels of other groups, and about forged Nodes.
+//! What the operator wants: where labels come from, and what is done beyond labelling, about labels of other groups and about
+//! forged Nodes.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,9 +25,25 @@ pub enum OnForgery {
     Quarantine,
 }
 
-/// Both.
+/// Where the labels of a proven Node come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LabelsFrom {
+    /// What the state store defines for its group.
+    #[default]
+    Store,
+    /// The tags of its instance. The state store is not read at all, so nobody knows which labels are other groups'.
+    Tags,
+    /// The state store; the tags where there never was a definition, neither since the start nor, as the record tells, for
+    /// this Node.
+    StoreThenTags,
+}
+
+/// All of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
+    /// Where labels come from.
+    pub labels_from: LabelsFrom,
     /// About labels of other groups.
     pub foreign_labels: ForeignLabels,
     /// About forged Nodes.

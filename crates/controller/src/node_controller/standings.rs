@@ -151,7 +151,7 @@ impl Standing {
 impl Decision {
     const WORDS: [&str; 5] = ["reported", "spared", "waiting", "held", "quarantined"];
 
-    fn word(self) -> &'static str {
+    pub(super) fn word(self) -> &'static str {
         match self {
             Self::Report => "reported",
             Self::Spare => "spared",

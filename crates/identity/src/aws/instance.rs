@@ -20,14 +20,27 @@ const CLUSTER_TAG: &str = "KubernetesCluster";
 /// What stands before the cluster's name in the key of the newer tag; its value is `owned` when the instance is the cluster's.
 const CLUSTER_TAG_PREFIX: &str = "kubernetes.io/cluster/";
 
+/// What stands before a label's key in the key of a tag: cluster-autoscaler's word for what a node of the instance will carry.
+/// kOps writes every label of a group so, and its newer controller takes them from here.
+const LABEL_TAG_PREFIX: &str = "k8s.io/cluster-autoscaler/node-template/label/";
+
+/// What is read of each instance.
+#[derive(Clone, Debug)]
+pub(super) struct Reading {
+    /// The cluster whose instances are ours.
+    pub(super) cluster: ClusterName,
+    /// Whether the labels that stand in tags are kept.
+    pub(super) tag_labels: bool,
+}
+
 /// Reads the instance, in the order in which a refusal says most: is it alive, is it ours, which group.
 ///
 /// # Errors
 /// [`Refusal::NotRunning`], [`Refusal::ForeignProject`], [`Refusal::NotInGroup`], or [`Refusal::Unavailable`] when something
 /// is missing that EC2 always says.
-pub(super) fn identity(id: &InstanceId, instance: &Instance, cluster: &ClusterName) -> Result<Identity, Refusal> {
+pub(super) fn identity(id: &InstanceId, instance: &Instance, reading: &Reading) -> Result<Identity, Refusal> {
     check_state(id, instance)?;
-    check_cluster(id, instance, cluster)?;
+    check_cluster(id, instance, &reading.cluster)?;
     let zone = instance
         .placement()
         .and_then(|placement| placement.availability_zone())
@@ -39,6 +52,11 @@ pub(super) fn identity(id: &InstanceId, instance: &Instance, cluster: &ClusterNa
         lifecycle: lifecycle(instance),
         names: names(id, instance),
         addresses: addresses(instance),
+        tag_labels: if reading.tag_labels {
+            tag_labels(instance)
+        } else {
+            Vec::new()
+        },
     })
 }
 
@@ -132,6 +150,16 @@ fn addresses(instance: &Instance) -> Vec<IpAddr> {
     let all = own.into_iter().flatten().chain(primary).chain(secondary).chain(v6);
     let addresses: BTreeSet<IpAddr> = all.filter_map(|text| text.parse().ok()).collect();
     addresses.into_iter().collect()
+}
+
+fn tag_labels(instance: &Instance) -> Vec<(String, String)> {
+    let labels = instance.tags().iter().filter_map(|tag| {
+        let key = tag.key()?.strip_prefix(LABEL_TAG_PREFIX)?;
+        Some((key.to_owned(), tag.value().unwrap_or_default().to_owned()))
+    });
+    let mut labels: Vec<_> = labels.collect();
+    labels.sort_unstable();
+    labels
 }
 
 fn tag<'a>(instance: &'a Instance, key: &str) -> Option<&'a str> {

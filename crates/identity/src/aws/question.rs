@@ -5,11 +5,10 @@
 use std::collections::BTreeMap;
 
 use aws_sdk_ec2::types::Instance;
-use tidewaiter_api::ClusterName;
 
 use super::call::Spent;
 use super::failure::unusable;
-use super::instance::identity;
+use super::instance::{Reading, identity};
 use super::instance_id::{InstanceId, Target};
 use crate::claim::Claim;
 use crate::identifier::Answers;
@@ -58,7 +57,7 @@ impl<'a> Question<'a> {
     }
 
     /// Answers `ids` from what EC2 listed. What else it listed is ignored.
-    pub(super) fn answer(&self, ids: &[InstanceId], instances: &[Instance], cluster: &ClusterName) {
+    pub(super) fn answer(&self, ids: &[InstanceId], instances: &[Instance], reading: &Reading) {
         let mut listed: BTreeMap<&str, Vec<&Instance>> = BTreeMap::new();
         for instance in instances {
             listed
@@ -69,7 +68,7 @@ impl<'a> Question<'a> {
         for id in ids {
             let found = match listed.get(id.as_str()).map(Vec::as_slice) {
                 None | Some([]) => Err(not_found(id)),
-                Some([instance]) => identity(id, instance, cluster),
+                Some([instance]) => identity(id, instance, reading),
                 Some(several) => Err(unusable(format!("it lists {id} {} times", several.len()))),
             };
             for (place, zone) in self.claimants(id) {

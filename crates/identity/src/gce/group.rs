@@ -124,6 +124,7 @@ impl Group {
             lifecycle: self.lifecycle,
             names: vec![found.target.name.as_str().to_owned()],
             addresses: found.addresses.clone(),
+            tag_labels: Vec::new(),
         })
     }
 }

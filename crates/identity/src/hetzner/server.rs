@@ -95,6 +95,7 @@ pub(super) fn identity(
         lifecycle: Lifecycle::OnDemand,
         names: vec![name.ok_or_else(|| unusable("name"))?.to_ascii_lowercase()],
         addresses: addresses(server),
+        tag_labels: Vec::new(),
     })
 }
 

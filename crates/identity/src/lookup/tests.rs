@@ -189,6 +189,7 @@ fn identity_of(claim: &Claim) -> Identity {
         lifecycle: Lifecycle::OnDemand,
         names: vec![claim.provider_id.rest().to_owned()],
         addresses: Vec::new(),
+        tag_labels: Vec::new(),
     }
 }
 

@@ -72,9 +72,31 @@ async fn an_instance_of_ours() {
         addresses: ["10.1.2.3", "10.1.2.77", "10.9.0.1", "fd00::7"]
             .map(|address| address.parse().unwrap())
             .to_vec(),
+        tag_labels: Vec::new(),
     };
     assert_eq!(identity, expected);
     assert_eq!(provider.calls.counted(API, "ok"), 1);
+}
+
+#[tokio::test]
+async fn labels_in_tags_are_kept_for_whoever_asks_for_them() {
+    let tag = |key: &str| format!("k8s.io/cluster-autoscaler/node-template/label/{key}");
+    let described = ours(ID)
+        .tag(&tag("team"), "red")
+        .tag(&tag("node-role.kubernetes.io/node"), "")
+        .tag(&tag("no key!"), "no value!")
+        .tag("k8s.io/cluster-autoscaler/node-template/taint/x", "y:NoSchedule")
+        .tag("team", "blue");
+    let (_fake, mut provider) = fake([described]).await;
+    assert_eq!(provider.ask_one(PROVIDER_ID).await.unwrap().tag_labels, []);
+    provider.ec2 = provider.ec2.with_tag_labels();
+    let labels = provider.ask_one(PROVIDER_ID).await.unwrap().tag_labels;
+    let expected = [
+        ("no key!", "no value!"),
+        ("node-role.kubernetes.io/node", ""),
+        ("team", "red"),
+    ];
+    assert_eq!(labels, expected.map(|(key, value)| (key.to_owned(), value.to_owned())));
 }
 
 #[tokio::test]

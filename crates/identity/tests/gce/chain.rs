@@ -33,6 +33,7 @@ async fn an_instance_of_ours() {
         addresses: ["10.1.2.3", "10.9.0.1", "fd00::7"]
             .map(|address| address.parse().unwrap())
             .to_vec(),
+        tag_labels: Vec::new(),
     };
     assert_eq!(identity, expected);
     let way = [

@@ -28,6 +28,7 @@ async fn a_server_of_ours() {
         addresses: ["10.1.2.3", "10.1.2.77", "203.0.113.7", "2001:db8:1:2::1"]
             .map(|address| address.parse().unwrap())
             .to_vec(),
+        tag_labels: Vec::new(),
     };
     assert_eq!(provider.ask_one(&server).await.unwrap(), expected);
 }

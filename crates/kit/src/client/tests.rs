@@ -83,7 +83,7 @@ async fn a_standby_reads_and_does_not_write() {
 async fn a_write_without_a_body_is_fenced_too() {
     let (config, seen) = server().await;
     let (kit, _) = kit();
-    let client = fenced(&config, &Leadership::new(Arc::clone(&kit.clock)), &kit).unwrap();
+    let client = fenced(&config, &Leadership::never(Arc::clone(&kit.clock)), &kit).unwrap();
     let delete = http::Request::delete("/api/v1/nodes/a").body(Vec::new()).unwrap();
     assert!(is_fenced(&client.request_text(delete).await.unwrap_err()));
     assert_eq!(seen.load(Ordering::SeqCst), 0);

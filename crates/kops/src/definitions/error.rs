@@ -19,6 +19,14 @@ pub enum DefinitionError {
     /// The file is there and cannot be used.
     #[error(transparent)]
     Invalid(InvalidFile),
+    /// Labels are to come from the instance's tags, and it carries none.
+    #[error(
+        "instance {instance} carries no tag k8s.io/cluster-autoscaler/node-template/label/KEY: kops update cluster gives them to new instances"
+    )]
+    Untagged {
+        /// The instance, as its cloud names it.
+        instance: String,
+    },
     /// We may not read the file.
     #[error("{file}: the state store denies access ({detail})")]
     Denied {
@@ -38,10 +46,11 @@ pub enum DefinitionError {
 }
 
 impl DefinitionError {
-    /// The file, below the configuration base.
+    /// The file, below the configuration base; empty where no file is at fault.
     #[must_use]
     pub fn file(&self) -> &str {
         match self {
+            Self::Untagged { .. } => "",
             Self::Missing { file, .. } | Self::Denied { file, .. } | Self::Unavailable { file, .. } => file,
             Self::Invalid(invalid) => &invalid.file,
         }
@@ -59,6 +68,7 @@ impl DefinitionError {
         match self {
             Self::Missing { .. } => "DefinitionMissing",
             Self::Invalid(_) => "DefinitionInvalid",
+            Self::Untagged { .. } => "TagsMissing",
             Self::Denied { .. } => "DefinitionDenied",
             Self::Unavailable { .. } => "StateStoreUnavailable",
         }

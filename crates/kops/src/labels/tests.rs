@@ -360,3 +360,72 @@ fn what_is_said_of_a_label_is_short_and_one_line() {
         assert!(!(label.value + &label.field + &label.reason).contains('\n'));
     }
 }
+
+/// The labels of a spot instance of group `nodes` that carries these tags.
+fn of_tags(lifecycle: Lifecycle, tags: &[(&str, &str)]) -> NodeLabels {
+    let tags: Vec<(String, String)> = tags
+        .iter()
+        .map(|(key, value)| ((*key).into(), (*value).into()))
+        .collect();
+    tag_labels(&"nodes".parse().unwrap(), lifecycle, &tags)
+}
+
+#[test]
+fn labels_come_from_tags_with_the_lifecycle_and_the_name_of_the_group() {
+    let labels = of_tags(Lifecycle::Spot, &[(ROLE_NODE_LABEL, ""), ("team", "red")]);
+    let found: Vec<_> = labels
+        .wanted
+        .iter()
+        .map(|label| {
+            (
+                label.key.as_str(),
+                label.value.as_str(),
+                label.source,
+                label.field.as_str(),
+            )
+        })
+        .collect();
+    let tag = LabelSource::InstanceTag;
+    let expected = [
+        (INSTANCE_GROUP_LABEL, "nodes", tag, "tag kops.k8s.io/instancegroup"),
+        (ROLE_NODE_LABEL, "", tag, "tag for \"node-role.kubernetes.io/node\""),
+        (SPOT, "true", LabelSource::Lifecycle, ""),
+        ("team", "red", tag, "tag for \"team\""),
+    ];
+    assert_eq!(found, expected);
+    assert!(labels.wanted.iter().all(|label| label.file.is_empty()));
+    assert_eq!(labels.rejected, []);
+}
+
+#[test]
+fn a_tag_wins_over_the_lifecycle_as_in_kops() {
+    let labels = of_tags(Lifecycle::Spot, &[(SPOT, "false")]);
+    assert_eq!(wanted(&labels), [format!("{SPOT}=false")]);
+}
+
+#[test]
+fn tags_that_are_no_labels_are_refused_one_by_one() {
+    let tags = [
+        ("", "x"),
+        ("bad key!\u{1b}", "x"),
+        ("good", "yes"),
+        (INSTANCE_GROUP_LABEL, "masters"),
+        ("value", "not a value"),
+    ];
+    let labels = of_tags(Lifecycle::OnDemand, &tags);
+    assert_eq!(wanted(&labels), ["good=yes"]);
+    let group = labels
+        .wanted
+        .iter()
+        .find(|label| label.key.as_str() == INSTANCE_GROUP_LABEL);
+    assert_eq!(group.unwrap().value.as_str(), "nodes", "whatever the tag says");
+    let refused: Vec<&str> = labels.rejected.iter().map(|label| label.key.as_str()).collect();
+    assert_eq!(refused, ["", "bad key!\u{1b}", INSTANCE_GROUP_LABEL, "value"]);
+    for label in &labels.rejected {
+        assert_eq!((label.source, label.file.as_str()), (LabelSource::InstanceTag, ""));
+        assert!(
+            label.field.starts_with("tag for ") && !label.field.contains('\u{1b}'),
+            "{label:?}"
+        );
+    }
+}

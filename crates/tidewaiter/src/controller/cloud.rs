@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use aws_config::{BehaviorVersion, SdkConfig};
+use tidewaiter_controller::node_controller::LabelsFrom;
 use tidewaiter_identity::Identifier;
 use tidewaiter_identity::{aws, gce, hetzner};
 use tidewaiter_kit::Kit;
@@ -13,9 +14,9 @@ use url::Url;
 use super::Given;
 
 /// What depends on the cloud.
-pub(super) struct Cloud {
-    pub(super) identifier: Arc<dyn Identifier>,
-    pub(super) store: StoreOptions,
+pub(crate) struct Cloud {
+    pub(crate) identifier: Arc<dyn Identifier>,
+    pub(crate) store: StoreOptions,
 }
 
 /// Whether this version knows the cloud.
@@ -28,7 +29,7 @@ pub(super) fn check(cloud: kops::Cloud) -> Result<()> {
 
 impl Cloud {
     /// Finds out where we are, as far as nobody said it, and prepares the clients.
-    pub(super) async fn of(given: &Given, kit: &Kit) -> Result<Self> {
+    pub(crate) async fn of(given: &Given, kit: &Kit) -> Result<Self> {
         check(given.config.cloud)?;
         let store = StoreOptions {
             endpoint: given.settings.state_endpoint.clone(),
@@ -76,7 +77,11 @@ fn ec2(given: &Given, config: &SdkConfig, kit: &Kit) -> aws::Ec2 {
     };
     let client = aws::client(config, &settings);
     let cluster = given.config.cluster_name.clone();
-    aws::Ec2::new(client, cluster, kit.clock.clone(), kit.metrics.cloud_calls())
+    let ec2 = aws::Ec2::new(client, cluster, kit.clock.clone(), kit.metrics.cloud_calls());
+    match given.settings.label_source {
+        LabelsFrom::Store => ec2,
+        LabelsFrom::Tags | LabelsFrom::StoreThenTags => ec2.with_tag_labels(),
+    }
 }
 
 async fn compute_engine(given: &Given, kit: &Kit) -> Result<gce::Gce> {

@@ -5,12 +5,14 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::{Result, bail};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use tidewaiter_api::names::{KOPS_LEASE, KOPS_NAMESPACE};
-use tidewaiter_controller::node_controller::{ForeignLabels, OnForgery, Policy};
+use tidewaiter_controller::node_controller::{ForeignLabels, LabelsFrom, OnForgery, Policy};
 use tidewaiter_identity::NodeNames;
 use tidewaiter_kit::telemetry::LogSettings;
+use tidewaiter_kops::Cloud;
 use url::Url;
 
 /// Everything that can be set, besides what kOps' configuration file says.
@@ -25,6 +27,8 @@ pub(crate) struct ControllerSettings {
     pub(crate) admin_address: SocketAddr,
     /// Whether a Node must have a name that the cloud gives its instance.
     pub(crate) node_names: NodeNames,
+    /// Where the labels of a proven Node come from.
+    pub(crate) label_source: LabelsFrom,
     /// What becomes of a label on a proven Node whose key only other groups define.
     pub(crate) foreign_labels: ForeignLabels,
     /// What becomes of a Node that is refused for forgery.
@@ -82,6 +86,7 @@ impl Default for ControllerSettings {
             kubeconfig: None,
             admin_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 3989)),
             node_names: NodeNames::default(),
+            label_source: LabelsFrom::default(),
             foreign_labels: ForeignLabels::default(),
             on_forgery: OnForgery::default(),
             identity_expiry_seconds: seconds(3600),
@@ -114,9 +119,26 @@ impl ControllerSettings {
 
     pub(crate) fn policy(&self) -> Policy {
         Policy {
+            labels_from: self.label_source,
             foreign_labels: self.foreign_labels,
             on_forgery: self.on_forgery,
         }
+    }
+
+    /// Whether these settings can be kept on this cloud, and together.
+    pub(crate) fn check(&self, cloud: Cloud) -> Result<()> {
+        let source = match self.label_source {
+            LabelsFrom::Store => return Ok(()),
+            LabelsFrom::Tags => "tags",
+            LabelsFrom::StoreThenTags => "store-then-tags",
+        };
+        if cloud != Cloud::Aws {
+            bail!("labelSource is {source}, and cloud is {cloud}: only on aws do instances carry labels as tags");
+        }
+        if self.label_source == LabelsFrom::Tags && self.foreign_labels == ForeignLabels::Remove {
+            bail!("foreignLabels is remove, and labelSource is tags: only the state store says whose a label is");
+        }
+        Ok(())
     }
 
     pub(crate) fn definitions_poll(&self) -> Duration {

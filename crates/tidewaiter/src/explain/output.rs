@@ -3,12 +3,17 @@
 use std::io::{self, Write as _};
 
 use anyhow::{Context as _, Result};
+use comfy_table::ContentArrangement;
 use comfy_table::presets::NOTHING;
 use serde::Serialize;
+use tidewaiter_api::values::printable;
 
 use crate::cli::OutputFormat;
 
-/// Rows under a heading. Cells must be fit for a terminal.
+/// The widest line: what is longer is wrapped in its column.
+const WIDTH: u16 = 100;
+
+/// Rows under a heading. Nothing in a cell can make a terminal do anything.
 #[derive(Debug)]
 pub(super) struct Table {
     title: &'static str,
@@ -16,20 +21,34 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// A title that is empty is not printed.
+    /// A title that is empty is not printed, and neither is a head without columns.
     pub(super) fn new(title: &'static str, columns: &[&str]) -> Self {
         let mut table = comfy_table::Table::new();
-        table.load_style(NOTHING).set_header(columns);
+        table
+            .load_style(NOTHING)
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .set_width(WIDTH);
+        if !columns.is_empty() {
+            table.set_header(columns);
+        }
         Self { title, table }
     }
 
     pub(super) fn row<const N: usize>(&mut self, cells: [&str; N]) {
-        self.table.add_row(cells);
+        self.table.add_row(cells.map(printable));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.table.row_count() == 0
     }
 
     fn text(&self) -> String {
         let title = (!self.title.is_empty()).then(|| self.title.to_owned());
-        let lines = self.table.lines().map(|line| line.trim().to_owned());
+        // The style pads each cell; the place of what is wrapped stays.
+        let lines = self
+            .table
+            .lines()
+            .map(|line| line.strip_prefix(' ').unwrap_or(&line).trim_end().to_owned());
         title.into_iter().chain(lines).map(|line| line + "\n").collect()
     }
 }

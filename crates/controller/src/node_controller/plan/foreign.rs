@@ -18,22 +18,26 @@ use super::{Observation, warning};
 const SHOWN: usize = 3;
 
 /// A label that is not this Node's.
-struct ForeignLabel<'a> {
-    key: &'a str,
+pub(in crate::node_controller) struct ForeignLabel<'a> {
+    pub(in crate::node_controller) key: &'a str,
     /// Never empty.
-    owners: Vec<&'a InstanceGroupName>,
+    pub(in crate::node_controller) owners: Vec<&'a InstanceGroupName>,
 }
 
 /// All of a Node's.
-pub(super) struct Foreign<'a> {
+pub(in crate::node_controller) struct Foreign<'a> {
     seen: &'a Observation,
     group: &'a InstanceGroupName,
-    labels: Vec<ForeignLabel<'a>>,
+    pub(in crate::node_controller) labels: Vec<ForeignLabel<'a>>,
 }
 
 impl<'a> Foreign<'a> {
     /// Those of the Node, which is proven to be of `group`, whose definition gives it `given`.
-    pub(super) fn of(seen: &'a Observation, group: &'a InstanceGroupName, given: &NodeLabels) -> Self {
+    pub(in crate::node_controller) fn of(
+        seen: &'a Observation,
+        group: &'a InstanceGroupName,
+        given: &NodeLabels,
+    ) -> Self {
         let is_given = |key: &str| {
             given.wanted.iter().any(|label| label.key.as_str() == key)
                 || given.rejected.iter().any(|label| label.key == key)

@@ -54,7 +54,7 @@ pub(in crate::node_controller) enum Finding {
 
 impl Observation {
     /// The labels that were set on this Node before.
-    pub(super) fn recorded(&self) -> &[RecordedLabel] {
+    pub(in crate::node_controller) fn recorded(&self) -> &[RecordedLabel] {
         self.record
             .as_deref()
             .map_or(&[], |record| record.labels_of(self.uid.as_str()))
@@ -67,7 +67,7 @@ impl Observation {
     }
 
     /// The condition of this type that the record of this very Node holds.
-    pub(super) fn recorded_condition(&self, type_: &str) -> Option<&Condition> {
+    pub(in crate::node_controller) fn recorded_condition(&self, type_: &str) -> Option<&Condition> {
         let conditions = &self.record_of_node()?.status.conditions;
         conditions.iter().find(|condition| condition.type_ == type_)
     }
@@ -84,7 +84,7 @@ impl Observation {
     }
 
     /// The record of this very Node and claim.
-    pub(super) fn own_record(&self) -> Option<&Record> {
+    pub(in crate::node_controller) fn own_record(&self) -> Option<&Record> {
         self.record.as_deref().filter(|record| record.spec == self.spec())
     }
 
@@ -125,7 +125,7 @@ impl Observation {
         Condition::new(type_, status, reason, message, previous, now)
     }
 
-    pub(super) fn vouched(&self, proven: &Proven, now: Timestamp) -> Condition {
+    pub(in crate::node_controller) fn vouched(&self, proven: &Proven, now: Timestamp) -> Condition {
         let (reason, message) = match proven.warning() {
             None => ("Proven", vouched_words(proven.identity())),
             Some(weak) => ("NameNotEnforced", weak.to_string()),
@@ -198,11 +198,7 @@ pub(super) fn vouched_words(identity: &Identity) -> String {
 }
 
 pub(super) fn rejected_words(label: &RejectedLabel) -> String {
-    format!(
-        "{} {}: label {} was not set: {}",
-        label.file,
-        label.field,
-        quoted(&label.key),
-        label.reason
-    )
+    let place = [label.file.as_str(), label.field.as_str()].join(" ");
+    let (place, key) = (place.trim_start(), quoted(&label.key));
+    format!("{place}: label {key} was not set: {}", label.reason)
 }

@@ -35,10 +35,16 @@ pub(in crate::node_controller) enum Brake {
 }
 
 impl Brake {
+    /// How many forged ones are believed among so many.
+    #[must_use]
+    pub(in crate::node_controller) fn limit(nodes: usize) -> usize {
+        (nodes / NODES_FOR_ONE).max(1)
+    }
+
     /// Where it stands once all `nodes` have been judged and `forged` of them were refused for forgery.
     #[must_use]
     pub(in crate::node_controller) fn of(nodes: usize, forged: usize) -> Self {
-        let limit = (nodes / NODES_FOR_ONE).max(1);
+        let limit = Self::limit(nodes);
         if forged > limit {
             Self::Held { forged, limit }
         } else {
@@ -79,17 +85,22 @@ pub(in crate::node_controller) fn decide(on_forgery: OnForgery, verified_before:
     }
 }
 
+/// What is done to a Node that is refused for forgery, and the change of it that follows; whatever was found out about it.
+pub(in crate::node_controller) fn treat(seen: &Observation) -> (Decision, Option<NodePatch>) {
+    let decision = decide(seen.policy.on_forgery, seen.verified_before(), seen.brake);
+    let patch = (decision == Decision::Quarantine).then(|| patch(seen)).flatten();
+    (decision, patch)
+}
+
 /// The plan for a Node that is refused for forgery. The record says that it is in quarantine before the Node is touched, so
 /// that a crash in between is finished by the next pass; what is taken away is not ours and need not be remembered.
 pub(super) fn forged(seen: &Observation, refusal: &Refusal, now: Timestamp) -> Plan {
-    let decision = decide(seen.policy.on_forgery, seen.verified_before(), seen.brake);
+    let (decision, patch) = treat(seen);
     let quarantined = condition(seen, decision, refusal, now);
     let (reason, message) = (refusal.reason(), sentence(refusal));
     let mut plan = refused(seen, reason, &message, Standing::Forged, quarantined, now);
     plan.decision = Some(decision);
-    if decision == Decision::Quarantine {
-        plan.patch = patch(seen);
-    }
+    plan.patch = patch;
     plan.notices.extend(notice(decision, plan.patch.as_ref()));
     plan
 }

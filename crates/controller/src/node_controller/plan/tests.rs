@@ -105,6 +105,7 @@ fn proven(names: NodeNames, node: &str) -> Proven {
         lifecycle: Lifecycle::OnDemand,
         names: vec![NAME.to_owned()],
         addresses: Vec::new(),
+        tag_labels: Vec::new(),
     };
     prove(&claim, Arc::new(identity), names).unwrap()
 }

@@ -223,6 +223,7 @@ impl World {
             lifecycle: Lifecycle::OnDemand,
             names: vec![name(instance).to_string()],
             addresses: Vec::new(),
+            tag_labels: Vec::new(),
         })
     }
 

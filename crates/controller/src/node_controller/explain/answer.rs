@@ -1,0 +1,201 @@
+//! What is answered about one Node. Whatever somebody else wrote into an object was made fit to be shown.
+
+use jiff::Timestamp;
+use serde::Serialize;
+use tidewaiter_api::{ConditionStatus, LabelSource, Lifecycle};
+
+use super::forgeries::TreatmentExplained;
+
+/// Why a Node has the labels that it has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeExplained {
+    /// The Node.
+    pub node: String,
+    /// The instance that it claims to be.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub provider_id: String,
+    /// Who said what follows: `record`, or `cloud` when it was asked just now.
+    pub asked: &'static str,
+    /// The instance that it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// Its group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// Its zone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// How it is billed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lifecycle: Option<Lifecycle>,
+    /// Whether the cloud vouches for it.
+    pub verified: VerifiedExplained,
+    /// The labels that are Tidewaiter's: those of the definition where it was compared, else those of the record.
+    pub labels: Vec<LabelExplained>,
+    /// Labels of the definition that cannot be set.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rejected: Vec<RejectedExplained>,
+    /// Labels that only other groups define.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub foreign: Vec<ForeignExplained>,
+    /// How many other labels the Node has.
+    pub others: usize,
+    /// What `onForgery: quarantine` does to it, if it is refused for forgery.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<TreatmentExplained>,
+    /// What the record says besides whether the Node is verified.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<ConditionExplained>,
+    /// What a pass of the controller would write now.
+    pub change: ChangeExplained,
+    /// What else is to be known of this answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// The last Events about the Node and its record.
+    pub events: Vec<EventExplained>,
+}
+
+/// Whether the cloud vouches for a Node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VerifiedExplained {
+    /// `True`, `False`, `Unknown`.
+    pub status: ConditionStatus,
+    /// In one word.
+    pub reason: String,
+    /// In words, with what to do about it.
+    pub message: String,
+}
+
+/// A label that is Tidewaiter's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LabelExplained {
+    /// Its key.
+    pub key: String,
+    /// Its value.
+    pub value: String,
+    /// Where it comes from.
+    pub source: LabelSource,
+    /// The file of the state store; empty when it follows from the instance alone.
+    pub file: String,
+    /// Its value on the Node now; absent when the Node has no such label.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_node: Option<String>,
+}
+
+/// A label of the definition that cannot be set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RejectedExplained {
+    /// Its key.
+    pub key: String,
+    /// Its value, as it can be shown.
+    pub value: String,
+    /// Where it comes from.
+    pub source: LabelSource,
+    /// The file of the state store; empty when it is a tag.
+    pub file: String,
+    /// The field of that file, or the tag.
+    pub field: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// A label that only other groups define.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ForeignExplained {
+    /// Its key.
+    pub key: String,
+    /// The groups that define it.
+    pub groups: Vec<String>,
+}
+
+/// What the record says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConditionExplained {
+    /// About what.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// `True`, `False`, `Unknown`.
+    pub status: ConditionStatus,
+    /// In one word.
+    pub reason: String,
+    /// In words.
+    pub message: String,
+}
+
+/// What a pass of the controller would write now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ChangeExplained {
+    /// Whether it could be found out; else nothing else here says anything.
+    pub compared: bool,
+    /// Whether anything would be written.
+    pub differs: bool,
+    /// Why it was not compared, or why labels are left as they are.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub why: String,
+    /// Labels that would be set.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub set: Vec<SetExplained>,
+    /// Labels that would be removed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remove: Vec<RemovedExplained>,
+    /// What would become of the startup taint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub taint: Option<TaintExplained>,
+    /// Whether the record would be written.
+    pub record: bool,
+}
+
+/// A label that would be set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SetExplained {
+    /// Its key.
+    pub key: String,
+    /// Its value.
+    pub value: String,
+}
+
+/// A label that would be removed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RemovedExplained {
+    /// Its key.
+    pub key: String,
+    /// Why, in words.
+    pub why: String,
+}
+
+/// What becomes of the startup taint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum TaintExplained {
+    /// The Node gets it.
+    Set,
+    /// The Node loses it.
+    Lifted,
+}
+
+/// An Event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventExplained {
+    /// When it was seen last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_seen: Option<Timestamp>,
+    /// `Node` or `NodeIdentity`.
+    pub about: String,
+    /// `Normal` or `Warning`.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// In one word.
+    pub reason: String,
+    /// In words.
+    pub message: String,
+}

@@ -1,0 +1,56 @@
+//! The labels of a proven Node, from where the operator wants them: the state store, or the tags of its instance.
+//!
+//! An instance without a single such tag is one that nobody tagged yet: its Node keeps what it has. What was given from files
+//! is never replaced by tags, because the two may differ and the files are only away.
+
+use std::sync::Arc;
+
+use tidewaiter_api::RecordedLabel;
+use tidewaiter_identity::Proven;
+use tidewaiter_kops::{DefinitionError, Definitions, OwnedKeys, node_labels, tag_labels};
+
+use super::LabelsFrom;
+use super::plan::Finding;
+
+/// Finds the labels of a Node that has been given those of `recorded` before.
+pub(super) async fn find(
+    from: LabelsFrom,
+    definitions: &Definitions,
+    proven: Proven,
+    recorded: &[RecordedLabel],
+) -> Finding {
+    if from == LabelsFrom::Tags {
+        return of_tags(proven);
+    }
+    match definitions.get(&proven.identity().group).await {
+        Ok(definition) => {
+            let labels = node_labels(&definition, proven.identity().lifecycle);
+            Finding::Defined(proven, labels)
+        }
+        Err(_) if from == LabelsFrom::StoreThenTags && tags_may_serve(&proven, recorded) => of_tags(proven),
+        Err(error) => Finding::Undefined(proven, error),
+    }
+}
+
+/// Whose each key is; with tags alone nobody knows.
+pub(super) async fn owned(from: LabelsFrom, definitions: &Definitions) -> Arc<OwnedKeys> {
+    match from {
+        LabelsFrom::Tags => Arc::default(),
+        LabelsFrom::Store | LabelsFrom::StoreThenTags => definitions.owned_keys().await,
+    }
+}
+
+/// Whether tags can stand in for a definition that is not to be had.
+fn tags_may_serve(proven: &Proven, recorded: &[RecordedLabel]) -> bool {
+    !proven.identity().tag_labels.is_empty() && recorded.iter().all(|label| label.file.is_empty())
+}
+
+fn of_tags(proven: Proven) -> Finding {
+    let identity = proven.identity();
+    if identity.tag_labels.is_empty() {
+        let instance = identity.instance.clone();
+        return Finding::Undefined(proven, DefinitionError::Untagged { instance });
+    }
+    let labels = tag_labels(&identity.group, identity.lifecycle, &identity.tag_labels);
+    Finding::Defined(proven, labels)
+}

@@ -1,0 +1,168 @@
+//! Labels from the tags of an instance, as newer kOps takes them: in place of the state store, or where it has nothing.
+
+use std::process::Command;
+
+use serde_json::json;
+use tidewaiter_api::ConditionStatus::{True, Unknown};
+use tidewaiter_api::LabelSource;
+use tidewaiter_testkit::builders::controller_config;
+use tidewaiter_testkit::fake_ec2::FakeInstance;
+use tidewaiter_testkit::{Kubelet, Scratch};
+
+use crate::world::{CLUSTER, World};
+
+const TAGS: (&str, &str) = ("TIDEWAITER_LABEL_SOURCE", "tags");
+const STORE_THEN_TAGS: (&str, &str) = ("TIDEWAITER_LABEL_SOURCE", "store-then-tags");
+/// Tags are seen when the instance is asked about again.
+const OFTEN: (&str, &str) = ("TIDEWAITER_IDENTITY_EXPIRY_SECONDS", "1");
+
+fn tag(key: &str) -> String {
+    format!("k8s.io/cluster-autoscaler/node-template/label/{key}")
+}
+
+/// An instance of the group with the tags that kOps gives it.
+fn tagged(number: u32) -> FakeInstance {
+    FakeInstance::numbered(number)
+        .kops(CLUSTER, "nodes")
+        .tag(&tag("kops.k8s.io/instancegroup"), "nodes")
+        .tag(&tag("node-role.kubernetes.io/node"), "")
+        .tag(&tag("team"), "red")
+}
+
+async fn join(world: &World, instance: FakeInstance) -> Kubelet {
+    world.ec2.launch([instance.clone()]);
+    Kubelet::register(&world.cluster, &World::node_of(&instance).build()).await
+}
+
+const GROUP: (&str, &str) = ("kops.k8s.io/instancegroup", "nodes");
+const ROLE: (&str, &str) = ("node-role.kubernetes.io/node", "");
+
+#[tokio::test]
+async fn with_tags_the_state_store_is_not_read() {
+    let world = World::start().await;
+    world.group("nodes", &[("team", "of-the-store")]);
+    let controller = world
+        .controller_with(&[TAGS, OFTEN, ("TIDEWAITER_ON_FORGERY", "quarantine")])
+        .await;
+    let instance = tagged(1).lifecycle("spot").tag(&tag("bad"), "not a value");
+    let kubelet = join(&world, instance.clone()).await;
+    let name = kubelet.name();
+    let spot = ("node-role.kubernetes.io/spot-worker", "true");
+    world.has_labels(name, &[GROUP, ROLE, spot, ("team", "red")]).await;
+    world
+        .tells(name, "LabelRejected", "tag for \"bad\": label \"bad\" was not set")
+        .await;
+    let record = world.is_verified(name, True, "Proven").await;
+    let labels = record.status.unwrap_or_default().labels;
+    let source = |key: &str| labels.iter().find(|label| label.key.as_str() == key).unwrap();
+    assert_eq!(source("team").source, LabelSource::InstanceTag);
+    assert_eq!(source("team").file, "");
+
+    // A tag that goes takes its label along, and one that is nobody's is left alone.
+    world
+        .patch(name, json!({"metadata": {"labels": {"mine": "yes"}}}))
+        .await;
+    world
+        .ec2
+        .change(instance.id(), |instance| instance.without_tag(&tag("team")));
+    world.has_labels(name, &[GROUP, ("mine", "yes"), ROLE, spot]).await;
+
+    // Nobody has tagged this one yet: what it has, it keeps. Whoever lies about another learns nothing of the store either.
+    let untagged = FakeInstance::numbered(2).kops(CLUSTER, "nodes");
+    let kubelet = join(&world, untagged).await;
+    world
+        .patch(
+            kubelet.name(),
+            json!({"metadata": {"labels": {"node-role.kubernetes.io/node": ""}}}),
+        )
+        .await;
+    let words = "carries no tag k8s.io/cluster-autoscaler/node-template/label/KEY";
+    world
+        .says(kubelet.name(), "LabelsValid", Unknown, "TagsMissing", words)
+        .await;
+    let liar = World::node_of(&tagged(1)).build();
+    let mut liar = liar.clone();
+    liar.metadata.name = Some("liar".to_owned());
+    Kubelet::register(&world.cluster, &liar).await;
+    controller.counts("forged", 1).await;
+    assert_eq!(
+        world.labels(kubelet.name()).await,
+        [(ROLE.0.to_owned(), String::new())].into()
+    );
+    let metrics = controller.metrics().await;
+    let reads: Vec<&str> = metrics
+        .lines()
+        .filter(|line| line.starts_with("tidewaiter_state_store_reads_total{") && !line.ends_with(" 0"))
+        .collect();
+    assert_eq!(reads, Vec::<&str>::new());
+}
+
+#[tokio::test]
+async fn tags_stand_in_for_a_definition_that_never_was_there() {
+    let world = World::start().await;
+    let controller = world.controller_with(&[STORE_THEN_TAGS, OFTEN]).await;
+    let kubelet = join(&world, tagged(1)).await;
+    let name = kubelet.name();
+    world.has_labels(name, &[GROUP, ROLE, ("team", "red")]).await;
+
+    world.group("nodes", &[("tier", "night")]);
+    world.has_labels(name, &[GROUP, ROLE, ("tier", "night")]).await;
+
+    // From now on the store has spoken: that its file is gone, even for a controller that never saw it, changes nothing.
+    controller.stops().await;
+    world.store.delete("instancegroup/nodes");
+    let _controller = world.controller_with(&[STORE_THEN_TAGS, OFTEN]).await;
+    world
+        .says(name, "LabelsValid", Unknown, "DefinitionMissing", "instancegroup/nodes")
+        .await;
+    world.has_labels(name, &[GROUP, ROLE, ("tier", "night")]).await;
+}
+
+#[test]
+fn what_cannot_be_kept_is_refused_at_the_start() {
+    let scratch = Scratch::new("label-source");
+    let aws = controller_config(CLUSTER, "file:///nowhere");
+    let gce = aws.clone().set(&["cloud"], "gce").without(&["server", "provider"]);
+    let start = |config: &str, environment: &[(&str, &str)]| {
+        let file = scratch.path().join("config.yaml");
+        #[expect(clippy::disallowed_methods, reason = "nobody reads it yet")]
+        std::fs::write(&file, config).unwrap();
+        Command::new(env!("CARGO_BIN_EXE_tidewaiter"))
+            .env_clear()
+            .envs(environment.iter().copied())
+            .args(["controller", "--print-config", "--conf"])
+            .arg(&file)
+            .output()
+            .unwrap()
+    };
+    let remove = ("TIDEWAITER_FOREIGN_LABELS", "remove");
+    for (config, environment, words) in [
+        (gce.to_json(), &[TAGS][..], "labelSource is tags, and cloud is gce"),
+        (
+            gce.to_json(),
+            &[STORE_THEN_TAGS],
+            "labelSource is store-then-tags, and cloud is gce",
+        ),
+        (
+            aws.to_json(),
+            &[TAGS, remove],
+            "foreignLabels is remove, and labelSource is tags",
+        ),
+        (
+            aws.to_json(),
+            &[("TIDEWAITER_LABEL_SOURCE", "both")],
+            "labelSource is \"both\"",
+        ),
+    ] {
+        let output = start(&config, environment);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.lines().count() == 1 && said.contains(words), "{words}: {said}");
+    }
+    let output = start(&aws.to_json(), &[STORE_THEN_TAGS, remove]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success() && said.contains("labelSource: store-then-tags"),
+        "{said}"
+    );
+}
