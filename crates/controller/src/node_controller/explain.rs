@@ -26,9 +26,9 @@ use live::Live;
 
 pub use answer::{
     ChangeExplained, ConditionExplained, EventExplained, ForeignExplained, LabelExplained, NodeExplained,
-    RejectedExplained, RemovedExplained, SetExplained, TaintExplained, VerifiedExplained,
+    RejectedExplained, RemovedExplained, SetExplained, TaintExplained, TreatmentExplained, VerifiedExplained,
 };
-pub use forgeries::{ForgeriesExplained, ForgeryExplained, TreatmentExplained};
+pub use forgeries::{ForgeriesExplained, ForgeryExplained};
 
 /// What is needed for an answer.
 pub struct Explainer {

@@ -4,8 +4,6 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tidewaiter_api::{ConditionStatus, LabelSource, Lifecycle};
 
-use super::forgeries::TreatmentExplained;
-
 /// Why a Node has the labels that it has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -198,4 +196,18 @@ pub struct EventExplained {
     pub reason: String,
     /// In words.
     pub message: String,
+}
+
+/// What `onForgery: quarantine` does to a Node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TreatmentExplained {
+    /// `quarantined`, `spared`, `held`, `waiting`: as the metric `tidewaiter_forged_nodes` has it.
+    pub decision: &'static str,
+    /// Why, in words.
+    pub why: String,
+    /// The labels that it loses.
+    pub labels: Vec<String>,
+    /// Whether it gets the taint.
+    pub taint: bool,
 }

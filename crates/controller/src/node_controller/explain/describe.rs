@@ -254,8 +254,3 @@ fn others(
         .filter(|key| !told.contains(key.as_str()))
         .count()
 }
-
-/// Events keep microseconds, which nobody reads.
-pub(super) fn whole_seconds(time: Timestamp) -> Timestamp {
-    Timestamp::from_second(time.as_second()).unwrap_or(time)
-}

@@ -13,6 +13,7 @@ use super::super::observe::Claimed;
 use super::super::plan::{Brake, Decision, Finding, Observation, treat};
 use super::super::{OnForgery, Policy};
 use super::ExplainError;
+use super::answer::TreatmentExplained;
 use super::live::{Live, name_of};
 
 /// Every forged Node, and how many there may be.
@@ -47,20 +48,6 @@ pub struct ForgeryExplained {
     pub quarantined: bool,
     /// What becomes of it with `onForgery: quarantine`.
     pub treatment: TreatmentExplained,
-}
-
-/// What `onForgery: quarantine` does to a Node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct TreatmentExplained {
-    /// `quarantined`, `spared`, `held`, `waiting`: as the metric `tidewaiter_forged_nodes` has it.
-    pub decision: &'static str,
-    /// Why, in words.
-    pub why: String,
-    /// The labels that it loses.
-    pub labels: Vec<String>,
-    /// Whether it gets the taint.
-    pub taint: bool,
 }
 
 pub(super) fn explain(live: &Live, owned: &Arc<OwnedKeys>) -> Result<ForgeriesExplained, ExplainError> {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;
 use kube::{Api, Client};
@@ -181,12 +182,15 @@ fn explained(event: Event) -> Option<EventExplained> {
     let precise = series.or(event.event_time).map(|time| time.0);
     let coarse = event.last_timestamp.or(event.metadata.creation_timestamp);
     Some(EventExplained {
-        last_seen: precise
-            .or(coarse.map(|time| time.0))
-            .map(super::describe::whole_seconds),
+        last_seen: precise.or(coarse.map(|time| time.0)).map(whole_seconds),
         about: kind,
         type_: printable(&event.type_.unwrap_or_default()),
         reason: printable(&event.reason.unwrap_or_default()),
         message: printable(&event.message.unwrap_or_default()),
     })
+}
+
+/// Events keep microseconds, which nobody reads.
+fn whole_seconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
