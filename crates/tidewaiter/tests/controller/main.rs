@@ -15,6 +15,7 @@ mod refusals;
 mod replicas;
 mod state_store;
 mod tags;
+mod takeover;
 mod traces;
 mod watches;
 mod world;

@@ -115,17 +115,41 @@ impl World {
 
     /// The same with another configuration file, and nothing that tells of this world's EC2.
     pub async fn controller_from(&self, config_file: &str, environment: &[(&str, &str)]) -> Controller {
-        let proxy = ApiProxy::start(&self.cluster, &service_account());
-        let config = self.scratch.path().join("config.yaml");
-        write(&config, config_file);
-        let admin = format!("127.0.0.1:{}", free_port());
-        let mut program = Program::new(env!("CARGO_BIN_EXE_tidewaiter"))
-            .name(format!("controller-{}", admin.rsplit(':').next().unwrap()))
+        let program = Program::new(env!("CARGO_BIN_EXE_tidewaiter"))
             .arg("controller")
             .arg("--conf")
-            .arg(&config)
-            .arg("--kubeconfig")
-            .arg(proxy.kubeconfig())
+            .arg(self.config_file(config_file));
+        self.run(program, &service_account(), environment).await
+    }
+
+    /// Starts one in the place of kops-controller: called by that name with the arguments that kOps gives it, as its service
+    /// account with what `deploy/takeover` adds.
+    pub async fn kops_controller(&self) -> Controller {
+        self.cluster.apply_manifests(repository().join("deploy/takeover")).await;
+        let path = self.scratch.path().join("kops-controller");
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_tidewaiter"), &path).unwrap();
+        let config = self.config_file(&self.config());
+        let program = Program::new(path)
+            .arg("--v=2")
+            .arg(format!("--conf={}", config.display()));
+        let ec2 = self.ec2.environment();
+        let environment: Vec<_> = ec2.iter().map(|(key, value)| (*key, value.as_str())).collect();
+        let who = Identity::service_account(KOPS_NAMESPACE, "kops-controller");
+        self.run(program, &who, &environment).await
+    }
+
+    fn config_file(&self, content: &str) -> PathBuf {
+        let path = self.scratch.path().join("config.yaml");
+        write(&path, content);
+        path
+    }
+
+    async fn run(&self, program: Program, who: &Identity, environment: &[(&str, &str)]) -> Controller {
+        let proxy = ApiProxy::start(&self.cluster, who);
+        let admin = format!("127.0.0.1:{}", free_port());
+        let mut program = program
+            .name(format!("controller-{}", admin.rsplit(':').next().unwrap()))
+            .env("TIDEWAITER_KUBECONFIG", proxy.kubeconfig())
             .env("TIDEWAITER_ADMIN_ADDRESS", &admin)
             .env("TIDEWAITER_DEFINITIONS_POLL_SECONDS", "1")
             .env("TIDEWAITER_LOG__FILTER", "info,tidewaiter=debug");
