@@ -1,4 +1,4 @@
-//! One question of up to 1,000 claims, on its way to be answered.
+//! One question, on its way to be answered.
 //!
 //! Each instance is asked for once, however many Nodes claim it, and each claim is answered for itself. Each managed instance
 //! group is listed once, and each template read once, however many instances lead to it, and in whatever order they are found.
