@@ -22,9 +22,8 @@ mod start;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::runtime::reflector::ObjectRef;
 use tidewaiter_identity::Lookup;
-use tidewaiter_kit::{Cache, Events, Next, Reconciler, SharedClock};
+use tidewaiter_kit::{Cache, Events, Key, Next, Reconciler, SharedClock};
 use tidewaiter_kops::Definitions;
 use tokio::sync::Semaphore;
 
@@ -88,9 +87,9 @@ impl Reconciler for NodeController {
         }
     }
 
-    fn forget(&self, gone: &ObjectRef<Node>) {
-        self.standings.forget(&gone.name);
-        self.writer.forget(&gone.name);
+    fn forget(&self, gone: &Key) {
+        self.standings.forget(gone.name());
+        self.writer.forget(gone.name());
     }
 }
 

@@ -1,6 +1,6 @@
 //! Joins the questions of many Nodes into few calls, and keeps the answers for a while.
 //!
-//! What holds here: a question that finds nothing under way is asked at once; what comes while a call is under way is asked
+//! What holds here: a question that finds nothing under way is asked at once, together with those that come in the same moment; what comes while a call is under way is asked
 //! together when it ends. An answer is kept for one (uid, providerID) until it expires, and is proven anew against the claim of
 //! each caller. A refusal is never kept. A caller who goes away harms nobody: what was not yet asked for them alone is not
 //! asked at all.
@@ -40,6 +40,9 @@ pub const PATIENCE: Duration = Duration::from_secs(1);
 /// The calls under way at most, when they take longer than [`PATIENCE`]: enough for one that begins each second and one zone
 /// that makes each of them last until the provider's own deadline.
 const MAX_CALLS: usize = 16;
+
+/// So many turns of all other tasks in which nobody asks, and a call is made.
+const TURNS: usize = if cfg!(test) { 2 } else { 32 };
 
 /// How a lookup behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,6 +195,20 @@ impl Lookup {
         }
         while self.lock().waiting.is_empty() {
             self.wake.notified().await;
+        }
+        self.crowd().await;
+    }
+
+    /// Lets those who are about to ask do so: thousands begin at once when a cluster is met for the first time, and the first
+    /// of them should not go alone. It ends when all other tasks have had their turn several times and nobody came, which
+    /// is after microseconds when nothing is going on.
+    async fn crowd(&self) {
+        let (mut crowd, mut turns) = (0, 0);
+        while turns < TURNS && crowd < self.identifier.max_batch() {
+            tokio::task::yield_now().await;
+            let now = self.lock().waiting.len();
+            turns = if now > crowd { 0 } else { turns + 1 };
+            crowd = now;
         }
     }
 

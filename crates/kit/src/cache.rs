@@ -1,6 +1,6 @@
 //! The objects of one kind as the API server last said, held in memory and followed by a watch.
 //!
-//! Started on every replica, leader or not, so that a standby is warm. Holds each object once, also while it lists again.
+//! Started on every replica, leader or not, so that a standby is warm. Holds each object once, packed, also while it lists again.
 //! Errors of the watch are counted, logged and tried again with a jittered backoff; they never end the process, and never
 //! empty the cache.
 
@@ -9,28 +9,42 @@ use std::sync::Arc;
 
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher;
 use kube::{Api, Resource};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch as flag;
 
 use crate::Kit;
+use crate::key::Key;
 use crate::tasks::Tasks;
 
 mod mirror;
+mod objects;
 mod watch;
 
 use mirror::Mirror;
+use objects::Objects;
+
+/// A kind that can be cached: what is read of it can be written as JSON and read again without a loss.
+pub trait Cacheable:
+    Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static
+{
+}
+
+impl<K> Cacheable for K where
+    K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static
+{
+}
 
 /// One change of the cached objects.
 #[derive(Clone, Debug)]
 pub enum Change<K> {
     /// The object is new or differs from the one cached before.
-    Applied(Arc<K>),
+    Applied(K),
     /// The object is gone; this is how it was cached last. An object that was deleted and created again under its name
     /// while nobody watched is first deleted, then applied.
-    Deleted(Arc<K>),
+    Deleted(K),
 }
 
 impl<K> Change<K> {
@@ -55,16 +69,12 @@ const PAGE_SIZE: u32 = 100;
 pub struct Gone;
 
 /// The objects of one kind. Clones share them.
-pub struct Cache<K: Resource<DynamicType = ()> + Clone + 'static> {
-    store: Store<K>,
-    // Not the store's own readiness: of several that await that, only the last is woken.
+pub struct Cache<K> {
+    objects: Arc<Objects<K>>,
     synced: flag::Receiver<bool>,
 }
 
-impl<K> Cache<K>
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
-{
+impl<K: Cacheable> Cache<K> {
     /// Describes a cache of all that `api` reaches; [`CacheBuilder::start`] starts it.
     #[must_use]
     pub fn builder(api: Api<K>) -> CacheBuilder<K> {
@@ -75,31 +85,30 @@ where
             on_change: Vec::new(),
         }
     }
-}
 
-impl<K: Resource<DynamicType = ()> + Clone + 'static> Cache<K> {
     /// The object as it was last seen, if it was.
     #[must_use]
-    pub fn get(&self, object: &ObjectRef<K>) -> Option<Arc<K>> {
-        self.store.get(object)
+    pub fn get(&self, key: &Key) -> Option<Arc<K>> {
+        self.objects.get(key).map(Arc::new)
     }
 
-    /// Every object, in no order.
-    #[must_use]
-    pub fn all(&self) -> Vec<Arc<K>> {
-        self.store.state()
+    /// Every object, in no order, one at a time. What comes or goes meanwhile may be among them or not.
+    pub fn all(&self) -> impl Iterator<Item = K> {
+        self.objects.keys().into_iter().filter_map(|key| self.objects.get(&key))
     }
+}
 
+impl<K> Cache<K> {
     /// How many objects there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.store.len()
+        self.objects.len()
     }
 
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.store.is_empty()
+        self.len() == 0
     }
 
     /// Completes when the first list is complete.
@@ -110,22 +119,18 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Cache<K> {
         let mut synced = self.synced.clone();
         synced.wait_for(|synced| *synced).await.map(drop).map_err(|_| Gone)
     }
-
-    pub(crate) fn store(&self) -> Store<K> {
-        self.store.clone()
-    }
 }
 
-impl<K: Resource<DynamicType = ()> + Clone + 'static> Clone for Cache<K> {
+impl<K> Clone for Cache<K> {
     fn clone(&self) -> Self {
         Self {
-            store: self.store.clone(),
+            objects: Arc::clone(&self.objects),
             synced: self.synced.clone(),
         }
     }
 }
 
-impl<K: Resource<DynamicType = ()> + Clone + 'static> Debug for Cache<K> {
+impl<K: Cacheable> Debug for Cache<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cache")
             .field("kind", &K::kind(&()))
@@ -135,17 +140,14 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Debug for Cache<K> {
 }
 
 /// What to watch and whom to tell.
-pub struct CacheBuilder<K: Resource<DynamicType = ()> + Clone + 'static> {
+pub struct CacheBuilder<K> {
     api: Api<K>,
     config: watcher::Config,
     same: fn(&K, &K) -> bool,
     on_change: Vec<OnChange<K>>,
 }
 
-impl<K> CacheBuilder<K>
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
-{
+impl<K: Cacheable> CacheBuilder<K> {
     /// Narrows or tunes the watch. Replaces the page size of 100 as well.
     #[must_use]
     pub fn config(self, config: watcher::Config) -> Self {
@@ -180,7 +182,7 @@ where
     }
 }
 
-impl<K: Resource<DynamicType = ()> + Clone + 'static> Debug for CacheBuilder<K> {
+impl<K: Cacheable> Debug for CacheBuilder<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CacheBuilder")
             .field("kind", &K::kind(&()))
@@ -192,17 +194,14 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Debug for CacheBuilder<K> 
 type Events<K> = BoxStream<'static, watcher::Result<watcher::Event<K>>>;
 
 /// Starts a cache on whatever yields watch events.
-fn start<K>(
+fn start<K: Cacheable>(
     connect: impl Fn() -> Events<K> + Send + 'static,
     mirror: Mirror<K>,
     tasks: &mut Tasks,
     kit: &Kit,
-) -> Cache<K>
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
-{
+) -> Cache<K> {
     let name = format!("cache/{}", K::kind(&()).to_lowercase());
-    let store = mirror.store();
+    let objects = mirror.objects();
     let synced = mirror.synced();
     let listed = mirror.synced();
     kit.checks.register(name.clone(), move || {
@@ -214,7 +213,7 @@ where
     });
     let follow = watch::follow(connect, mirror, kit.clone(), tasks.shutdown_token());
     tasks.spawn(name, follow);
-    Cache { store, synced }
+    Cache { objects, synced }
 }
 
 #[cfg(test)]
@@ -223,13 +222,13 @@ pub(crate) mod by_hand {
 
     use super::*;
 
-    pub(crate) struct Feed<K: Resource<DynamicType = ()> + Clone + 'static>(Mirror<K>);
+    pub(crate) struct Feed<K>(Mirror<K>);
 
-    impl<K: Resource<DynamicType = ()> + Clone + 'static> Feed<K> {
+    impl<K: Cacheable> Feed<K> {
         pub(crate) fn new(on_change: OnChange<K>) -> (Self, Cache<K>) {
             let mirror = Mirror::new(|_, _| false, vec![on_change]);
             let cache = Cache {
-                store: mirror.store(),
+                objects: mirror.objects(),
                 synced: mirror.synced(),
             };
             (Self(mirror), cache)

@@ -4,38 +4,34 @@
 //! leads. Errors are retried as they ask, for each object apart. A reconciler never watches, sleeps, retries, counts or
 //! spawns by itself.
 
-use std::convert::Infallible;
-use std::fmt::Debug;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
-use kube::Resource;
-use kube::runtime::controller::{self, Action, Config, applier};
-use kube::runtime::reflector::ObjectRef;
 use tokio_util::sync::CancellationToken;
 
 use crate::Kit;
 use crate::backoff::Backoff;
-use crate::cache::Cache;
+use crate::cache::{Cache, Cacheable};
 use crate::events::Events;
+use crate::key::Key;
 use crate::leader::Leadership;
 use crate::queue::Queue;
 use crate::retry::{Next, ReconcileError};
 
 mod attempt;
+mod runner;
 #[cfg(test)]
 mod tests;
 
-use attempt::{Attempts, spawn_attempt};
+use attempt::Attempts;
+use runner::Runner;
 
 /// Makes true for one object what should be true for it.
 pub trait Reconciler: Send + Sync + 'static {
     /// Names the controller in metrics, logs and spans: one lower-case word.
     const NAME: &'static str;
     /// The kind that it reconciles.
-    type Object: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static;
+    type Object: Cacheable;
     /// What can go wrong.
     type Error: ReconcileError;
 
@@ -46,7 +42,7 @@ pub trait Reconciler: Send + Sync + 'static {
     /// The object of this name is gone; drop what was kept for it. An object that was deleted and created again may be
     /// reconciled without this call in between: what must not outlive an object is kept by its uid, and dropped when the
     /// cache says [`Change::Deleted`](crate::Change::Deleted).
-    fn forget(&self, _gone: &ObjectRef<Self::Object>) {}
+    fn forget(&self, _gone: &Key) {}
 }
 
 /// What a controller needs around it.
@@ -100,15 +96,15 @@ pub enum ControllerError {
 
 /// Reconciles the objects of `cache` that come through `queue`, until shutdown.
 ///
-/// Built on kube's applier, which keeps one slot for each object: a request for an object whose reconcile is under way is
-/// held until that has ended, and a request for one that waits for its retry is served at once in its place.
+/// A request for an object whose reconcile is under way is held until that has ended, and a request for one that waits for its
+/// retry is served at once in its place.
 ///
 /// # Errors
 /// When a reconcile panicked, or the cache is gone.
 pub async fn run_controller<R: Reconciler>(
     reconciler: Arc<R>,
     cache: Cache<R::Object>,
-    queue: Queue<R::Object>,
+    queue: Queue,
     context: ControllerContext,
     options: ControllerOptions,
 ) -> Result<(), ControllerError> {
@@ -126,33 +122,7 @@ pub async fn run_controller<R: Reconciler>(
     // The Lease is not given back while this controller still finishes what it began.
     let _work = context.leadership.begin_work();
     let attempts = Arc::new(Attempts::new(reconciler, context, options.backoff));
-    // When this stream ends, the applier begins nothing more, what waits for a retry included, and ends when what is under
-    // way has.
-    let requests = queue
-        .stream()
-        .take_until(shutdown.clone().cancelled_owned())
-        .map(Ok::<_, Infallible>);
-    let ends = applier(
-        spawn_attempt,
-        |_, _, _| Action::await_change(),
-        Arc::clone(&attempts),
-        cache.store(),
-        requests,
-        Config::default().concurrency(options.concurrency),
-    );
-    let mut ends = pin!(ends);
-    while let Some(end) = ends.next().await {
-        match end {
-            Ok(_) => {}
-            Err(controller::Error::ObjectNotFound(gone)) => attempts.forget(&gone),
-            Err(controller::Error::ReconcilerFailed(panicked, _)) => return Err(panicked),
-            Err(controller::Error::RunnerError(_)) => break,
-            Err(controller::Error::QueueError(never)) => match never {},
-        }
-    }
-    if shutdown.is_cancelled() {
-        Ok(())
-    } else {
-        Err(ControllerError::Ended(R::NAME))
-    }
+    Runner::new(cache, queue, attempts, options.concurrency)
+        .run(&shutdown)
+        .await
 }

@@ -7,53 +7,44 @@ use std::collections::{HashSet, VecDeque};
 use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures::Stream;
 use kube::Resource;
-use kube::runtime::reflector::ObjectRef;
 use tokio::sync::Notify;
 
 use crate::cache::{Change, OnChange};
+use crate::key::Key;
 
-/// A set of object references with an order. Clones share it.
-pub struct Queue<K: Resource<DynamicType = ()>> {
-    shared: Arc<Shared<K>>,
-}
+/// A set of keys with an order. Clones share it.
+#[derive(Clone, Default)]
+pub struct Queue(Arc<Shared>);
 
-struct Shared<K: Resource<DynamicType = ()>> {
-    waiting: Mutex<Waiting<K>>,
+#[derive(Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
     // One permit is kept for a push that came while nobody waited, so a push is never missed. One consumer.
     pushed: Notify,
 }
 
-struct Waiting<K: Resource<DynamicType = ()>> {
-    order: VecDeque<ObjectRef<K>>,
-    members: HashSet<ObjectRef<K>>,
+#[derive(Default)]
+struct Waiting {
+    order: VecDeque<Key>,
+    members: HashSet<Key>,
 }
 
-impl<K: Resource<DynamicType = ()>> Queue<K> {
+impl Queue {
     /// An empty queue.
     #[must_use]
     pub fn new() -> Self {
-        let waiting = Waiting {
-            order: VecDeque::new(),
-            members: HashSet::new(),
-        };
-        Self {
-            shared: Arc::new(Shared {
-                waiting: Mutex::new(waiting),
-                pushed: Notify::new(),
-            }),
-        }
+        Self::default()
     }
 
-    /// Asks for a reconcile of `object`; does nothing when it already waits.
-    pub fn push(&self, object: ObjectRef<K>) {
+    /// Asks for a reconcile of the object; does nothing when it already waits.
+    pub fn push(&self, key: Key) {
         let mut waiting = self.lock();
-        if waiting.members.insert(object.clone()) {
-            waiting.order.push_back(object);
+        if waiting.members.insert(key.clone()) {
+            waiting.order.push_back(key);
         }
         drop(waiting);
-        self.shared.pushed.notify_one();
+        self.0.pushed.notify_one();
     }
 
     /// How many wait.
@@ -68,63 +59,41 @@ impl<K: Resource<DynamicType = ()>> Queue<K> {
         self.len() == 0
     }
 
-    /// What to give to the cache of the queue's own kind: every change of an object, its deletion included, queues it.
+    /// What to give to the cache of the kind that is reconciled: every change of an object, its deletion included, queues it.
     #[must_use]
-    pub fn on_change(&self) -> OnChange<K>
-    where
-        K: 'static,
-    {
+    pub fn on_change<K: Resource>(&self) -> OnChange<K> {
         let queue = self.clone();
-        Box::new(move |change: &Change<K>| queue.push(ObjectRef::from_obj(change.object())))
+        Box::new(move |change: &Change<K>| queue.push(Key::of(change.object())))
     }
 
-    /// The objects as they come, for ever. For one consumer.
-    pub fn stream(&self) -> impl Stream<Item = ObjectRef<K>> + Send + 'static
-    where
-        K: 'static,
-    {
-        futures::stream::unfold(self.clone(), async |queue| {
-            loop {
-                if let Some(object) = queue.pop() {
-                    return Some((object, queue));
-                }
-                queue.shared.pushed.notified().await;
+    /// Takes the one that waits longest, or waits for one. For one consumer, who may drop this at any time and loses nothing.
+    pub async fn next(&self) -> Key {
+        loop {
+            if let Some(key) = self.pop() {
+                return key;
             }
-        })
+            self.0.pushed.notified().await;
+        }
     }
 
-    fn pop(&self) -> Option<ObjectRef<K>> {
+    fn pop(&self) -> Option<Key> {
         let mut waiting = self.lock();
-        let object = waiting.order.pop_front()?;
-        waiting.members.remove(&object);
+        let key = waiting.order.pop_front()?;
+        waiting.members.remove(&key);
         if waiting.order.is_empty() {
             // The burst of a cold start is not kept for the life of the process.
             waiting.order.shrink_to(64);
             waiting.members.shrink_to(64);
         }
-        Some(object)
+        Some(key)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting<K>> {
-        self.shared.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<K: Resource<DynamicType = ()>> Clone for Queue<K> {
-    fn clone(&self) -> Self {
-        Self {
-            shared: Arc::clone(&self.shared),
-        }
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<K: Resource<DynamicType = ()>> Default for Queue<K> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<K: Resource<DynamicType = ()>> Debug for Queue<K> {
+impl Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue").field("waiting", &self.len()).finish()
     }
@@ -132,45 +101,40 @@ impl<K: Resource<DynamicType = ()>> Debug for Queue<K> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use futures::{FutureExt as _, StreamExt as _};
-    use k8s_openapi::api::core::v1::Node;
+    use futures::FutureExt as _;
 
-    fn node(name: &str) -> ObjectRef<Node> {
-        ObjectRef::new(name)
-    }
+    use super::*;
 
     #[tokio::test]
     async fn holds_each_once_in_order() {
         let queue = Queue::new();
         for name in ["a", "b", "a", "c", "b"] {
-            queue.push(node(name));
+            queue.push(Key::new(name));
         }
         assert_eq!(queue.len(), 3);
-        let names: Vec<String> = queue.stream().take(3).map(|object| object.name).collect().await;
-        assert_eq!(names, ["a", "b", "c"]);
+        for name in ["a", "b", "c"] {
+            assert_eq!(queue.next().await, Key::new(name));
+        }
         assert!(queue.is_empty());
     }
 
     #[tokio::test]
     async fn one_that_was_taken_can_wait_again() {
         let queue = Queue::new();
-        let mut stream = Box::pin(queue.stream());
-        queue.push(node("a"));
-        assert_eq!(stream.next().await, Some(node("a")));
-        assert!(stream.next().now_or_never().is_none());
-        queue.push(node("a"));
-        assert_eq!(stream.next().await, Some(node("a")));
+        queue.push(Key::new("a"));
+        assert_eq!(queue.next().await, Key::new("a"));
+        assert!(queue.next().now_or_never().is_none());
+        queue.push(Key::new("a"));
+        assert_eq!(queue.next().await, Key::new("a"));
     }
 
     #[tokio::test]
     async fn a_push_wakes_the_waiting_consumer() {
         let queue = Queue::new();
-        let mut stream = Box::pin(queue.stream());
-        let (taken, ()) = futures::join!(stream.next(), async {
+        let (taken, ()) = futures::join!(queue.next(), async {
             tokio::task::yield_now().await;
-            queue.push(node("late"));
+            queue.push(Key::new("late"));
         });
-        assert_eq!(taken, Some(node("late")));
+        assert_eq!(taken, Key::new("late"));
     }
 }

@@ -7,10 +7,9 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use kube::runtime::reflector::ObjectRef;
 use prometheus::IntGauge;
 use tidewaiter_kit::metrics::MetricsError;
-use tidewaiter_kit::{Change, Metrics, Queue};
+use tidewaiter_kit::{Change, Key, Metrics, Queue};
 
 use super::node::Node;
 use super::plan::{Brake, Finding};
@@ -19,7 +18,7 @@ use super::plan::{Brake, Finding};
 #[derive(Debug)]
 pub(super) struct Forgeries {
     census: Mutex<Census>,
-    queue: Queue<Node>,
+    queue: Queue,
     held: IntGauge,
     unjudged: IntGauge,
 }
@@ -61,7 +60,7 @@ impl Verdict {
 
 impl Forgeries {
     /// Forged Nodes are queued in `queue`.
-    pub(super) fn new(queue: Queue<Node>, metrics: &Metrics) -> Result<Self, MetricsError> {
+    pub(super) fn new(queue: Queue, metrics: &Metrics) -> Result<Self, MetricsError> {
         Ok(Self {
             census: Mutex::default(),
             queue,
@@ -117,7 +116,7 @@ impl Forgeries {
                 .iter()
                 .filter(|(_, entry)| entry.verdict == Some(Verdict::Forged));
             for (name, _) in forged {
-                self.queue.push(ObjectRef::new(name));
+                self.queue.push(Key::new(name));
             }
         }
         after
@@ -192,7 +191,6 @@ fn gauge(count: usize) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
 
     use serde_json::json;
     use tidewaiter_kit::ManualClock;
@@ -209,8 +207,8 @@ mod tests {
         Forgeries::new(Queue::new(), &metrics).unwrap()
     }
 
-    fn node(name: &str, uid: &str) -> Arc<Node> {
-        Arc::new(serde_json::from_value(json!({"metadata": {"name": name, "uid": uid}})).unwrap())
+    fn node(name: &str, uid: &str) -> Node {
+        serde_json::from_value(json!({"metadata": {"name": name, "uid": uid}})).unwrap()
     }
 
     fn come(forgeries: &Forgeries, names: &[&str]) {

@@ -8,12 +8,12 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::Node as FullNode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::json;
 use tidewaiter_api::names::{UNIDENTIFIED_EFFECT, UNIDENTIFIED_TAINT};
 
 /// A slim Node.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     /// Name, uid, resourceVersion, labels, deletionTimestamp.
     #[serde(deserialize_with = "tidewaiter_kit::slim::metadata")]
@@ -27,7 +27,7 @@ pub struct Node {
 }
 
 /// A slim `spec`.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spec {
     /// The instance that the Node claims to be; not yet checked for anything.
     #[serde(default, rename = "providerID")]
@@ -38,10 +38,10 @@ pub struct Spec {
 }
 
 /// A slim `status`.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// The addresses of type `InternalIP` that are addresses.
-    #[serde(default, rename = "addresses", deserialize_with = "internal_ips")]
+    #[serde(default, rename = "addresses", with = "internal_ips")]
     pub internal_ips: Vec<IpAddr>,
 }
 
@@ -100,21 +100,37 @@ fn is_startup_taint(taint: &serde_json::Value) -> bool {
     taint.get("key").and_then(serde_json::Value::as_str) == Some(UNIDENTIFIED_TAINT)
 }
 
-fn internal_ips<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpAddr>, D::Error> {
-    #[derive(Deserialize)]
+mod internal_ips {
+    use std::borrow::Cow;
+
+    use super::{Deserialize, Deserializer, IpAddr, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
     struct Address {
         #[serde(rename = "type")]
-        type_: String,
+        type_: Cow<'static, str>,
         address: String,
     }
-    let addresses = Option::<Vec<Address>>::deserialize(deserializer)?.unwrap_or_default();
-    let mut ips: Vec<IpAddr> = addresses
-        .iter()
-        .filter(|address| address.type_ == "InternalIP")
-        .filter_map(|address| address.address.parse().ok())
-        .collect();
-    ips.shrink_to_fit();
-    Ok(ips)
+
+    const INTERNAL_IP: &str = "InternalIP";
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpAddr>, D::Error> {
+        let addresses = Option::<Vec<Address>>::deserialize(deserializer)?.unwrap_or_default();
+        let mut ips: Vec<IpAddr> = addresses
+            .iter()
+            .filter(|address| address.type_ == INTERNAL_IP)
+            .filter_map(|address| address.address.parse().ok())
+            .collect();
+        ips.shrink_to_fit();
+        Ok(ips)
+    }
+
+    pub(super) fn serialize<S: Serializer>(ips: &[IpAddr], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(ips.iter().map(|ip| Address {
+            type_: INTERNAL_IP.into(),
+            address: ip.to_string(),
+        }))
+    }
 }
 
 impl Resource for Node {
@@ -182,6 +198,17 @@ mod tests {
             changed.pointer_mut(parent).unwrap()[key] = value;
             assert!(!node(before.clone()).same(&node(changed)), "{pointer}");
         }
+    }
+
+    #[test]
+    fn is_cached_without_a_loss() {
+        let whole = node(json!({
+            "metadata": {"name": "n", "uid": "u", "resourceVersion": "7", "labels": {"a": "b"}, "deletionTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"providerID": "aws:///a/i-1", "taints": [{"key": "a", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}]},
+            "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "InternalIP", "address": "fd00::1"}]},
+        }));
+        assert_eq!(node(serde_json::to_value(&whole).unwrap()), whole);
+        assert_eq!(whole.status.internal_ips.len(), 2);
     }
 
     #[test]

@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
-use kube::runtime::reflector::ObjectRef;
 use tidewaiter_api::{InvalidValue, NodeName, NodeUid, ProviderId};
 use tidewaiter_identity::{Answer, Claim};
-use tidewaiter_kit::Next;
+use tidewaiter_kit::{Key, Next};
 use tidewaiter_kops::OwnedKeys;
 
 use super::error::NodeError;
@@ -32,14 +31,14 @@ impl NodeController {
         let asked = self.read(node)?;
         let (finding, owned, next) = self.find(asked.claim.clone()).await;
         // The answer took its time: the plan rests on the Node as it is now, if it still claims what was asked about.
-        let Some(node) = self.nodes.get(&ObjectRef::new(asked.name.as_str())) else {
+        let Some(node) = self.nodes.get(&Key::new(asked.name.as_str())) else {
             return Ok(None);
         };
         let now = self.read(&node)?;
         if now.uid != asked.uid || now.claim != asked.claim {
             return Ok(None);
         }
-        let record = self.records.get(&ObjectRef::new(asked.name.as_str()));
+        let record = self.records.get(&Key::new(asked.name.as_str()));
         let brake = self.brake(&asked, &finding);
         Ok(Some((
             Observation {
@@ -80,7 +79,7 @@ impl NodeController {
             }
             Ok(answer) => answer,
         };
-        let record = self.records.get(&ObjectRef::new(node.as_str()));
+        let record = self.records.get(&Key::new(node.as_str()));
         let recorded = record
             .as_deref()
             .map_or(&[][..], |record| record.labels_of(uid.as_str()));

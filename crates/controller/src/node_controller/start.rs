@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use kube::runtime::reflector::ObjectRef;
 use kube::{Api, Client};
 use tidewaiter_identity::Lookup;
 use tidewaiter_kit::controller::ControllerError;
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
-    Backoff, Cache, Change, ControllerContext, ControllerOptions, Kit, OnChange, Queue, Reconciler as _, Tasks,
+    Backoff, Cache, Change, ControllerContext, ControllerOptions, Key, Kit, OnChange, Queue, Reconciler as _, Tasks,
     run_controller,
 };
 use tidewaiter_kops::{Changed, Definitions};
@@ -60,7 +59,7 @@ pub fn start(parts: NodeControllerParts, tasks: &mut Tasks, kit: &Kit) -> Result
         policy,
         context,
     } = parts;
-    let queue: Queue<Node> = Queue::new();
+    let queue = Queue::new();
     let rivals = Arc::new(Rivals::default());
     let forgeries = match policy.on_forgery {
         OnForgery::Report => None,
@@ -75,7 +74,7 @@ pub fn start(parts: NodeControllerParts, tasks: &mut Tasks, kit: &Kit) -> Result
         .start(tasks, kit);
     let records = Cache::builder(Api::<Record>::all(client.clone()))
         .same(Record::same)
-        .on_change(queues_node(queue.clone()))
+        .on_change(queues_node(&queue))
         .start(tasks, kit);
 
     let shutdown = tasks.shutdown_token();
@@ -122,7 +121,7 @@ fn counts(forgeries: Option<Arc<Forgeries>>) -> OnChange<Node> {
 }
 
 /// Nodes whose rivals change are looked at again.
-fn queues_rivals(queue: Queue<Node>, rivals: Arc<Rivals>) -> OnChange<Node> {
+fn queues_rivals(queue: Queue, rivals: Arc<Rivals>) -> OnChange<Node> {
     Box::new(move |change| {
         let node = change.object();
         let name = node.metadata.name.as_deref().unwrap_or_default();
@@ -131,7 +130,7 @@ fn queues_rivals(queue: Queue<Node>, rivals: Arc<Rivals>) -> OnChange<Node> {
             Change::Deleted(_) => None,
         };
         for rival in rivals.note(name, claim) {
-            queue.push(ObjectRef::new(&rival));
+            queue.push(Key::new(&rival));
         }
     })
 }
@@ -148,16 +147,13 @@ fn forgets(identities: Arc<Lookup>) -> OnChange<Node> {
 }
 
 /// A record that is deleted, or changed by anybody, is made again.
-fn queues_node(queue: Queue<Node>) -> OnChange<Record> {
-    Box::new(move |change| {
-        let name = change.object().metadata.name.as_deref().unwrap_or_default();
-        queue.push(ObjectRef::new(name));
-    })
+fn queues_node(queue: &Queue) -> OnChange<Record> {
+    queue.on_change()
 }
 
 /// A definition that changes concerns the Nodes whose record names its group. One whose record is still on its way is
 /// queued by the record itself.
-fn queues_group(queue: Queue<Node>, records: Cache<Record>) -> impl Fn(Changed) + Send + Sync + 'static {
+fn queues_group(queue: Queue, records: Cache<Record>) -> impl Fn(Changed) + Send + Sync + 'static {
     move |changed| {
         for record in records.all() {
             let concerned = match &changed {
@@ -165,7 +161,7 @@ fn queues_group(queue: Queue<Node>, records: Cache<Record>) -> impl Fn(Changed) 
                 Changed::Group(group) => record.status.instance_group.as_ref() == Some(group),
             };
             if concerned {
-                queue.push(ObjectRef::new(record.metadata.name.as_deref().unwrap_or_default()));
+                queue.push(Key::of(&record));
             }
         }
     }

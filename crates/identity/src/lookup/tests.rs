@@ -112,7 +112,7 @@ impl Bench {
 
     /// Lets everything that can go on go on.
     fn settle(&mut self) {
-        for _ in 0..6 {
+        for _ in 0..6 + 2 * TURNS {
             let mut waiting = Vec::new();
             for (number, mut caller) in std::mem::take(&mut self.callers) {
                 match caller.as_mut().now_or_never() {
@@ -597,4 +597,35 @@ async fn many_at_once_are_each_answered_for_themselves() {
     join_all(callers).await;
     shutdown.cancel();
     tasks.join_next().await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn those_who_begin_in_the_same_moment_are_asked_together() {
+    let (sender, mut asked) = mpsc::unbounded_channel();
+    let settings = LookupSettings::default();
+    let lookup = Arc::new(Lookup::new(
+        Arc::new(Scripted(sender)),
+        ManualClock::default().shared(),
+        settings,
+    ));
+    let callers = (0..3500).map(|number| {
+        let lookup = Arc::clone(&lookup);
+        async move { lookup.identify(claim(&format!("n{number}"))).await }
+    });
+    let answers: tokio::task::JoinSet<_> = callers.collect();
+    let calls = async {
+        let mut sizes = Vec::new();
+        while sizes.iter().sum::<usize>() < 3500 {
+            let call = asked.recv().await.unwrap();
+            sizes.push(call.claims.len());
+            call.answer_all();
+        }
+        sizes
+    };
+    let shutdown = CancellationToken::new();
+    tokio::select! {
+        _ = Arc::clone(&lookup).run(shutdown) => unreachable!("it runs until it is told to stop"),
+        sizes = calls => assert_eq!(sizes, [1000, 1000, 1000, 500]),
+    }
+    drop(answers);
 }

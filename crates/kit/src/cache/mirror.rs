@@ -1,44 +1,44 @@
-//! Watch events into the store, and out of it the changes that somebody should hear of. No I/O.
+//! Watch events into the cache, and out of it the changes that somebody should hear of. No I/O.
 //!
-//! A relist after the first is merged into the store object by object, so that there is never a second copy of them all,
-//! and what it no longer names is deleted at its end. The order for each change: the store first, then the hearers.
+//! A relist after the first is merged into the cache object by object, so that there is never a second copy of them all,
+//! and what it no longer names is deleted at its end. The order for each change: the cache first, then the hearers.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::mem;
+use std::sync::Arc;
 
-use kube::runtime::reflector::{ObjectRef, Store, store::Writer};
 use kube::runtime::watcher::Event;
-use kube::{Resource, ResourceExt as _};
 use tokio::sync::watch;
 
-use super::{Change, OnChange};
+use super::objects::{Objects, Packed};
+use super::{Cacheable, Change, OnChange};
+use crate::key::Key;
 
-pub(super) struct Mirror<K: Resource<DynamicType = ()> + Clone + 'static> {
-    writer: Writer<K>,
-    store: Store<K>,
+pub(super) struct Mirror<K> {
+    objects: Arc<Objects<K>>,
     same: fn(&K, &K) -> bool,
     on_change: Vec<OnChange<K>>,
     synced: watch::Sender<bool>,
-    /// During a relist, the cached objects that it has not named yet.
-    unnamed: HashSet<ObjectRef<K>>,
+    /// The first list, until it is complete: nobody sees a part of it.
+    first: HashMap<Key, Packed>,
+    /// During a later list, the cached objects that it has not named yet.
+    unnamed: HashSet<Key>,
 }
 
-impl<K: Resource<DynamicType = ()> + Clone + 'static> Mirror<K> {
+impl<K: Cacheable> Mirror<K> {
     pub(super) fn new(same: fn(&K, &K) -> bool, on_change: Vec<OnChange<K>>) -> Self {
-        let writer = Writer::new(());
-        let store = writer.as_reader();
         Self {
-            writer,
-            store,
+            objects: Arc::new(Objects::new()),
             same,
             on_change,
             synced: watch::Sender::new(false),
+            first: HashMap::new(),
             unnamed: HashSet::new(),
         }
     }
 
-    pub(super) fn store(&self) -> Store<K> {
-        self.store.clone()
+    pub(super) fn objects(&self) -> Arc<Objects<K>> {
+        Arc::clone(&self.objects)
     }
 
     pub(super) fn synced(&self) -> watch::Receiver<bool> {
@@ -46,38 +46,42 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Mirror<K> {
     }
 
     pub(super) fn apply(&mut self, event: Event<K>) {
+        let synced = *self.synced.borrow();
         match event {
-            Event::Init | Event::InitApply(_) | Event::InitDone if !*self.synced.borrow() => self.first_list(&event),
-            Event::Init => self.unnamed = self.store.state().iter().map(|object| key::<K>(object)).collect(),
+            Event::Init if !synced => self.first.clear(),
+            Event::InitApply(object) if !synced => {
+                self.first.insert(Key::of(&object), self.objects.pack(&object));
+            }
+            Event::InitDone if !synced => self.first_list(),
+            Event::Init => self.unnamed = self.objects.keys().into_iter().collect(),
             Event::InitApply(object) => {
-                self.unnamed.remove(&key(&object));
-                self.applied(object);
+                let key = Key::of(&object);
+                self.unnamed.remove(&key);
+                self.applied(key, object);
             }
             Event::InitDone => {
                 for gone in mem::take(&mut self.unnamed) {
                     self.deleted(&gone);
                 }
             }
-            Event::Apply(object) => self.applied(object),
-            Event::Delete(object) => self.deleted(&key(&object)),
+            Event::Apply(object) => self.applied(Key::of(&object), object),
+            Event::Delete(object) => self.deleted(&Key::of(&object)),
         }
     }
 
-    /// kube's writer gathers the first list and puts it into the store at once: the store is ready only when complete.
-    fn first_list(&mut self, event: &Event<K>) {
-        self.writer.apply_watcher_event(event);
-        if matches!(event, Event::InitDone) {
-            self.synced.send_replace(true);
-            for object in self.store.state() {
+    fn first_list(&mut self) {
+        self.objects.replace_all(mem::take(&mut self.first));
+        self.synced.send_replace(true);
+        for key in self.objects.keys() {
+            if let Some(object) = self.objects.get(&key) {
                 self.tell(&Change::Applied(object));
             }
         }
     }
 
-    fn applied(&mut self, object: K) {
-        let key = key(&object);
-        let cached = self.store.get(&key);
-        if let Some(cached) = cached.as_deref()
+    fn applied(&mut self, key: Key, object: K) {
+        let cached = self.objects.get(&key);
+        if let Some(cached) = cached
             && cached.meta().uid == object.meta().uid
         {
             if object.meta().resource_version.is_some()
@@ -85,25 +89,19 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Mirror<K> {
             {
                 return;
             }
-            let same = (self.same)(cached, &object);
-            self.writer.apply_watcher_event(&Event::Apply(object));
-            if same {
+            self.objects.put(key, &object);
+            if (self.same)(&cached, &object) {
                 return;
             }
         } else {
-            if cached.is_some() {
-                self.deleted(&key);
-            }
-            self.writer.apply_watcher_event(&Event::Apply(object));
+            self.deleted(&key);
+            self.objects.put(key, &object);
         }
-        if let Some(object) = self.store.get(&key) {
-            self.tell(&Change::Applied(object));
-        }
+        self.tell(&Change::Applied(object));
     }
 
-    fn deleted(&mut self, key: &ObjectRef<K>) {
-        if let Some(cached) = self.store.get(key) {
-            self.writer.apply_watcher_event(&Event::Delete(K::clone(&cached)));
+    fn deleted(&mut self, key: &Key) {
+        if let Some(cached) = self.objects.take(key) {
             self.tell(&Change::Deleted(cached));
         }
     }
@@ -115,18 +113,9 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Mirror<K> {
     }
 }
 
-/// Without resourceVersion and uid, which a key does not need to carry.
-fn key<K: Resource<DynamicType = ()>>(object: &K) -> ObjectRef<K> {
-    let key = ObjectRef::new(&object.name_any());
-    match object.meta().namespace.as_deref() {
-        Some(namespace) => key.within(namespace),
-        None => key,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     use k8s_openapi::api::core::v1::Node;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -165,6 +154,11 @@ mod tests {
             .join("/")
     }
 
+    fn held(objects: &Objects<Node>) -> Vec<String> {
+        let nodes = objects.keys().into_iter().filter_map(|key| objects.get(&key));
+        nodes.map(|node| shown(&node)).collect()
+    }
+
     impl World {
         fn list(&mut self, nodes: impl IntoIterator<Item = Node>) {
             self.mirror.apply(Event::Init);
@@ -181,7 +175,7 @@ mod tests {
         }
 
         fn held(&self) -> Vec<String> {
-            let mut held: Vec<String> = self.mirror.store.state().iter().map(|node| shown(node)).collect();
+            let mut held = held(&self.mirror.objects);
             held.sort_unstable();
             held
         }
@@ -294,18 +288,19 @@ mod tests {
     }
 
     #[test]
-    fn hearers_find_the_store_as_they_are_told() {
-        let (store, seen) = (
-            Arc::new(Mutex::new(None::<Store<Node>>)),
+    fn hearers_find_the_change_in_the_cache_as_they_are_told() {
+        let (objects, seen) = (
+            Arc::new(Mutex::new(None::<Arc<Objects<Node>>>)),
             Arc::new(Mutex::new(Vec::new())),
         );
-        let (reader, log) = (Arc::clone(&store), Arc::clone(&seen));
+        let (reader, log) = (Arc::clone(&objects), Arc::clone(&seen));
         let hear = move |change: &Change<Node>| {
-            let held = reader.lock().unwrap().as_ref().unwrap().get(&key(change.object()));
+            let key = Key::of(change.object());
+            let held = reader.lock().unwrap().as_ref().unwrap().get(&key);
             log.lock().unwrap().push(held.map(|node| shown(&node)));
         };
         let mut mirror = Mirror::new(|_: &Node, _| false, vec![Box::new(hear)]);
-        *store.lock().unwrap() = Some(mirror.store());
+        *objects.lock().unwrap() = Some(mirror.objects());
         for event in [
             Event::Init,
             Event::InitApply(node("a", "1", "5", "x")),

@@ -4,17 +4,15 @@
 //! no longer takes, said in any other way, would be asked for again for ever: such a watch is begun anew with a list.
 
 use std::convert::Infallible;
-use std::fmt::Debug;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use kube::Resource;
 use kube::runtime::watcher::{self, Event};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::Events;
 use super::mirror::Mirror;
+use super::{Cacheable, Events};
 use crate::Kit;
 use crate::backoff::Backoff;
 use crate::chain::Chain;
@@ -28,15 +26,12 @@ const REFUSALS_BEFORE_LIST: u32 = 6;
 /// A watch that was well for so long is well, even if nothing happened in it.
 const QUIET: Duration = Duration::from_mins(1);
 
-pub(super) async fn follow<K>(
+pub(super) async fn follow<K: Cacheable>(
     connect: impl Fn() -> Events<K> + Send + 'static,
     mut mirror: Mirror<K>,
     kit: Kit,
     shutdown: CancellationToken,
-) -> Result<(), Infallible>
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
-{
+) -> Result<(), Infallible> {
     let kind = K::kind(&());
     let errors = kit.metrics.watch_errors.with_label_values(&[&kind]);
     let mut events = connect();

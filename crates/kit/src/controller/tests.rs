@@ -1,6 +1,7 @@
 #![expect(clippy::unchecked_time_subtraction, reason = "a test that underflows fails")]
 
 use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
 use std::sync::Mutex;
 
 use futures::FutureExt as _;
@@ -90,15 +91,15 @@ impl Reconciler for Scripted {
         answer.unwrap_or(Ok(Next::UntilChanged))
     }
 
-    fn forget(&self, gone: &ObjectRef<Node>) {
-        self.forgotten.lock().unwrap().push(gone.name.clone());
+    fn forget(&self, gone: &Key) {
+        self.forgotten.lock().unwrap().push(gone.to_string());
     }
 }
 
 struct World {
     reconciler: Arc<Scripted>,
     feed: Feed<Node>,
-    queue: Queue<Node>,
+    queue: Queue,
     context: ControllerContext,
     controller: JoinHandle<Result<(), ControllerError>>,
     events: Arc<Mutex<Vec<String>>>,
@@ -229,7 +230,7 @@ async fn begins_when_it_leads_with_all_that_waited() {
 #[tokio::test(start_paused = true)]
 async fn reconciles_nothing_before_the_first_list_is_complete() {
     let mut world = world(0, true);
-    world.queue.push(ObjectRef::new("a"));
+    world.queue.push(Key::new("a"));
     pass(SECOND).await;
     assert_eq!(
         (world.calls().len(), world.reconciler.forgotten.lock().unwrap().len()),
