@@ -52,8 +52,9 @@ pub struct NodeController {
     identities: Arc<Lookup>,
     definitions: Definitions,
     writer: Writer,
-    /// Bounds the writes under way, not the reconciles: thousands may wait together for one joined answer of the cloud.
-    writes: Semaphore,
+    /// Bounds the passes that plan and write: each of them holds some ten kilobytes. Thousands may wait together for one joined
+    /// answer of the cloud before.
+    turns: Semaphore,
     events: Events,
     standings: Standings,
     /// Only where forged Nodes are put into quarantine: it costs memory for each Node.
@@ -68,7 +69,12 @@ impl Reconciler for NodeController {
     type Error = NodeError;
 
     async fn reconcile(&self, node: Arc<Node>) -> Result<Next, NodeError> {
-        let Some((seen, next)) = self.observe(&node).await? else {
+        let asked = self.read(&node)?;
+        drop(node);
+        let found = Box::pin(self.find(asked.claim.clone())).await;
+        // Closed never: the semaphore lives as long as the controller.
+        let turn = self.turns.acquire().await;
+        let Some((seen, next)) = self.observe(asked, found)? else {
             // It is gone, or another by now; the change that made it so has queued it again.
             return Ok(Next::UntilChanged);
         };
@@ -77,7 +83,8 @@ impl Reconciler for NodeController {
         }
         let plan = plan(&seen, self.clock.now());
         self.standings.note(&seen, &plan);
-        let applied = Box::pin(self.apply(&seen, &plan)).await;
+        let applied = Box::pin(self.writer.apply(&seen.name, &seen.node, seen.record.as_deref(), &plan)).await;
+        drop(turn);
         self.tell(&seen, &plan).await;
         applied?;
         match seen.finding {
@@ -94,18 +101,6 @@ impl Reconciler for NodeController {
 }
 
 impl NodeController {
-    async fn apply(&self, seen: &Observation, plan: &Plan) -> Result<(), NodeError> {
-        if plan.record.is_none() && plan.patch.is_none() && plan.narrowed.is_none() {
-            return Ok(());
-        }
-        // Closed never: the semaphore lives as long as the controller.
-        let _permit = self.writes.acquire().await;
-        self.writer
-            .apply(&seen.name, &seen.node, seen.record.as_deref(), plan)
-            .await?;
-        Ok(())
-    }
-
     async fn tell(&self, seen: &Observation, plan: &Plan) {
         for notice in &plan.notices {
             self.events.publish(&seen.reference(), notice.clone()).await;

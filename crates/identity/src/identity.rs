@@ -2,12 +2,13 @@
 
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
 use tidewaiter_api::{InstanceGroupName, Lifecycle};
 
 /// One running instance of this cluster, as its cloud describes it.
 ///
-/// Thousands are kept: the lists are plain and as long as they need to be.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Thousands are kept, packed as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The instance as its cloud names it: `i-0123456789abcdef0` on EC2, `us-central1-a/nodes-x7k2` on GCE, where a name is
     /// unique in its zone only, `42` on Hetzner Cloud.

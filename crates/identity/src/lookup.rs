@@ -275,7 +275,7 @@ impl Lookup {
         if state.asked.get(&claim.uid) == Some(&batch.call) {
             state.asked.remove(&claim.uid);
             if let Ok(kept) = &answer {
-                state.kept.keep(claim, kept.clone());
+                state.kept.keep(claim, kept);
             }
         }
         drop(state);

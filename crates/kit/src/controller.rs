@@ -121,8 +121,6 @@ pub async fn run_controller<R: Reconciler>(
     }
     // The Lease is not given back while this controller still finishes what it began.
     let _work = context.leadership.begin_work();
-    let attempts = Arc::new(Attempts::new(reconciler, context, options.backoff));
-    Runner::new(cache, queue, attempts, options.concurrency)
-        .run(&shutdown)
-        .await
+    let attempts = Arc::new(Attempts::new(reconciler, cache, context, options.backoff));
+    Runner::new(queue, attempts, options.concurrency).run(&shutdown).await
 }

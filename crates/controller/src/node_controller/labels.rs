@@ -7,28 +7,50 @@ use std::sync::Arc;
 
 use tidewaiter_api::RecordedLabel;
 use tidewaiter_identity::Proven;
-use tidewaiter_kops::{DefinitionError, Definitions, OwnedKeys, node_labels, tag_labels};
+use tidewaiter_kops::{Definition, DefinitionError, Definitions, OwnedKeys, node_labels, tag_labels};
 
 use super::LabelsFrom;
 use super::plan::Finding;
 
-/// Finds the labels of a Node that has been given those of `recorded` before.
-pub(super) async fn find(
+/// From where the labels of a proven Node come.
+#[derive(Debug)]
+pub(super) enum Given {
+    /// The files of its group and cluster.
+    Definition(Arc<Definition>),
+    /// The tags of its instance.
+    Tags,
+    /// From nowhere, for now.
+    Nothing(DefinitionError),
+}
+
+/// Finds from where the labels of a Node come that has been given those of `recorded` before.
+pub(super) async fn given(
     from: LabelsFrom,
     definitions: &Definitions,
-    proven: Proven,
+    proven: &Proven,
     recorded: &[RecordedLabel],
-) -> Finding {
+) -> Given {
     if from == LabelsFrom::Tags {
-        return of_tags(proven);
+        return Given::Tags;
     }
     match definitions.get(&proven.identity().group).await {
-        Ok(definition) => {
-            let labels = node_labels(&definition, proven.identity().lifecycle);
-            Finding::Defined(proven, labels)
+        Ok(definition) => Given::Definition(definition),
+        Err(_) if from == LabelsFrom::StoreThenTags && tags_may_serve(proven, recorded) => Given::Tags,
+        Err(error) => Given::Nothing(error),
+    }
+}
+
+impl Given {
+    /// The labels themselves.
+    pub(super) fn finding(self, proven: Proven) -> Finding {
+        match self {
+            Self::Definition(definition) => {
+                let labels = node_labels(&definition, proven.identity().lifecycle);
+                Finding::Defined(proven, labels)
+            }
+            Self::Tags => of_tags(proven),
+            Self::Nothing(error) => Finding::Undefined(proven, error),
         }
-        Err(_) if from == LabelsFrom::StoreThenTags && tags_may_serve(&proven, recorded) => of_tags(proven),
-        Err(error) => Finding::Undefined(proven, error),
     }
 }
 

@@ -7,15 +7,16 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
 use tidewaiter_api::{InvalidValue, NodeName, NodeUid, ProviderId};
-use tidewaiter_identity::{Answer, Claim};
+use tidewaiter_identity::{Answer, Claim, Proven};
 use tidewaiter_kit::{Key, Next};
 use tidewaiter_kops::OwnedKeys;
 
 use super::error::NodeError;
 use super::forgeries::Verdict;
+use super::labels::{self, Given};
 use super::node::Node;
 use super::plan::{Brake, Finding, Observation};
-use super::{NodeController, OnForgery, labels};
+use super::{NodeController, OnForgery};
 
 /// What a Node's metadata and spec say, as types.
 pub(super) struct Claimed {
@@ -24,47 +25,35 @@ pub(super) struct Claimed {
     pub(super) claim: Option<Result<Claim, InvalidValue>>,
 }
 
-impl NodeController {
-    /// Observes `node`, and when to look at it again; `None` when it is gone or claims something else by the time the cloud
-    /// has answered.
-    pub(super) async fn observe(&self, node: &Node) -> Result<Option<(Observation, Next)>, NodeError> {
-        let asked = self.read(node)?;
-        let (finding, owned, next) = self.find(asked.claim.clone()).await;
-        // The answer took its time: the plan rests on the Node as it is now, if it still claims what was asked about.
-        let Some(node) = self.nodes.get(&Key::new(asked.name.as_str())) else {
-            return Ok(None);
-        };
-        let now = self.read(&node)?;
-        if now.uid != asked.uid || now.claim != asked.claim {
-            return Ok(None);
-        }
-        let record = self.records.get(&Key::new(asked.name.as_str()));
-        let brake = self.brake(&asked, &finding);
-        Ok(Some((
-            Observation {
-                name: asked.name,
-                uid: asked.uid,
-                node,
-                record,
-                finding,
-                owned,
-                brake,
-                policy: self.policy,
-            },
-            next,
-        )))
-    }
+/// What the cloud and the state store say of a claim. Thousands of passes may hold one while they wait for their turn.
+pub(super) struct Found {
+    answer: Told,
+    owned: Arc<OwnedKeys>,
+    next: Next,
+}
 
-    fn read(&self, node: &Node) -> Result<Claimed, NodeError> {
+enum Told {
+    Finding(Finding),
+    Proven(Proven, Given),
+}
+
+impl NodeController {
+    /// What `node` says of itself.
+    pub(super) fn read(&self, node: &Node) -> Result<Claimed, NodeError> {
         let rivals = self.rivals.of(node.metadata.name.as_deref().unwrap_or_default());
         Ok(Claimed::read(node, rivals.iter().map(AsRef::as_ref))?)
     }
 
-    async fn find(&self, claim: Option<Result<Claim, InvalidValue>>) -> (Finding, Arc<OwnedKeys>, Next) {
-        let unowned = Arc::default;
+    /// Asks the cloud and the state store about a claim.
+    pub(super) async fn find(&self, claim: Option<Result<Claim, InvalidValue>>) -> Found {
+        let without_labels = |finding, owned| Found {
+            answer: Told::Finding(finding),
+            owned,
+            next: Next::UntilChanged,
+        };
         let claim = match claim {
-            None => return (Finding::Unclaimed, unowned(), Next::UntilChanged),
-            Some(Err(error)) => return (Finding::Malformed(error), unowned(), Next::UntilChanged),
+            None => return without_labels(Finding::Unclaimed, Arc::default()),
+            Some(Err(error)) => return without_labels(Finding::Malformed(error), Arc::default()),
             Some(Ok(claim)) => claim,
         };
         let from = self.policy.labels_from;
@@ -73,9 +62,9 @@ impl NodeController {
             Err(refusal) => {
                 let owned = match self.policy.on_forgery {
                     OnForgery::Quarantine if refusal.is_forgery() => labels::owned(from, &self.definitions).await,
-                    _ => unowned(),
+                    _ => Arc::default(),
                 };
-                return (Finding::Refused(refusal), owned, Next::UntilChanged);
+                return without_labels(Finding::Refused(refusal), owned);
             }
             Ok(answer) => answer,
         };
@@ -83,9 +72,42 @@ impl NodeController {
         let recorded = record
             .as_deref()
             .map_or(&[][..], |record| record.labels_of(uid.as_str()));
-        let found = labels::find(from, &self.definitions, proven, recorded);
-        let (finding, owned) = tokio::join!(found, labels::owned(from, &self.definitions));
-        (finding, owned, Next::After(fresh_for))
+        let given = labels::given(from, &self.definitions, &proven, recorded);
+        let (given, owned) = tokio::join!(given, labels::owned(from, &self.definitions));
+        Found {
+            answer: Told::Proven(proven, given),
+            owned,
+            next: Next::After(fresh_for),
+        }
+    }
+
+    /// What the plan rests on, and when to look at it again; `None` when the Node is gone, or claims something else than what was
+    /// asked about: the answer took its time.
+    pub(super) fn observe(&self, asked: Claimed, found: Found) -> Result<Option<(Observation, Next)>, NodeError> {
+        let Some(node) = self.nodes.get(&Key::new(asked.name.as_str())) else {
+            return Ok(None);
+        };
+        let now = self.read(&node)?;
+        if now.uid != asked.uid || now.claim != asked.claim {
+            return Ok(None);
+        }
+        let record = self.records.get(&Key::new(asked.name.as_str()));
+        let finding = match found.answer {
+            Told::Finding(finding) => finding,
+            Told::Proven(proven, given) => given.finding(proven),
+        };
+        let brake = self.brake(&asked, &finding);
+        let observation = Observation {
+            name: asked.name,
+            uid: asked.uid,
+            node,
+            record,
+            finding,
+            owned: found.owned,
+            brake,
+            policy: self.policy,
+        };
+        Ok(Some((observation, found.next)))
     }
 
     /// Counts what was found, and says whether a forged Node may be put into quarantine.

@@ -2,7 +2,7 @@
 //!
 //! Two forms of one instance cannot hide a rival: each provider takes only one form of an instance's id.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The index. Kept by the Node cache's changes, read by observations.
@@ -14,7 +14,8 @@ pub(super) struct Rivals {
 #[derive(Debug, Default)]
 struct Claims {
     by_node: HashMap<Arc<str>, Arc<str>>,
-    by_claim: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
+    /// Almost always one.
+    by_claim: HashMap<Arc<str>, Vec<Arc<str>>>,
 }
 
 impl Rivals {
@@ -37,12 +38,14 @@ impl Rivals {
     pub(super) fn of(&self, name: &str) -> Vec<Arc<str>> {
         let claims = self.lock();
         let rivals = claims.by_node.get(name).and_then(|claim| claims.by_claim.get(claim));
-        rivals
+        let mut others: Vec<_> = rivals
             .into_iter()
             .flatten()
             .filter(|rival| rival.as_ref() != name)
             .cloned()
-            .collect()
+            .collect();
+        others.sort_unstable();
+        others
     }
 
     fn lock(&self) -> MutexGuard<'_, Claims> {
@@ -58,8 +61,8 @@ impl Claims {
         let Some(claimants) = self.by_claim.get_mut(&claim) else {
             return Vec::new();
         };
-        claimants.remove(&name);
-        let left: Vec<Arc<str>> = claimants.iter().cloned().collect();
+        claimants.retain(|claimant| *claimant != name);
+        let left = claimants.clone();
         if left.is_empty() {
             self.by_claim.remove(&claim);
         }
@@ -69,8 +72,9 @@ impl Claims {
     fn enter(&mut self, name: &str, claim: &str) -> Vec<Arc<str>> {
         let (name, claim): (Arc<str>, Arc<str>) = (name.into(), claim.into());
         let claimants = self.by_claim.entry(Arc::clone(&claim)).or_default();
-        let met = claimants.iter().cloned().collect();
-        claimants.insert(Arc::clone(&name));
+        let met = claimants.clone();
+        claimants.reserve_exact(1);
+        claimants.push(Arc::clone(&name));
         self.by_node.insert(name, claim);
         met
     }

@@ -35,8 +35,8 @@ pub struct NodeControllerParts {
     pub context: ControllerContext,
 }
 
-/// Writes under way at once. More make a cold start no faster, only the API server's queue longer.
-const WRITES: usize = 32;
+/// Passes that plan and write at once. More make a cold start no faster, only the API server's queue longer.
+const TURNS: usize = 32;
 
 /// Nodes that may be in a pass at once: as many as there are, because most of them wait together for one joined answer.
 const PASSES: ControllerOptions = ControllerOptions {
@@ -92,7 +92,7 @@ pub fn start(parts: NodeControllerParts, tasks: &mut Tasks, kit: &Kit) -> Result
         identities,
         definitions,
         writer: Writer::new(client, kit.clock.clone()),
-        writes: Semaphore::new(WRITES),
+        turns: Semaphore::new(TURNS),
         events: context.events.clone(),
         standings: Standings::new(&kit.metrics)?,
         forgeries,

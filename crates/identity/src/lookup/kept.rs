@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewaiter_api::{NodeUid, ProviderId};
+use tidewaiter_kit::{Packed, Packer};
 
 use crate::claim::Claim;
 use crate::identity::Identity;
@@ -18,19 +19,35 @@ pub(super) struct Kept {
 
 #[derive(Debug, Default)]
 pub(super) struct KeptAnswers {
-    of: HashMap<NodeUid, (ProviderId, Kept)>,
+    of: HashMap<NodeUid, Answer>,
+    packer: Packer<Identity>,
     prune_at: Duration,
+}
+
+#[derive(Debug)]
+struct Answer {
+    provider_id: ProviderId,
+    identity: Packed,
+    until: Duration,
 }
 
 impl KeptAnswers {
     /// What is kept for this Node with this providerID, unless its time is up.
     pub(super) fn get(&self, claim: &Claim, now: Duration) -> Option<Kept> {
-        let (provider_id, kept) = self.of.get(&claim.uid)?;
-        (*provider_id == claim.provider_id && kept.until > now).then(|| kept.clone())
+        let answer = self.of.get(&claim.uid)?;
+        (answer.provider_id == claim.provider_id && answer.until > now).then(|| Kept {
+            identity: Arc::new(self.packer.unpack(&answer.identity)),
+            until: answer.until,
+        })
     }
 
-    pub(super) fn keep(&mut self, claim: &Claim, kept: Kept) {
-        self.of.insert(claim.uid.clone(), (claim.provider_id.clone(), kept));
+    pub(super) fn keep(&mut self, claim: &Claim, kept: &Kept) {
+        let answer = Answer {
+            provider_id: claim.provider_id.clone(),
+            identity: self.packer.pack(&kept.identity),
+            until: kept.until,
+        };
+        self.of.insert(claim.uid.clone(), answer);
     }
 
     pub(super) fn forget(&mut self, uid: &NodeUid) {
@@ -46,7 +63,7 @@ impl KeptAnswers {
     /// asked for.
     pub(super) fn prune(&mut self, now: Duration, expiry: Duration) {
         if now >= self.prune_at {
-            self.of.retain(|_, (_, kept)| kept.until > now);
+            self.of.retain(|_, answer| answer.until > now);
             self.prune_at = now + expiry / 4;
         }
     }

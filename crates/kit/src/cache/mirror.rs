@@ -10,9 +10,10 @@ use std::sync::Arc;
 use kube::runtime::watcher::Event;
 use tokio::sync::watch;
 
-use super::objects::{Objects, Packed};
+use super::objects::Objects;
 use super::{Cacheable, Change, OnChange};
 use crate::key::Key;
+use crate::packed::Packed;
 
 pub(super) struct Mirror<K> {
     objects: Arc<Objects<K>>,

@@ -12,6 +12,7 @@ use tracing::{Instrument as _, Span, debug, info_span, warn};
 
 use super::{ControllerContext, ControllerError, Reconciler};
 use crate::backoff::{Backoff, Backoffs};
+use crate::cache::Cache;
 use crate::chain::Chain;
 use crate::key::Key;
 use crate::retry::{Next, ReconcileError as _, Retry};
@@ -23,32 +24,40 @@ pub(super) type Again = Option<Duration>;
 /// What the reconciles of one controller share.
 pub(super) struct Attempts<R: Reconciler> {
     reconciler: Arc<R>,
+    cache: Cache<R::Object>,
     context: ControllerContext,
     backoffs: Backoffs<Key>,
 }
 
 impl<R: Reconciler> Attempts<R> {
-    pub(super) fn new(reconciler: Arc<R>, context: ControllerContext, backoff: Backoff) -> Self {
+    pub(super) fn new(
+        reconciler: Arc<R>,
+        cache: Cache<R::Object>,
+        context: ControllerContext,
+        backoff: Backoff,
+    ) -> Self {
         Self {
             reconciler,
+            cache,
             context,
             backoffs: Backoffs::new(backoff),
         }
     }
 
-    pub(super) fn forget(&self, gone: &Key) {
-        self.backoffs.forget(gone);
-        self.reconciler.forget(gone);
-    }
-
-    async fn run(&self, key: &Key, object: Arc<R::Object>) -> Again {
+    /// Reconciles the newest state of the object. Holds none while the reconcile waits for something: thousands may wait at once.
+    async fn run(&self, key: &Key) -> Again {
+        let Some(object) = self.cache.get(key) else {
+            self.backoffs.forget(key);
+            self.reconciler.forget(key);
+            return None;
+        };
         let ControllerContext { kit, leadership, .. } = &self.context;
         if !leadership.is_leader() {
             // The process is about to exit: nothing that this reconcile finds out could be written.
             return None;
         }
         let start = kit.clock.monotonic();
-        let result = self.reconciler.reconcile(Arc::clone(&object)).await;
+        let result = self.reconciler.reconcile(object).await;
         let took = kit.clock.monotonic().saturating_sub(start);
         kit.metrics
             .reconciled(R::NAME, took, result.as_ref().map(drop).map_err(R::Error::class));
@@ -62,11 +71,11 @@ impl<R: Reconciler> Attempts<R> {
                     Next::After(delay) => Some(delay),
                 }
             }
-            Err(error) => self.failed(&object, key, &error).await,
+            Err(error) => self.failed(key, &error).await,
         }
     }
 
-    async fn failed(&self, object: &R::Object, key: &Key, error: &R::Error) -> Again {
+    async fn failed(&self, key: &Key, error: &R::Error) -> Again {
         Span::current().record("otel.status_code", "ERROR");
         if !self.context.leadership.is_leader() {
             debug!(class = error.class(), error = %Chain(error), "reconcile failed: no longer the leader");
@@ -79,7 +88,9 @@ impl<R: Reconciler> Attempts<R> {
         };
         let retry_ms = delay.map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX));
         warn!(class = error.class(), retry_ms, error = %Chain(error), "reconcile failed");
-        if let Some(notice) = error.notice() {
+        if let Some(notice) = error.notice()
+            && let Some(object) = self.cache.get(key)
+        {
             self.context.events.publish(&object.object_ref(&()), notice).await;
         }
         delay
@@ -93,14 +104,11 @@ impl<R: Reconciler> Attempts<R> {
 )]
 pub(super) fn spawn_attempt<R: Reconciler>(
     key: Key,
-    object: Arc<R::Object>,
     attempts: Arc<Attempts<R>>,
 ) -> BoxFuture<'static, (Key, Result<Again, ControllerError>)> {
-    let meta = object.meta();
-    let (name, namespace) = (key.name(), meta.namespace.as_deref());
-    let span = info_span!(parent: None, "reconcile", controller = R::NAME, namespace, object = %name, otel.status_code = Empty);
+    let span = info_span!(parent: None, "reconcile", controller = R::NAME, object = %key, otel.status_code = Empty);
     let reconciled = key.clone();
-    let attempt = async move { attempts.run(&reconciled, object).await }.instrument(span);
+    let attempt = async move { attempts.run(&reconciled).await }.instrument(span);
     let handle = AbortOnDropHandle::new(tokio::spawn(attempt));
     async move {
         let again = handle.await.map_err(|error| ControllerError::Panicked {

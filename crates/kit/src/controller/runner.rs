@@ -15,7 +15,6 @@ use tokio_util::time::{DelayQueue, delay_queue};
 
 use super::attempt::{Again, Attempts, spawn_attempt};
 use super::{ControllerError, Reconciler};
-use crate::cache::Cache;
 use crate::key::Key;
 use crate::queue::Queue;
 
@@ -23,7 +22,6 @@ use crate::queue::Queue;
 const LONGEST: Duration = Duration::from_hours(24);
 
 pub(super) struct Runner<R: Reconciler> {
-    cache: Cache<R::Object>,
     queue: Queue,
     attempts: Arc<Attempts<R>>,
     /// Reconciles under way at once; 0 is no limit.
@@ -35,9 +33,8 @@ pub(super) struct Runner<R: Reconciler> {
 }
 
 impl<R: Reconciler> Runner<R> {
-    pub(super) fn new(cache: Cache<R::Object>, queue: Queue, attempts: Arc<Attempts<R>>, concurrency: u16) -> Self {
+    pub(super) fn new(queue: Queue, attempts: Arc<Attempts<R>>, concurrency: u16) -> Self {
         Self {
-            cache,
             queue,
             attempts,
             concurrency: usize::from(concurrency),
@@ -71,14 +68,8 @@ impl<R: Reconciler> Runner<R> {
             return;
         }
         self.deadlines.clear(&key);
-        match self.cache.get(&key) {
-            Some(object) => {
-                self.busy.insert(key.clone(), false);
-                let attempts = Arc::clone(&self.attempts);
-                self.under_way.push(spawn_attempt(key, object, attempts));
-            }
-            None => self.attempts.forget(&key),
-        }
+        self.busy.insert(key.clone(), false);
+        self.under_way.push(spawn_attempt(key, Arc::clone(&self.attempts)));
     }
 
     fn ended(&mut self, key: Key, again: Again) {

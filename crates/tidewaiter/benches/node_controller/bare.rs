@@ -52,9 +52,13 @@ impl Writes {
         Ok(Self(writes.collect()))
     }
 
-    /// The two bodies for each Node as it is now.
-    async fn bodies(&self, bed: &Bed) -> Result<Vec<(String, Vec<u8>, Vec<u8>)>> {
-        let nodes = bed.nodes().list_metadata(&ListParams::default()).await?;
+    /// The two bodies for each Node as it is now, or for one of them.
+    pub async fn bodies(&self, bed: &Bed, only: Option<&str>) -> Result<Vec<(String, Vec<u8>, Vec<u8>)>> {
+        let mut params = ListParams::default();
+        if let Some(name) = only {
+            params = params.fields(&format!("metadata.name={name}"));
+        }
+        let nodes = bed.nodes().list_metadata(&params).await?;
         nodes
             .into_iter()
             .map(|node| {
@@ -81,7 +85,8 @@ impl Writes {
 /// Sends all writes, so many at once.
 #[expect(clippy::disallowed_methods, reason = "a run is measured in real time")]
 pub async fn send(bed: &Bed, writes: &Writes, concurrency: usize) -> Result<Run> {
-    let bodies = writes.bodies(bed).await?;
+    let bodies = writes.bodies(bed, None).await?;
+    let count = bodies.len();
     let mark = bed.cluster.audit_mark().await;
     let mut observer = Observer::start(bed).await?;
     let client = bed.cluster.client(&Bed::account());
@@ -96,7 +101,7 @@ pub async fn send(bed: &Bed, writes: &Writes, concurrency: usize) -> Result<Run>
         })
         .buffer_unordered(concurrency)
         .try_for_each(|()| async { Ok(()) });
-    let (sent, labelled) = tokio::join!(sent, observer.labelled());
+    let (sent, labelled) = tokio::join!(sent, observer.labelled(count));
     sent?;
     let seconds = (labelled? - start).as_secs_f64();
     let api_server_cpu_seconds = bed.api_server_cpu_seconds()? - before;
@@ -115,7 +120,8 @@ pub async fn send(bed: &Bed, writes: &Writes, concurrency: usize) -> Result<Run>
     })
 }
 
-async fn write(client: &Client, name: &str, record: Vec<u8>, patch: Vec<u8>) -> Result<()> {
+/// The two writes for one Node.
+pub async fn write(client: &Client, name: &str, record: Vec<u8>, patch: Vec<u8>) -> Result<()> {
     let manager = "fieldManager=tidewaiter%2Fnode";
     let create = Request::post(format!("/apis/tidewaiter.dev/v1alpha1/nodeidentities?{manager}"))
         .header(CONTENT_TYPE, "application/json")

@@ -17,11 +17,11 @@ use tidewaiter_testkit::{ControlPlane, FakeEc2, Identity, Scratch, eventually};
 
 use crate::usage::cpu_seconds;
 
-const CLUSTER: &str = "bench.example.com";
-const GROUP: &str = "nodes";
+pub const CLUSTER: &str = "bench.example.com";
+pub const GROUP: &str = "nodes";
 
 /// What a call of EC2 takes.
-const LATENCY: Duration = Duration::from_millis(50);
+pub const LATENCY: Duration = Duration::from_millis(50);
 
 /// Requests under way at once while Nodes are made ready.
 const SETTING_UP: usize = 16;
@@ -64,16 +64,23 @@ impl Bed {
         Ok(bed)
     }
 
-    /// Creates the Node of each instance as its kubelet does. EC2's bucket is full afterwards.
-    pub async fn register_nodes(&self) -> Result<()> {
+    /// Creates the Node of each of these instances as its kubelet does. EC2's bucket is full afterwards.
+    pub async fn register(&self, instances: &[FakeInstance]) -> Result<()> {
+        self.create(instances.iter().map(|instance| {
+            node(instance.node_name())
+                .provider_id(&instance.provider_id())
+                .internal_ip(instance.address())
+                .build()
+        }))
+        .await
+    }
+
+    /// Creates these Nodes.
+    pub async fn create(&self, all: impl Iterator<Item = Node>) -> Result<()> {
         let nodes = self.nodes();
         let params = PostParams::default();
-        stream::iter(&self.instances)
-            .map(|instance| {
-                let node = node(instance.node_name())
-                    .provider_id(&instance.provider_id())
-                    .internal_ip(instance.address())
-                    .build();
+        stream::iter(all)
+            .map(|node| {
                 let (nodes, params) = (&nodes, &params);
                 async move { nodes.create(params, &node).await }
             })
@@ -140,6 +147,11 @@ impl Bed {
         self.scratch.path().join("config.yaml")
     }
 
+    /// The same for a cluster on Compute Engine.
+    pub fn config_on_gce(&self) -> PathBuf {
+        self.scratch.path().join("config-on-gce.yaml")
+    }
+
     /// The service account that both act as.
     pub fn account() -> Identity {
         Identity::service_account(KOPS_NAMESPACE, "tidewaiter-controller")
@@ -168,6 +180,8 @@ impl Bed {
         std::fs::write(state.join("cluster-completed.spec"), cluster(CLUSTER, &url).to_yaml())?;
         std::fs::write(state.join("instancegroup").join(GROUP), group.to_yaml())?;
         std::fs::write(self.config(), controller_config(CLUSTER, &url).to_yaml())?;
+        let on_gce = controller_config(CLUSTER, &url).set(&["cloud"], "gce");
+        std::fs::write(self.config_on_gce(), on_gce.without(&["server", "provider"]).to_json())?;
         Ok(())
     }
 }

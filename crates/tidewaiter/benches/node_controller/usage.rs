@@ -34,6 +34,37 @@ impl Memory {
     }
 }
 
+/// The most that a process has of memory over some time.
+pub struct Peak {
+    pid: u32,
+    anonymous: f64,
+}
+
+impl Peak {
+    /// From now on. The kernel's own mark of the most that was resident is set back to what is now (`proc_pid_clear_refs(5)`).
+    #[expect(clippy::disallowed_methods, reason = "a file of the kernel's")]
+    pub fn begin(pid: u32) -> Result<Self> {
+        std::fs::write(format!("/proc/{pid}/clear_refs"), "5").context("the process has ended")?;
+        Ok(Self { pid, anonymous: 0.0 })
+    }
+
+    /// The kernel keeps no mark of the memory that belongs to the process alone: it has to be looked at.
+    pub fn look(&mut self) -> Result<()> {
+        self.anonymous = self.anonymous.max(Memory::of(self.pid)?.anonymous);
+        Ok(())
+    }
+
+    /// Of the memory of the process alone the most that is possible: all that was ever resident more than now.
+    pub fn end(self) -> Result<Memory> {
+        let now = Memory::of(self.pid)?;
+        let file = now.resident - now.anonymous;
+        Ok(Memory {
+            anonymous: self.anonymous.max(now.peak - file),
+            ..now
+        })
+    }
+}
+
 /// Seconds on a core so far, in user and kernel mode.
 pub fn cpu_seconds(pid: u32) -> Result<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).context("the process has ended")?;

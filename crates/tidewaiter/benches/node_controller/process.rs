@@ -1,0 +1,167 @@
+//! The released controller as a process.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde::Serialize;
+use tidewaiter_testkit::{ApiProxy, AuditEntry, FakeGce, Process, Program, eventually, free_port};
+
+use crate::bed::Bed;
+use crate::observer::Observer;
+use crate::usage::{Memory, cpu_seconds};
+
+pub const SOON: Duration = Duration::from_secs(30);
+
+/// One cold start.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ColdStart {
+    /// From the start of the process to the last label seen.
+    pub seconds: f64,
+    /// From the moment that it held the Lease to the last label seen.
+    pub seconds_from_leadership: f64,
+    /// What it used of the cores until then.
+    pub cpu_seconds: f64,
+    /// What the API server used of the cores for it.
+    pub api_server_cpu_seconds: f64,
+    /// What it asked of EC2, throttled calls included.
+    pub ec2_calls: usize,
+    /// What it asked of the API server, by verb and resource.
+    pub requests: BTreeMap<String, usize>,
+    /// When the last label was seen.
+    pub memory: Memory,
+}
+
+/// Starts a controller that goes to the API server directly.
+pub fn start(bed: &Bed) -> Controller {
+    start_as(
+        bed,
+        &bed.config(),
+        &bed.cluster.kubeconfig(&Bed::account()),
+        bed.ec2.environment(),
+    )
+}
+
+/// Starts one that goes through `proxy`.
+pub fn start_through(bed: &Bed, proxy: &ApiProxy) -> Controller {
+    start_as(bed, &bed.config(), &proxy.kubeconfig(), bed.ec2.environment())
+}
+
+/// Starts one for a cluster on Compute Engine.
+pub fn start_on_gce(bed: &Bed, gce: &FakeGce) -> Controller {
+    let mut environment = gce.environment();
+    environment.push(("TIDEWAITER_GCE_ENDPOINT", gce.endpoint()));
+    start_as(
+        bed,
+        &bed.config_on_gce(),
+        &bed.cluster.kubeconfig(&Bed::account()),
+        environment,
+    )
+}
+
+fn start_as(bed: &Bed, config: &Path, kubeconfig: &Path, environment: Vec<(&'static str, String)>) -> Controller {
+    let port = free_port();
+    let program = Program::new(&bed.controller)
+        .name(format!("controller-{port}"))
+        .arg("controller")
+        .arg("--conf")
+        .arg(config)
+        .arg("--kubeconfig")
+        .arg(kubeconfig)
+        .arg("--admin-address")
+        .arg(format!("127.0.0.1:{port}"));
+    let environment = environment.into_iter();
+    let program = environment.fold(program, |program, (key, value)| program.env(key, value));
+    Controller {
+        process: Process::start(&bed.scratch, program),
+        admin: format!("http://127.0.0.1:{port}"),
+    }
+}
+
+/// A running controller. It ends when this is dropped.
+pub struct Controller {
+    pub process: Process,
+    admin: String,
+}
+
+impl Controller {
+    /// Waits until its caches are full.
+    pub async fn ready(&self) {
+        eventually("the controller to be ready", SOON, async || {
+            let answer = reqwest::get(format!("{}/readyz", self.admin)).await;
+            answer.and_then(reqwest::Response::error_for_status).map(drop)
+        })
+        .await;
+    }
+
+    /// Ends it in order.
+    pub async fn stop(&self) {
+        self.process.stop(SOON).await;
+    }
+
+    pub fn memory(&self) -> Result<Memory> {
+        Memory::of(self.process.pid())
+    }
+
+    /// Seconds on a core so far.
+    pub fn cpu_seconds(&self) -> Result<f64> {
+        cpu_seconds(self.process.pid())
+    }
+}
+
+/// Starts one on `nodes` Nodes that are there, and waits until the last of them has its label.
+#[expect(clippy::disallowed_methods, reason = "a run is measured in real time")]
+pub async fn cold_start(bed: &Bed, nodes: usize) -> Result<(ColdStart, Controller)> {
+    let mark = bed.cluster.audit_mark().await;
+    let mut observer = Observer::start(bed).await?;
+    let before = bed.api_server_cpu_seconds()?;
+    let begin = Instant::now();
+    let controller = start(bed);
+    let end = observer.labelled(nodes).await?;
+    let memory = controller.memory()?;
+    let cpu_seconds = controller.cpu_seconds()?;
+    let api_server_cpu_seconds = bed.api_server_cpu_seconds()? - before;
+    let (led, _) = observer.led().await?;
+    let audit = bed.cluster.audit().await.since(mark).by(&Bed::account());
+    let mut requests = BTreeMap::new();
+    for entry in audit.iter().filter(|entry| is_request(entry)) {
+        *requests
+            .entry(format!("{} {}", entry.verb, entry.object_ref.resource))
+            .or_default() += 1;
+    }
+    let run = ColdStart {
+        seconds: (end - begin).as_secs_f64(),
+        seconds_from_leadership: (end - led).as_secs_f64(),
+        cpu_seconds,
+        api_server_cpu_seconds,
+        ec2_calls: bed.ec2.take_calls().len(),
+        requests,
+        memory,
+    };
+    Ok((run, controller))
+}
+
+/// A watch counts when it begins, everything else when it is answered.
+fn is_request(entry: &AuditEntry) -> bool {
+    (entry.verb == "watch") == (entry.stage == "ResponseStarted")
+}
+
+/// The watches have told of the controller's own last writes when it writes no more.
+pub async fn settled(bed: &Bed) {
+    let mut before = usize::MAX;
+    eventually("the controller's writes to end", SOON, async || {
+        let writes = writes(bed).await;
+        let same = writes == before;
+        before = writes;
+        if same { Ok(()) } else { Err(format!("{writes} writes")) }
+    })
+    .await;
+}
+
+/// Writes of the controller so far, to anything but its Lease.
+pub async fn writes(bed: &Bed) -> usize {
+    let writes = bed.cluster.audit().await.by(&Bed::account()).writes();
+    writes.filter(|entry| entry.object_ref.resource != "leases").count()
+}
