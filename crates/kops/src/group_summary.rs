@@ -107,6 +107,11 @@ mod tests {
             ),
             (
                 "maxSize: 10",
+                "maxSize: 4294967296",
+                format!("spec.maxSize: is the number 4294967296, {number}"),
+            ),
+            (
+                "maxSize: 10",
                 "maxSize: ten",
                 format!("spec.maxSize: is \"ten\", {number}"),
             ),

@@ -128,7 +128,7 @@ fn conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<NodeCond
     let read = all.iter().filter_map(|condition| {
         Some(NodeCondition {
             type_: known(&condition.type_)?,
-            status: known(&condition.status).unwrap_or(ConditionStatus::Unknown),
+            status: known(&condition.status)?,
         })
     });
     Ok(read.collect())
