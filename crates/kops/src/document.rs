@@ -222,6 +222,21 @@ impl<'a> Field<'a> {
         }
     }
 
+    /// A number of things.
+    pub(crate) fn count(&self) -> Result<u32, InvalidFile> {
+        let number = self.value.as_u64().and_then(|number| u32::try_from(number).ok());
+        number.ok_or_else(|| self.must_be("a whole number from 0 to 4294967295"))
+    }
+
+    pub(crate) fn texts(&self, wanted: &str) -> Result<Vec<String>, InvalidFile> {
+        let texts = self
+            .value
+            .as_array()
+            .and_then(|list| list.iter().map(Value::as_str).collect());
+        let texts: Vec<&str> = texts.ok_or_else(|| self.must_be(wanted))?;
+        Ok(texts.into_iter().map(str::to_owned).collect())
+    }
+
     /// The error that this field holds something else than `wanted`.
     pub(crate) fn must_be(&self, wanted: &str) -> InvalidFile {
         self.invalid(format!("is {}, must be {wanted}", shown(self.value)))

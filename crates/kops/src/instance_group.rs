@@ -8,7 +8,7 @@ use std::fmt;
 use tidewaiter_api::InstanceGroupName;
 
 use crate::cluster::{expect_kind, expect_name, kubelet_labels};
-use crate::document::{Field, InvalidFile, Mapping, NodeLabelField, parse};
+use crate::document::{InvalidFile, Mapping, NodeLabelField, parse};
 
 /// The folder below the configuration base that holds a file for each group.
 pub const GROUPS_FOLDER: &str = "instancegroup";
@@ -59,7 +59,9 @@ impl Role {
     const ALLOWED: &str =
         "one of ControlPlane, Master, Node, Bastion, APIServer, Etcd, Scheduler, KubeControllerManager";
 
-    fn read(field: &Field<'_>) -> Result<Self, InvalidFile> {
+    /// `role` of an InstanceGroup's `spec`.
+    pub(crate) fn of(spec: &Mapping<'_>) -> Result<Self, InvalidFile> {
+        let field = spec.require("role", Self::ALLOWED)?;
         let text = field.text(Self::ALLOWED)?;
         let known = Self::NAMES.iter().find(|(name, _)| *name == text);
         known.map(|(_, role)| *role).ok_or_else(|| field.must_be(Self::ALLOWED))
@@ -95,7 +97,7 @@ impl InstanceGroup {
         let spec = root.require("spec", "a mapping")?.mapping("a mapping")?;
         Ok(Self {
             name: expected.clone(),
-            role: Role::read(&spec.require("role", Role::ALLOWED)?)?,
+            role: Role::of(&spec)?,
             kubelet: kubelet_labels(&spec, "kubelet")?,
             node_labels: spec.node_labels("nodeLabels")?,
         })

@@ -1,0 +1,146 @@
+//! The fields of a kOps `InstanceGroup` (v1alpha2) that a list of groups shows: role, machine type, sizes, subnets.
+//!
+//! Apart from [`InstanceGroup`](crate::InstanceGroup), so that a file whose sizes nobody can read still gives its nodes their
+//! labels, and an autoscaler that changes a size concerns no Node. Strict where it reads, as there.
+
+use tidewaiter_api::InstanceGroupName;
+
+use crate::cluster::{expect_kind, expect_name};
+use crate::document::{InvalidFile, Mapping, parse};
+use crate::instance_group::Role;
+
+/// What a list of InstanceGroups shows of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupSummary {
+    /// `metadata.name`, which is the name of its file too.
+    pub name: InstanceGroupName,
+    /// `spec.role`.
+    pub role: Role,
+    /// `spec.machineType`; empty when the file has none.
+    pub machine_type: String,
+    /// `spec.minSize`, in instances.
+    pub min_size: Option<u32>,
+    /// `spec.maxSize`, in instances.
+    pub max_size: Option<u32>,
+    /// `spec.subnets`, by their names in the Cluster.
+    pub subnets: Vec<String>,
+}
+
+impl GroupSummary {
+    /// Parses `bytes`, the content of `file`, as the InstanceGroup named `expected`.
+    ///
+    /// # Errors
+    /// When it is not one document of YAML or JSON, not an InstanceGroup of v1alpha2, another group's, without a role
+    /// that we know, or when a field that is shown has the wrong shape.
+    pub fn parse(file: &str, bytes: &[u8], expected: &InstanceGroupName) -> Result<Self, InvalidFile> {
+        let document = parse(file, bytes)?;
+        let root = Mapping::root(file, &document);
+        expect_kind(&root, "InstanceGroup")?;
+        expect_name(&root, expected.as_str(), || {
+            format!("the file is that of group {expected}")
+        })?;
+        let spec = root.require("spec", "a mapping")?.mapping("a mapping")?;
+        let size = |key: &str| spec.get(key).map(|field| field.count()).transpose();
+        let machine_type = spec
+            .get("machineType")
+            .map(|field| field.text("a string").map(str::to_owned));
+        let subnets = spec.get("subnets").map(|field| field.texts("a list of strings"));
+        Ok(Self {
+            name: expected.clone(),
+            role: Role::of(&spec)?,
+            machine_type: machine_type.transpose()?.unwrap_or_default(),
+            min_size: size("minSize")?,
+            max_size: size("maxSize")?,
+            subnets: subnets.transpose()?.unwrap_or_default(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODES: &str = include_str!("../fixtures/instancegroup/nodes-a");
+
+    fn parse(text: &str) -> Result<GroupSummary, InvalidFile> {
+        GroupSummary::parse("instancegroup/nodes-a", text.as_bytes(), &"nodes-a".parse().unwrap())
+    }
+
+    #[test]
+    fn the_group_that_kops_writes() {
+        let expected = GroupSummary {
+            name: "nodes-a".parse().unwrap(),
+            role: Role::Node,
+            machine_type: "t3.medium".to_owned(),
+            min_size: Some(1),
+            max_size: Some(10),
+            subnets: vec!["us-test-1a".to_owned()],
+        };
+        assert_eq!(parse(NODES).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_the_file_does_not_say_is_not_made_up() {
+        let text = "apiVersion: kops.k8s.io/v1alpha2\nkind: InstanceGroup\nmetadata: {name: nodes-a}\n\
+                    spec: {role: Bastion, minSize: null}\n";
+        let group = parse(text).unwrap();
+        assert_eq!(
+            (group.role, group.min_size, group.max_size),
+            (Role::Bastion, None, None)
+        );
+        assert!(group.machine_type.is_empty() && group.subnets.is_empty());
+    }
+
+    #[test]
+    fn a_field_of_the_wrong_shape_is_named() {
+        let number = "must be a whole number from 0 to 4294967295";
+        for (from, to, found) in [
+            (
+                "minSize: 1",
+                "minSize: -1",
+                format!("spec.minSize: is the number -1, {number}"),
+            ),
+            (
+                "maxSize: 10",
+                "maxSize: 1.5",
+                format!("spec.maxSize: is the number 1.5, {number}"),
+            ),
+            (
+                "maxSize: 10",
+                "maxSize: 4294967296",
+                format!("spec.maxSize: is the number 4294967296, {number}"),
+            ),
+            (
+                "maxSize: 10",
+                "maxSize: ten",
+                format!("spec.maxSize: is \"ten\", {number}"),
+            ),
+            (
+                "t3.medium",
+                "[a]",
+                "spec.machineType: is a list, must be a string".to_owned(),
+            ),
+            (
+                "- us-test-1a",
+                "- 7",
+                "spec.subnets: is a list, must be a list of strings".to_owned(),
+            ),
+            (
+                "role: Node",
+                "role: Worker",
+                "spec.role: is \"Worker\", must be one of".to_owned(),
+            ),
+            (
+                "name: nodes-a",
+                "name: nodes-b",
+                "metadata.name: is \"nodes-b\"".to_owned(),
+            ),
+        ] {
+            let error = parse(&NODES.replace(from, to)).unwrap_err().to_string();
+            assert!(
+                error.starts_with(&format!("instancegroup/nodes-a: {found}")),
+                "{to}: {error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! From an observation to the verdict: pure, so that the rules of `kops validate cluster` can be read and tested as a table.
+//!
+//! What it keeps true:
+//! - The order in which anything was observed changes nothing.
+//! - A rule is applied only when all that it needs is known; what is not known is named once.
+//! - An instance and its Node are judged once, however many groups claim the instance.
+
+mod dns;
+mod groups;
+mod membership;
+mod pods;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tidewaiter_kops::GroupSummary;
+
+use crate::objects::{Node, Pod};
+use crate::observation::{CloudGroup, Dns, Observation, Part};
+use crate::verdict::{Counts, Failure, PartName, Unknown, Verdict};
+use membership::Membership;
+
+/// What a person may choose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// So many workers may be not ready (or not have joined) before that fails; and with them what runs on them.
+    pub max_unready_nodes: u32,
+}
+
+/// A failure, and what it happened to.
+struct Found<'a> {
+    failure: Failure,
+    place: Place<'a>,
+}
+
+/// What a failure happened to, for [`tolerate`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place<'a> {
+    /// The cluster, or a group of it.
+    Cluster,
+    /// An instance without a Node, by its id.
+    Machine(&'a str),
+    /// A Node, or what runs on it, by the Node's name.
+    Node(&'a str),
+}
+
+/// Judges what was observed.
+#[must_use]
+pub fn judge(seen: &Observation, options: &Options) -> Verdict {
+    let (known, unknown) = Known::of(seen);
+    let membership = known.membership();
+    // What needs Nodes too.
+    let joined = membership.as_ref().filter(|membership| membership.nodes_known);
+
+    let mut found: Vec<Found<'_>> = known.dns.and_then(dns::placeholder).into_iter().collect();
+    found.extend(membership.iter().flat_map(groups::failures));
+    let mut counts = Counts::default();
+    let nodes = joined.map(groups::node_rows);
+    if let Some(nodes) = &nodes {
+        let ready = count(nodes.iter().filter(|node| node.ready));
+        counts.nodes_ready = Some(ready);
+        counts.nodes_not_ready = Some(count(nodes) - ready);
+    }
+    if let Some(pods) = known.pods {
+        let system = pods::failures(pods, membership.as_ref());
+        counts.pods_not_ready = Some(system.not_ready);
+        counts.pods_pending = Some(system.pending);
+        counts.pods_unknown = Some(system.unknown);
+        found.extend(system.found);
+        let missing = joined.map(|joined| pods::missing(pods, joined));
+        counts.pods_missing = missing.as_ref().map(count);
+        found.extend(missing.unwrap_or_default());
+    }
+    let unready = joined.map(groups::unready_workers).unwrap_or_default();
+    let (failures, tolerated) = tolerate(found, &unready, options.max_unready_nodes);
+    Verdict {
+        cluster: seen.cluster.clone(),
+        failures,
+        tolerated,
+        unknown,
+        groups: groups::group_rows(known.groups.unwrap_or_default(), membership.as_ref()),
+        nodes: nodes.unwrap_or_default(),
+        counts,
+    }
+}
+
+/// The parts of an observation that are known.
+struct Known<'a> {
+    groups: Option<&'a [GroupSummary]>,
+    cloud: Option<&'a [CloudGroup]>,
+    nodes: Option<&'a [Arc<Node>]>,
+    pods: Option<&'a [Arc<Pod>]>,
+    dns: Option<&'a Dns>,
+}
+
+impl<'a> Known<'a> {
+    /// The parts that are known, and why the others are not.
+    fn of(seen: &'a Observation) -> (Self, Vec<Unknown>) {
+        fn known<'a, T>(part: &'a Part<T>, name: PartName, unknown: &mut Vec<Unknown>) -> Option<&'a T> {
+            match part {
+                Part::Known(value) => Some(value),
+                Part::Unknown(reason) => {
+                    unknown.push(Unknown::new(name, reason));
+                    None
+                }
+            }
+        }
+        let mut unknown = Vec::new();
+        let mut groups = known(&seen.groups, PartName::InstanceGroups, &mut unknown);
+        if groups.is_some_and(Vec::is_empty) {
+            unknown.push(Unknown::new(
+                PartName::InstanceGroups,
+                "the state store has no InstanceGroup",
+            ));
+            groups = None;
+        }
+        let known = Self {
+            groups: groups.map(Vec::as_slice),
+            cloud: known(&seen.cloud, PartName::Cloud, &mut unknown).map(Vec::as_slice),
+            nodes: known(&seen.nodes, PartName::Nodes, &mut unknown).map(Vec::as_slice),
+            pods: known(&seen.pods, PartName::Pods, &mut unknown).map(Vec::as_slice),
+            dns: known(&seen.dns, PartName::Dns, &mut unknown),
+        };
+        (known, unknown)
+    }
+
+    fn membership(&self) -> Option<Membership<'a>> {
+        Some(Membership::new(self.groups?, self.cloud?, self.nodes))
+    }
+}
+
+/// What fails, and what is tolerated: all that happened to the workers that are not ready, unless they are too many. Then
+/// nothing is, so that the failures name every one of them.
+fn tolerate(found: Vec<Found<'_>>, unready: &BTreeSet<Place<'_>>, allowed: u32) -> (Vec<Failure>, Vec<Failure>) {
+    let tolerable = count(unready) <= allowed;
+    let (tolerated, failures): (Vec<_>, Vec<_>) = found
+        .into_iter()
+        .partition(|found| tolerable && unready.contains(&found.place));
+    let bare = |found: Vec<Found<'_>>| found.into_iter().map(|found| found.failure).collect();
+    (bare(failures), bare(tolerated))
+}
+
+/// How many there are. No cluster has four billion of anything.
+fn count(things: impl IntoIterator) -> u32 {
+    u32::try_from(things.into_iter().count()).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,31 @@
+//! Whether the API's name still has the address that kOps gives it before any control plane runs.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::{Found, Place};
+use crate::observation::Dns;
+use crate::verdict::{Failure, FailureKind};
+
+/// Source: kOps; an address for documentation (RFC 5737), which nobody has.
+const PLACEHOLDER: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 123));
+/// `fd00:dead:add::`, the same for IPv6.
+const PLACEHOLDER_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd00, 0xdead, 0x0add, 0, 0, 0, 0, 0));
+
+pub(super) fn placeholder(dns: &Dns) -> Option<Found<'static>> {
+    let Dns::Addresses(addresses) = dns else { return None };
+    let placeholder = [PLACEHOLDER, PLACEHOLDER_V6]
+        .into_iter()
+        .find(|placeholder| addresses.iter().any(|address| address.to_canonical() == *placeholder))?;
+    Some(Found {
+        failure: Failure {
+            kind: FailureKind::Dns,
+            name: "apiserver".to_owned(),
+            message: format!(
+                "The API DNS IP address is the placeholder address that kops creates: {placeholder}. It changes once a \
+                 control-plane node runs and dns-controller or external-dns has updated it"
+            ),
+            instance_group: None,
+        },
+        place: Place::Cluster,
+    })
+}

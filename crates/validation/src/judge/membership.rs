@@ -1,0 +1,179 @@
+//! Which instance is in which group, and which Node it is.
+//!
+//! A Node belongs to the instance whose own name for its Node it has, because its kubelet's certificate binds that name; else
+//! to the one that its providerID names, which is only its kubelet's claim. Of several claims the first by name counts.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use tidewaiter_api::InstanceGroupName;
+use tidewaiter_kops::{GroupSummary, Role};
+
+use crate::objects::Node;
+use crate::observation::{CloudGroup, Member, MemberStatus};
+
+/// The instances of a cluster.
+pub(super) struct Membership<'a> {
+    /// The groups of the cloud that have an InstanceGroup, by its name and their own.
+    pub groups: Vec<Group<'a>>,
+    /// The InstanceGroups without one, by name.
+    pub missing: Vec<&'a GroupSummary>,
+    /// Whether Nodes are known at all. If not, no machine has one.
+    pub nodes_known: bool,
+}
+
+/// One group of the cloud.
+pub(super) struct Group<'a> {
+    pub summary: &'a GroupSummary,
+    pub cloud: &'a CloudGroup,
+    /// By id.
+    pub machines: Vec<Machine<'a>>,
+}
+
+/// One instance in one group.
+#[derive(Clone, Copy)]
+pub(super) struct Machine<'a> {
+    pub member: &'a Member,
+    pub node: Option<&'a Node>,
+    /// Whether this is the group under which the instance and its Node are judged.
+    pub judged: bool,
+}
+
+impl Machine<'_> {
+    /// Detached instances are being replaced, and those of a warm pool have not been started as Nodes.
+    fn in_service(&self) -> bool {
+        self.member.status != MemberStatus::Detached && !self.member.warm_pool
+    }
+
+    pub(super) fn counts(&self) -> bool {
+        self.member.status != MemberStatus::Detached
+    }
+
+    /// Whether an instance of `role` must be a Node.
+    pub(super) fn must_join(&self, role: Role) -> bool {
+        self.in_service() && role != Role::Bastion
+    }
+}
+
+impl<'a> Membership<'a> {
+    pub(super) fn new(summaries: &'a [GroupSummary], cloud: &'a [CloudGroup], nodes: Option<&'a [Arc<Node>]>) -> Self {
+        let by_name: BTreeMap<_, _> = summaries.iter().map(|summary| (&summary.name, summary)).collect();
+        let finder = Finder::new(nodes.unwrap_or_default());
+        let mut groups: Vec<Group<'a>> = cloud
+            .iter()
+            .filter_map(|cloud| {
+                let summary = *by_name.get(&cloud.instance_group)?;
+                let mut machines: Vec<_> = cloud.members.iter().map(|member| finder.machine(member)).collect();
+                machines.sort_by_key(|machine| &machine.member.id);
+                Some(Group {
+                    summary,
+                    cloud,
+                    machines,
+                })
+            })
+            .collect();
+        groups.sort_by_key(|group| (&group.summary.name, &group.cloud.name));
+        judge_each_once(&mut groups);
+        let present: HashSet<_> = cloud.iter().map(|cloud| &cloud.instance_group).collect();
+        let missing = by_name.into_values().filter(|summary| !present.contains(&summary.name));
+        Self {
+            groups,
+            missing: missing.collect(),
+            nodes_known: nodes.is_some(),
+        }
+    }
+
+    /// The instances under the groups where they are judged.
+    pub(super) fn judged(&self) -> impl Iterator<Item = (&Group<'a>, Machine<'a>)> {
+        self.groups
+            .iter()
+            .flat_map(|group| group.judged().map(move |machine| (group, machine)))
+    }
+
+    /// The group of each Node that is an instance.
+    pub(super) fn group_by_node(&self) -> HashMap<&'a str, &'a InstanceGroupName> {
+        let nodes = self
+            .judged()
+            .filter_map(|(group, machine)| Some((machine.node?.name(), &group.summary.name)));
+        nodes.collect()
+    }
+}
+
+impl<'a> Group<'a> {
+    pub(super) fn judged(&self) -> impl Iterator<Item = Machine<'a>> {
+        self.machines.iter().copied().filter(|machine| machine.judged)
+    }
+}
+
+/// An instance that two groups claim is judged under the one in whose service it is; else, or if under both, under the first.
+/// In the same order a Node is given to one instance only: another that should have its name has not joined.
+fn judge_each_once<'a>(groups: &mut [Group<'a>]) {
+    let mut judged = HashSet::new();
+    let mut instances: HashMap<&'a str, &'a str> = HashMap::new();
+    for in_service in [true, false] {
+        let machines = groups.iter_mut().flat_map(|group| &mut group.machines);
+        for machine in machines.filter(|machine| machine.in_service() == in_service) {
+            let id = machine.member.id.as_str();
+            machine.judged = judged.insert(id);
+            machine.node = machine
+                .node
+                .filter(|node| *instances.entry(node.name()).or_insert(id) == id);
+        }
+    }
+}
+
+/// Finds the Node of an instance.
+struct Finder<'a> {
+    by_name: HashMap<&'a str, &'a Node>,
+    /// By the last part of the providerID; the Nodes of one in the order of their names.
+    by_instance: HashMap<&'a str, Vec<&'a Node>>,
+}
+
+impl<'a> Finder<'a> {
+    fn new(nodes: &'a [Arc<Node>]) -> Self {
+        let mut nodes: Vec<&Node> = nodes.iter().map(Arc::as_ref).collect();
+        nodes.sort_by_key(|node| node.name());
+        let mut by_instance: HashMap<_, Vec<_>> = HashMap::new();
+        for node in &nodes {
+            if let Some(id) = &node.spec.provider_id {
+                by_instance.entry(last_part(id.rest())).or_default().push(*node);
+            }
+        }
+        Self {
+            by_name: nodes.into_iter().map(|node| (node.name(), node)).collect(),
+            by_instance,
+        }
+    }
+
+    fn machine(&self, member: &'a Member) -> Machine<'a> {
+        let named = member
+            .node_name
+            .as_ref()
+            .and_then(|name| self.by_name.get(name.as_str()).copied());
+        let node = named
+            .filter(|node| node.spec.provider_id.is_none() || claims(node, &member.id))
+            .or_else(|| {
+                let claimants = self.by_instance.get(last_part(&member.id))?;
+                claimants.iter().copied().find(|node| claims(node, &member.id))
+            });
+        Machine {
+            member,
+            node,
+            judged: false,
+        }
+    }
+}
+
+/// Whether the Node's providerID ends with `id`, at a `/` or as a whole.
+fn claims(node: &Node, id: &str) -> bool {
+    let rest = node
+        .spec
+        .provider_id
+        .as_ref()
+        .and_then(|claim| claim.rest().strip_suffix(id));
+    rest.is_some_and(|before| before.is_empty() || before.ends_with('/'))
+}
+
+fn last_part(id: &str) -> &str {
+    id.rsplit('/').next().unwrap_or(id)
+}

@@ -1,0 +1,232 @@
+//! The Pod: whether it belongs to the cluster's own system, where it runs, and whether its containers are ready.
+//!
+//! Its owner is not read: a pod of the system is judged whoever made it.
+
+use k8s_openapi::api::core::v1::Pod as FullPod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::{known_text, label, resource_like, same_metadata};
+
+const APP: &str = "k8s-app";
+const SYSTEM_NAMESPACE: &str = "kube-system";
+/// What each control-plane node runs, by its label `k8s-app`.
+pub(crate) const STATIC_PODS: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+
+/// A slim Pod.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pod {
+    /// Namespace, name, uid, resourceVersion, and the label `k8s-app`.
+    #[serde(deserialize_with = "metadata")]
+    pub metadata: ObjectMeta,
+    /// What is read of the spec.
+    #[serde(default)]
+    pub spec: PodSpec,
+    /// What is read of the status.
+    #[serde(default)]
+    pub status: PodStatus,
+}
+
+/// A slim `spec`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodSpec {
+    /// The priority class, if it is one of the system's.
+    #[serde(default, deserialize_with = "known_text", skip_serializing_if = "Option::is_none")]
+    pub priority_class_name: Option<Priority>,
+    /// The Node that it is bound to. No kubelet can write it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_name: Option<Box<str>>,
+}
+
+/// The priority classes of what a cluster cannot do without. Source: Kubernetes, "Guaranteed Scheduling For Critical Add-On Pods".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Priority {
+    /// The cluster needs it, wherever it runs.
+    #[serde(rename = "system-cluster-critical")]
+    Cluster,
+    /// Its node needs it.
+    #[serde(rename = "system-node-critical")]
+    Node,
+}
+
+impl Priority {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Cluster => "system-cluster-critical",
+            Self::Node => "system-node-critical",
+        }
+    }
+}
+
+/// A slim `status`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodStatus {
+    /// Where the pod is in its life.
+    #[serde(default, deserialize_with = "known_text", skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+    /// Its containers but the init containers, in the order of the API.
+    #[serde(default, deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
+    pub container_statuses: Vec<ContainerStatus>,
+}
+
+/// `status.phase`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Phase {
+    /// Not all containers have been made.
+    Pending,
+    /// It is bound to a Node and its containers have been made.
+    Running,
+    /// All containers ended well, and none comes back.
+    Succeeded,
+    /// All containers ended, one of them badly.
+    Failed,
+    /// Its node cannot be asked.
+    Unknown,
+}
+
+/// One container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerStatus {
+    /// Its name.
+    pub name: Box<str>,
+    /// Whether it passes its readiness probe.
+    #[serde(default)]
+    pub ready: bool,
+}
+
+/// Whether the verdict reads this pod: it has one of the system's priority classes, or it is one of the pods that every
+/// control-plane node must run, whatever its priority class. Any other may be dropped before it is held.
+#[must_use]
+pub fn is_judged(pod: &Pod) -> bool {
+    pod.spec.priority_class_name.is_some() || pod.static_app().is_some()
+}
+
+impl Pod {
+    /// Whether the two differ in nothing that the verdict reads.
+    #[must_use]
+    pub fn same(&self, other: &Self) -> bool {
+        same_metadata(&self.metadata, &other.metadata) && self.spec == other.spec && self.status == other.status
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        self.metadata.namespace.as_deref().unwrap_or_default()
+    }
+
+    /// Which of [`STATIC_PODS`] it is.
+    pub(crate) fn static_app(&self) -> Option<&'static str> {
+        let app = label(&self.metadata, APP)?;
+        STATIC_PODS
+            .into_iter()
+            .find(|name| *name == app && self.namespace() == SYSTEM_NAMESPACE)
+    }
+}
+
+fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    super::metadata(deserializer, &[APP])
+}
+
+fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ContainerStatus>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+resource_like!(Pod, FullPod);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn full() -> Value {
+        json!({
+            "metadata": {"namespace": "kube-system", "name": "p", "uid": "u", "resourceVersion": "7",
+                "labels": {"k8s-app": "kube-dns", "pod-template-hash": "x"},
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "v"}]},
+            "spec": {"priorityClassName": "system-cluster-critical", "nodeName": "n", "containers": [{"name": "c"}]},
+            "status": {"phase": "Running", "hostIP": "10.0.0.1",
+                "containerStatuses": [{"name": "c", "ready": true, "restartCount": 3}, {"name": "d", "ready": false}]},
+        })
+    }
+
+    fn pod(value: Value) -> Pod {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn with(changes: &[(&str, &str, Value)]) -> Pod {
+        let mut value = full();
+        for (parent, key, to) in changes {
+            value.pointer_mut(parent).unwrap()[*key] = to.clone();
+        }
+        pod(value)
+    }
+
+    #[test]
+    fn keeps_what_is_read_and_drops_the_rest_and_its_own_json_loses_nothing() {
+        let slim = pod(full());
+        let text = serde_json::to_value(&slim).unwrap();
+        let expected = json!({
+            "metadata": {"namespace": "kube-system", "name": "p", "uid": "u", "resourceVersion": "7",
+                "labels": {"k8s-app": "kube-dns"}},
+            "spec": {"priorityClassName": "system-cluster-critical", "nodeName": "n"},
+            "status": {"phase": "Running",
+                "containerStatuses": [{"name": "c", "ready": true}, {"name": "d", "ready": false}]},
+        });
+        assert_eq!(text, expected);
+        assert_eq!(pod(text), slim);
+        let bare = pod(json!({"metadata": {"name": "p"}}));
+        assert_eq!(pod(serde_json::to_value(&bare).unwrap()), bare);
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_absent_and_no_error() {
+        let strange = with(&[
+            ("/status", "phase", json!("Perhaps")),
+            ("/status", "containerStatuses", Value::Null),
+            ("/spec", "priorityClassName", json!("batch")),
+        ]);
+        assert_eq!(
+            (strange.status, strange.spec.priority_class_name),
+            (PodStatus::default(), None)
+        );
+    }
+
+    #[test]
+    fn only_pods_of_the_system_are_judged() {
+        let class = |name: &str| ("/spec", "priorityClassName", json!(name));
+        let app = |name: &str| ("/metadata/labels", "k8s-app", json!(name));
+        let elsewhere = ("/metadata", "namespace", json!("default"));
+        for (judged, changes) in [
+            (true, vec![]),
+            (true, vec![class("system-node-critical"), elsewhere.clone()]),
+            (false, vec![class("system-node-critical-2")]),
+            (false, vec![class("")]),
+            (true, vec![class("batch"), app("kube-apiserver")]),
+            (true, vec![class("batch"), app("kube-scheduler")]),
+            (true, vec![class("batch"), app("kube-controller-manager")]),
+            (false, vec![class("batch"), app("kube-proxy")]),
+            (false, vec![class("batch"), app("kube-apiserver"), elsewhere]),
+        ] {
+            assert_eq!(is_judged(&with(&changes)), judged, "{changes:?}");
+        }
+    }
+
+    #[test]
+    fn a_restart_that_ended_well_is_the_same_pod() {
+        let mut after = full();
+        after["metadata"]["resourceVersion"] = json!("8");
+        after["status"]["containerStatuses"][0]["restartCount"] = json!(4);
+        assert!(pod(full()).same(&pod(after)));
+        for change in [
+            ("/metadata", "uid", json!("w")),
+            ("/spec", "nodeName", json!("m")),
+            ("/status", "phase", json!("Failed")),
+        ] {
+            assert!(!pod(full()).same(&with(std::slice::from_ref(&change))), "{change:?}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! One fixture: the case (what the cloud and DNS say, what is expected), then documents of kOps and of the API server.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tidewaiter_kops::GroupSummary;
+use tidewaiter_validation::{CloudGroup, Dns, Member, MemberStatus, Node, Observation, Options, Part, Pod};
+
+pub struct Fixture {
+    pub name: String,
+    pub seen: Observation,
+    pub options: Options,
+    pub expect: Expect,
+}
+
+/// What is expected; a count that is not named must be 0, one that is null must be absent.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Expect {
+    /// `Ready`, `Failed` or `Unknown`.
+    pub outcome: String,
+    /// `KIND NAME [GROUP]: MESSAGE`, in order.
+    pub failures: Vec<String>,
+    #[serde(default)]
+    pub tolerated: Vec<String>,
+    /// `PART: REASON`, in order.
+    #[serde(default)]
+    pub unknown: Vec<String>,
+    #[serde(default)]
+    pub counts: BTreeMap<String, Option<u32>>,
+    /// `NAME ROLE STATUS`, in order.
+    pub nodes: Vec<String>,
+    /// By group: `CURRENT current, READY ready, N outdated, MIN..TARGET..MAX`; `?` where unknown.
+    pub groups: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Case {
+    #[expect(dead_code, reason = "for who reads the file")]
+    about: String,
+    #[serde(default)]
+    max_unready_nodes: u32,
+    #[serde(default)]
+    cloud: Vec<CloudCase>,
+    /// The addresses of the API's name; without them it is not asked.
+    dns: Option<Vec<IpAddr>>,
+    /// Parts that are unknown, and why.
+    #[serde(default)]
+    unknown: BTreeMap<String, String>,
+    expect: Expect,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct CloudCase {
+    name: String,
+    instance_group: String,
+    min: u32,
+    target: u32,
+    max: u32,
+    members: Vec<MemberCase>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct MemberCase {
+    id: String,
+    node: Option<String>,
+    #[serde(default)]
+    needs_update: bool,
+    #[serde(default)]
+    detached: bool,
+    #[serde(default)]
+    warm_pool: bool,
+}
+
+pub fn all() -> Vec<Fixture> {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder("fixtures"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    files.iter().map(|file| load(file)).collect()
+}
+
+pub fn named(name: &str) -> Fixture {
+    load(&folder("fixtures").join(format!("{name}.yaml")))
+}
+
+pub fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
+}
+
+fn load(file: &Path) -> Fixture {
+    let name = file.file_stem().unwrap().to_str().unwrap().to_owned();
+    let text = fs::read_to_string(file).unwrap();
+    let mut documents = text.split("\n---\n");
+    let case: Case =
+        serde_saphyr::from_str(documents.next().unwrap()).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let (mut groups, mut nodes, mut pods) = (Vec::new(), Vec::new(), Vec::new());
+    for document in documents {
+        let value: Value = serde_saphyr::from_str(document).unwrap_or_else(|error| panic!("{name}: {error}"));
+        match value["kind"].as_str() {
+            Some("InstanceGroup") => groups.push(group(&value, document)),
+            Some("Node") => nodes.push(object::<Node>(&value)),
+            Some("Pod") => pods.push(object::<Pod>(&value)),
+            other => panic!("{name}: a document of kind {other:?}"),
+        }
+    }
+    let dns = case.dns.map_or(Dns::NotAsked, Dns::Addresses);
+    let mut unknown = case.unknown;
+    let seen = Observation {
+        cluster: "cluster.example.com".parse().unwrap(),
+        groups: part("InstanceGroups", groups, &mut unknown),
+        cloud: part("cloud", case.cloud.into_iter().map(cloud_group).collect(), &mut unknown),
+        nodes: part("Nodes", nodes, &mut unknown),
+        pods: part("Pods", pods, &mut unknown),
+        dns: part("dns", dns, &mut unknown),
+    };
+    assert!(unknown.is_empty(), "{name}: no such part: {unknown:?}");
+    Fixture {
+        name,
+        seen,
+        options: Options {
+            max_unready_nodes: case.max_unready_nodes,
+        },
+        expect: case.expect,
+    }
+}
+
+/// Through kOps' own parser, as a file of the state store.
+fn group(value: &Value, document: &str) -> GroupSummary {
+    let name = value["metadata"]["name"].as_str().unwrap();
+    GroupSummary::parse(
+        &format!("instancegroup/{name}"),
+        document.as_bytes(),
+        &name.parse().unwrap(),
+    )
+    .unwrap()
+}
+
+/// Through JSON as the API server sends it, and again as a cache keeps it.
+fn object<K: DeserializeOwned + serde::Serialize + PartialEq + std::fmt::Debug>(value: &Value) -> Arc<K> {
+    let sent: K = serde_json::from_slice(&serde_json::to_vec(value).unwrap()).unwrap();
+    let kept: K = serde_json::from_slice(&serde_json::to_vec(&sent).unwrap()).unwrap();
+    assert_eq!(kept, sent);
+    Arc::new(kept)
+}
+
+fn cloud_group(case: CloudCase) -> CloudGroup {
+    CloudGroup {
+        name: case.name,
+        instance_group: case.instance_group.parse().unwrap(),
+        target_size: case.target,
+        min_size: case.min,
+        max_size: case.max,
+        members: case.members.into_iter().map(member).collect(),
+    }
+}
+
+fn member(case: MemberCase) -> Member {
+    let status = match (case.detached, case.needs_update) {
+        (true, _) => MemberStatus::Detached,
+        (false, true) => MemberStatus::NeedsUpdate,
+        (false, false) => MemberStatus::UpToDate,
+    };
+    Member {
+        id: case.id,
+        node_name: case.node.map(|name| name.parse().unwrap()),
+        status,
+        warm_pool: case.warm_pool,
+    }
+}
+
+fn part<T>(name: &str, value: T, unknown: &mut BTreeMap<String, String>) -> Part<T> {
+    unknown.remove(name).map_or(Part::Known(value), Part::Unknown)
+}

@@ -1,0 +1,231 @@
+//! The order in which anything was observed changes nothing, and tolerance only ever takes failures away.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use proptest::sample::{Index, select, subsequence};
+use serde_json::json;
+use tidewaiter_kops::{GroupSummary, Role};
+use tidewaiter_validation::{
+    CloudGroup, Dns, Failure, FailureKind, Member, MemberStatus, Node, Observation, Options, Part, Pod, judge,
+};
+
+const GROUPS: [&str; 4] = ["a", "b", "c", "d"];
+/// Few, so that groups share instances and Nodes share claims.
+const INSTANCES: [&str; 6] = ["i-0", "i-1", "i-2", "i-3", "i-4", "i-5"];
+const NODES: [&str; 6] = ["n-0", "n-1", "n-2", "n-3", "n-4", "n-5"];
+
+fn group(name: &'static str) -> impl Strategy<Value = GroupSummary> {
+    let role = select(vec![
+        Role::ControlPlane,
+        Role::Node,
+        Role::Node,
+        Role::Bastion,
+        Role::ApiServer,
+        Role::Etcd,
+    ]);
+    (role, any::<Option<u32>>()).prop_map(move |(role, size)| GroupSummary {
+        name: name.parse().unwrap(),
+        role,
+        machine_type: String::new(),
+        min_size: size,
+        max_size: size,
+        subnets: Vec::new(),
+    })
+}
+
+fn groups() -> impl Strategy<Value = Vec<GroupSummary>> {
+    subsequence(GROUPS.to_vec(), 0..=4).prop_flat_map(|names| names.into_iter().map(group).collect::<Vec<_>>())
+}
+
+fn member(id: &'static str) -> impl Strategy<Value = Member> {
+    let status = select(vec![
+        MemberStatus::UpToDate,
+        MemberStatus::NeedsUpdate,
+        MemberStatus::Detached,
+    ]);
+    (status, any::<bool>(), prop::option::of(select(NODES.to_vec()))).prop_map(move |(status, warm_pool, node)| {
+        Member {
+            id: id.to_owned(),
+            node_name: node.map(|name| name.parse().unwrap()),
+            status,
+            warm_pool,
+        }
+    })
+}
+
+fn cloud() -> impl Strategy<Value = Vec<CloudGroup>> {
+    let members =
+        subsequence(INSTANCES.to_vec(), 0..=6).prop_flat_map(|ids| ids.into_iter().map(member).collect::<Vec<_>>());
+    let one = (select(GROUPS.to_vec()), 0..6_u32, members);
+    prop::collection::vec(one, 0..6).prop_map(|groups| {
+        let named = groups.into_iter().enumerate();
+        let made = named.map(|(number, (group, size, members))| CloudGroup {
+            name: format!("cloud-{number}"),
+            instance_group: group.parse().unwrap(),
+            target_size: size,
+            min_size: size,
+            max_size: size,
+            members,
+        });
+        made.collect()
+    })
+}
+
+fn nodes() -> impl Strategy<Value = Vec<Arc<Node>>> {
+    let one = |name: &'static str| {
+        let status = || select(vec!["True", "True", "False", "Unknown"]);
+        (
+            prop::option::of(select(INSTANCES.to_vec())),
+            any::<bool>(),
+            status(),
+            prop::option::of(status()),
+        )
+            .prop_map(move |(instance, control_plane, ready, network)| {
+                let labels = if control_plane {
+                    json!({"node-role.kubernetes.io/control-plane": ""})
+                } else {
+                    json!({})
+                };
+                let mut conditions = vec![json!({"type": "Ready", "status": ready})];
+                conditions.extend(network.map(|status| json!({"type": "NetworkUnavailable", "status": status})));
+                let provider_id = instance.map(|id| format!("aws:///zone/{id}"));
+                let node = json!({"metadata": {"name": name, "labels": labels}, "spec": {"providerID": provider_id},
+                    "status": {"conditions": conditions}});
+                Arc::new(serde_json::from_value(node).unwrap())
+            })
+    };
+    subsequence(NODES.to_vec(), 0..=6).prop_flat_map(move |names| names.into_iter().map(one).collect::<Vec<_>>())
+}
+
+fn pods() -> impl Strategy<Value = Vec<Arc<Pod>>> {
+    let class = select(vec!["system-node-critical", "system-cluster-critical", "batch"]);
+    let app = select(vec![
+        "kube-apiserver",
+        "kube-controller-manager",
+        "kube-scheduler",
+        "other",
+    ]);
+    let phase = select(vec!["Pending", "Running", "Running", "Succeeded", "Failed", "Unknown"]);
+    let one = (
+        class,
+        app,
+        phase,
+        prop::option::of(select(NODES.to_vec())),
+        any::<[bool; 2]>(),
+    );
+    prop::collection::vec(one, 0..20).prop_map(|pods| {
+        let named = pods.into_iter().enumerate();
+        let made = named.map(|(number, (class, app, phase, node, [one, other]))| {
+            let pod = json!({"metadata": {"namespace": "kube-system", "name": format!("p-{number}"), "labels": {"k8s-app": app}},
+                "spec": {"priorityClassName": class, "nodeName": node},
+                "status": {"phase": phase, "containerStatuses": [{"name": "c", "ready": one}, {"name": "d", "ready": other}]}});
+            Arc::new(serde_json::from_value(pod).unwrap())
+        });
+        made.collect()
+    })
+}
+
+fn observation() -> impl Strategy<Value = Observation> {
+    let addresses = ["203.0.113.123", "fd00:dead:add::", "10.0.0.1", "::1"].map(|address| address.parse().unwrap());
+    (
+        groups(),
+        cloud(),
+        nodes(),
+        pods(),
+        subsequence(addresses.to_vec(), 0..=4),
+    )
+        .prop_map(|(groups, cloud, nodes, pods, addresses)| Observation {
+            cluster: "cluster.example.com".parse().unwrap(),
+            groups: Part::Known(groups),
+            cloud: Part::Known(cloud),
+            nodes: Part::Known(nodes),
+            pods: Part::Known(pods),
+            dns: Part::Known(Dns::Addresses(addresses)),
+        })
+}
+
+/// The same in another order, by the numbers in `places`.
+fn shuffled<T: Clone>(things: &[T], places: &[Index]) -> Vec<T> {
+    let mut rest = things.to_vec();
+    let mut places = places.iter().cycle();
+    let mut order = Vec::new();
+    while !rest.is_empty() {
+        order.push(rest.swap_remove(places.next().unwrap().index(rest.len())));
+    }
+    order
+}
+
+fn reordered(seen: &Observation, places: &[Index]) -> Observation {
+    fn part<T: Clone>(part: &Part<Vec<T>>, places: &[Index]) -> Part<Vec<T>> {
+        match part {
+            Part::Known(things) => Part::Known(shuffled(things, places)),
+            Part::Unknown(reason) => Part::Unknown(reason.clone()),
+        }
+    }
+    let mut cloud = part(&seen.cloud, places);
+    if let Part::Known(groups) = &mut cloud {
+        for group in groups {
+            group.members = shuffled(&group.members, places);
+        }
+    }
+    let dns = match &seen.dns {
+        Part::Known(Dns::Addresses(addresses)) => Part::Known(Dns::Addresses(shuffled(addresses, places))),
+        other => other.clone(),
+    };
+    Observation {
+        cluster: seen.cluster.clone(),
+        groups: part(&seen.groups, places),
+        cloud,
+        nodes: part(&seen.nodes, places),
+        pods: part(&seen.pods, places),
+        dns,
+    }
+}
+
+fn sorted(failures: impl IntoIterator<Item = Failure>) -> Vec<String> {
+    let mut shown: Vec<String> = failures.into_iter().map(|failure| format!("{failure:?}")).collect();
+    shown.sort();
+    shown
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
+
+    #[test]
+    fn the_order_of_what_was_observed_changes_nothing(
+        seen in observation(),
+        places in prop::collection::vec(any::<Index>(), 1..16),
+        max_unready_nodes in 0..4_u32,
+    ) {
+        let options = Options { max_unready_nodes };
+        prop_assert_eq!(judge(&seen, &options), judge(&reordered(&seen, &places), &options));
+    }
+
+    #[test]
+    fn no_node_and_no_instance_is_judged_twice(seen in observation()) {
+        let verdict = judge(&seen, &Options::default());
+        let nodes: Vec<&str> = verdict.nodes.iter().map(|node| node.name.as_str()).collect();
+        let of_kind = |kind| verdict.failures.iter().filter(move |failure| failure.kind == kind);
+        let machines: Vec<&str> = of_kind(FailureKind::Machine).map(|failure| failure.name.as_str()).collect();
+        let unready = of_kind(FailureKind::Node).filter(|failure| failure.message.ends_with("is not ready"));
+        let unready: Vec<&str> = unready.map(|failure| failure.name.as_str()).collect();
+        for names in [nodes, machines, unready] {
+            let distinct: BTreeSet<&str> = names.iter().copied().collect();
+            prop_assert_eq!(distinct.len(), names.len(), "{:?}", names);
+        }
+    }
+
+    #[test]
+    fn what_is_tolerated_is_taken_from_the_failures_and_changes_nothing_else(
+        seen in observation(),
+        max_unready_nodes in 0..4_u32,
+    ) {
+        let strict = judge(&seen, &Options::default());
+        let lenient = judge(&seen, &Options { max_unready_nodes });
+        prop_assert!(strict.tolerated.is_empty());
+        prop_assert_eq!(sorted(strict.failures), sorted(lenient.failures.into_iter().chain(lenient.tolerated)));
+        prop_assert_eq!((strict.counts, strict.nodes, strict.groups), (lenient.counts, lenient.nodes, lenient.groups));
+    }
+}
