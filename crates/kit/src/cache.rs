@@ -61,7 +61,7 @@ impl<K> Change<K> {
 pub type OnChange<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
 
 /// Objects per page of a list: a page is in memory as text and as objects at once, 15 kB for each Node.
-const PAGE_SIZE: u32 = 100;
+const PAGE_SIZE: u32 = 50;
 
 /// The task behind a cache has ended: what it holds is not followed any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -26,6 +26,7 @@ pub mod moto;
 mod port;
 mod process;
 mod scratch;
+pub mod usage;
 
 pub use api_proxy::{Action, ApiProxy, ApiRequest, Gate, Moment, Recorded};
 pub use control_plane::{Audit, AuditEntry, AuditMark, ControlPlane, ControlPlaneBuilder, Identity};

@@ -15,7 +15,7 @@ use tidewaiter_testkit::builders::{cluster, controller_config, instance_group, n
 use tidewaiter_testkit::fake_ec2::{FakeInstance, TokenBucket};
 use tidewaiter_testkit::{ControlPlane, FakeEc2, Identity, Scratch, eventually};
 
-use crate::usage::cpu_seconds;
+use tidewaiter_testkit::usage::cpu_seconds;
 
 pub const CLUSTER: &str = "bench.example.com";
 pub const GROUP: &str = "nodes";
@@ -138,7 +138,7 @@ impl Bed {
     }
 
     /// What the API server has used of the cores so far.
-    pub fn api_server_cpu_seconds(&self) -> Result<f64> {
+    pub fn api_server_cpu_seconds(&self) -> f64 {
         cpu_seconds(self.cluster.apiserver().pid())
     }
 

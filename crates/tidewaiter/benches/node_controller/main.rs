@@ -20,7 +20,6 @@ mod process;
 mod reaction;
 mod report;
 mod steady;
-mod usage;
 
 use std::path::PathBuf;
 

@@ -10,7 +10,7 @@ use tidewaiter_testkit::{ApiProxy, AuditEntry, FakeGce, Process, Program, eventu
 
 use crate::bed::Bed;
 use crate::observer::Observer;
-use crate::usage::{Memory, cpu_seconds};
+use tidewaiter_testkit::usage::{Memory, cpu_seconds};
 
 pub const SOON: Duration = Duration::from_secs(30);
 
@@ -101,12 +101,12 @@ impl Controller {
         self.process.stop(SOON).await;
     }
 
-    pub fn memory(&self) -> Result<Memory> {
+    pub fn memory(&self) -> Memory {
         Memory::of(self.process.pid())
     }
 
     /// Seconds on a core so far.
-    pub fn cpu_seconds(&self) -> Result<f64> {
+    pub fn cpu_seconds(&self) -> f64 {
         cpu_seconds(self.process.pid())
     }
 }
@@ -116,13 +116,13 @@ impl Controller {
 pub async fn cold_start(bed: &Bed, nodes: usize) -> Result<(ColdStart, Controller)> {
     let mark = bed.cluster.audit_mark().await;
     let mut observer = Observer::start(bed).await?;
-    let before = bed.api_server_cpu_seconds()?;
+    let before = bed.api_server_cpu_seconds();
     let begin = Instant::now();
     let controller = start(bed);
     let end = observer.labelled(nodes).await?;
-    let memory = controller.memory()?;
-    let cpu_seconds = controller.cpu_seconds()?;
-    let api_server_cpu_seconds = bed.api_server_cpu_seconds()? - before;
+    let memory = controller.memory();
+    let cpu_seconds = controller.cpu_seconds();
+    let api_server_cpu_seconds = bed.api_server_cpu_seconds() - before;
     let (led, _) = observer.led().await?;
     let audit = bed.cluster.audit().await.since(mark).by(&Bed::account());
     let mut requests = BTreeMap::new();

@@ -10,7 +10,7 @@ use crate::bed::Bed;
 use crate::observer::Observer;
 use crate::process::{self, SOON};
 use crate::report::{Chapter, count, figure, note};
-use crate::usage::{Memory, Peak};
+use tidewaiter_testkit::usage::{Memory, Peak};
 
 /// Each kubelet reports at least so often when nothing changes (`nodeStatusReportFrequency`).
 const REPORT_EVERY: Duration = Duration::from_mins(5);
@@ -26,14 +26,14 @@ pub async fn measure(bed: &Bed, seconds: u32) -> Result<Chapter> {
     let mut observer = Observer::start(bed).await?;
     let controller = process::start_through(bed, &proxy);
     observer.labelled(nodes).await?;
-    let labelled = controller.memory()?;
+    let labelled = controller.memory();
     process::settled(bed).await;
     bed.ec2.clear_calls();
 
     // As many as come in an hour of a cluster of this size, told in the time that there is.
     let rate = count(nodes) / REPORT_EVERY.as_secs_f64();
     note(&format!("at rest: {seconds} s of heartbeats, {rate:.1} a second"));
-    let before = (process::writes(bed).await, controller.cpu_seconds()?);
+    let before = (process::writes(bed).await, controller.cpu_seconds());
     heartbeats(bed, rate, seconds).await?;
     ensure!(
         controller.process.is_running(),
@@ -41,15 +41,15 @@ pub async fn measure(bed: &Bed, seconds: u32) -> Result<Chapter> {
         controller.process.log_tail()
     );
     let writes = process::writes(bed).await - before.0;
-    let cpu = controller.cpu_seconds()? - before.1;
+    let cpu = controller.cpu_seconds() - before.1;
     let calls = bed.ec2.take_calls().len();
-    let steady = controller.memory()?;
+    let steady = controller.memory();
 
     note("at rest: every watch expires");
-    let relist = relist(&proxy, &controller.process, nodes).await?;
+    let relist = relist(&proxy, &controller.process).await;
     // The allocator gives back what is free after a second.
     heartbeats(bed, rate, 5).await?;
-    let after = controller.memory()?;
+    let after = controller.memory();
     controller.stop().await;
     bed.clear().await?;
 
@@ -121,7 +121,7 @@ async fn without_nodes(bed: &Bed, proxy: &ApiProxy) -> Result<Memory> {
     let controller = process::start_through(bed, proxy);
     observer.led().await?;
     process::settled(bed).await;
-    let memory = controller.memory()?;
+    let memory = controller.memory();
     controller.stop().await;
     Ok(memory)
 }
@@ -138,25 +138,22 @@ async fn heartbeats(bed: &Bed, rate: f64, seconds: u32) -> Result<()> {
 }
 
 /// Has every watch told that it is too old, and waits until everything was listed again.
-async fn relist(proxy: &ApiProxy, process: &Process, nodes: usize) -> Result<Memory> {
-    let lists = |path: &'static str| proxy.count(|request| request.path == path && !request.is_watch());
-    let paths = ["/api/v1/nodes", "/apis/tidewaiter.dev/v1alpha1/nodeidentities"];
-    let before = paths.map(lists);
-    let mut peak = Peak::begin(process.pid())?;
+async fn relist(proxy: &ApiProxy, process: &Process) -> Memory {
+    let watches = || {
+        ["nodes", "nodeidentities"]
+            .map(|resource| proxy.count(|request| request.resource() == resource && request.is_watch()))
+    };
+    // One that is answered 410, and one after the list.
+    let done = watches().map(|before| before + 2);
+    let mut peak = Peak::begin(process.pid());
     proxy.expire_watches();
-    // Pages of a hundred.
-    let pages = nodes.div_ceil(100);
     eventually("everything to be listed again", SOON, async || {
-        peak.look().map_err(|error| error.to_string())?;
-        let listed = paths.map(lists);
-        let done = listed.iter().zip(before).all(|(now, before)| *now >= before + pages);
-        let watched = paths
-            .iter()
-            .all(|path| proxy.open_watches().iter().any(|open| open.contains(path)));
-        if done && watched {
+        peak.look();
+        let watches = watches();
+        if watches == done {
             Ok(())
         } else {
-            Err(format!("{listed:?} lists, before {before:?}"))
+            Err(format!("{watches:?} watches, not {done:?}"))
         }
     })
     .await;

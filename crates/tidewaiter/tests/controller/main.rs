@@ -12,6 +12,7 @@ mod labels;
 mod quarantine;
 mod recreated;
 mod refusals;
+mod relist;
 mod replicas;
 mod state_store;
 mod tags;
