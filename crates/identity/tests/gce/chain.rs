@@ -8,7 +8,8 @@ use tidewaiter_testkit::fake_gce::{
     zonal_group,
 };
 
-use crate::setup::{CLUSTER, One, Provider, ZONE, claim, reason, rows};
+use crate::ask::{claim_of, reason};
+use crate::setup::{CLUSTER, One, Provider, ZONE, rows};
 
 #[tokio::test]
 async fn an_instance_of_ours() {
@@ -128,7 +129,7 @@ async fn lifecycles_are_the_templates() {
 async fn other_projects_are_never_asked_about() {
     let (fake, provider) = One::new().start().await;
     let refusal = provider
-        .ask(&[claim("gce://other-project/us-central1-a/nodes-x7k2")])
+        .ask(&[claim_of("gce://other-project/us-central1-a/nodes-x7k2")])
         .await
         .remove(0)
         .unwrap_err();
@@ -390,7 +391,7 @@ async fn one_name_in_two_zones_is_two_instances() {
 
 #[tokio::test]
 async fn the_project_comes_from_the_metadata_server() {
-    let mut fake = FakeGce::start().await;
+    let fake = FakeGce::start().await;
     let metadata = fake.endpoint().parse().unwrap();
     fake.metadata_project("example.com:our-project\n");
     let said = project(None, Some(&metadata)).await.unwrap();

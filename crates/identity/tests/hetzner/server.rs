@@ -4,7 +4,8 @@ use tidewaiter_api::Lifecycle;
 use tidewaiter_identity::Identity;
 use tidewaiter_testkit::fake_hetzner::server;
 
-use crate::setup::{CLUSTER, fake, ours, reason};
+use crate::ask::reason;
+use crate::setup::{CLUSTER, fake, ours};
 
 const CLUSTER_LABEL: &str = "kops.k8s.io/cluster";
 const GROUP_LABEL: &str = "kops.k8s.io/instance-group";

@@ -1,33 +1,31 @@
 //! What keeps the API from answering: in which words it is told.
 
 use tidewaiter_identity::hetzner::api;
-use tidewaiter_testkit::fake_hetzner::{Scripted, TOKEN, TokenBucket};
+use tidewaiter_testkit::fake_hetzner::TOKEN;
+use tidewaiter_testkit::{Scripted, TokenBucket};
 
-use crate::setup::{Provider, fake, fleet, ours, reasons};
+use crate::ask::reasons;
+use crate::setup::{Provider, fake, fleet, ours};
 
 /// The answer, how it is counted, and what is told of it after the name of the call.
 fn trouble() -> Vec<(Scripted, &'static str, &'static str)> {
-    let raw = |status, body: &str| Scripted::Raw {
-        status,
-        body: body.to_owned(),
-    };
     let no_answer_200 = ": unusable answer (status 200 and no answer of Hetzner Cloud)";
     vec![
-        (Scripted::throttled(), "throttled", " is throttled"),
+        (Scripted::Throttled, "throttled", " is throttled"),
         (Scripted::error(429, "something_new"), "throttled", " is throttled"),
         (
             Scripted::error(503, "rate_limit_exceeded"),
             "throttled",
             " is throttled",
         ),
-        (raw(429, "<html>slow down"), "throttled", " is throttled"),
-        (Scripted::forbidden(), "denied", ": permission denied (403 forbidden)"),
+        (Scripted::raw(429, "<html>slow down"), "throttled", " is throttled"),
+        (Scripted::Denied, "denied", ": permission denied (403 forbidden)"),
         (
-            Scripted::unauthorized(),
+            Scripted::Unauthenticated,
             "no_credentials",
             ": no valid credentials (401 unauthorized)",
         ),
-        (Scripted::failed(), "failed", ": the cloud failed (500 server_error)"),
+        (Scripted::Failed, "failed", ": the cloud failed (500 server_error)"),
         (
             Scripted::error(503, "unavailable"),
             "failed",
@@ -39,28 +37,28 @@ fn trouble() -> Vec<(Scripted, &'static str, &'static str)> {
             ": the cloud failed (400 invalid_input)",
         ),
         (
-            raw(502, "<html>Bad Gateway"),
+            Scripted::raw(502, "<html>Bad Gateway"),
             "failed",
             ": the cloud failed (status 502 and no answer of Hetzner Cloud)",
         ),
         (
-            raw(403, "<html>Forbidden"),
+            Scripted::raw(403, "<html>Forbidden"),
             "unusable",
             ": unusable answer (status 403 and no answer of Hetzner Cloud)",
         ),
         (
-            raw(404, "<html>Not here"),
+            Scripted::raw(404, "<html>Not here"),
             "unusable",
             ": unusable answer (status 404 and no answer of Hetzner Cloud)",
         ),
         (
-            raw(302, ""),
+            Scripted::raw(302, ""),
             "unusable",
             ": unusable answer (status 302 and no answer of Hetzner Cloud)",
         ),
-        (raw(200, ""), "unusable", no_answer_200),
-        (raw(200, "[]"), "unusable", no_answer_200),
-        (raw(200, "{}"), "unusable", no_answer_200),
+        (Scripted::raw(200, ""), "unusable", no_answer_200),
+        (Scripted::raw(200, "[]"), "unusable", no_answer_200),
+        (Scripted::raw(200, "{}"), "unusable", no_answer_200),
     ]
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use kube::api::DeleteParams;
 use serde_json::json;
 use tidewaiter_api::ConditionStatus::{False, True};
+use tidewaiter_testkit::Scripted;
 use tidewaiter_testkit::fake_ec2::FakeInstance;
 use tidewaiter_testkit::{Kubelet, Moment, eventually};
 
@@ -193,7 +194,7 @@ async fn nobody_is_quarantined_before_all_are_judged() {
     let world = start(2).await;
     let silent = world.launch(3, "nodes");
     Kubelet::register(&world.cluster, &World::node_of(&silent).build()).await;
-    world.ec2.fail_id(silent.id());
+    world.ec2.fail(silent.id(), Scripted::Failed);
     let (forged, _) = forge(&world, 11).await;
     let name = forged.name();
     let controller = world.controller_with(&QUARANTINE).await;

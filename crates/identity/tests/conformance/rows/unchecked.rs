@@ -2,7 +2,8 @@
 
 use tidewaiter_api::ProviderId;
 
-use crate::bench::{Bench, claim_of, reasons};
+use crate::ask::{claim_of, reasons};
+use crate::bench::Bench;
 use crate::cloud::Faults;
 
 const OF_OTHERS: [&str; 7] = [
@@ -41,9 +42,5 @@ pub(crate) async fn nothing_unchecked_is_sent<C: Faults>() {
             .is_err()
     );
     assert!(reasons(&bench.ask(&[]).await).is_empty());
-    assert_eq!(
-        cloud.take_calls(),
-        Vec::<Vec<String>>::new(),
-        "above all none for everything"
-    );
+    assert_eq!(cloud.fake().calls(), [], "above all none for everything");
 }
