@@ -32,4 +32,4 @@ pub use identifier::{Answers, Identifier};
 pub use identity::Identity;
 pub use lookup::{Answer, Lookup, LookupSettings};
 pub use proof::{NameWarning, NodeNames, Proven, prove};
-pub use refusal::{NotManaged, Refusal, Trouble};
+pub use refusal::{Mark, NotManaged, Refusal, Trouble};

@@ -156,6 +156,19 @@ async fn only_another_owner_is_evidence_of_forgery() {
 }
 
 #[tokio::test]
+async fn what_is_missing_is_called_a_tag() {
+    for described in [instance(ID), ours(ID).without_tag("kops.k8s.io/instancegroup")] {
+        let (_fake, provider) = fake([described]).await;
+        let refusal = provider.ask_one(PROVIDER_ID).await.unwrap_err();
+        assert!(refusal.to_string().contains("has no tag that"), "{refusal}");
+        assert!(
+            refusal.remedy().contains("the tags that kOps gives the instance"),
+            "{refusal}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn lifecycles() {
     for (written, expected) in [
         ("", Lifecycle::OnDemand),

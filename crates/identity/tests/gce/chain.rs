@@ -315,6 +315,18 @@ async fn what_a_template_can_say() {
     }
 }
 
+#[tokio::test]
+async fn what_is_missing_is_looked_for_in_the_template() {
+    let one = One::new().template(|t| t.without_metadata("cluster-name"));
+    let (_fake, provider) = one.start().await;
+    let refusal = provider.ask_one(&one.instance).await.unwrap_err();
+    assert!(
+        refusal.to_string().contains("has no template metadata that"),
+        "{refusal}"
+    );
+    assert!(refusal.remedy().contains("make a new instance template"), "{refusal}");
+}
+
 /// What the instance's own metadata and labels say of its cluster and group decides nothing.
 #[tokio::test]
 async fn an_instance_cannot_name_its_own_group_or_cluster() {

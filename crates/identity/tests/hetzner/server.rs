@@ -80,6 +80,19 @@ async fn what_one_server_can_say() {
 }
 
 #[tokio::test]
+async fn what_is_missing_is_called_a_label() {
+    for described in [ours().without_label(CLUSTER_LABEL), ours().without_label(GROUP_LABEL)] {
+        let (_fake, provider) = fake(std::slice::from_ref(&described)).await;
+        let refusal = provider.ask_one(&described).await.unwrap_err();
+        assert!(refusal.to_string().contains("has no label that"), "{refusal}");
+        assert!(
+            refusal.remedy().contains("the labels that kOps gives the server"),
+            "{refusal}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_label_with_control_characters_is_shown_safely() {
     let described = server(42, "nodes-1a2b").kops(CLUSTER, "a\u{9}\u{85}b");
     let (_fake, provider) = fake(std::slice::from_ref(&described)).await;

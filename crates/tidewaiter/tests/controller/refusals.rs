@@ -45,19 +45,19 @@ const CASES: [Case; 6] = [
         },
         reason: "ForeignProject",
         forged: false,
-        words: "carries no mark that it belongs to test.example.com … kops update cluster --yes",
+        words: "has no tag that says it belongs to test.example.com … kops update cluster --yes",
     },
     Case {
         spoil: |instance| instance.without_tag("kops.k8s.io/instancegroup"),
         reason: "NotInGroup",
         forged: false,
-        words: "carries no tag that names its instance group … kops update cluster --yes",
+        words: "has no tag that names its instance group … kops update cluster --yes",
     },
     Case {
         spoil: |instance| instance.tag("kops.k8s.io/instancegroup", "../masters"),
         reason: "NotInGroup",
         forged: false,
-        words: "has \"../masters\" for its instance group, which is no name of one",
+        words: "has the tag \"../masters\" for its instance group, which is no name of one",
     },
     Case {
         spoil: |instance| instance.zone("us-east-1z"),
