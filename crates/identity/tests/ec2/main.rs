@@ -6,3 +6,5 @@ mod ask;
 mod fake;
 mod moto;
 mod setup;
+#[path = "../shared/told.rs"]
+mod told;

@@ -6,5 +6,7 @@ mod ask;
 mod chain;
 mod cost;
 mod setup;
+#[path = "../shared/told.rs"]
+mod told;
 mod trouble;
 mod zones;

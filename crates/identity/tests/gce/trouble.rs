@@ -13,91 +13,31 @@ use tidewaiter_testkit::{FakeGce, Scripted};
 
 use crate::ask::{claim_of, reason, reasons};
 use crate::setup::{CLUSTER, One, Provider, ZONE, claims, count, fleet};
+use crate::told::{Row, rows, told};
 
 const GET: &str = "instances.get";
 const GROUP: &str = "instanceGroupManagers.listManagedInstances";
 const TEMPLATE: &str = "instanceTemplates.get";
 
-/// The answer, how it is counted, and what is told of it after the name of the call.
-fn trouble() -> Vec<(Scripted, &'static str, &'static str)> {
-    vec![
-        (Scripted::Throttled, "throttled", " is throttled"),
-        (
-            Scripted::error(403, "userRateLimitExceeded"),
-            "throttled",
-            " is throttled",
-        ),
-        (Scripted::error(403, "quotaExceeded"), "throttled", " is throttled"),
-        (Scripted::error(429, "somethingNew"), "throttled", " is throttled"),
-        (
-            error_info(429, "RESOURCE_EXHAUSTED", "RATE_LIMIT_EXCEEDED"),
-            "throttled",
-            " is throttled",
-        ),
-        (
-            error_info(403, "PERMISSION_DENIED", "RATE_LIMIT_EXCEEDED"),
-            "throttled",
-            " is throttled",
-        ),
-        (Scripted::raw(429, "<html>slow down"), "throttled", " is throttled"),
-        (Scripted::Denied, "denied", ": permission denied (403 forbidden)"),
-        (
-            error_info(403, "PERMISSION_DENIED", "SERVICE_DISABLED"),
-            "denied",
-            ": permission denied (403 SERVICE_DISABLED)",
-        ),
-        (
-            Scripted::error(401, "authError"),
-            "no_credentials",
-            ": no valid credentials (401 authError)",
-        ),
-        (Scripted::Failed, "failed", ": the cloud failed (503 backendError)"),
-        (
-            Scripted::error(500, "internalError"),
-            "failed",
-            ": the cloud failed (500 internalError)",
-        ),
-        (
-            Scripted::error(400, "invalid"),
-            "failed",
-            ": the cloud failed (400 invalid)",
-        ),
-        (
-            Scripted::raw(502, "<html>Bad Gateway"),
-            "failed",
-            ": the cloud failed (status 502 and no answer of Compute Engine)",
-        ),
-        (
-            Scripted::raw(403, "<html>Forbidden"),
-            "unusable",
-            ": unusable answer (status 403 and no answer of Compute Engine)",
-        ),
-        (
-            Scripted::raw(404, "<html>Not here"),
-            "unusable",
-            ": unusable answer (status 404 and no answer of Compute Engine)",
-        ),
-        (
-            Scripted::Html,
-            "unusable",
-            ": unusable answer (status 200 and no answer of Compute Engine)",
-        ),
-        (
-            Scripted::Garbage,
-            "unusable",
-            ": unusable answer (status 200 and no answer of Compute Engine)",
-        ),
-        (
-            Scripted::raw(200, ""),
-            "unusable",
-            ": unusable answer (status 200 and no answer of Compute Engine)",
-        ),
-        (
-            Scripted::raw(200, "[]"),
-            "unusable",
-            ": unusable answer (status 200 and no answer of Compute Engine)",
-        ),
-    ]
+fn trouble() -> Vec<Row> {
+    let limit = |status, code| error_info(status, code, "RATE_LIMIT_EXCEEDED");
+    let disabled = error_info(403, "PERMISSION_DENIED", "SERVICE_DISABLED");
+    let own = [
+        (Scripted::Throttled, "throttled", ""),
+        (Scripted::error(403, "userRateLimitExceeded"), "throttled", ""),
+        (Scripted::error(403, "quotaExceeded"), "throttled", ""),
+        (Scripted::error(429, "somethingNew"), "throttled", ""),
+        (limit(429, "RESOURCE_EXHAUSTED"), "throttled", ""),
+        (limit(403, "PERMISSION_DENIED"), "throttled", ""),
+        (Scripted::raw(429, "<html>slow down"), "throttled", ""),
+        (Scripted::Denied, "denied", "403 forbidden"),
+        (disabled, "denied", "403 SERVICE_DISABLED"),
+        (Scripted::Unauthenticated, "no_credentials", "401 authError"),
+        (Scripted::Failed, "failed", "503 backendError"),
+        (Scripted::error(500, "internalError"), "failed", "500 internalError"),
+        (Scripted::error(400, "invalid"), "failed", "400 invalid"),
+    ];
+    rows("Compute Engine", own)
 }
 
 #[tokio::test]
@@ -109,12 +49,16 @@ async fn what_keeps_each_call_from_answering() {
         (GROUP, api::LIST_ZONAL_GROUP),
         (TEMPLATE, api::GET_GLOBAL_TEMPLATE),
     ] {
-        for (answer, outcome, text) in trouble() {
+        for (answer, outcome, detail) in trouble() {
             let before = provider.calls.counted(api, outcome);
             fake.clear_calls();
             fake.script_for(method, [answer.clone()]);
             let refusal = provider.ask_one(&one.instance).await.unwrap_err();
-            assert_eq!(refusal.to_string(), format!("{api}{text}"), "{answer:?}");
+            assert_eq!(
+                refusal.to_string(),
+                format!("{api}{}", told(outcome, &detail)),
+                "{answer:?}"
+            );
             assert!(refusal.is_transient() && !refusal.is_forgery(), "{refusal:?}");
             assert_eq!(provider.calls.counted(api, outcome), before + 1, "{answer:?}");
             assert_eq!(

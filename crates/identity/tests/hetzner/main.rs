@@ -7,4 +7,6 @@ mod ask;
 mod listing;
 mod server;
 mod setup;
+#[path = "../shared/told.rs"]
+mod told;
 mod trouble;
