@@ -6,10 +6,11 @@ use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
 use tidewaiter_api::ConditionStatus::{False, True};
 use tidewaiter_api::NodeIdentity;
-use tidewaiter_testkit::builders::{controller_config, node};
+use tidewaiter_testkit::builders::{cluster, controller_config, instance_group, node};
 use tidewaiter_testkit::fake_ec2::FakeInstance;
-use tidewaiter_testkit::{ControlPlane, Identity, Kubelet};
+use tidewaiter_testkit::{ControlPlane, Identity, Kubelet, Scripted};
 
+use crate::clouds;
 use crate::world::{CLUSTER, World};
 
 /// What the role `view` and `tidewaiter-view` give, as far as it is used.
@@ -218,6 +219,13 @@ async fn a_change_that_is_on_its_way() {
     let kubelet = world.join(1, "nodes").await;
     let name = kubelet.name();
     world.says(name, "ForeignLabels", False, "NoneFound", "").await;
+    let ours = [
+        ("kops.k8s.io/instancegroup", "nodes"),
+        ("node-role.kubernetes.io/node", ""),
+        ("old", "yes"),
+        ("team", "red"),
+    ];
+    world.has_labels(name, &ours).await;
     let all = world
         .nodes()
         .get(name)
@@ -271,7 +279,8 @@ async fn a_refused_node_and_what_quarantine_would_do() {
     let world = start().await;
     let controller = world.controller().await;
     for number in 1..=8 {
-        world.join(number, "nodes").await;
+        let honest = world.join(number, "nodes").await;
+        world.is_verified(honest.name(), True, "Proven").await;
     }
     let forge = async |number: u32| {
         let lies = node(FakeInstance::numbered(number).node_name())
@@ -407,6 +416,117 @@ async fn labels_from_tags_are_explained() {
     assert!(
         found["notes"].to_string().contains("the record holds labels from tags"),
         "{found}"
+    );
+}
+
+#[tokio::test]
+async fn a_cluster_and_its_state_store_stand_in_for_the_file() {
+    let world = start().await;
+    let controller = world.controller().await;
+    let kubelet = world.join(1, "nodes").await;
+    let name = kubelet.name();
+    world.says(name, "ForeignLabels", False, "NoneFound", "").await;
+    controller.stops().await;
+
+    // The same cluster in another state store, with another value.
+    let store = &world.store;
+    let base = format!("{}/{CLUSTER}", store.url());
+    let group = instance_group("nodes", CLUSTER, "Node").node_label("team", "blue");
+    store.put(
+        &format!("{CLUSTER}/cluster-completed.spec"),
+        &cluster(CLUSTER, &base).to_yaml(),
+    );
+    store.put(&format!("{CLUSTER}/instancegroup/nodes"), &group.to_yaml());
+    let ask = async |environment: &[(&str, String)], arguments: &[&str]| -> Value {
+        let arguments = [&["node", name, "-o", "json"], arguments].concat();
+        let output = run(&world.cluster, environment, &alice(), &arguments).await;
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let blue = json!([{"key": "team", "value": "blue"}]);
+    let found = ask(&[], &["--name", CLUSTER, "--state", &store.url()]).await;
+    assert_eq!(found["change"]["set"], blue, "{found}");
+    let environment = [
+        ("KOPS_CLUSTER_NAME", CLUSTER.to_owned()),
+        ("KOPS_STATE_STORE", format!("{}/", store.url())),
+    ];
+    assert_eq!(ask(&environment, &[]).await, found);
+
+    // One of the two says nothing, and the file says more than both.
+    let found = ask(&[], &["--name", CLUSTER]).await;
+    assert_eq!(found["change"]["compared"], false, "{found}");
+    store.put("config.yaml", &world.config());
+    let config = format!("{}/config.yaml", store.url().trim_start_matches("file://"));
+    let found = ask(&environment, &["--conf", &config]).await;
+    assert_eq!(
+        found["change"],
+        json!({"compared": true, "differs": false, "record": false})
+    );
+}
+
+#[tokio::test]
+async fn compute_engine_is_asked_with_the_credentials_of_the_machine() {
+    let world = clouds::world().await;
+    world.cluster.apply(MAY_LOOK).await;
+    let (gce, machines) = clouds::gce::launch().await;
+    let environment = clouds::gce::environment(&gce);
+    let controller = clouds::controller(&world, "gce", &environment).await;
+    let (worker, thief) = (&machines.worker, &machines.thief);
+    for machine in [worker, thief] {
+        machine.registers_as(&world, &machine.node).await;
+    }
+    world.is_verified(&worker.node, True, "Proven").await;
+    world.is_verified(&thief.node, False, "NotInGroup").await;
+    world.says(&worker.node, "ForeignLabels", False, "NoneFound", "").await;
+    controller.stops().await;
+
+    world.store.put("config.yaml", &clouds::config(&world, "gce"));
+    let config = format!("{}/config.yaml", world.store.url().trim_start_matches("file://"));
+    let ask = async |node: &str, arguments: &[&str]| -> Output {
+        let arguments = [&["node", node, "--from-cloud", "--conf", &config], arguments].concat();
+        run(&world.cluster, &environment, &alice(), &arguments).await
+    };
+    gce.clear_calls();
+    let output = ask(&worker.node, &["-o", "json"]).await;
+    assert!(output.status.success(), "{output:?}");
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for (field, value) in [
+        ("asked", "cloud"),
+        ("instance", &worker.instance),
+        ("group", "nodes"),
+        ("zone", "us-central1-a"),
+        ("lifecycle", "on-demand"),
+    ] {
+        assert_eq!(found[field], value, "{found}");
+    }
+    assert_eq!(found["verified"]["reason"], "Proven");
+    assert_eq!(
+        found["change"],
+        json!({"compared": true, "differs": false, "record": false}),
+        "what the controller has done is what it would do"
+    );
+    let calls: Vec<_> = gce.take_calls().into_iter().flat_map(|call| call.names).collect();
+    let way = [
+        worker.instance.as_str(),
+        "us-central1-a/nodes-mig",
+        "global/nodes-template",
+    ];
+    assert_eq!(calls, way);
+
+    reads(
+        &ask(&thief.node, &[]).await,
+        &[
+            "False (NotInGroup), asked of the cloud just now",
+            "says that it was made by zones/us-central1-a/instanceGroupManagers/masters-mig, which does not list it",
+            "Let the instance group make its instances",
+        ],
+    );
+    gce.always(Some(Scripted::Denied));
+    let output = ask(&worker.node, &[]).await;
+    fails(
+        &output,
+        1,
+        "the cloud does not say who it is: gce:compute.instances.get: permission denied (403 forbidden)",
     );
 }
 
