@@ -39,11 +39,12 @@ pub(crate) fn provider(endpoint: &str, wiring: &Wiring) -> Arc<dyn Identifier> {
 
 pub(crate) const UNKNOWN: &str = "aws:///us-east-1a/i-00000000000000bad";
 
-pub(crate) const MALFORMED: [&str; 6] = [
+pub(crate) const MALFORMED: [&str; 7] = [
     "aws:///us-east-1a/i-xyz",
     "aws:///us-east-1a/",
     "aws:///us-east-1a/*",
     "aws:///i-0123456789abcdef0",
+    "aws:///US-EAST-1A/i-0123456789abcdef0",
     "aws:///us-east-1a/i-0123456789abcdef0,i-12345678",
     "aws://us-east-1a/i-0123456789abcdef0",
 ];
