@@ -56,9 +56,20 @@ async fn run(cluster: &ControlPlane, environment: &[(&str, String)], who: &Ident
         .unwrap()
 }
 
+/// Writes a configuration file of kops-controller; returns its path.
+fn conf(world: &World, content: &str) -> String {
+    world.store.put("config.yaml", content);
+    format!("{}/config.yaml", world.store.url().trim_start_matches("file://"))
+}
+
+/// All labels of the Node, its kubelet's too.
+async fn all_labels(world: &World, name: &str) -> usize {
+    let node = world.nodes().get(name).await.unwrap();
+    node.metadata.labels.unwrap_or_default().len()
+}
+
 async fn explain(world: &World, arguments: &[&str]) -> Output {
-    world.store.put("config.yaml", &world.config());
-    let config = format!("{}/config.yaml", world.store.url().trim_start_matches("file://"));
+    let config = conf(world, &world.config());
     let arguments = [arguments, &["--conf", &config]].concat();
     run(&world.cluster, &world.ec2.environment(), &alice(), &arguments).await
 }
@@ -107,14 +118,7 @@ async fn a_verified_node_is_as_it_should_be() {
 
     let file = "instancegroup/nodes";
     let label = |key: &str, value: &str, source: &str| json!({"key": key, "value": value, "source": source, "file": file, "onNode": value});
-    let all = world
-        .nodes()
-        .get(name)
-        .await
-        .unwrap()
-        .metadata
-        .labels
-        .unwrap_or_default();
+    let all = all_labels(&world, name).await;
     let instance = FakeInstance::numbered(1);
     let golden = json!({
         "node": name,
@@ -135,7 +139,7 @@ async fn a_verified_node_is_as_it_should_be() {
             label("old", "yes", "GroupNodeLabels"),
             label("team", "red", "GroupNodeLabels"),
         ],
-        "others": all.len() - 4,
+        "others": all - 4,
         "conditions": [
             {"type": "LabelsValid", "status": "True", "reason": "AllValid", "message": "every label of the definition can be set"},
             {"type": "ForeignLabels", "status": "False", "reason": "NoneFound", "message": "no label is defined by other groups alone"},
@@ -226,14 +230,7 @@ async fn a_change_that_is_on_its_way() {
         ("team", "red"),
     ];
     world.has_labels(name, &ours).await;
-    let all = world
-        .nodes()
-        .get(name)
-        .await
-        .unwrap()
-        .metadata
-        .labels
-        .unwrap_or_default();
+    let all = all_labels(&world, name).await;
 
     // The definition changes while nobody labels, and somebody else has set a label of another group, and one of nobody's.
     controller.stops().await;
@@ -254,7 +251,7 @@ async fn a_change_that_is_on_its_way() {
     );
     assert_eq!(found["foreign"], json!([{"key": "tier", "groups": ["batch"]}]));
     assert_eq!(found["rejected"][0]["field"], "spec.nodeLabels[\"bad\"]");
-    assert_eq!(found["others"], all.len() - 4 + 1, "the one that is nobody's");
+    assert_eq!(found["others"], all - 4 + 1, "the one that is nobody's");
     let output = explain(&world, &["node", name]).await;
     reads(
         &output,
@@ -455,8 +452,7 @@ async fn a_cluster_and_its_state_store_stand_in_for_the_file() {
     // One of the two says nothing, and the file says more than both.
     let found = ask(&[], &["--name", CLUSTER]).await;
     assert_eq!(found["change"]["compared"], false, "{found}");
-    store.put("config.yaml", &world.config());
-    let config = format!("{}/config.yaml", store.url().trim_start_matches("file://"));
+    let config = conf(&world, &world.config());
     let found = ask(&environment, &["--conf", &config]).await;
     assert_eq!(
         found["change"],
@@ -480,8 +476,7 @@ async fn compute_engine_is_asked_with_the_credentials_of_the_machine() {
     world.says(&worker.node, "ForeignLabels", False, "NoneFound", "").await;
     controller.stops().await;
 
-    world.store.put("config.yaml", &clouds::config(&world, "gce"));
-    let config = format!("{}/config.yaml", world.store.url().trim_start_matches("file://"));
+    let config = conf(&world, &clouds::config(&world, "gce"));
     let ask = async |node: &str, arguments: &[&str]| -> Output {
         let arguments = [&["node", node, "--from-cloud", "--conf", &config], arguments].concat();
         run(&world.cluster, &environment, &alice(), &arguments).await
@@ -561,9 +556,7 @@ async fn what_is_wrong_is_said_in_one_line() {
     let controller = world.controller().await;
     world.is_verified(kubelet.name(), True, "Proven").await;
     controller.stops().await;
-    let away = controller_config(CLUSTER, "gs://nowhere").to_json();
-    world.store.put("away.yaml", &away);
-    let config = format!("{}/away.yaml", world.store.url().trim_start_matches("file://"));
+    let config = conf(&world, &controller_config(CLUSTER, "gs://nowhere").to_json());
     let endpoint = ("TIDEWAITER_STATE_ENDPOINT", "http://127.0.0.1:1".to_owned());
     let arguments = ["node", kubelet.name(), "--conf", &config];
     let output = run(&world.cluster, &[endpoint], &alice(), &arguments).await;
@@ -576,8 +569,7 @@ async fn what_is_wrong_is_said_in_one_line() {
         .filter(|(key, _)| *key != cloud[0].0)
         .chain(cloud.clone())
         .collect();
-    world.store.put("config.yaml", &world.config());
-    let config = format!("{}/config.yaml", world.store.url().trim_start_matches("file://"));
+    let config = conf(&world, &world.config());
     let arguments = ["node", kubelet.name(), "--from-cloud", "--conf", &config];
     let output = run(&world.cluster, &environment, &alice(), &arguments).await;
     fails(&output, 1, "the cloud does not say who it is");
