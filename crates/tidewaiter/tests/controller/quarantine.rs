@@ -244,6 +244,12 @@ async fn killed_at_any_write_it_ends_in_quarantine() {
     let world = start(2).await;
     let controller = world.controller_with(&QUARANTINE).await;
     controller.leads().await;
+    // What the others get is written before the first is killed, so that all writes from then on are about the forged.
+    let labels = [&OF_WORKER[..], &[("everybody", "yes")]].concat();
+    for number in 1..=2 {
+        let honest = FakeInstance::numbered(number);
+        world.has_labels(honest.node_name(), &labels).await;
+    }
     // The record, the Node.
     let crashes = [1, 2]
         .into_iter()
