@@ -109,11 +109,6 @@ impl FakeGce {
         self.change_cloud(|gce| remove(&mut gce.groups, place, name));
     }
 
-    /// Has the template no more.
-    pub fn forget_template(&self, place: &str, name: &str) {
-        self.change_cloud(|gce| remove(&mut gce.templates, place, name));
-    }
-
     /// From now on every call that names this zone fails; a call for all zones is answered without it, and says so.
     pub fn leave_out_zone(&self, zone: &str) {
         self.change_cloud(|gce| {
