@@ -29,7 +29,7 @@ use tidewaiter_api::ClusterName;
 use tidewaiter_kit::{CloudCalls, SharedClock};
 use tracing::debug;
 
-pub use connect::{ClientSettings, RegionError, client, region};
+pub use connect::{RegionError, client, region};
 
 use crate::claim::Claim;
 use crate::identifier::{Answers, Identifier};

@@ -37,7 +37,7 @@ pub use names::{InvalidProject, ProjectId};
 
 use crate::claim::Claim;
 use crate::identifier::{Answers, Identifier};
-use crate::refusal::Refusal;
+use crate::refusal::{Mark, Refusal};
 use call::Caller;
 use failure::Failure;
 use instance::Found;
@@ -168,6 +168,7 @@ impl Gce {
         TemplateLink::read(url, found.target.zone.region(), self.caller.project()).map_err(|astray| match astray {
             Astray::Foreign(theirs) => Refusal::ForeignProject {
                 instance: found.target.to_string(),
+                mark: Mark::Template,
                 theirs: Some(theirs),
                 ours: self.cluster.clone(),
             },

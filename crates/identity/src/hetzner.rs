@@ -23,7 +23,7 @@ use futures::future::join_all;
 use tidewaiter_api::ClusterName;
 use tidewaiter_kit::CloudCalls;
 
-pub use connect::{ApiToken, Client, ClientError, ClientSettings, InvalidToken, client};
+pub use connect::{ApiToken, Client, ClientError, InvalidToken, client};
 
 use crate::claim::Claim;
 use crate::claimants::Claimants;

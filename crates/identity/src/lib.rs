@@ -17,6 +17,7 @@ pub mod aws;
 mod cause;
 pub mod claim;
 mod claimants;
+mod client_settings;
 pub mod gce;
 pub mod hetzner;
 pub mod identifier;
@@ -26,8 +27,9 @@ pub mod proof;
 pub mod refusal;
 
 pub use claim::Claim;
+pub use client_settings::ClientSettings;
 pub use identifier::{Answers, Identifier};
 pub use identity::Identity;
 pub use lookup::{Answer, Lookup, LookupSettings};
 pub use proof::{NameWarning, NodeNames, Proven, prove};
-pub use refusal::{NotManaged, Refusal, Trouble};
+pub use refusal::{Mark, NotManaged, Refusal, Trouble};

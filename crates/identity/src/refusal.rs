@@ -31,22 +31,26 @@ pub enum Refusal {
         state: String,
     },
     /// The instance is not this cluster's.
-    #[error("instance {instance} {}", owner(.theirs.as_deref(), .ours))]
+    #[error("instance {instance} {}", owner(.theirs.as_deref(), .ours, *.mark))]
     ForeignProject {
         /// The instance.
         instance: String,
+        /// What would say that it is ours.
+        mark: Mark,
         /// The cluster or project that it belongs to, as far as it says.
         theirs: Option<String>,
         /// This cluster.
         ours: ClusterName,
     },
     /// The instance is in no group, or in one whose name cannot be one.
-    #[error("instance {instance} {}", no_group(.tag.as_deref()))]
+    #[error("instance {instance} {}", no_group(.value.as_deref(), *.mark))]
     NotInGroup {
         /// The instance.
         instance: String,
+        /// What should name the group.
+        mark: Mark,
         /// What stands where the name of a group should stand, if anything does.
-        tag: Option<String>,
+        value: Option<String>,
     },
     /// No managed instance group vouches for the instance: it counts as [`Refusal::NotInGroup`] where groups are made that way.
     #[error("instance {instance} {why}")]
@@ -112,6 +116,20 @@ pub enum Refusal {
         /// More of it, for a reader; may be empty.
         detail: String,
     },
+}
+
+/// What a cloud reads an instance's cluster and group from: what kOps writes there, and an instance cannot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Mark {
+    /// A tag of the instance.
+    #[error("tag")]
+    Tag,
+    /// A label of the server.
+    #[error("label")]
+    Label,
+    /// Metadata of the template that the instance is made from.
+    #[error("template metadata")]
+    Template,
 }
 
 /// Where the way from an instance to its group ends, on a cloud whose groups are managed instance groups.
@@ -192,14 +210,11 @@ impl Refusal {
                 "Check that the cloud controller manager runs and that the node's kubelet is set up for this cloud."
             }
             Self::NotFound { .. } => {
-                "If the instance exists, check the region and the account of the controller; if it is gone, delete the Node."
+                "If the instance exists, check the account or project of the controller, and its region; if it is gone, delete the Node."
             }
             Self::NotRunning { .. } => "Nothing to do if the instance is on its way out; otherwise start it.",
             Self::ForeignProject { theirs: Some(_), .. } => OF_ANOTHER_CLUSTER,
-            Self::ForeignProject { theirs: None, .. } => {
-                "Restore the cluster's tag on the instance: kops update cluster --yes."
-            }
-            Self::NotInGroup { .. } => "Restore the instance group's tag on the instance: kops update cluster --yes.",
+            Self::ForeignProject { mark, theirs: None, .. } | Self::NotInGroup { mark, .. } => mark.remedy(),
             Self::NotManaged { .. } => {
                 "Let the instance group make its instances: delete this one, or run kops update cluster --yes if the group has changed."
             }
@@ -214,23 +229,9 @@ impl Refusal {
             }
             Self::Duplicate { .. } => "Find out which of the Nodes is the instance and delete the other.",
             Self::Throttled { .. } => {
-                "Nothing to do if it passes; otherwise find what else in the account makes these calls."
+                "Nothing to do if it passes; otherwise find what else in the same account or project makes these calls."
             }
-            Self::Unavailable {
-                api,
-                trouble: Trouble::Credentials,
-                ..
-            } if api.starts_with("gce:") => {
-                "Give the controller credentials: the service account of its machine, or GOOGLE_APPLICATION_CREDENTIALS."
-            }
-            Self::Unavailable {
-                api,
-                trouble: Trouble::Credentials,
-                ..
-            } if api.starts_with("hcloud:") => {
-                "Give the controller credentials: an API token of the project, in HCLOUD_TOKEN."
-            }
-            Self::Unavailable { trouble, .. } => trouble.remedy(),
+            Self::Unavailable { api, trouble, .. } => trouble.remedy(api),
         }
     }
 
@@ -276,32 +277,59 @@ impl Trouble {
         }
     }
 
-    fn remedy(self) -> &'static str {
-        match self {
-            Self::Denied => "Allow the role that the controller runs with to make this call.",
-            Self::Credentials => {
+    /// `api` says by its first part which cloud it is.
+    fn remedy(self, api: &str) -> &'static str {
+        let cloud = api.split(':').next().unwrap_or_default();
+        match (self, cloud) {
+            (Self::Denied, "gce") => "Give the controller's service account the role roles/compute.viewer.",
+            (Self::Denied, "hcloud") => "Give the controller an API token of the project that may read.",
+            (Self::Denied, _) => "Allow the role that the controller runs with to make this call.",
+            (Self::Credentials, "gce") => {
+                "Give the controller credentials: the service account of its machine, or GOOGLE_APPLICATION_CREDENTIALS."
+            }
+            (Self::Credentials, "hcloud") => {
+                "Give the controller credentials: an API token of the project, in HCLOUD_TOKEN."
+            }
+            (Self::Credentials, _) => {
                 "Give the controller credentials: an instance profile that its pod can reach, or a role for its service account."
             }
-            Self::Unreachable => {
+            (Self::Unreachable, _) => {
                 "Check the route, the DNS and the firewall between the control plane and the cloud's endpoint."
             }
-            Self::Failed => "Nothing to do if it passes; otherwise see the cloud's status page.",
-            Self::Unusable => "Check that the endpoint is the cloud's own, with no proxy that answers in its place.",
+            (Self::Failed, _) => "Nothing to do if it passes; otherwise see the cloud's status page.",
+            (Self::Unusable, _) => {
+                "Check that the endpoint is the cloud's own, with no proxy that answers in its place."
+            }
         }
     }
 }
 
-fn owner(theirs: Option<&str>, ours: &ClusterName) -> String {
-    match theirs {
-        Some(theirs) => format!("belongs to {}, not to {ours}", quoted(theirs)),
-        None => format!("carries no mark that it belongs to {ours}"),
+impl Mark {
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::Tag => "Restore the tags that kOps gives the instance: kops update cluster --yes.",
+            Self::Label => "Restore the labels that kOps gives the server: kops update cluster --yes.",
+            Self::Template => {
+                "Let kOps make a new instance template, and the instance from it: kops update cluster --yes, then kops rolling-update cluster --yes."
+            }
+        }
     }
 }
 
-fn no_group(tag: Option<&str>) -> String {
-    match tag {
-        Some(tag) => format!("has {} for its instance group, which is no name of one", quoted(tag)),
-        None => "carries no tag that names its instance group".to_owned(),
+fn owner(theirs: Option<&str>, ours: &ClusterName, mark: Mark) -> String {
+    match theirs {
+        Some(theirs) => format!("belongs to {}, not to {ours}", quoted(theirs)),
+        None => format!("has no {mark} that says it belongs to {ours}"),
+    }
+}
+
+fn no_group(value: Option<&str>, mark: Mark) -> String {
+    match value {
+        Some(value) => format!(
+            "has the {mark} {} for its instance group, which is no name of one",
+            quoted(value)
+        ),
+        None => format!("has no {mark} that names its instance group"),
     }
 }
 
@@ -348,7 +376,8 @@ mod tests {
         for refusal in [
             Refusal::NotInGroup {
                 instance: "i-1".to_owned(),
-                tag: Some(hostile.clone()),
+                mark: Mark::Tag,
+                value: Some(hostile.clone()),
             },
             Refusal::NotManaged {
                 instance: "i-1".to_owned(),
@@ -356,6 +385,7 @@ mod tests {
             },
             Refusal::ForeignProject {
                 instance: "i-1".to_owned(),
+                mark: Mark::Tag,
                 theirs: Some(hostile),
                 ours: "cluster.example.com".parse().unwrap(),
             },
@@ -396,6 +426,7 @@ mod tests {
             (
                 Refusal::ForeignProject {
                     instance: "i-1".to_owned(),
+                    mark: Mark::Tag,
                     theirs: Some("theirs".to_owned()),
                     ours: ours.clone(),
                 },
@@ -404,10 +435,11 @@ mod tests {
             (
                 Refusal::ForeignProject {
                     instance: "i-1".to_owned(),
+                    mark: Mark::Tag,
                     theirs: None,
                     ours,
                 },
-                "instance i-1 carries no mark that it belongs to ours.example.com",
+                "instance i-1 has no tag that says it belongs to ours.example.com",
             ),
             (
                 Refusal::NotManaged {
@@ -436,11 +468,80 @@ mod tests {
         }
     }
 
+    /// A cloud's call, what marks its instances, what is told when the mark is missing, and what can be done about that, about a call
+    /// that is denied, and about credentials that are missing.
+    type Cloud = (&'static str, Mark, [&'static str; 2], [&'static str; 3]);
+
+    #[test]
+    fn each_cloud_is_spoken_of_in_its_own_words() {
+        const CLOUDS: [Cloud; 3] = [
+            (
+                "ec2:DescribeInstances",
+                Mark::Tag,
+                ["no tag that says it belongs", "no tag that names its instance group"],
+                [
+                    "tags that kOps gives the instance",
+                    "Allow the role",
+                    "an instance profile",
+                ],
+            ),
+            (
+                "hcloud:servers.list",
+                Mark::Label,
+                [
+                    "no label that says it belongs",
+                    "no label that names its instance group",
+                ],
+                [
+                    "labels that kOps gives the server",
+                    "token of the project that may read",
+                    "HCLOUD_TOKEN",
+                ],
+            ),
+            (
+                "gce:compute.instances.get",
+                Mark::Template,
+                [
+                    "no template metadata that says it belongs",
+                    "no template metadata that names its instance group",
+                ],
+                [
+                    "new instance template",
+                    "roles/compute.viewer",
+                    "GOOGLE_APPLICATION_CREDENTIALS",
+                ],
+            ),
+        ];
+        for (api, mark, told, remedies) in CLOUDS {
+            let foreign = Refusal::ForeignProject {
+                instance: "1".to_owned(),
+                mark,
+                theirs: None,
+                ours: "ours.example.com".parse().unwrap(),
+            };
+            let no_group = Refusal::NotInGroup {
+                instance: "1".to_owned(),
+                mark,
+                value: None,
+            };
+            for (refusal, text) in [foreign, no_group].into_iter().zip(told) {
+                assert!(refusal.to_string().contains(text), "{refusal}");
+                assert!(refusal.remedy().contains(remedies[0]), "{}", refusal.remedy());
+            }
+            for (trouble, text) in [Trouble::Denied, Trouble::Credentials].into_iter().zip(&remedies[1..]) {
+                let detail = String::new();
+                let remedy = Refusal::Unavailable { api, trouble, detail }.remedy();
+                assert!(remedy.contains(text), "{remedy}");
+            }
+        }
+    }
+
     #[test]
     fn evidence_is_known_by_its_words() {
         let (instance, node) = ("i-1".to_owned(), "a".parse().unwrap());
         let foreign = |theirs: Option<&str>| Refusal::ForeignProject {
             instance: "i-1".to_owned(),
+            mark: Mark::Tag,
             theirs: theirs.map(str::to_owned),
             ours: "ours.example.com".parse().unwrap(),
         };
@@ -457,7 +558,8 @@ mod tests {
             },
             Refusal::NotInGroup {
                 instance: instance.clone(),
-                tag: None,
+                mark: Mark::Tag,
+                value: None,
             },
             Refusal::NotManaged {
                 instance: instance.clone(),
@@ -498,6 +600,7 @@ mod tests {
     fn evidence_and_passing_trouble_exclude_each_other() {
         let untagged = Refusal::ForeignProject {
             instance: "i-1".to_owned(),
+            mark: Mark::Tag,
             theirs: None,
             ours: "ours".parse().unwrap(),
         };

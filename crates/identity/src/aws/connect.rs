@@ -1,7 +1,6 @@
 //! How EC2 is reached: the region, and a client whose every call ends in time.
 
 use std::error::Error;
-use std::time::Duration;
 
 use aws_config::imds;
 use aws_config::{Region, SdkConfig};
@@ -11,28 +10,9 @@ use aws_sdk_ec2::config::timeout::TimeoutConfig;
 use tidewaiter_api::values::quoted;
 use url::Url;
 
+use crate::client_settings::ClientSettings;
+
 const REGION_PATH: &str = "/latest/meta-data/placement/region";
-
-/// How EC2 is called.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClientSettings {
-    /// EC2's address where it is not the region's own.
-    pub endpoint: Option<Url>,
-    /// The longest that a connection may take to come up.
-    pub connect: Duration,
-    /// The longest that a call may take, connecting included. A thousand instances take EC2 a second or two.
-    pub call: Duration,
-}
-
-impl Default for ClientSettings {
-    fn default() -> Self {
-        Self {
-            endpoint: None,
-            connect: Duration::from_secs(3),
-            call: Duration::from_secs(10),
-        }
-    }
-}
 
 /// The region is not known.
 #[derive(Debug, thiserror::Error)]

@@ -12,7 +12,7 @@ use tidewaiter_api::{ClusterName, InstanceGroupName, Lifecycle};
 use super::failure::unusable;
 use super::instance_id::InstanceId;
 use crate::identity::Identity;
-use crate::refusal::Refusal;
+use crate::refusal::{Mark, Refusal};
 
 /// The tag that kOps gives every instance of a cluster: its value is the cluster's name.
 const CLUSTER_TAG: &str = "KubernetesCluster";
@@ -86,6 +86,7 @@ fn check_cluster(id: &InstanceId, instance: &Instance, ours: &ClusterName) -> Re
         [owner] if *owner == ours.as_str() => Ok(()),
         owners => Err(Refusal::ForeignProject {
             instance: id.to_string(),
+            mark: Mark::Tag,
             theirs: owners
                 .iter()
                 .find(|owner| **owner != ours.as_str())
@@ -105,7 +106,8 @@ fn group(id: &InstanceId, instance: &Instance) -> Result<InstanceGroupName, Refu
     tag.and_then(|name| name.parse().ok())
         .ok_or_else(|| Refusal::NotInGroup {
             instance: id.to_string(),
-            tag: tag.map(str::to_owned),
+            mark: Mark::Tag,
+            value: tag.map(str::to_owned),
         })
 }
 

@@ -15,7 +15,7 @@ use super::failure::Failure;
 use super::instance::{Found, entry};
 use super::links::{Mig, TemplateLink};
 use crate::identity::Identity;
-use crate::refusal::{NotManaged, Refusal};
+use crate::refusal::{Mark, NotManaged, Refusal};
 
 /// The template's metadata entries that kOps writes.
 const CLUSTER: &str = "cluster-name";
@@ -105,6 +105,7 @@ impl Group {
         if self.cluster.as_deref() != Some(ours.as_str()) {
             return Err(Refusal::ForeignProject {
                 instance: found.target.to_string(),
+                mark: Mark::Template,
                 theirs: self.cluster.clone(),
                 ours: ours.clone(),
             });

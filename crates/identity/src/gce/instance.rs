@@ -13,7 +13,7 @@ use tidewaiter_api::ClusterName;
 use super::failure::Failure;
 use super::links::{Astray, Mig};
 use super::names::{ProjectId, Target};
-use crate::refusal::{NotManaged, Refusal};
+use crate::refusal::{Mark, NotManaged, Refusal};
 
 /// The metadata entry in which a managed instance group signs its instances.
 const CREATED_BY: &str = "created-by";
@@ -80,6 +80,7 @@ fn creator(target: &Target, instance: &Instance, project: &ProjectId, cluster: &
     Mig::read(said, &target.zone, project).map_err(|astray| match astray {
         Astray::Foreign(theirs) => Refusal::ForeignProject {
             instance: target.to_string(),
+            mark: Mark::Template,
             theirs: Some(theirs),
             ours: cluster.clone(),
         },

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tidewaiter_api::values::quoted;
 use tidewaiter_api::{ClusterName, ProviderId};
 
-use crate::refusal::Refusal;
+use crate::refusal::{Mark, Refusal};
 
 const RULE: &str = "does not have the form gce://PROJECT/ZONE/NAME";
 
@@ -117,6 +117,7 @@ impl Target {
         }
         Err(Refusal::ForeignProject {
             instance: target.to_string(),
+            mark: Mark::Template,
             theirs: Some(project.to_string()),
             ours: cluster.clone(),
         })

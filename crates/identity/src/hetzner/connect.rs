@@ -2,37 +2,17 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::Duration;
 
 use reqwest::header::HeaderValue;
 use reqwest::redirect;
 use url::Url;
 
+use crate::client_settings::ClientSettings;
+
 const ENDPOINT: &str = "https://api.hetzner.cloud";
 
 /// Longer than any token is.
 const MAX_TOKEN: usize = 512;
-
-/// How Hetzner Cloud is called.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClientSettings {
-    /// The API's address, without the version, where it is not the public one.
-    pub endpoint: Option<Url>,
-    /// The longest that a connection may take to come up.
-    pub connect: Duration,
-    /// The longest that a call may take, connecting included.
-    pub call: Duration,
-}
-
-impl Default for ClientSettings {
-    fn default() -> Self {
-        Self {
-            endpoint: None,
-            connect: Duration::from_secs(3),
-            call: Duration::from_secs(10),
-        }
-    }
-}
 
 /// A token of a project's API. It is never shown.
 #[derive(Clone, PartialEq, Eq)]

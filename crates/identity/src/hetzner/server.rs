@@ -12,7 +12,7 @@ use tidewaiter_api::{ClusterName, InstanceGroupName, Lifecycle};
 use super::failure::Failure;
 use super::server_id::ServerId;
 use crate::identity::Identity;
-use crate::refusal::Refusal;
+use crate::refusal::{Mark, Refusal};
 
 /// The label that kOps gives every server of a cluster: its value is the cluster's name.
 ///
@@ -104,6 +104,7 @@ fn check_cluster(id: ServerId, server: &Server, ours: &ClusterName) -> Result<()
         Some(owner) if owner == ours.as_str() => Ok(()),
         owner => Err(Refusal::ForeignProject {
             instance: id.to_string(),
+            mark: Mark::Label,
             theirs: owner.cloned(),
             ours: ours.clone(),
         }),
@@ -116,7 +117,8 @@ fn group(id: ServerId, server: &Server) -> Result<InstanceGroupName, Refusal> {
         .and_then(|name| name.parse().ok())
         .ok_or_else(|| Refusal::NotInGroup {
             instance: id.to_string(),
-            tag: label.cloned(),
+            mark: Mark::Label,
+            value: label.cloned(),
         })
 }
 

@@ -1,6 +1,6 @@
 //! A cloud, its provider, and how a test asks it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidewaiter_identity::{Claim, Identifier, Identity, Lookup, LookupSettings, Refusal};
@@ -8,13 +8,11 @@ use tidewaiter_kit::{CloudCalls, ManualClock, Metrics};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::ask::{Results, ask};
 use crate::cloud::{Cloud, Launched, Wiring};
 
 /// Longer than anything takes, on a machine that does ten things at once.
 pub(crate) const SOON: Duration = Duration::from_mins(1);
-
-/// What a question got, by the place of each claim.
-pub(crate) type Results = Vec<Result<Identity, Refusal>>;
 
 /// A provider with a clock that stands still until the test moves it.
 pub(crate) struct Bench {
@@ -49,17 +47,8 @@ impl Bench {
         }
     }
 
-    /// Asks, and makes sure that each claim was answered exactly once.
     pub(crate) async fn ask(&self, claims: &[Claim]) -> Results {
-        let results: Mutex<Vec<Results>> = Mutex::new(vec![Vec::new(); claims.len()]);
-        self.identifier
-            .identify(claims, &|place, result| results.lock().unwrap()[place].push(result))
-            .await;
-        let one = |(place, mut given): (usize, Results)| {
-            assert_eq!(given.len(), 1, "answers for {:?}: {given:?}", claims[place]);
-            given.remove(0)
-        };
-        results.into_inner().unwrap().into_iter().enumerate().map(one).collect()
+        ask(self.identifier.as_ref(), claims).await
     }
 
     pub(crate) async fn ask_one(&self, instance: &Launched) -> Result<Identity, Refusal> {
@@ -91,24 +80,4 @@ pub(crate) fn claim(instance: &Launched) -> Claim {
 
 pub(crate) fn claims<'a>(instances: impl IntoIterator<Item = &'a Launched>) -> Vec<Claim> {
     instances.into_iter().map(claim).collect()
-}
-
-/// What some Node says that names this providerID.
-pub(crate) fn claim_of(provider_id: &str) -> Claim {
-    Claim {
-        node: "some-node".parse().unwrap(),
-        uid: "some-uid".parse().unwrap(),
-        provider_id: provider_id.parse().unwrap(),
-        addresses: Vec::new(),
-        rivals: Vec::new(),
-    }
-}
-
-/// `ok` or the reason, for each.
-pub(crate) fn reasons(results: &Results) -> Vec<&'static str> {
-    results.iter().map(reason).collect()
-}
-
-pub(crate) fn reason<T>(result: &Result<T, Refusal>) -> &'static str {
-    result.as_ref().map_or_else(Refusal::reason, |_| "ok")
 }

@@ -1,11 +1,13 @@
 //! What a cloud has to be able to do for the tests: the fixture that a new provider brings.
 
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidewaiter_identity::Identifier;
 use tidewaiter_kit::{CloudCalls, SharedClock};
+use tidewaiter_testkit::{FakeCloud, Protocol};
 
 /// The cluster of all tests.
 pub(crate) const CLUSTER: &str = "ours.example.com";
@@ -28,6 +30,18 @@ pub(crate) struct Launched {
     pub(crate) node: String,
     pub(crate) address: String,
     pub(crate) zone: String,
+}
+
+impl Launched {
+    pub(crate) fn new(instance: impl Display, provider_id: String, node: &str, address: &str, zone: &str) -> Self {
+        Self {
+            instance: instance.to_string(),
+            provider_id,
+            node: node.to_owned(),
+            address: address.to_owned(),
+            zone: zone.to_owned(),
+        }
+    }
 }
 
 /// Why a row does not concern a cloud.
@@ -84,61 +98,19 @@ pub(crate) struct Costs {
     pub(crate) zone: (usize, usize),
 }
 
-/// Every call from now on gets this.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    Throttled,
-    Failed,
-    Denied,
-    Credentials,
-    /// A page of a captive portal, with the status 200.
-    Html,
-    Garbage,
-    /// The connection is closed without an answer.
-    Drop,
-    /// The connection is closed in the middle of the answer.
-    BreakOff,
-    /// No answer at all.
-    Hang,
-}
-
-/// A cloud whose faults a test can order.
+/// A cloud whose faults a test can order, from the fake that plays it.
 pub(crate) trait Faults: Cloud {
+    type Api: Protocol;
+
     const COSTS: Costs;
 
-    /// The calls since the last time that this was asked: the instances that each names.
-    fn take_calls(&self) -> Vec<Vec<String>>;
-
-    /// How many calls have been made since then.
-    fn calls(&self) -> usize;
+    fn fake(&self) -> &FakeCloud<Self::Api>;
 
     /// It is there no more.
     fn remove(&mut self, instance: &Launched);
 
-    /// Every call that names it fails.
-    fn fail(&self, instance: &Launched);
-
     /// Whether calls name zones, or depend on them.
-    fn zones() -> Result<(), NotApplicable>;
-
-    /// Every call that concerns the zone fails.
-    fn fail_zone(&self, zone: &str);
-
-    /// Every call that concerns the zone is never answered.
-    fn hang_zone(&self, zone: &str);
-
-    /// Ends what `fail`, `fail_zone` and `hang_zone` began.
-    fn heal(&self);
-
-    /// Every call gets this; `None` ends it.
-    fn order(&self, fault: Option<Fault>);
-
-    /// Every answer takes this long.
-    fn latency(&self, latency: Duration);
-
-    /// Refuses connections.
-    async fn away(&mut self);
-
-    /// Takes connections again.
-    async fn back(&mut self);
+    fn zones() -> Result<(), NotApplicable> {
+        Ok(())
+    }
 }

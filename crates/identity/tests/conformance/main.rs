@@ -2,6 +2,8 @@
 //! can do is tested apart, in the folder of that name. `docs/adding-a-provider.md` says how.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
+#[path = "../shared/ask.rs"]
+mod ask;
 mod bench;
 mod cloud;
 mod clouds;

@@ -5,9 +5,12 @@ use std::time::Duration;
 use tidewaiter_api::Lifecycle;
 use tidewaiter_identity::aws::{API, region};
 use tidewaiter_identity::{Claim, Identity};
-use tidewaiter_testkit::fake_ec2::{FakeEc2, FakeInstance, NamedBy, Scripted, TokenBucket, instance};
+use tidewaiter_testkit::fake_ec2::{FakeEc2, FakeInstance, instance, instances, page};
+use tidewaiter_testkit::{Scripted, TokenBucket};
 
-use crate::setup::{CLUSTER, Provider, SECRET, TOKEN, claim, no_credentials, reason, reasons, silent_credentials};
+use crate::ask::{claim_of, reason, reasons};
+use crate::setup::{CLUSTER, Provider, SECRET, TOKEN, no_credentials, silent_credentials};
+use crate::told::{Row, rows, told};
 
 const ID: &str = "i-0123456789abcdef0";
 const PROVIDER_ID: &str = "aws:///us-east-1a/i-0123456789abcdef0";
@@ -32,20 +35,24 @@ fn fleet(count: u32) -> Vec<FakeInstance> {
 fn claims(instances: &[FakeInstance]) -> Vec<Claim> {
     instances
         .iter()
-        .map(|instance| claim(&instance.provider_id()))
+        .map(|instance| claim_of(&instance.provider_id()))
         .collect()
 }
 
-/// How each call named its instances, how many, and what it got.
-fn calls(fake: &FakeEc2) -> Vec<(NamedBy, usize, String)> {
+/// The filter by which each call named its instances, if not by id, how many, and what it got.
+fn calls(fake: &FakeEc2) -> Vec<(Option<String>, usize, String)> {
     fake.take_calls()
         .into_iter()
-        .map(|call| (call.by, call.ids.len(), call.outcome))
+        .map(|call| (call.filter, call.names.len(), call.outcome))
         .collect()
 }
 
-fn ok(by: NamedBy, ids: usize) -> (NamedBy, usize, String) {
-    (by, ids, "ok".to_owned())
+fn by_id(ids: usize) -> (Option<String>, usize, String) {
+    (None, ids, "ok".to_owned())
+}
+
+fn by_filter(ids: usize) -> (Option<String>, usize, String) {
+    (Some("instance-id".to_owned()), ids, "ok".to_owned())
 }
 
 #[tokio::test]
@@ -150,6 +157,19 @@ async fn only_another_owner_is_evidence_of_forgery() {
 }
 
 #[tokio::test]
+async fn what_is_missing_is_called_a_tag() {
+    for described in [instance(ID), ours(ID).without_tag("kops.k8s.io/instancegroup")] {
+        let (_fake, provider) = fake([described]).await;
+        let refusal = provider.ask_one(PROVIDER_ID).await.unwrap_err();
+        assert!(refusal.to_string().contains("has no tag that"), "{refusal}");
+        assert!(
+            refusal.remedy().contains("the tags that kOps gives the instance"),
+            "{refusal}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn lifecycles() {
     for (written, expected) in [
         ("", Lifecycle::OnDemand),
@@ -179,18 +199,18 @@ async fn a_tag_with_control_characters_is_shown_safely() {
 async fn several_claims_of_one_instance_are_one_id() {
     let (fake, provider) = fake([ours(ID)]).await;
     let asked = [
-        claim(PROVIDER_ID),
-        claim(PROVIDER_ID),
-        claim(&PROVIDER_ID.replace("1a", "1b")),
+        claim_of(PROVIDER_ID),
+        claim_of(PROVIDER_ID),
+        claim_of(&PROVIDER_ID.replace("1a", "1b")),
     ];
     assert_eq!(reasons(&provider.ask(&asked).await), ["ok", "ok", "ZoneMismatch"]);
-    assert_eq!(calls(&fake), [ok(NamedBy::Ids, 1)]);
+    assert_eq!(calls(&fake), [by_id(1)]);
 }
 
 #[tokio::test]
 async fn an_unknown_id_stays_apart_as_long_as_it_is_asked_for() {
     let (fake, provider) = fake([ours(ID)]).await;
-    let asked = [claim(PROVIDER_ID), claim("aws:///us-east-1a/i-00000000000000bad")];
+    let asked = [claim_of(PROVIDER_ID), claim_of("aws:///us-east-1a/i-00000000000000bad")];
     provider.ask(&asked).await;
     for _ in 0..3 {
         provider.clock.advance(Duration::from_mins(45));
@@ -219,19 +239,12 @@ async fn when_ec2_does_not_name_the_unknown_the_filter_finds_the_others() {
     };
     fake.script([vague("The instance IDs do not exist")]);
     let mut asked = claims(&fleet);
-    asked.push(claim("aws:///us-east-1a/i-00000000000000bad"));
+    asked.push(claim_of("aws:///us-east-1a/i-00000000000000bad"));
     let results = provider.ask(&asked).await;
     assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 450);
     assert_eq!(results[450].as_ref().unwrap_err().reason(), "NotFound");
     let found = calls(&fake);
-    assert_eq!(
-        found[1..],
-        [
-            ok(NamedBy::Filter, 200),
-            ok(NamedBy::Filter, 200),
-            ok(NamedBy::Filter, 51)
-        ]
-    );
+    assert_eq!(found[1..], [by_filter(200), by_filter(200), by_filter(51)]);
 }
 
 #[tokio::test]
@@ -261,7 +274,7 @@ async fn what_an_answer_lacks_repeats_or_adds() {
     let (fake, provider) = fake([]).await;
     let stranger = ours("i-0fffffffffffffff0");
     // Not in the order in which they were asked for, one missing, one twice, one that nobody asked for.
-    fake.script([Scripted::Instances(vec![
+    fake.script([instances(&[
         stranger,
         fleet[2].clone(),
         fleet[0].clone(),
@@ -277,7 +290,7 @@ async fn twice_with_different_tags_is_refused_whatever_the_order() {
     let (fake, provider) = fake([]).await;
     let masters = instance(ID).kops(CLUSTER, "masters");
     for order in [vec![masters.clone(), ours(ID)], vec![ours(ID), masters]] {
-        fake.script([Scripted::Instances(order)]);
+        fake.script([instances(&order)]);
         assert_eq!(provider.ask_one(PROVIDER_ID).await.unwrap_err().reason(), "Unavailable");
     }
 }
@@ -286,12 +299,9 @@ async fn twice_with_different_tags_is_refused_whatever_the_order() {
 async fn pages_are_read_to_the_end_and_not_for_ever() {
     let fleet = fleet(2);
     let (fake, provider) = fake([]).await;
-    fake.script([
-        Scripted::Page(vec![fleet[0].clone()]),
-        Scripted::Instances(vec![fleet[1].clone()]),
-    ]);
+    fake.script([page(&fleet[..1]), instances(&fleet[1..])]);
     assert_eq!(reasons(&provider.ask(&claims(&fleet)).await), ["ok", "ok"]);
-    fake.script((0..100).map(|_| Scripted::Page(Vec::new())));
+    fake.script((0..100).map(|_| page(&[])));
     assert_eq!(
         reasons(&provider.ask(&claims(&fleet)).await),
         ["Unavailable", "Unavailable"]
@@ -299,95 +309,45 @@ async fn pages_are_read_to_the_end_and_not_for_ever() {
     assert!(fake.calls().len() <= 2 + 20, "{} calls", fake.calls().len());
 }
 
-/// The answer, how it is counted, and what is told of it after the name of the call.
-fn trouble() -> Vec<(Scripted, &'static str, &'static str)> {
-    let error = |status, code| Scripted::Error {
-        status,
-        code,
-        message: "message".to_owned(),
-    };
-    let raw = |status, body: &str| Scripted::Raw {
-        status,
-        body: body.to_owned(),
-    };
-    vec![
-        (Scripted::throttled(), "throttled", " is throttled"),
-        (error(400, "Throttling"), "throttled", " is throttled"),
-        (error(400, "ThrottlingException"), "throttled", " is throttled"),
-        (error(503, "EC2ThrottledException"), "throttled", " is throttled"),
-        (error(503, "SlowDown"), "throttled", " is throttled"),
-        (error(429, "SomethingNew"), "throttled", " is throttled"),
+fn trouble() -> Vec<Row> {
+    let own = [
+        (Scripted::Throttled, "throttled", ""),
+        (Scripted::error(400, "Throttling"), "throttled", ""),
+        (Scripted::error(400, "ThrottlingException"), "throttled", ""),
+        (Scripted::error(503, "EC2ThrottledException"), "throttled", ""),
+        (Scripted::error(503, "SlowDown"), "throttled", ""),
+        (Scripted::error(429, "SomethingNew"), "throttled", ""),
+        (Scripted::Failed, "failed", "InternalError"),
+        (Scripted::error(503, "Unavailable"), "failed", "Unavailable"),
+        (Scripted::Denied, "denied", "UnauthorizedOperation"),
+        (Scripted::Unauthenticated, "no_credentials", "AuthFailure"),
         (
-            Scripted::internal_error(),
-            "failed",
-            ": the cloud failed (InternalError)",
-        ),
-        (error(503, "Unavailable"), "failed", ": the cloud failed (Unavailable)"),
-        (
-            raw(502, "<html>Bad Gateway"),
-            "failed",
-            ": the cloud failed (status 502 and no answer of EC2)",
-        ),
-        (
-            raw(403, "<html>Forbidden"),
-            "unusable",
-            ": unusable answer (status 403 and no answer of EC2)",
-        ),
-        (
-            Scripted::unauthorized(),
-            "denied",
-            ": permission denied (UnauthorizedOperation)",
-        ),
-        (
-            Scripted::auth_failure(),
+            Scripted::error(400, "RequestExpired"),
             "no_credentials",
-            ": no valid credentials (AuthFailure)",
+            "RequestExpired",
         ),
-        (
-            error(400, "RequestExpired"),
-            "no_credentials",
-            ": no valid credentials (RequestExpired)",
-        ),
-        (
-            error(400, "ExpiredToken"),
-            "no_credentials",
-            ": no valid credentials (ExpiredToken)",
-        ),
-        (
-            Scripted::html(),
-            "unusable",
-            ": unusable answer (status 200 and no answer of EC2)",
-        ),
-        (
-            Scripted::garbage(),
-            "unusable",
-            ": unusable answer (status 200 and no answer of EC2)",
-        ),
-        (
-            raw(200, ""),
-            "unusable",
-            ": unusable answer (status 200 and no answer of EC2)",
-        ),
-        (
-            Scripted::BreakOff,
-            "unreachable",
-            ": not reachable (the answer broke off)",
-        ),
+        (Scripted::error(400, "ExpiredToken"), "no_credentials", "ExpiredToken"),
+        (Scripted::BreakOff, "unreachable", "the answer broke off"),
         (
             Scripted::Drop,
             "unreachable",
-            ": not reachable (connection closed before message completed)",
+            "connection closed before message completed",
         ),
-    ]
+    ];
+    rows("EC2", own)
 }
 
 #[tokio::test]
 async fn what_keeps_ec2_from_answering() {
-    for (answer, outcome, text) in trouble() {
+    for (answer, outcome, detail) in trouble() {
         let (fake, provider) = fake([ours(ID)]).await;
         fake.script([answer.clone()]);
         let refusal = provider.ask_one(PROVIDER_ID).await.unwrap_err();
-        assert_eq!(refusal.to_string(), format!("{API}{text}"), "{answer:?}");
+        assert_eq!(
+            refusal.to_string(),
+            format!("{API}{}", told(outcome, &detail)),
+            "{answer:?}"
+        );
         assert!(refusal.is_transient() && !refusal.is_forgery(), "{refusal:?}");
         assert_eq!(provider.calls.counted(API, outcome), 1, "{answer:?}");
         assert_eq!(fake.calls().len(), 1, "no retries: {answer:?}");
@@ -458,7 +418,7 @@ async fn whatever_ec2_answers_a_question_ends_in_a_bounded_number_of_calls() {
     let fleet = fleet(900);
     let (fake, provider) = fake(fleet.clone()).await;
     // Fails everything.
-    fake.script((0..1000).map(|_| Scripted::internal_error()));
+    fake.script((0..1000).map(|_| Scripted::Failed));
     assert!(provider.ask(&claims(&fleet)).await.iter().all(Result::is_err));
     let failed = fake.take_calls().len();
     assert!(failed <= 4, "{failed} calls when nothing tells the parts apart");
@@ -471,7 +431,7 @@ async fn many_ids_that_make_ec2_fail_cost_a_bounded_number_of_calls_each_time() 
     // One in each of two zones: finding both takes more calls than one question may cost.
     let bad = [&fleet[100], &fleet[401]];
     for instance in &bad {
-        fake.fail_id(instance.id());
+        fake.fail(instance.id(), Scripted::Failed);
     }
     let mut spent = Vec::new();
     for _ in 0..3 {
@@ -495,10 +455,10 @@ async fn throttled_in_the_middle() {
     let fleet = fleet(30);
     let (fake, provider) = fake(fleet.clone()).await;
     fake.script([
-        Scripted::internal_error(),
-        Scripted::throttled(),
-        Scripted::throttled(),
-        Scripted::throttled(),
+        Scripted::Failed,
+        Scripted::Throttled,
+        Scripted::Throttled,
+        Scripted::Throttled,
     ]);
     let results = provider.ask(&claims(&fleet)).await;
     assert!(
@@ -525,7 +485,7 @@ async fn the_token_bucket_throttles() {
 
 #[tokio::test]
 async fn the_region_comes_from_the_metadata_service() {
-    let mut fake = FakeEc2::start().await;
+    let fake = FakeEc2::start().await;
     let metadata = fake.endpoint().parse().unwrap();
     fake.metadata_region("eu-north-1\n");
     assert_eq!(region(None, Some(&metadata)).await.unwrap().as_ref(), "eu-north-1");

@@ -1,5 +1,10 @@
 //! The EC2 provider through the real SDK: against a fake of our own, for every fault, and against moto, which others wrote.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
+#[path = "../shared/ask.rs"]
+mod ask;
 mod fake;
 mod moto;
 mod setup;
+#[path = "../shared/told.rs"]
+mod told;

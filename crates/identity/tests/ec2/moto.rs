@@ -4,7 +4,8 @@ use tidewaiter_api::Lifecycle;
 use tidewaiter_testkit::Moto;
 use tidewaiter_testkit::moto::Launch;
 
-use crate::setup::{CLUSTER, Provider, claim, reasons};
+use crate::ask::{claim_of, reasons};
+use crate::setup::{CLUSTER, Provider};
 
 fn tags(group: &str) -> Vec<(&'static str, &str)> {
     vec![("KubernetesCluster", CLUSTER), ("kops.k8s.io/instancegroup", group)]
@@ -31,7 +32,7 @@ async fn a_spot_instance_one_without_tags_and_one_that_is_gone() {
         .await;
     moto.terminate(&gone.id).await;
 
-    let all = [&spot, &bare, &gone].map(|launched| claim(&launched.provider_id()));
+    let all = [&spot, &bare, &gone].map(|launched| claim_of(&launched.provider_id()));
     let results = provider.ask(&all).await;
     assert_eq!(reasons(&results), ["ok", "ForeignProject", "NotRunning"]);
     let identity = results[0].clone().unwrap();
@@ -44,7 +45,7 @@ async fn a_spot_instance_one_without_tags_and_one_that_is_gone() {
     // An id that it does not know fails its whole call, and costs the others nothing; from then on it is asked by filter.
     let unknown = "aws:///us-east-1a/i-00000000000000bad";
     for _ in 0..2 {
-        let asked = [claim(unknown), claim(&spot.provider_id())];
+        let asked = [claim_of(unknown), claim_of(&spot.provider_id())];
         assert_eq!(reasons(&provider.ask(&asked).await), ["NotFound", "ok"]);
     }
 }

@@ -1,7 +1,5 @@
 //! A provider that is pointed at a test server.
-#![expect(clippy::unwrap_used, reason = "what fails in here is the test's failure")]
 
-use std::sync::Mutex;
 use std::time::Duration;
 
 use aws_config::identity::IdentityCache;
@@ -10,16 +8,15 @@ use aws_credential_types::Credentials;
 use aws_credential_types::credential_fn::provide_credentials_fn;
 use aws_credential_types::provider::SharedCredentialsProvider;
 use aws_credential_types::provider::error::CredentialsError;
-use tidewaiter_identity::aws::{ClientSettings, Ec2, client};
-use tidewaiter_identity::{Claim, Identifier, Identity, Refusal};
+use tidewaiter_identity::aws::{Ec2, client};
+use tidewaiter_identity::{Claim, ClientSettings, Identity, Refusal};
 use tidewaiter_kit::{CloudCalls, ManualClock, Metrics};
+
+use crate::ask::{Results, ask, claim_of};
 
 pub(crate) const CLUSTER: &str = "ours.example.com";
 pub(crate) const SECRET: &str = "the-secret-access-key";
 pub(crate) const TOKEN: &str = "the-session-token";
-
-/// What a question got, by the place of each claim.
-pub(crate) type Results = Vec<Result<Identity, Refusal>>;
 
 pub(crate) struct Provider {
     pub(crate) ec2: Ec2,
@@ -49,22 +46,12 @@ impl Provider {
         Self { ec2, calls, clock }
     }
 
-    /// Asks, and makes sure that each claim was answered exactly once.
     pub(crate) async fn ask(&self, claims: &[Claim]) -> Results {
-        let results: Mutex<Vec<Vec<Result<Identity, Refusal>>>> = Mutex::new(vec![Vec::new(); claims.len()]);
-        self.ec2
-            .identify(claims, &|place, result| results.lock().unwrap()[place].push(result))
-            .await;
-        let results = results.into_inner().unwrap();
-        let one = |(place, mut given): (usize, Vec<_>)| {
-            assert_eq!(given.len(), 1, "answers for {:?}: {given:?}", claims[place]);
-            given.remove(0)
-        };
-        results.into_iter().enumerate().map(one).collect()
+        ask(&self.ec2, claims).await
     }
 
     pub(crate) async fn ask_one(&self, provider_id: &str) -> Result<Identity, Refusal> {
-        self.ask(&[claim(provider_id)]).await.remove(0)
+        self.ask(&[claim_of(provider_id)]).await.remove(0)
     }
 }
 
@@ -96,23 +83,4 @@ fn shared(credentials: SharedCredentialsProvider) -> SdkConfig {
         .region(Region::new("us-east-1"))
         .credentials_provider(credentials)
         .build()
-}
-
-pub(crate) fn claim(provider_id: &str) -> Claim {
-    Claim {
-        node: "ip-10-0-0-1.ec2.internal".parse().unwrap(),
-        uid: "uid".parse().unwrap(),
-        provider_id: provider_id.parse().unwrap(),
-        addresses: Vec::new(),
-        rivals: Vec::new(),
-    }
-}
-
-/// `ok` or the reason, for each.
-pub(crate) fn reasons(results: &Results) -> Vec<&'static str> {
-    results.iter().map(reason).collect()
-}
-
-pub(crate) fn reason(result: &Result<Identity, Refusal>) -> &'static str {
-    result.as_ref().map_or_else(Refusal::reason, |_| "ok")
 }

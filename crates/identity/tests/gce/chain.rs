@@ -8,7 +8,8 @@ use tidewaiter_testkit::fake_gce::{
     zonal_group,
 };
 
-use crate::setup::{CLUSTER, One, Provider, ZONE, claim, reason, rows};
+use crate::ask::{claim_of, reason};
+use crate::setup::{CLUSTER, One, Provider, ZONE, rows};
 
 #[tokio::test]
 async fn an_instance_of_ours() {
@@ -128,7 +129,7 @@ async fn lifecycles_are_the_templates() {
 async fn other_projects_are_never_asked_about() {
     let (fake, provider) = One::new().start().await;
     let refusal = provider
-        .ask(&[claim("gce://other-project/us-central1-a/nodes-x7k2")])
+        .ask(&[claim_of("gce://other-project/us-central1-a/nodes-x7k2")])
         .await
         .remove(0)
         .unwrap_err();
@@ -314,6 +315,18 @@ async fn what_a_template_can_say() {
     }
 }
 
+#[tokio::test]
+async fn what_is_missing_is_looked_for_in_the_template() {
+    let one = One::new().template(|t| t.without_metadata("cluster-name"));
+    let (_fake, provider) = one.start().await;
+    let refusal = provider.ask_one(&one.instance).await.unwrap_err();
+    assert!(
+        refusal.to_string().contains("has no template metadata that"),
+        "{refusal}"
+    );
+    assert!(refusal.remedy().contains("make a new instance template"), "{refusal}");
+}
+
 /// What the instance's own metadata and labels say of its cluster and group decides nothing.
 #[tokio::test]
 async fn an_instance_cannot_name_its_own_group_or_cluster() {
@@ -390,7 +403,7 @@ async fn one_name_in_two_zones_is_two_instances() {
 
 #[tokio::test]
 async fn the_project_comes_from_the_metadata_server() {
-    let mut fake = FakeGce::start().await;
+    let fake = FakeGce::start().await;
     let metadata = fake.endpoint().parse().unwrap();
     fake.metadata_project("example.com:our-project\n");
     let said = project(None, Some(&metadata)).await.unwrap();

@@ -1,9 +1,10 @@
 //! What a question costs: calls and rows.
 
-use tidewaiter_testkit::FakeGce;
-use tidewaiter_testkit::fake_gce::{FakeGroup, FakeInstance, PROJECT_NUMBER, TokenBucket, zonal_group};
+use tidewaiter_testkit::fake_gce::{FakeGroup, FakeInstance, PROJECT_NUMBER, zonal_group};
+use tidewaiter_testkit::{FakeGce, TokenBucket};
 
-use crate::setup::{CLUSTER, Provider, add_fleet, claim, claims, count, fleet, reason, reasons, rows};
+use crate::ask::{claim_of, reason, reasons};
+use crate::setup::{CLUSTER, Provider, add_fleet, claims, count, fleet, rows};
 
 const ALL: &str = "instances.aggregatedList";
 const GROUP: &str = "regionInstanceGroupManagers.listManagedInstances";
@@ -77,7 +78,7 @@ async fn a_cluster_without_labels_is_listed_zone_by_zone() {
     let (fake, provider, instances) = fleet(300).await;
     fake.launch(instances.iter().map(|instance| instance.clone().without_labels()));
     let mut asked = claims(&instances);
-    asked.push(claim("gce://our-project/us-central1-a/no-such"));
+    asked.push(claim_of("gce://our-project/us-central1-a/no-such"));
     let results = provider.ask(&asked).await;
     assert!(results[..300].iter().all(Result::is_ok));
     assert_eq!(reason(&results[300]), "NotFound");
@@ -107,7 +108,7 @@ async fn whatever_kubelets_claim_a_question_ends_in_a_bounded_number_of_calls() 
     assert!(
         results[500..].iter().all(Result::is_ok),
         "those that tell the truth come first: {:?}",
-        reasons(&results[500..].to_vec())
+        reasons(&results[500..])
     );
     assert!(results[..500].iter().all(Result::is_err));
     let calls = fake.take_calls();
@@ -115,7 +116,7 @@ async fn whatever_kubelets_claim_a_question_ends_in_a_bounded_number_of_calls() 
 
     // Each names a zone of its own.
     let zones: Vec<_> = (1..=400)
-        .map(|number| claim(&format!("gce://our-project/moon-east{number}-a/n")))
+        .map(|number| claim_of(&format!("gce://our-project/moon-east{number}-a/n")))
         .collect();
     provider.ask(&zones).await;
     let calls = fake.take_calls();

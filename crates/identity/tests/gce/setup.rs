@@ -1,22 +1,20 @@
 //! A provider that is pointed at a fake, and a cluster in it.
-#![expect(clippy::unwrap_used, reason = "what fails in here is the test's failure")]
 
-use std::sync::Mutex;
 use std::time::Duration;
 
 use google_cloud_auth::credentials::mds;
 use tidewaiter_identity::gce::{ClientSettings, Gce, client};
-use tidewaiter_identity::{Claim, Identifier as _, Identity, Refusal};
+use tidewaiter_identity::{Claim, Identity, Refusal};
 use tidewaiter_kit::{CloudCalls, ManualClock, Metrics};
+use tidewaiter_testkit::Call;
 use tidewaiter_testkit::fake_gce::{
-    Call, FakeGce, FakeGroup, FakeInstance, FakeTemplate, PROJECT, REGION, regional_group, template, zonal_group,
+    FakeGce, FakeGroup, FakeInstance, FakeTemplate, PROJECT, REGION, regional_group, template, zonal_group,
 };
+
+use crate::ask::{Results, ask, claim_of};
 
 pub(crate) const CLUSTER: &str = "ours.example.com";
 pub(crate) const ZONE: &str = "us-central1-a";
-
-/// What a question got, by the place of each claim.
-pub(crate) type Results = Vec<Result<Identity, Refusal>>;
 
 pub(crate) struct Provider {
     pub(crate) gce: Gce,
@@ -58,21 +56,12 @@ impl Provider {
         Self { gce, calls, clock }
     }
 
-    /// Asks, and makes sure that each claim was answered exactly once.
     pub(crate) async fn ask(&self, claims: &[Claim]) -> Results {
-        let results: Mutex<Vec<Results>> = Mutex::new(vec![Vec::new(); claims.len()]);
-        self.gce
-            .identify(claims, &|place, result| results.lock().unwrap()[place].push(result))
-            .await;
-        let one = |(place, mut given): (usize, Results)| {
-            assert_eq!(given.len(), 1, "answers for {:?}: {given:?}", claims[place]);
-            given.remove(0)
-        };
-        results.into_inner().unwrap().into_iter().enumerate().map(one).collect()
+        ask(&self.gce, claims).await
     }
 
     pub(crate) async fn ask_one(&self, instance: &FakeInstance) -> Result<Identity, Refusal> {
-        self.ask(&[claim(&instance.provider_id())]).await.remove(0)
+        self.ask(&[claim_of(&instance.provider_id())]).await.remove(0)
     }
 }
 
@@ -153,30 +142,11 @@ pub(crate) fn add_fleet(fake: &FakeGce, count: u32, change: impl Fn(FakeGroup) -
     instances
 }
 
-pub(crate) fn claim(provider_id: &str) -> Claim {
-    Claim {
-        node: "nodes-x7k2".parse().unwrap(),
-        uid: "uid".parse().unwrap(),
-        provider_id: provider_id.parse().unwrap(),
-        addresses: Vec::new(),
-        rivals: Vec::new(),
-    }
-}
-
 pub(crate) fn claims(instances: &[FakeInstance]) -> Vec<Claim> {
     instances
         .iter()
-        .map(|instance| claim(&instance.provider_id()))
+        .map(|instance| claim_of(&instance.provider_id()))
         .collect()
-}
-
-/// `ok` or the reason, for each.
-pub(crate) fn reasons(results: &Results) -> Vec<&'static str> {
-    results.iter().map(reason).collect()
-}
-
-pub(crate) fn reason(result: &Result<Identity, Refusal>) -> &'static str {
-    result.as_ref().map_or_else(Refusal::reason, |_| "ok")
 }
 
 /// Each call's method and rows, in order.

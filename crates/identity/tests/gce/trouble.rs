@@ -6,104 +6,38 @@ use google_cloud_auth::credentials::{anonymous, mds};
 use serde_json::json;
 use tidewaiter_identity::Identifier as _;
 use tidewaiter_identity::gce::{ClientError, ClientSettings, api, client};
-use tidewaiter_testkit::FakeGce;
-use tidewaiter_testkit::fake_gce::{FakeGroup, FakeInstance, REGION, Scripted, TOKEN, instance, template, zonal_group};
+use tidewaiter_testkit::fake_gce::{
+    FakeGroup, FakeInstance, REGION, TOKEN, error_info, instance, template, zonal_group,
+};
+use tidewaiter_testkit::{FakeGce, Scripted};
 
-use crate::setup::{CLUSTER, One, Provider, ZONE, claim, claims, count, fleet, reason, reasons};
+use crate::ask::{claim_of, reason, reasons};
+use crate::setup::{CLUSTER, One, Provider, ZONE, claims, count, fleet};
+use crate::told::{Row, rows, told};
 
 const GET: &str = "instances.get";
 const GROUP: &str = "instanceGroupManagers.listManagedInstances";
 const TEMPLATE: &str = "instanceTemplates.get";
 
-/// The answer, how it is counted, and what is told of it after the name of the call.
-fn trouble() -> Vec<(Scripted, &'static str, &'static str)> {
-    let raw = |status, body: &str| Scripted::Raw {
-        status,
-        body: body.to_owned(),
-    };
-    let info = |status, code, reason| Scripted::ErrorInfo { status, code, reason };
-    vec![
-        (Scripted::throttled(), "throttled", " is throttled"),
-        (
-            Scripted::error(403, "userRateLimitExceeded"),
-            "throttled",
-            " is throttled",
-        ),
-        (Scripted::error(403, "quotaExceeded"), "throttled", " is throttled"),
-        (Scripted::error(429, "somethingNew"), "throttled", " is throttled"),
-        (
-            info(429, "RESOURCE_EXHAUSTED", "RATE_LIMIT_EXCEEDED"),
-            "throttled",
-            " is throttled",
-        ),
-        (
-            info(403, "PERMISSION_DENIED", "RATE_LIMIT_EXCEEDED"),
-            "throttled",
-            " is throttled",
-        ),
-        (raw(429, "<html>slow down"), "throttled", " is throttled"),
-        (Scripted::forbidden(), "denied", ": permission denied (403 forbidden)"),
-        (
-            info(403, "PERMISSION_DENIED", "SERVICE_DISABLED"),
-            "denied",
-            ": permission denied (403 SERVICE_DISABLED)",
-        ),
-        (
-            Scripted::error(401, "authError"),
-            "no_credentials",
-            ": no valid credentials (401 authError)",
-        ),
-        (
-            Scripted::backend_error(),
-            "failed",
-            ": the cloud failed (503 backendError)",
-        ),
-        (
-            Scripted::error(500, "internalError"),
-            "failed",
-            ": the cloud failed (500 internalError)",
-        ),
-        (
-            Scripted::error(400, "invalid"),
-            "failed",
-            ": the cloud failed (400 invalid)",
-        ),
-        (
-            raw(502, "<html>Bad Gateway"),
-            "failed",
-            ": the cloud failed (status 502 and no answer of Compute Engine)",
-        ),
-        (
-            raw(403, "<html>Forbidden"),
-            "unusable",
-            ": unusable answer (status 403 and no answer of Compute Engine)",
-        ),
-        (
-            raw(404, "<html>Not here"),
-            "unusable",
-            ": unusable answer (status 404 and no answer of Compute Engine)",
-        ),
-        (
-            Scripted::html(),
-            "unusable",
-            ": unusable answer (status 200 and no answer of Compute Engine)",
-        ),
-        (
-            Scripted::garbage(),
-            "unusable",
-            ": unusable answer (status 200 and no answer of Compute Engine)",
-        ),
-        (
-            raw(200, ""),
-            "unusable",
-            ": unusable answer (status 200 and no answer of Compute Engine)",
-        ),
-        (
-            raw(200, "[]"),
-            "unusable",
-            ": unusable answer (status 200 and no answer of Compute Engine)",
-        ),
-    ]
+fn trouble() -> Vec<Row> {
+    let limit = |status, code| error_info(status, code, "RATE_LIMIT_EXCEEDED");
+    let disabled = error_info(403, "PERMISSION_DENIED", "SERVICE_DISABLED");
+    let own = [
+        (Scripted::Throttled, "throttled", ""),
+        (Scripted::error(403, "userRateLimitExceeded"), "throttled", ""),
+        (Scripted::error(403, "quotaExceeded"), "throttled", ""),
+        (Scripted::error(429, "somethingNew"), "throttled", ""),
+        (limit(429, "RESOURCE_EXHAUSTED"), "throttled", ""),
+        (limit(403, "PERMISSION_DENIED"), "throttled", ""),
+        (Scripted::raw(429, "<html>slow down"), "throttled", ""),
+        (Scripted::Denied, "denied", "403 forbidden"),
+        (disabled, "denied", "403 SERVICE_DISABLED"),
+        (Scripted::Unauthenticated, "no_credentials", "401 authError"),
+        (Scripted::Failed, "failed", "503 backendError"),
+        (Scripted::error(500, "internalError"), "failed", "500 internalError"),
+        (Scripted::error(400, "invalid"), "failed", "400 invalid"),
+    ];
+    rows("Compute Engine", own)
 }
 
 #[tokio::test]
@@ -115,12 +49,16 @@ async fn what_keeps_each_call_from_answering() {
         (GROUP, api::LIST_ZONAL_GROUP),
         (TEMPLATE, api::GET_GLOBAL_TEMPLATE),
     ] {
-        for (answer, outcome, text) in trouble() {
+        for (answer, outcome, detail) in trouble() {
             let before = provider.calls.counted(api, outcome);
             fake.clear_calls();
             fake.script_for(method, [answer.clone()]);
             let refusal = provider.ask_one(&one.instance).await.unwrap_err();
-            assert_eq!(refusal.to_string(), format!("{api}{text}"), "{answer:?}");
+            assert_eq!(
+                refusal.to_string(),
+                format!("{api}{}", told(outcome, &detail)),
+                "{answer:?}"
+            );
             assert!(refusal.is_transient() && !refusal.is_forgery(), "{refusal:?}");
             assert_eq!(provider.calls.counted(api, outcome), before + 1, "{answer:?}");
             assert_eq!(
@@ -212,7 +150,7 @@ async fn a_source_of_credentials_that_never_answers() {
 #[tokio::test]
 async fn a_zone_that_does_not_exist_has_no_instances() {
     let (fake, provider, instances) = fleet(20).await;
-    let unknown = claim("gce://our-project/moon-east1-a/nodes-0001");
+    let unknown = claim_of("gce://our-project/moon-east1-a/nodes-0001");
     assert_eq!(
         reasons(&provider.ask(std::slice::from_ref(&unknown)).await),
         ["NotFound"]
@@ -259,7 +197,7 @@ async fn no_secret_is_ever_told() {
             GET,
             [Scripted::Error {
                 status,
-                reason: "someReason",
+                code: "someReason",
                 message: format!("https://x.example/?access_token={TOKEN}"),
             }],
         );
@@ -274,14 +212,14 @@ async fn no_secret_is_ever_told() {
 async fn a_listing_that_fails_for_all_is_told_to_all() {
     let (fake, provider, instances) = fleet(30).await;
     for (answer, expected, calls) in [
-        (Scripted::throttled(), "Throttled", 1),
-        (Scripted::forbidden(), "Unavailable", 1),
+        (Scripted::Throttled, "Throttled", 1),
+        (Scripted::Denied, "Unavailable", 1),
         (Scripted::error(404, "notFound"), "Unavailable", 1),
-        (Scripted::html(), "Unavailable", 1),
+        (Scripted::Html, "Unavailable", 1),
         (Scripted::json(&json!({})), "Unavailable", 1),
         (Scripted::json(&json!({"kind": "something#else"})), "Unavailable", 1),
         // It may be for one zone, so each is tried.
-        (Scripted::backend_error(), "Unavailable", 4),
+        (Scripted::Failed, "Unavailable", 4),
     ] {
         fake.clear_calls();
         fake.always(Some(answer.clone()));
@@ -339,17 +277,17 @@ async fn a_group_or_a_template_that_fails_concerns_its_own_nodes_only() {
     fake.templates([template]);
     let all: Vec<_> = instances.iter().chain(&others).cloned().collect();
     assert!(provider.ask(&claims(&all)).await.iter().all(Result::is_ok));
-    for name in ["a-other", "other-v1"] {
+    for name in ["us-central1-a/a-other", "global/other-v1"] {
         for (answer, expected) in [
-            (Scripted::backend_error(), "Unavailable"),
-            (Scripted::throttled(), "Throttled"),
-            (Scripted::garbage(), "Unavailable"),
+            (Scripted::Failed, "Unavailable"),
+            (Scripted::Throttled, "Throttled"),
+            (Scripted::Garbage, "Unavailable"),
             (Scripted::error(404, "notFound"), "NotInGroup"),
         ] {
-            fake.fail_name(name, answer.clone());
+            fake.fail(name, answer.clone());
             let results = provider.ask(&claims(&all)).await;
             assert!(results[..20].iter().all(Result::is_ok), "{answer:?}");
-            assert_eq!(reasons(&results[20..].to_vec()), [expected; 5], "{name}: {answer:?}");
+            assert_eq!(reasons(&results[20..]), [expected; 5], "{name}: {answer:?}");
         }
         fake.heal();
     }
@@ -365,7 +303,7 @@ async fn a_listing_that_breaks_off_between_pages_says_nothing() {
     let method = "regionInstanceGroupManagers.listManagedInstances";
     // The first page answers; the second does not.
     let first = json!({"managedInstances": [], "nextPageToken": "500"});
-    fake.script_for(method, [Scripted::json(&first), Scripted::backend_error()]);
+    fake.script_for(method, [Scripted::json(&first), Scripted::Failed]);
     let results = provider.ask(&claims(&instances)).await;
     assert!(
         results.iter().all(|result| reason(result) == "Unavailable"),

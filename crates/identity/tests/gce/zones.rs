@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tidewaiter_testkit::fake_gce::FakeInstance;
 
-use crate::setup::{claims, count, fleet, reasons};
+use crate::ask::reasons;
+use crate::setup::{claims, count, fleet};
 
 const BAD: &str = "us-central1-b";
 const ALL: &str = "instances.aggregatedList";

@@ -1,9 +1,11 @@
 //! Many servers at once: pages, and what a listing leaves out.
 
 use serde_json::{Value, json};
-use tidewaiter_testkit::fake_hetzner::{FakeServer, Scripted, server};
+use tidewaiter_testkit::Scripted;
+use tidewaiter_testkit::fake_hetzner::{FakeServer, server};
 
-use crate::setup::{CLUSTER, fake, fleet, pages, reason, reasons};
+use crate::ask::{reason, reasons};
+use crate::setup::{CLUSTER, fake, fleet, pages};
 
 /// A page with these servers.
 fn page(servers: &[&FakeServer], next: Option<u32>) -> Scripted {
@@ -20,7 +22,7 @@ async fn only_the_clusters_servers_are_listed() {
     let calls = fake.calls();
     assert_eq!(pages(&calls), [50, 50, 20]);
     let selector = Some(format!("kops.k8s.io/cluster={CLUSTER}"));
-    assert!(calls.iter().all(|call| call.selector == selector), "{calls:?}");
+    assert!(calls.iter().all(|call| call.filter == selector), "{calls:?}");
 }
 
 #[tokio::test]
@@ -78,7 +80,7 @@ async fn one_that_slips_between_two_pages_is_found_all_the_same() {
     let second: Vec<_> = all[10..].iter().collect();
     fake.script([page(&first, Some(2)), page(&second, None)]);
     assert!(provider.ask(&all).await.iter().all(Result::is_ok));
-    assert_eq!(fake.calls().last().unwrap().id, Some(all[9].id()));
+    assert_eq!(fake.calls().last().unwrap().names, [all[9].id().to_string()]);
 }
 
 #[tokio::test]
@@ -113,10 +115,7 @@ async fn a_listing_that_breaks_off_between_pages_says_nothing() {
     let all = fleet(60);
     let (fake, provider) = fake(&all).await;
     let first: Vec<_> = all[..50].iter().collect();
-    for (broken, expected) in [
-        (Scripted::failed(), "Unavailable"),
-        (Scripted::throttled(), "Throttled"),
-    ] {
+    for (broken, expected) in [(Scripted::Failed, "Unavailable"), (Scripted::Throttled, "Throttled")] {
         fake.script([page(&first, Some(2)), broken]);
         assert_eq!(reasons(&provider.ask(&all).await), [expected; 60]);
     }

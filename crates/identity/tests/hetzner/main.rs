@@ -2,7 +2,11 @@
 //! What every provider has to do is tried in `../conformance`.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
+#[path = "../shared/ask.rs"]
+mod ask;
 mod listing;
 mod server;
 mod setup;
+#[path = "../shared/told.rs"]
+mod told;
 mod trouble;

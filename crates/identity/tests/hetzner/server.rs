@@ -4,7 +4,8 @@ use tidewaiter_api::Lifecycle;
 use tidewaiter_identity::Identity;
 use tidewaiter_testkit::fake_hetzner::server;
 
-use crate::setup::{CLUSTER, fake, ours, reason};
+use crate::ask::reason;
+use crate::setup::{CLUSTER, fake, ours};
 
 const CLUSTER_LABEL: &str = "kops.k8s.io/cluster";
 const GROUP_LABEL: &str = "kops.k8s.io/instance-group";
@@ -75,6 +76,19 @@ async fn what_one_server_can_say() {
         if let Err(refusal) = result {
             assert_eq!(refusal.is_forgery(), forged, "{refusal}");
         }
+    }
+}
+
+#[tokio::test]
+async fn what_is_missing_is_called_a_label() {
+    for described in [ours().without_label(CLUSTER_LABEL), ours().without_label(GROUP_LABEL)] {
+        let (_fake, provider) = fake(std::slice::from_ref(&described)).await;
+        let refusal = provider.ask_one(&described).await.unwrap_err();
+        assert!(refusal.to_string().contains("has no label that"), "{refusal}");
+        assert!(
+            refusal.remedy().contains("the labels that kOps gives the server"),
+            "{refusal}"
+        );
     }
 }
 

@@ -1,5 +1,6 @@
 //! An instance as a test describes it, and as `DescribeInstances` writes it.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
@@ -14,7 +15,7 @@ pub struct FakeInstance {
     pub(super) v6: Vec<String>,
     pub(super) interfaces: Vec<(String, String)>,
     pub(super) lifecycle: Option<String>,
-    pub(super) tags: Vec<(String, String)>,
+    pub(super) tags: BTreeMap<String, String>,
 }
 
 /// A running on-demand instance in `us-east-1a`, named after its address 10.0.0.1, without tags.
@@ -29,7 +30,7 @@ pub fn instance(id: &str) -> FakeInstance {
         v6: Vec::new(),
         interfaces: Vec::new(),
         lifecycle: None,
-        tags: Vec::new(),
+        tags: BTreeMap::new(),
     }
 }
 
@@ -115,15 +116,14 @@ impl FakeInstance {
     /// One more tag.
     #[must_use]
     pub fn tag(mut self, key: &str, value: &str) -> Self {
-        self.tags.retain(|(known, _)| known != key);
-        self.tags.push((key.to_owned(), value.to_owned()));
+        self.tags.insert(key.to_owned(), value.to_owned());
         self
     }
 
     /// Without this tag.
     #[must_use]
     pub fn without_tag(mut self, key: &str) -> Self {
-        self.tags.retain(|(known, _)| known != key);
+        self.tags.remove(key);
         self
     }
 
@@ -163,9 +163,7 @@ impl FakeInstance {
     }
 
     pub(super) fn has_tag(&self, key: &str, values: &[String]) -> bool {
-        self.tags
-            .iter()
-            .any(|(own, value)| own == key && values.contains(value))
+        self.tags.get(key).is_some_and(|value| values.contains(value))
     }
 
     /// As an item of `reservationSet`, with the bulk that EC2's answers have.

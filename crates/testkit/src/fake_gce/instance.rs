@@ -1,8 +1,9 @@
 //! An instance as a test describes it, and as the API writes it.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{FakeGroup, PROJECT, PROJECT_NUMBER, REGION, link};
 
@@ -15,8 +16,8 @@ pub struct FakeInstance {
     pub(super) status: Option<String>,
     pub(super) said_zone: Option<String>,
     pub(super) interfaces: Vec<Interface>,
-    pub(super) labels: Vec<(String, String)>,
-    pub(super) metadata: Vec<(String, String)>,
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) metadata: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,8 +37,8 @@ pub fn instance(zone: &str, name: &str) -> FakeInstance {
         status: Some("RUNNING".to_owned()),
         said_zone: Some(zone.to_owned()),
         interfaces: vec![Interface::new("10.0.0.1")],
-        labels: Vec::new(),
-        metadata: Vec::new(),
+        labels: BTreeMap::new(),
+        metadata: BTreeMap::new(),
     }
 }
 
@@ -109,8 +110,7 @@ impl FakeInstance {
     /// One more label.
     #[must_use]
     pub fn label(mut self, key: &str, value: &str) -> Self {
-        self.labels.retain(|(known, _)| known != key);
-        self.labels.push((key.to_owned(), value.to_owned()));
+        self.labels.insert(key.to_owned(), value.to_owned());
         self
     }
 
@@ -124,15 +124,14 @@ impl FakeInstance {
     /// One more metadata entry.
     #[must_use]
     pub fn metadata(mut self, key: &str, value: &str) -> Self {
-        self.metadata.retain(|(known, _)| known != key);
-        self.metadata.push((key.to_owned(), value.to_owned()));
+        self.metadata.insert(key.to_owned(), value.to_owned());
         self
     }
 
     /// Without this metadata entry.
     #[must_use]
     pub fn without_metadata(mut self, key: &str) -> Self {
-        self.metadata.retain(|(known, _)| known != key);
+        self.metadata.remove(key);
         self
     }
 
@@ -194,7 +193,7 @@ impl FakeInstance {
             "selfLink": link(&format!("zones/{}/instances/{}", self.zone, self.name)),
             "scheduling": {"onHostMaintenance": "MIGRATE", "automaticRestart": true, "preemptible": false},
             "cpuPlatform": "Intel Broadwell",
-            "labels": self.labels.iter().cloned().map(|(key, value)| (key, value.into())).collect::<Map<_, _>>(),
+            "labels": self.labels,
             "labelFingerprint": "abcdefghijk=",
             "lastStartTimestamp": "2026-01-01T00:00:05.000-08:00",
         });
@@ -211,7 +210,7 @@ impl FakeInstance {
     }
 
     pub(super) fn has_label(&self, key: &str, value: &str) -> bool {
-        self.labels.iter().any(|(own, its)| own == key && its == value)
+        self.labels.get(key).is_some_and(|its| its == value)
     }
 }
 
@@ -249,7 +248,7 @@ impl Interface {
     }
 }
 
-pub(super) fn metadata_json(entries: &[(String, String)]) -> Value {
+pub(super) fn metadata_json(entries: &BTreeMap<String, String>) -> Value {
     let items: Vec<Value> = entries
         .iter()
         .map(|(key, value)| json!({"key": key, "value": value}))

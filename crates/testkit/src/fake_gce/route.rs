@@ -61,15 +61,16 @@ impl Route {
         }
     }
 
-    pub(super) fn what(&self) -> String {
+    /// What it names; nothing when it is for all zones.
+    pub(super) fn what(&self) -> Option<String> {
         match self {
-            Self::GetInstance { zone, name } | Self::ListZonalGroup { zone, name } => format!("{zone}/{name}"),
-            Self::ListZone { zone } => zone.clone(),
-            Self::ListAllZones => String::new(),
-            Self::ListRegionalGroup { region, name } | Self::GetRegionalTemplate { region, name } => {
-                format!("{region}/{name}")
-            }
-            Self::GetGlobalTemplate { name } => format!("global/{name}"),
+            Self::GetInstance { zone: place, name }
+            | Self::ListZonalGroup { zone: place, name }
+            | Self::ListRegionalGroup { region: place, name }
+            | Self::GetRegionalTemplate { region: place, name } => Some(format!("{place}/{name}")),
+            Self::GetGlobalTemplate { name } => Some(format!("global/{name}")),
+            Self::ListZone { zone } => Some(zone.clone()),
+            Self::ListAllZones => None,
         }
     }
 
@@ -77,17 +78,6 @@ impl Route {
         match self {
             Self::GetInstance { zone, .. } | Self::ListZone { zone } | Self::ListZonalGroup { zone, .. } => Some(zone),
             _ => None,
-        }
-    }
-
-    pub(super) fn name(&self) -> Option<&str> {
-        match self {
-            Self::GetInstance { name, .. }
-            | Self::ListZonalGroup { name, .. }
-            | Self::ListRegionalGroup { name, .. }
-            | Self::GetGlobalTemplate { name }
-            | Self::GetRegionalTemplate { name, .. } => Some(name),
-            Self::ListZone { .. } | Self::ListAllZones => None,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! An instance template as a test describes it, and as the API writes it.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::instance::metadata_json;
@@ -10,7 +12,7 @@ use super::link;
 pub struct FakeTemplate {
     pub(super) region: Option<String>,
     pub(super) name: String,
-    metadata: Vec<(String, String)>,
+    metadata: BTreeMap<String, String>,
     model: Option<String>,
     preemptible: bool,
 }
@@ -21,7 +23,7 @@ pub fn template(name: &str) -> FakeTemplate {
     FakeTemplate {
         region: None,
         name: name.to_owned(),
-        metadata: Vec::new(),
+        metadata: BTreeMap::new(),
         model: None,
         preemptible: false,
     }
@@ -40,15 +42,14 @@ impl FakeTemplate {
     /// One more metadata entry.
     #[must_use]
     pub fn metadata(mut self, key: &str, value: &str) -> Self {
-        self.metadata.retain(|(known, _)| known != key);
-        self.metadata.push((key.to_owned(), value.to_owned()));
+        self.metadata.insert(key.to_owned(), value.to_owned());
         self
     }
 
     /// Without this metadata entry.
     #[must_use]
     pub fn without_metadata(mut self, key: &str) -> Self {
-        self.metadata.retain(|(known, _)| known != key);
+        self.metadata.remove(key);
         self
     }
 

@@ -12,8 +12,8 @@ use serde_json::json;
 use tidewaiter_api::NodeIdentity;
 use tidewaiter_api::names::KOPS_NAMESPACE;
 use tidewaiter_testkit::builders::{cluster, controller_config, instance_group, node};
-use tidewaiter_testkit::fake_ec2::{FakeInstance, TokenBucket};
-use tidewaiter_testkit::{ControlPlane, FakeEc2, Identity, Scratch, eventually};
+use tidewaiter_testkit::fake_ec2::FakeInstance;
+use tidewaiter_testkit::{ControlPlane, FakeEc2, Identity, Scratch, TokenBucket, eventually};
 
 use tidewaiter_testkit::usage::cpu_seconds;
 

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use aws_config::{BehaviorVersion, SdkConfig};
 use tidewaiter_controller::node_controller::LabelsFrom;
-use tidewaiter_identity::Identifier;
-use tidewaiter_identity::{aws, gce, hetzner};
+use tidewaiter_identity::{ClientSettings, Identifier, aws, gce, hetzner};
 use tidewaiter_kit::Kit;
 use tidewaiter_kops::{self as kops, StoreOptions};
 use url::Url;
@@ -71,9 +70,9 @@ async fn aws_config(given: &Given) -> Result<SdkConfig> {
 }
 
 fn ec2(given: &Given, config: &SdkConfig, kit: &Kit) -> aws::Ec2 {
-    let settings = aws::ClientSettings {
+    let settings = ClientSettings {
         endpoint: given.settings.ec2_endpoint.clone(),
-        ..aws::ClientSettings::default()
+        ..ClientSettings::default()
     };
     let client = aws::client(config, &settings);
     let cluster = given.config.cluster_name.clone();
@@ -115,9 +114,9 @@ fn hetzner_cloud(given: &Given, kit: &Kit) -> Result<hetzner::Hetzner> {
         .variable("HCLOUD_TOKEN")
         .context("there is no API token of Hetzner Cloud: set HCLOUD_TOKEN")?;
     let token: hetzner::ApiToken = token.parse().context("HCLOUD_TOKEN")?;
-    let settings = hetzner::ClientSettings {
+    let settings = ClientSettings {
         endpoint: given.settings.hetzner_endpoint.clone(),
-        ..hetzner::ClientSettings::default()
+        ..ClientSettings::default()
     };
     let client = hetzner::client(token, &settings)?;
     let cluster = given.config.cluster_name.clone();

@@ -1,6 +1,6 @@
 //! The same controller with a file in which kOps names another cloud: what is the same on all of them.
 
-mod gce;
+pub mod gce;
 mod hetzner;
 
 use tidewaiter_api::ConditionStatus::{False, True};
@@ -10,47 +10,50 @@ use tidewaiter_testkit::builders::{controller_config, node};
 use crate::world::{CLUSTER, Controller, Labels, World};
 
 /// A machine of the cloud, as its own Node speaks of it.
-struct Machine {
-    node: String,
-    provider_id: String,
-    address: String,
+pub struct Machine {
+    pub node: String,
+    pub provider_id: String,
+    pub address: String,
     /// As the cloud names it.
-    instance: String,
+    pub instance: String,
 }
 
 /// What a cloud has launched.
-struct Machines {
+pub struct Machines {
     /// Of the group `nodes`.
-    worker: Machine,
+    pub worker: Machine,
     /// Of the group `masters`.
-    master: Machine,
+    pub master: Machine,
     /// Of no group, whatever it says itself.
-    thief: Machine,
+    pub thief: Machine,
 }
 
 impl Machine {
     /// Its Node, under this name.
-    async fn registers_as(&self, world: &World, name: &str) {
+    pub async fn registers_as(&self, world: &World, name: &str) {
         let node = node(name).provider_id(&self.provider_id).internal_ip(&self.address);
         Kubelet::register(&world.cluster, &node.build()).await;
     }
 }
 
 /// A world with the groups `nodes` and `masters`.
-async fn world() -> World {
+pub async fn world() -> World {
     let world = World::start().await;
     world.group("nodes", &[("team", "red")]);
     world.group_as("masters", "Master", &[("vault", "open")]);
     world
 }
 
+/// kops-controller's configuration file, as kOps writes it on this cloud.
+pub fn config(world: &World, cloud: &str) -> String {
+    let config = controller_config(CLUSTER, &world.store.url()).set(&["cloud"], cloud);
+    config.without(&["server", "provider"]).to_json()
+}
+
 /// A controller for this cloud, with this in its environment.
-async fn controller(world: &World, cloud: &str, environment: &[(&str, String)]) -> Controller {
-    let config = controller_config(CLUSTER, &world.store.url())
-        .set(&["cloud"], cloud)
-        .without(&["server", "provider"]);
+pub async fn controller(world: &World, cloud: &str, environment: &[(&str, String)]) -> Controller {
     let environment: Vec<_> = environment.iter().map(|(key, value)| (*key, value.as_str())).collect();
-    world.controller_from(&config.to_json(), &environment).await
+    world.controller_from(&config(world, cloud), &environment).await
 }
 
 /// Each machine's Node gets what the cloud vouches for, and one with another's credentials gets nothing.

@@ -6,10 +6,11 @@ use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
 use tidewaiter_api::ConditionStatus::{False, True};
 use tidewaiter_api::NodeIdentity;
-use tidewaiter_testkit::builders::{controller_config, node};
+use tidewaiter_testkit::builders::{cluster, controller_config, instance_group, node};
 use tidewaiter_testkit::fake_ec2::FakeInstance;
-use tidewaiter_testkit::{ControlPlane, Identity, Kubelet};
+use tidewaiter_testkit::{ControlPlane, Identity, Kubelet, Scripted};
 
+use crate::clouds;
 use crate::world::{CLUSTER, World};
 
 /// What the role `view` and `tidewaiter-view` give, as far as it is used.
@@ -55,9 +56,20 @@ async fn run(cluster: &ControlPlane, environment: &[(&str, String)], who: &Ident
         .unwrap()
 }
 
+/// Writes a configuration file of kops-controller; returns its path.
+fn conf(world: &World, content: &str) -> String {
+    world.store.put("config.yaml", content);
+    format!("{}/config.yaml", world.store.url().trim_start_matches("file://"))
+}
+
+/// All labels of the Node, its kubelet's too.
+async fn all_labels(world: &World, name: &str) -> usize {
+    let node = world.nodes().get(name).await.unwrap();
+    node.metadata.labels.unwrap_or_default().len()
+}
+
 async fn explain(world: &World, arguments: &[&str]) -> Output {
-    world.store.put("config.yaml", &world.config());
-    let config = format!("{}/config.yaml", world.store.url().trim_start_matches("file://"));
+    let config = conf(world, &world.config());
     let arguments = [arguments, &["--conf", &config]].concat();
     run(&world.cluster, &world.ec2.environment(), &alice(), &arguments).await
 }
@@ -106,14 +118,7 @@ async fn a_verified_node_is_as_it_should_be() {
 
     let file = "instancegroup/nodes";
     let label = |key: &str, value: &str, source: &str| json!({"key": key, "value": value, "source": source, "file": file, "onNode": value});
-    let all = world
-        .nodes()
-        .get(name)
-        .await
-        .unwrap()
-        .metadata
-        .labels
-        .unwrap_or_default();
+    let all = all_labels(&world, name).await;
     let instance = FakeInstance::numbered(1);
     let golden = json!({
         "node": name,
@@ -134,7 +139,7 @@ async fn a_verified_node_is_as_it_should_be() {
             label("old", "yes", "GroupNodeLabels"),
             label("team", "red", "GroupNodeLabels"),
         ],
-        "others": all.len() - 4,
+        "others": all - 4,
         "conditions": [
             {"type": "LabelsValid", "status": "True", "reason": "AllValid", "message": "every label of the definition can be set"},
             {"type": "ForeignLabels", "status": "False", "reason": "NoneFound", "message": "no label is defined by other groups alone"},
@@ -218,14 +223,14 @@ async fn a_change_that_is_on_its_way() {
     let kubelet = world.join(1, "nodes").await;
     let name = kubelet.name();
     world.says(name, "ForeignLabels", False, "NoneFound", "").await;
-    let all = world
-        .nodes()
-        .get(name)
-        .await
-        .unwrap()
-        .metadata
-        .labels
-        .unwrap_or_default();
+    let ours = [
+        ("kops.k8s.io/instancegroup", "nodes"),
+        ("node-role.kubernetes.io/node", ""),
+        ("old", "yes"),
+        ("team", "red"),
+    ];
+    world.has_labels(name, &ours).await;
+    let all = all_labels(&world, name).await;
 
     // The definition changes while nobody labels, and somebody else has set a label of another group, and one of nobody's.
     controller.stops().await;
@@ -246,7 +251,7 @@ async fn a_change_that_is_on_its_way() {
     );
     assert_eq!(found["foreign"], json!([{"key": "tier", "groups": ["batch"]}]));
     assert_eq!(found["rejected"][0]["field"], "spec.nodeLabels[\"bad\"]");
-    assert_eq!(found["others"], all.len() - 4 + 1, "the one that is nobody's");
+    assert_eq!(found["others"], all - 4 + 1, "the one that is nobody's");
     let output = explain(&world, &["node", name]).await;
     reads(
         &output,
@@ -271,7 +276,8 @@ async fn a_refused_node_and_what_quarantine_would_do() {
     let world = start().await;
     let controller = world.controller().await;
     for number in 1..=8 {
-        world.join(number, "nodes").await;
+        let honest = world.join(number, "nodes").await;
+        world.is_verified(honest.name(), True, "Proven").await;
     }
     let forge = async |number: u32| {
         let lies = node(FakeInstance::numbered(number).node_name())
@@ -411,6 +417,115 @@ async fn labels_from_tags_are_explained() {
 }
 
 #[tokio::test]
+async fn a_cluster_and_its_state_store_stand_in_for_the_file() {
+    let world = start().await;
+    let controller = world.controller().await;
+    let kubelet = world.join(1, "nodes").await;
+    let name = kubelet.name();
+    world.says(name, "ForeignLabels", False, "NoneFound", "").await;
+    controller.stops().await;
+
+    // The same cluster in another state store, with another value.
+    let store = &world.store;
+    let base = format!("{}/{CLUSTER}", store.url());
+    let group = instance_group("nodes", CLUSTER, "Node").node_label("team", "blue");
+    store.put(
+        &format!("{CLUSTER}/cluster-completed.spec"),
+        &cluster(CLUSTER, &base).to_yaml(),
+    );
+    store.put(&format!("{CLUSTER}/instancegroup/nodes"), &group.to_yaml());
+    let ask = async |environment: &[(&str, String)], arguments: &[&str]| -> Value {
+        let arguments = [&["node", name, "-o", "json"], arguments].concat();
+        let output = run(&world.cluster, environment, &alice(), &arguments).await;
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let blue = json!([{"key": "team", "value": "blue"}]);
+    let found = ask(&[], &["--name", CLUSTER, "--state", &store.url()]).await;
+    assert_eq!(found["change"]["set"], blue, "{found}");
+    let environment = [
+        ("KOPS_CLUSTER_NAME", CLUSTER.to_owned()),
+        ("KOPS_STATE_STORE", format!("{}/", store.url())),
+    ];
+    assert_eq!(ask(&environment, &[]).await, found);
+
+    // One of the two says nothing, and the file says more than both.
+    let found = ask(&[], &["--name", CLUSTER]).await;
+    assert_eq!(found["change"]["compared"], false, "{found}");
+    let config = conf(&world, &world.config());
+    let found = ask(&environment, &["--conf", &config]).await;
+    assert_eq!(
+        found["change"],
+        json!({"compared": true, "differs": false, "record": false})
+    );
+}
+
+#[tokio::test]
+async fn compute_engine_is_asked_with_the_credentials_of_the_machine() {
+    let world = clouds::world().await;
+    world.cluster.apply(MAY_LOOK).await;
+    let (gce, machines) = clouds::gce::launch().await;
+    let environment = clouds::gce::environment(&gce);
+    let controller = clouds::controller(&world, "gce", &environment).await;
+    let (worker, thief) = (&machines.worker, &machines.thief);
+    for machine in [worker, thief] {
+        machine.registers_as(&world, &machine.node).await;
+    }
+    world.is_verified(&worker.node, True, "Proven").await;
+    world.is_verified(&thief.node, False, "NotInGroup").await;
+    world.says(&worker.node, "ForeignLabels", False, "NoneFound", "").await;
+    controller.stops().await;
+
+    let config = conf(&world, &clouds::config(&world, "gce"));
+    let ask = async |node: &str, arguments: &[&str]| -> Output {
+        let arguments = [&["node", node, "--from-cloud", "--conf", &config], arguments].concat();
+        run(&world.cluster, &environment, &alice(), &arguments).await
+    };
+    gce.clear_calls();
+    let output = ask(&worker.node, &["-o", "json"]).await;
+    assert!(output.status.success(), "{output:?}");
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for (field, value) in [
+        ("asked", "cloud"),
+        ("instance", &worker.instance),
+        ("group", "nodes"),
+        ("zone", "us-central1-a"),
+        ("lifecycle", "on-demand"),
+    ] {
+        assert_eq!(found[field], value, "{found}");
+    }
+    assert_eq!(found["verified"]["reason"], "Proven");
+    assert_eq!(
+        found["change"],
+        json!({"compared": true, "differs": false, "record": false}),
+        "what the controller has done is what it would do"
+    );
+    let calls: Vec<_> = gce.take_calls().into_iter().flat_map(|call| call.names).collect();
+    let way = [
+        worker.instance.as_str(),
+        "us-central1-a/nodes-mig",
+        "global/nodes-template",
+    ];
+    assert_eq!(calls, way);
+
+    reads(
+        &ask(&thief.node, &[]).await,
+        &[
+            "False (NotInGroup), asked of the cloud just now",
+            "says that it was made by zones/us-central1-a/instanceGroupManagers/masters-mig, which does not list it",
+            "Let the instance group make its instances",
+        ],
+    );
+    gce.always(Some(Scripted::Denied));
+    let output = ask(&worker.node, &[]).await;
+    fails(
+        &output,
+        1,
+        "the cloud does not say who it is: gce:compute.instances.get: permission denied (403 forbidden)",
+    );
+}
+
+#[tokio::test]
 async fn what_is_wrong_is_said_in_one_line() {
     let bare = ControlPlane::start().await;
     let output = run(&bare, &[], &Identity::Admin, &["node", "absent"]).await;
@@ -441,9 +556,7 @@ async fn what_is_wrong_is_said_in_one_line() {
     let controller = world.controller().await;
     world.is_verified(kubelet.name(), True, "Proven").await;
     controller.stops().await;
-    let away = controller_config(CLUSTER, "gs://nowhere").to_json();
-    world.store.put("away.yaml", &away);
-    let config = format!("{}/away.yaml", world.store.url().trim_start_matches("file://"));
+    let config = conf(&world, &controller_config(CLUSTER, "gs://nowhere").to_json());
     let endpoint = ("TIDEWAITER_STATE_ENDPOINT", "http://127.0.0.1:1".to_owned());
     let arguments = ["node", kubelet.name(), "--conf", &config];
     let output = run(&world.cluster, &[endpoint], &alice(), &arguments).await;
@@ -456,8 +569,7 @@ async fn what_is_wrong_is_said_in_one_line() {
         .filter(|(key, _)| *key != cloud[0].0)
         .chain(cloud.clone())
         .collect();
-    world.store.put("config.yaml", &world.config());
-    let config = format!("{}/config.yaml", world.store.url().trim_start_matches("file://"));
+    let config = conf(&world, &world.config());
     let arguments = ["node", kubelet.name(), "--from-cloud", "--conf", &config];
     let output = run(&world.cluster, &environment, &alice(), &arguments).await;
     fails(&output, 1, "the cloud does not say who it is");

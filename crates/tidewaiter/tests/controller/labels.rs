@@ -9,8 +9,9 @@ use kube::api::DeleteParams;
 use serde_json::json;
 use tidewaiter_api::ConditionStatus::{False, True};
 use tidewaiter_api::names::UNIDENTIFIED_TAINT;
+use tidewaiter_testkit::TokenBucket;
 use tidewaiter_testkit::builders::{cluster, instance_group};
-use tidewaiter_testkit::fake_ec2::{FakeInstance, TokenBucket};
+use tidewaiter_testkit::fake_ec2::FakeInstance;
 use tidewaiter_testkit::{Action, Gate, Identity, Kubelet, eventually, throughout};
 
 use crate::world::{CLUSTER, Labels, SOON, World};

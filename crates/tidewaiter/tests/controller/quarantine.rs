@@ -6,6 +6,7 @@ use std::time::Duration;
 use kube::api::DeleteParams;
 use serde_json::json;
 use tidewaiter_api::ConditionStatus::{False, True};
+use tidewaiter_testkit::Scripted;
 use tidewaiter_testkit::fake_ec2::FakeInstance;
 use tidewaiter_testkit::{Kubelet, Moment, eventually};
 
@@ -193,7 +194,7 @@ async fn nobody_is_quarantined_before_all_are_judged() {
     let world = start(2).await;
     let silent = world.launch(3, "nodes");
     Kubelet::register(&world.cluster, &World::node_of(&silent).build()).await;
-    world.ec2.fail_id(silent.id());
+    world.ec2.fail(silent.id(), Scripted::Failed);
     let (forged, _) = forge(&world, 11).await;
     let name = forged.name();
     let controller = world.controller_with(&QUARANTINE).await;
@@ -243,6 +244,12 @@ async fn killed_at_any_write_it_ends_in_quarantine() {
     let world = start(2).await;
     let controller = world.controller_with(&QUARANTINE).await;
     controller.leads().await;
+    // What the others get is written before the first is killed, so that all writes from then on are about the forged.
+    let labels = [&OF_WORKER[..], &[("everybody", "yes")]].concat();
+    for number in 1..=2 {
+        let honest = FakeInstance::numbered(number);
+        world.has_labels(honest.node_name(), &labels).await;
+    }
     // The record, the Node.
     let crashes = [1, 2]
         .into_iter()

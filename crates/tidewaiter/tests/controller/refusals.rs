@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use kube::api::PostParams;
 use tidewaiter_api::ConditionStatus::{False, True, Unknown};
-use tidewaiter_testkit::fake_ec2::{Call, FakeInstance, Scripted, TokenBucket};
-use tidewaiter_testkit::{eventually, throughout};
+use tidewaiter_testkit::fake_ec2::FakeInstance;
+use tidewaiter_testkit::{Call, Scripted, TokenBucket, eventually, throughout};
 
 use crate::world::{CLUSTER, Controller, Labels, SOON, World};
 
@@ -45,19 +45,19 @@ const CASES: [Case; 6] = [
         },
         reason: "ForeignProject",
         forged: false,
-        words: "carries no mark that it belongs to test.example.com … kops update cluster --yes",
+        words: "has no tag that says it belongs to test.example.com … kops update cluster --yes",
     },
     Case {
         spoil: |instance| instance.without_tag("kops.k8s.io/instancegroup"),
         reason: "NotInGroup",
         forged: false,
-        words: "carries no tag that names its instance group … kops update cluster --yes",
+        words: "has no tag that names its instance group … kops update cluster --yes",
     },
     Case {
         spoil: |instance| instance.tag("kops.k8s.io/instancegroup", "../masters"),
         reason: "NotInGroup",
         forged: false,
-        words: "has \"../masters\" for its instance group, which is no name of one",
+        words: "has the tag \"../masters\" for its instance group, which is no name of one",
     },
     Case {
         spoil: |instance| instance.zone("us-east-1z"),
@@ -152,7 +152,7 @@ fn spoil(world: &World, instances: Vec<FakeInstance>) {
             (None, ELSEWHERE) => world.ec2.launch([instance.tag("kops.k8s.io/instancegroup", "nowhere")]),
             (None, _) => {
                 world.ec2.launch([instance]);
-                world.ec2.fail_id(&id);
+                world.ec2.fail(&id, Scripted::Failed);
             }
         }
     }
@@ -212,7 +212,7 @@ async fn nothing_was_tried(world: &World) {
 
 #[tokio::test]
 async fn without_an_answer_everything_stays_as_it_is() {
-    let mut world = World::start().await;
+    let world = World::start().await;
     world.group("nodes", &[("team", "red")]);
     let controller = world
         .controller_with(&[("TIDEWAITER_IDENTITY_EXPIRY_SECONDS", "1")])
@@ -223,22 +223,22 @@ async fn without_an_answer_everything_stays_as_it_is() {
 
     for (number, trouble) in (2..).zip([
         Trouble::Throttled,
-        Trouble::Answer(Scripted::internal_error(), "the cloud failed (InternalError)"),
+        Trouble::Answer(Scripted::Failed, "the cloud failed (InternalError)"),
         Trouble::Refused,
-        Trouble::Answer(Scripted::html(), "unusable answer … no proxy that answers in its place"),
-        Trouble::Answer(Scripted::garbage(), "unusable answer"),
+        Trouble::Answer(Scripted::Html, "unusable answer … no proxy that answers in its place"),
+        Trouble::Answer(Scripted::Garbage, "unusable answer"),
         Trouble::Answer(Scripted::Drop, "not reachable … Check the route"),
         Trouble::Answer(Scripted::BreakOff, "not reachable"),
         Trouble::Answer(
-            Scripted::unauthorized(),
+            Scripted::Denied,
             "permission denied (UnauthorizedOperation) … Allow the role",
         ),
         Trouble::Answer(
-            Scripted::auth_failure(),
+            Scripted::Unauthenticated,
             "no valid credentials (AuthFailure) … instance profile",
         ),
     ]) {
-        let (reason, words) = begin(&mut world, &trouble).await;
+        let (reason, words) = begin(&world, &trouble).await;
         // Until those who were labelled before are asked about again.
         controller.counts("unanswered", number - 1).await;
         let mark = world.cluster.audit_mark().await;
@@ -258,7 +258,7 @@ async fn without_an_answer_everything_stays_as_it_is() {
             .collect();
         assert_eq!(written, [&format!("create nodeidentities {}", new.name())], "{words}");
 
-        end(&mut world).await;
+        end(&world).await;
         world.has_labels(new.name(), &LABELS).await;
         world.is_verified(new.name(), True, "Proven").await;
         controller.counts("verified", number).await;
@@ -276,7 +276,7 @@ enum Trouble {
 }
 
 /// Brings it about; returns the reason that is told, and words of the message.
-async fn begin(world: &mut World, trouble: &Trouble) -> (&'static str, &'static str) {
+async fn begin(world: &World, trouble: &Trouble) -> (&'static str, &'static str) {
     match trouble {
         Trouble::Throttled => {
             world.ec2.throttle(Some(NOTHING));
@@ -296,7 +296,7 @@ async fn begin(world: &mut World, trouble: &Trouble) -> (&'static str, &'static 
     }
 }
 
-async fn end(world: &mut World) {
+async fn end(world: &World) {
     world.ec2.throttle(None);
     world.ec2.always(None);
     world.ec2.back().await;
@@ -327,8 +327,8 @@ async fn a_crowd_asks_ec2_no_more_than_one_node_would() {
     assert!(throttled.len() <= 6, "{throttled:?}");
 
     world.ec2.throttle(None);
-    world.ec2.always(Some(Scripted::internal_error()));
-    let _ = world.ec2.take_calls();
+    world.ec2.always(Some(Scripted::Failed));
+    world.ec2.clear_calls();
     eventually("EC2 to be asked again", SOON, async || {
         let asked = world.ec2.calls().len();
         if asked > 0 { Ok(()) } else { Err(asked) }
@@ -398,7 +398,7 @@ async fn at_once(what: impl Future<Output = ()>) {
 }
 
 async fn calls_during(world: &World, time: Duration) -> Vec<Call> {
-    let _ = world.ec2.take_calls();
+    world.ec2.clear_calls();
     throughout("nothing", time, async || Ok::<_, String>(())).await;
     world.ec2.take_calls()
 }

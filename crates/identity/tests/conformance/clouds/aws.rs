@@ -2,17 +2,16 @@
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::time::Duration;
 
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
-use tidewaiter_identity::Identifier;
-use tidewaiter_identity::aws::{ClientSettings, Ec2, client};
+use tidewaiter_identity::aws::{Ec2, client};
+use tidewaiter_identity::{ClientSettings, Identifier};
 use tidewaiter_testkit::FakeEc2;
-use tidewaiter_testkit::fake_ec2::{FakeInstance, Scripted};
+use tidewaiter_testkit::fake_ec2::{Ec2 as Ec2Api, FakeInstance};
 
-use crate::cloud::{CLUSTER, Cloud, Costs, Fault, Faults, Launched, NotApplicable, Wiring};
+use crate::cloud::{CLUSTER, Cloud, Costs, Faults, Launched, NotApplicable, Wiring};
 
 pub(crate) struct Aws(FakeEc2);
 
@@ -40,11 +39,12 @@ pub(crate) fn provider(endpoint: &str, wiring: &Wiring) -> Arc<dyn Identifier> {
 
 pub(crate) const UNKNOWN: &str = "aws:///us-east-1a/i-00000000000000bad";
 
-pub(crate) const MALFORMED: [&str; 6] = [
+pub(crate) const MALFORMED: [&str; 7] = [
     "aws:///us-east-1a/i-xyz",
     "aws:///us-east-1a/",
     "aws:///us-east-1a/*",
     "aws:///i-0123456789abcdef0",
+    "aws:///US-EAST-1A/i-0123456789abcdef0",
     "aws:///us-east-1a/i-0123456789abcdef0,i-12345678",
     "aws://us-east-1a/i-0123456789abcdef0",
 ];
@@ -106,6 +106,8 @@ impl Cloud for Aws {
 }
 
 impl Faults for Aws {
+    type Api = Ec2Api;
+
     const COSTS: Costs = Costs {
         known: |count| count.div_ceil(1000),
         unknown: 1,
@@ -115,72 +117,17 @@ impl Faults for Aws {
         zone: (5, 3),
     };
 
-    fn take_calls(&self) -> Vec<Vec<String>> {
-        self.0.take_calls().into_iter().map(|call| call.ids).collect()
-    }
-
-    fn calls(&self) -> usize {
-        self.0.calls().len()
+    fn fake(&self) -> &FakeEc2 {
+        &self.0
     }
 
     fn remove(&mut self, instance: &Launched) {
         self.0.forget(&instance.instance);
     }
-
-    fn fail(&self, instance: &Launched) {
-        self.0.fail_id(&instance.instance);
-    }
-
-    fn zones() -> Result<(), NotApplicable> {
-        Ok(())
-    }
-
-    fn fail_zone(&self, zone: &str) {
-        self.0.fail_zone(zone);
-    }
-
-    fn hang_zone(&self, zone: &str) {
-        self.0.hang_zone(zone);
-    }
-
-    fn heal(&self) {
-        self.0.heal();
-    }
-
-    fn order(&self, fault: Option<Fault>) {
-        self.0.always(fault.map(|fault| match fault {
-            Fault::Throttled => Scripted::throttled(),
-            Fault::Failed => Scripted::internal_error(),
-            Fault::Denied => Scripted::unauthorized(),
-            Fault::Credentials => Scripted::auth_failure(),
-            Fault::Html => Scripted::html(),
-            Fault::Garbage => Scripted::garbage(),
-            Fault::Drop => Scripted::Drop,
-            Fault::BreakOff => Scripted::BreakOff,
-            Fault::Hang => Scripted::Hang,
-        }));
-    }
-
-    fn latency(&self, latency: Duration) {
-        self.0.latency(latency);
-    }
-
-    async fn away(&mut self) {
-        self.0.away().await;
-    }
-
-    async fn back(&mut self) {
-        self.0.back().await;
-    }
 }
 
-fn launched(instance: &FakeInstance) -> Launched {
-    let provider_id = instance.provider_id();
-    Launched {
-        instance: instance.id().to_owned(),
-        node: instance.node_name().to_owned(),
-        address: instance.address().to_owned(),
-        zone: provider_id.split('/').nth(3).unwrap().to_owned(),
-        provider_id,
-    }
+fn launched(it: &FakeInstance) -> Launched {
+    let provider_id = it.provider_id();
+    let zone = provider_id.split('/').nth(3).unwrap().to_owned();
+    Launched::new(it.id(), provider_id, it.node_name(), it.address(), &zone)
 }

@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::time::Duration;
 
 use google_cloud_auth::credentials::mds;
 use tidewaiter_identity::Identifier;
 use tidewaiter_identity::gce::{self, ClientSettings, client};
 use tidewaiter_testkit::FakeGce;
-use tidewaiter_testkit::fake_gce::{FakeInstance, PROJECT, REGION, Scripted, regional_group, template};
+use tidewaiter_testkit::fake_gce::{FakeInstance, Gce as GceApi, PROJECT, REGION, regional_group, template};
 
-use crate::cloud::{CLUSTER, Cloud, Costs, Fault, Faults, Launched, NotApplicable, Wiring};
+use crate::cloud::{CLUSTER, Cloud, Costs, Faults, Launched, NotApplicable, Wiring};
 
 pub(crate) struct Gce {
     fake: FakeGce,
@@ -133,6 +132,8 @@ impl Cloud for Gce {
 }
 
 impl Faults for Gce {
+    type Api = GceApi;
+
     const COSTS: Costs = Costs {
         // Four by name, or pages of a listing; then the group and its template.
         known: |count| if count <= 4 { count } else { count.div_ceil(500) } + 2,
@@ -143,21 +144,8 @@ impl Faults for Gce {
         zone: (3, 2),
     };
 
-    fn take_calls(&self) -> Vec<Vec<String>> {
-        let calls = self.fake.take_calls().into_iter();
-        calls
-            .map(|call| {
-                if call.api == "instances.get" {
-                    vec![call.what]
-                } else {
-                    Vec::new()
-                }
-            })
-            .collect()
-    }
-
-    fn calls(&self) -> usize {
-        self.fake.calls().len()
+    fn fake(&self) -> &FakeGce {
+        &self.fake
     }
 
     fn remove(&mut self, instance: &Launched) {
@@ -165,60 +153,8 @@ impl Faults for Gce {
         self.publish_all();
         self.fake.forget(&instance.zone, &instance.node);
     }
-
-    fn fail(&self, instance: &Launched) {
-        self.fake.fail_name(&instance.node, Scripted::backend_error());
-    }
-
-    fn zones() -> Result<(), NotApplicable> {
-        Ok(())
-    }
-
-    fn fail_zone(&self, zone: &str) {
-        self.fake.fail_zone(zone);
-    }
-
-    fn hang_zone(&self, zone: &str) {
-        self.fake.hang_zone(zone);
-    }
-
-    fn heal(&self) {
-        self.fake.heal();
-    }
-
-    fn order(&self, fault: Option<Fault>) {
-        self.fake.always(fault.map(|fault| match fault {
-            Fault::Throttled => Scripted::throttled(),
-            Fault::Failed => Scripted::backend_error(),
-            Fault::Denied => Scripted::forbidden(),
-            Fault::Credentials => Scripted::error(401, "authError"),
-            Fault::Html => Scripted::html(),
-            Fault::Garbage => Scripted::garbage(),
-            Fault::Drop => Scripted::Drop,
-            Fault::BreakOff => Scripted::BreakOff,
-            Fault::Hang => Scripted::Hang,
-        }));
-    }
-
-    fn latency(&self, latency: Duration) {
-        self.fake.latency(latency);
-    }
-
-    async fn away(&mut self) {
-        self.fake.away().await;
-    }
-
-    async fn back(&mut self) {
-        self.fake.back().await;
-    }
 }
 
-fn launched(instance: &FakeInstance) -> Launched {
-    Launched {
-        instance: instance.key(),
-        provider_id: instance.provider_id(),
-        node: instance.node_name().to_owned(),
-        address: instance.address().to_owned(),
-        zone: instance.zone().to_owned(),
-    }
+fn launched(it: &FakeInstance) -> Launched {
+    Launched::new(it.key(), it.provider_id(), it.node_name(), it.address(), it.zone())
 }

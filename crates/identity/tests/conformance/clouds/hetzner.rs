@@ -3,22 +3,19 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::time::Duration;
 
-use tidewaiter_identity::Identifier;
-use tidewaiter_identity::hetzner::{self, ClientSettings, client};
+use tidewaiter_identity::hetzner::{self, client};
+use tidewaiter_identity::{ClientSettings, Identifier};
 use tidewaiter_testkit::FakeHetzner;
-use tidewaiter_testkit::fake_hetzner::{FakeServer, Scripted, TOKEN};
+use tidewaiter_testkit::fake_hetzner::{FakeServer, Hetzner as HetznerApi, TOKEN};
 
-use crate::cloud::{CLUSTER, Cloud, Costs, Fault, Faults, Launched, NotApplicable, Wiring};
+use crate::cloud::{CLUSTER, Cloud, Costs, Faults, Launched, NotApplicable, Wiring};
 
 pub(crate) struct Hetzner {
     fake: FakeHetzner,
     /// By id as text.
     servers: BTreeMap<String, FakeServer>,
 }
-
-const NO_ZONES: NotApplicable = NotApplicable("no call names a location, and a listing gives all of them or fails");
 
 impl Hetzner {
     fn change(&mut self, instance: &Launched, change: impl FnOnce(FakeServer) -> FakeServer) {
@@ -94,6 +91,8 @@ impl Cloud for Hetzner {
 }
 
 impl Faults for Hetzner {
+    type Api = HetznerApi;
+
     const COSTS: Costs = Costs {
         // Ten by id, or pages of a listing.
         known: |count| if count <= 10 { count } else { count.div_ceil(50) },
@@ -103,15 +102,8 @@ impl Faults for Hetzner {
         zone: (0, 0),
     };
 
-    fn take_calls(&self) -> Vec<Vec<String>> {
-        let calls = self.fake.take_calls().into_iter();
-        calls
-            .map(|call| call.id.iter().map(ToString::to_string).collect())
-            .collect()
-    }
-
-    fn calls(&self) -> usize {
-        self.fake.calls().len()
+    fn fake(&self) -> &FakeHetzner {
+        &self.fake
     }
 
     fn remove(&mut self, instance: &Launched) {
@@ -119,60 +111,13 @@ impl Faults for Hetzner {
         self.fake.forget(server.id());
     }
 
-    fn fail(&self, instance: &Launched) {
-        self.fake
-            .fail_id(self.servers[&instance.instance].id(), Scripted::failed());
-    }
-
     fn zones() -> Result<(), NotApplicable> {
-        Err(NO_ZONES)
-    }
-
-    fn fail_zone(&self, zone: &str) {
-        panic!("{}: {zone}", NO_ZONES.0);
-    }
-
-    fn hang_zone(&self, zone: &str) {
-        panic!("{}: {zone}", NO_ZONES.0);
-    }
-
-    fn heal(&self) {
-        self.fake.heal();
-    }
-
-    fn order(&self, fault: Option<Fault>) {
-        self.fake.always(fault.map(|fault| match fault {
-            Fault::Throttled => Scripted::throttled(),
-            Fault::Failed => Scripted::failed(),
-            Fault::Denied => Scripted::forbidden(),
-            Fault::Credentials => Scripted::unauthorized(),
-            Fault::Html => Scripted::html(),
-            Fault::Garbage => Scripted::garbage(),
-            Fault::Drop => Scripted::Drop,
-            Fault::BreakOff => Scripted::BreakOff,
-            Fault::Hang => Scripted::Hang,
-        }));
-    }
-
-    fn latency(&self, latency: Duration) {
-        self.fake.latency(latency);
-    }
-
-    async fn away(&mut self) {
-        self.fake.away().await;
-    }
-
-    async fn back(&mut self) {
-        self.fake.back().await;
+        Err(NotApplicable(
+            "no call names a location, and a listing gives all of them or fails",
+        ))
     }
 }
 
-fn launched(server: &FakeServer) -> Launched {
-    Launched {
-        instance: server.id().to_string(),
-        provider_id: server.provider_id(),
-        node: server.node_name().to_owned(),
-        address: server.address().to_owned(),
-        zone: server.place().to_owned(),
-    }
+fn launched(it: &FakeServer) -> Launched {
+    Launched::new(it.id(), it.provider_id(), it.node_name(), it.address(), it.place())
 }

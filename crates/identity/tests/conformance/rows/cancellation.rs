@@ -4,26 +4,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use tidewaiter_testkit::eventually;
+use tidewaiter_testkit::{Scripted, eventually};
 use tokio::task::JoinSet;
 
-use crate::bench::{Bench, SOON, claim, claims, reason};
-use crate::cloud::{Fault, Faults};
+use crate::ask::reason;
+use crate::bench::{Bench, SOON, claim, claims};
+use crate::cloud::Faults;
 
 pub(crate) async fn a_question_that_is_dropped_leaves_nothing_behind<C: Faults>() {
     let mut cloud = C::start().await;
     let fleet = cloud.launch(1..=30, "nodes").await;
     let bench = Bench::of(&cloud).await;
     let all = claims(&fleet);
-    cloud.order(Some(Fault::Hang));
+    cloud.fake().always(Some(Scripted::Hang));
     let nothing = |_, _| panic!("nothing was answered");
     let dropped = tokio::time::timeout(Duration::from_millis(500), bench.identifier.identify(&all, &nothing));
     assert!(dropped.await.is_err());
-    assert!(cloud.calls() > 0, "it was asked");
-    cloud.order(None);
-    cloud.take_calls();
+    assert!(!cloud.fake().calls().is_empty(), "it was asked");
+    cloud.fake().always(None);
+    cloud.fake().clear_calls();
     assert!(bench.ask(&all).await.iter().all(Result::is_ok));
-    assert_eq!(cloud.take_calls().len(), (C::COSTS.known)(30));
+    assert_eq!(cloud.fake().take_calls().len(), (C::COSTS.known)(30));
 }
 
 pub(crate) async fn who_goes_away_is_not_asked_for<C: Faults>() {
@@ -34,22 +35,24 @@ pub(crate) async fn who_goes_away_is_not_asked_for<C: Faults>() {
     };
     let bench = Bench::of(&cloud).await;
     let running = bench.lookup();
-    cloud.latency(Duration::from_millis(300));
+    cloud.fake().latency(Duration::from_millis(300));
     let mut tasks = JoinSet::new();
     let (lookup, own) = (Arc::clone(&running.lookup), claim(first));
     tasks.spawn(async move { lookup.identify(own).await });
-    eventually("the first to be asked for", SOON, async || match cloud.calls() {
-        0 => Err("no call"),
-        _ => Ok(()),
+    eventually("the first to be asked for", SOON, async || {
+        match cloud.fake().calls().len() {
+            0 => Err("no call"),
+            _ => Ok(()),
+        }
     })
     .await;
     // It begins to wait, and goes.
     assert!(running.lookup.identify(claim(leaving)).now_or_never().is_none());
     assert_eq!(reason(&running.lookup.identify(claim(staying)).await), "ok");
     assert_eq!(reason(&tasks.join_next().await.unwrap().unwrap()), "ok");
-    let calls = cloud.take_calls();
+    let calls = cloud.fake().take_calls();
     assert!(
-        calls.iter().flatten().all(|named| *named != leaving.instance),
+        calls.iter().all(|call| !call.names.contains(&leaving.instance)),
         "{calls:?}"
     );
     assert_eq!(calls.len(), 2 * (C::COSTS.known)(1));

@@ -3,7 +3,8 @@
 use tidewaiter_api::Lifecycle;
 use tidewaiter_identity::{Claim, NodeNames, Refusal, prove};
 
-use crate::bench::{Bench, claim, claim_of, claims, reason, reasons};
+use crate::ask::{claim_of, reason, reasons};
+use crate::bench::{Bench, claim, claims};
 use crate::cloud::Cloud;
 
 pub(crate) async fn an_instance_of_ours<C: Cloud>() {

@@ -1,15 +1,18 @@
 //! One id that spoils a call, and the others.
 
 use tidewaiter_identity::Refusal;
+use tidewaiter_testkit::Scripted;
 
-use crate::bench::{Bench, claims, reason};
+use crate::ask::reason;
+use crate::bench::{Bench, claims};
 use crate::cloud::{Faults, Launched};
 
 /// The calls, none of which names `poison` together with others.
 fn apart<C: Faults>(cloud: &C, poison: &Launched) -> usize {
-    let calls = cloud.take_calls();
-    for named in &calls {
-        assert!(named.len() < 2 || !named.contains(&poison.instance), "{named:?}");
+    let calls = cloud.fake().take_calls();
+    for call in &calls {
+        let names = &call.names;
+        assert!(names.len() < 2 || !names.contains(&poison.instance), "{names:?}");
     }
     calls.len()
 }
@@ -37,7 +40,7 @@ pub(crate) async fn one_unknown_among_five_hundred<C: Faults>() {
         }
         // It may spoil one call, and never another.
         let calls = match pass {
-            "first" => cloud.take_calls().len(),
+            "first" => cloud.fake().take_calls().len(),
             _ => apart(&cloud, gone),
         };
         assert!(
@@ -49,16 +52,16 @@ pub(crate) async fn one_unknown_among_five_hundred<C: Faults>() {
     // Once it is there it is one of them again.
     cloud.launch(251..=251, "nodes").await;
     assert!(bench.ask(&all).await.iter().all(Result::is_ok));
-    cloud.take_calls();
+    cloud.fake().clear_calls();
     bench.ask(&all).await;
-    assert_eq!(cloud.take_calls().len(), (costs.known)(501));
+    assert_eq!(cloud.fake().take_calls().len(), (costs.known)(501));
 }
 
 pub(crate) async fn one_that_makes_the_cloud_fail<C: Faults>() {
     let mut cloud = C::start().await;
     let fleet = cloud.launch(1..=300, "nodes").await;
     let bad = &fleet[123];
-    cloud.fail(bad);
+    cloud.fake().fail(&bad.instance, Scripted::Failed);
     let bench = Bench::of(&cloud).await;
     let (costs, all) = (C::COSTS, claims(&fleet));
     for (pass, extra) in [("first", costs.bad.0), ("second", costs.bad.1)] {
@@ -72,7 +75,7 @@ pub(crate) async fn one_that_makes_the_cloud_fail<C: Faults>() {
             }
         }
         let calls = match pass {
-            "first" => cloud.take_calls().len(),
+            "first" => cloud.fake().take_calls().len(),
             _ => apart(&cloud, bad),
         };
         assert!(calls <= (costs.known)(300) + extra, "{pass} pass: {calls} calls");
@@ -83,9 +86,9 @@ pub(crate) async fn one_that_makes_the_cloud_fail<C: Faults>() {
         assert_eq!(reason(result), expected, "{launched:?}");
     }
 
-    cloud.heal();
+    cloud.fake().heal();
     assert!(bench.ask(&all).await.iter().all(Result::is_ok));
-    cloud.take_calls();
+    cloud.fake().clear_calls();
     bench.ask(&all).await;
-    assert_eq!(cloud.take_calls().len(), (costs.known)(300));
+    assert_eq!(cloud.fake().take_calls().len(), (costs.known)(300));
 }

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tidewaiter_identity::Refusal;
-use tidewaiter_testkit::{eventually, throughout};
+use tidewaiter_testkit::{Scripted, eventually, throughout};
 use tokio::task::JoinSet;
 
-use crate::bench::{Bench, SOON, claim, reason};
-use crate::cloud::{Fault, Faults};
+use crate::ask::reason;
+use crate::bench::{Bench, SOON, claim};
+use crate::cloud::Faults;
 
 const NODES: u32 = 200;
 
@@ -22,9 +23,9 @@ pub(crate) async fn everybody_slows_down_together<C: Faults>() {
     let fleet = cloud.launch(1..=NODES, "nodes").await;
     let bench = Bench::of(&cloud).await;
     let running = bench.lookup();
-    cloud.order(Some(Fault::Throttled));
+    cloud.fake().always(Some(Scripted::Throttled));
     assert_eq!(reason(&running.lookup.identify(claim(&fleet[0])).await), "Throttled");
-    assert_eq!(cloud.take_calls().len(), 1);
+    assert_eq!(cloud.fake().take_calls().len(), 1);
 
     let asked = Arc::new(AtomicUsize::new(0));
     let mut nodes = JoinSet::new();
@@ -49,16 +50,16 @@ pub(crate) async fn everybody_slows_down_together<C: Faults>() {
             }
         })
         .await;
-        assert_eq!(cloud.calls(), round, "none before the wait is over");
+        assert_eq!(cloud.fake().calls().len(), round, "none before the wait is over");
         if round == WAITS.len() - 1 {
-            cloud.order(None);
+            cloud.fake().always(None);
         }
         let moment = Duration::from_millis(1);
         bench.clock.advance((wait / 2).saturating_sub(moment));
         throughout(
             "the lookup to wait on",
             Duration::from_millis(200),
-            async || match cloud.calls() {
+            async || match cloud.fake().calls().len() {
                 found if found == round => Ok(()),
                 found => Err(found),
             },
@@ -70,5 +71,5 @@ pub(crate) async fn everybody_slows_down_together<C: Faults>() {
         assert_eq!(result, "ok");
     }
     let refused = WAITS.len() - 1;
-    assert_eq!(cloud.take_calls().len(), refused + (C::COSTS.known)(fleet.len()));
+    assert_eq!(cloud.fake().take_calls().len(), refused + (C::COSTS.known)(fleet.len()));
 }

@@ -3,21 +3,22 @@
 use std::time::Duration;
 
 use tidewaiter_identity::{Refusal, Trouble};
+use tidewaiter_testkit::Scripted;
 
 use crate::bench::Bench;
-use crate::cloud::{Fault, Faults};
+use crate::cloud::Faults;
 
 /// The fault, what it is told as, and how its call is counted. Throttling has a refusal of its own.
-const TABLE: [(Fault, Option<Trouble>, &str); 9] = [
-    (Fault::Throttled, None, "throttled"),
-    (Fault::Failed, Some(Trouble::Failed), "failed"),
-    (Fault::Denied, Some(Trouble::Denied), "denied"),
-    (Fault::Credentials, Some(Trouble::Credentials), "no_credentials"),
-    (Fault::Html, Some(Trouble::Unusable), "unusable"),
-    (Fault::Garbage, Some(Trouble::Unusable), "unusable"),
-    (Fault::Drop, Some(Trouble::Unreachable), "unreachable"),
-    (Fault::BreakOff, Some(Trouble::Unreachable), "unreachable"),
-    (Fault::Hang, Some(Trouble::Unreachable), "timeout"),
+const TABLE: [(Scripted, Option<Trouble>, &str); 9] = [
+    (Scripted::Throttled, None, "throttled"),
+    (Scripted::Failed, Some(Trouble::Failed), "failed"),
+    (Scripted::Denied, Some(Trouble::Denied), "denied"),
+    (Scripted::Unauthenticated, Some(Trouble::Credentials), "no_credentials"),
+    (Scripted::Html, Some(Trouble::Unusable), "unusable"),
+    (Scripted::Garbage, Some(Trouble::Unusable), "unusable"),
+    (Scripted::Drop, Some(Trouble::Unreachable), "unreachable"),
+    (Scripted::BreakOff, Some(Trouble::Unreachable), "unreachable"),
+    (Scripted::Hang, Some(Trouble::Unreachable), "timeout"),
 ];
 
 pub(crate) async fn what_keeps_the_cloud_from_answering<C: Faults>() {
@@ -25,7 +26,7 @@ pub(crate) async fn what_keeps_the_cloud_from_answering<C: Faults>() {
     let one = cloud.launch(1..=1, "nodes").await.remove(0);
     for (fault, trouble, outcome) in TABLE {
         let bench = Bench::with(&cloud, Duration::from_secs(1)).await;
-        cloud.order(Some(fault));
+        cloud.fake().always(Some(fault.clone()));
         let refusal = bench.ask_one(&one).await.unwrap_err();
         assert!(
             refusal.is_transient() && !refusal.is_forgery(),
@@ -38,10 +39,10 @@ pub(crate) async fn what_keeps_the_cloud_from_answering<C: Faults>() {
         };
         assert_eq!(told, trouble, "{fault:?}: {refusal}");
         assert_eq!(bench.counted.counted(api, outcome), 1, "{fault:?}: {refusal}");
-        assert_eq!(cloud.take_calls().len(), 1, "no retries: {fault:?}");
-        cloud.order(None);
+        assert_eq!(cloud.fake().take_calls().len(), 1, "no retries: {fault:?}");
+        cloud.fake().always(None);
         assert!(bench.ask_one(&one).await.is_ok(), "and is well again after {fault:?}");
-        cloud.take_calls();
+        cloud.fake().clear_calls();
     }
 }
 
@@ -50,7 +51,7 @@ pub(crate) async fn away_and_back<C: Faults>() {
     let one = cloud.launch(1..=1, "nodes").await.remove(0);
     let bench = Bench::of(&cloud).await;
     assert!(bench.ask_one(&one).await.is_ok());
-    cloud.away().await;
+    cloud.fake().away().await;
     let refusal = bench.ask_one(&one).await.unwrap_err();
     let Refusal::Unavailable { api, .. } = &refusal else {
         panic!("{refusal:?}");
@@ -60,6 +61,6 @@ pub(crate) async fn away_and_back<C: Faults>() {
         format!("{api}: not reachable (Connection refused (os error 111))")
     );
     assert_eq!(bench.counted.counted(api, "unreachable"), 1);
-    cloud.back().await;
+    cloud.fake().back().await;
     assert!(bench.ask_one(&one).await.is_ok());
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tidewaiter_identity::{Identity, Refusal};
 
-use crate::bench::{Bench, claims, reason};
+use crate::ask::reason;
+use crate::bench::{Bench, claims};
 use crate::cloud::{Faults, Launched};
 
 /// Whether the row concerns this cloud; if not, says why.
@@ -34,20 +35,20 @@ pub(crate) async fn a_zone_in_trouble_leaves_the_others_alone<C: Faults>() {
             assert_eq!(reason(result), expected, "{launched:?}");
         }
     };
-    cloud.fail_zone(&bad);
+    cloud.fake().fail_zone(&bad);
     for (pass, extra) in [("first", costs.zone.0), ("second", costs.zone.1)] {
         check(&fleet).await;
-        let calls = cloud.take_calls().len();
+        let calls = cloud.fake().take_calls().len();
         assert!(calls <= (costs.known)(300) + extra, "{pass} pass: {calls} calls");
     }
     check(&fleet[..3]).await;
 
     // A zone that answers again is one of them again.
-    cloud.heal();
+    cloud.fake().heal();
     assert!(bench.ask(&claims(&fleet)).await.iter().all(Result::is_ok));
-    cloud.take_calls();
+    cloud.fake().clear_calls();
     bench.ask(&claims(&fleet)).await;
-    assert_eq!(cloud.take_calls().len(), (costs.known)(300));
+    assert_eq!(cloud.fake().take_calls().len(), (costs.known)(300));
 }
 
 pub(crate) async fn a_zone_that_never_answers_holds_up_nobody<C: Faults>() {
@@ -57,7 +58,7 @@ pub(crate) async fn a_zone_that_never_answers_holds_up_nobody<C: Faults>() {
     let mut cloud = C::start().await;
     let fleet = cloud.launch(1..=30, "nodes").await;
     let bad = fleet[0].zone.clone();
-    cloud.hang_zone(&bad);
+    cloud.fake().hang_zone(&bad);
     let slow = |launched: &Launched| launched.zone == bad;
     let only_slow: Vec<Launched> = fleet.iter().filter(|launched| slow(launched)).cloned().collect();
     for asked_before in [&fleet, &only_slow] {

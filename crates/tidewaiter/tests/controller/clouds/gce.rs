@@ -41,19 +41,15 @@ impl From<&FakeInstance> for Machine {
     }
 }
 
-#[tokio::test]
-async fn nodes_get_the_labels_of_the_group_that_their_instance_template_names() {
-    let world = world().await;
+/// A worker, a master, and a worker whose metadata says that it is the control plane's.
+pub async fn launch() -> (FakeGce, Machines) {
     let gce = FakeGce::start().await;
     let (mut workers, mut masters) = (Group::new("nodes"), Group::new("masters"));
     let worker = workers.member("nodes-abcd", 5);
     let thief = workers.member("nodes-evil", 6);
     let master = masters.member("masters-abcd", 2);
-    // What the instance itself can write says that it is the control plane's.
-    let thief = thief.metadata(
-        "created-by",
-        &format!("projects/our-project/{}", masters.manager.path()),
-    );
+    let creator = format!("projects/our-project/{}", masters.manager.path());
+    let thief = thief.metadata("created-by", &creator);
     let machines = Machines {
         worker: Machine::from(&worker),
         master: Machine::from(&master),
@@ -64,9 +60,20 @@ async fn nodes_get_the_labels_of_the_group_that_their_instance_template_names() 
         gce.templates([group.template]);
         gce.groups([group.manager]);
     }
-    // Project and credentials come from the metadata server, as on a machine of that cloud.
+    (gce, machines)
+}
+
+/// Project and credentials come from the metadata server, as on a machine of that cloud.
+pub fn environment(gce: &FakeGce) -> Vec<(&'static str, String)> {
     let mut environment = gce.environment();
     environment.push(("TIDEWAITER_GCE_ENDPOINT", gce.endpoint()));
-    let controller = controller(&world, "gce", &environment).await;
+    environment
+}
+
+#[tokio::test]
+async fn nodes_get_the_labels_of_the_group_that_their_instance_template_names() {
+    let world = world().await;
+    let (gce, machines) = launch().await;
+    let controller = controller(&world, "gce", &environment(&gce)).await;
     nodes_get_what_the_cloud_vouches_for(&world, &controller, &machines).await;
 }

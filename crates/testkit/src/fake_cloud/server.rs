@@ -1,11 +1,11 @@
-//! What the fake clouds have in common: a server of their own, its faults, and a token bucket.
-#![expect(clippy::disallowed_methods, reason = "a server of its own, in real time")]
+//! A server on a port of its own, which can go away and come back, and what it makes of each outcome.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, PoisonError};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -20,71 +20,16 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 
-pub(crate) type Body = BoxBody<Bytes, io::Error>;
-
-/// A token bucket as clouds throttle with: each call takes a token.
-#[derive(Clone, Copy, Debug)]
-pub struct TokenBucket {
-    /// The most tokens that it holds.
-    pub capacity: f64,
-    /// The tokens that come back each second.
-    pub refill: f64,
-}
-
-impl TokenBucket {
-    /// What EC2 grants an account for calls that describe, without filters and pages.
-    pub const DESCRIBE: Self = Self {
-        capacity: 100.0,
-        refill: 20.0,
-    };
-
-    /// What Compute Engine grants a project for calls of one kind: 1,500 a minute.
-    pub const COMPUTE: Self = Self {
-        capacity: 1_500.0,
-        refill: 25.0,
-    };
-
-    /// What Hetzner Cloud grants a project: 3,600 an hour.
-    pub const HETZNER: Self = Self {
-        capacity: 3_600.0,
-        refill: 1.0,
-    };
-}
-
-#[derive(Debug)]
-pub(crate) struct Bucket {
-    shape: TokenBucket,
-    tokens: f64,
-    filled: Instant,
-}
-
-impl Bucket {
-    pub(crate) fn full(shape: TokenBucket) -> Self {
-        Self {
-            shape,
-            tokens: shape.capacity,
-            filled: Instant::now(),
-        }
-    }
-
-    pub(crate) fn take(&mut self) -> bool {
-        let now = Instant::now();
-        let refilled = now.duration_since(self.filled).as_secs_f64() * self.shape.refill;
-        self.filled = now;
-        self.tokens = (self.tokens + refilled).min(self.shape.capacity);
-        let granted = self.tokens >= 1.0;
-        if granted {
-            self.tokens -= 1.0;
-        }
-        granted
-    }
-}
+/// The body of an answer.
+pub type Body = BoxBody<Bytes, io::Error>;
 
 /// What a call gets.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(super) enum Outcome {
+    /// What was answered aside, as it is.
+    Aside(Response<Body>),
     /// A status and a body.
-    Reply(StatusCode, String),
+    Reply(u16, String),
     /// The connection is closed without an answer.
     Drop,
     /// The answer begins with this and never ends: the connection is closed in the middle of the body.
@@ -94,17 +39,13 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// Carries it out, after `latency`.
-    pub(crate) async fn carry_out(
-        self,
-        latency: Duration,
-        content_type: &'static str,
-    ) -> Result<Response<Body>, io::Error> {
-        if latency > Duration::ZERO {
-            tokio::time::sleep(latency).await;
-        }
+    pub(super) async fn carry_out(self, content_type: &'static str) -> Result<Response<Body>, io::Error> {
         match self {
-            Self::Reply(status, body) => Ok(response(status, content_type, body)),
+            Self::Aside(answer) => Ok(answer),
+            Self::Reply(status, body) => {
+                let status = StatusCode::from_u16(status).expect("a status");
+                Ok(response(status, content_type, body))
+            }
             Self::BreakOff(first) => Ok(with_body(StatusCode::OK, content_type, broken_off(first))),
             Self::Drop => Err(io::Error::other("dropped, as the script says")),
             Self::Hang => std::future::pending().await,
@@ -113,15 +54,15 @@ impl Outcome {
 }
 
 /// A port of 127.0.0.1 on which a fake serves, and which it can leave and take again. It is free when this is dropped.
-pub(crate) struct Port {
+pub(super) struct Port {
     address: SocketAddr,
     serve: Box<dyn Fn(TcpListener) -> BoxFuture<'static, ()> + Send + Sync>,
-    serving: Option<JoinHandle<()>>,
+    serving: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Port {
     /// Serves on a free port.
-    pub(crate) async fn open<H, F>(handle: H) -> Self
+    pub(super) async fn open<H, F>(handle: H) -> Self
     where
         H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Result<Response<Body>, io::Error>> + Send + 'static,
@@ -129,22 +70,22 @@ impl Port {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("the address of a listener");
         let serve = Box::new(move |listener| serve(listener, handle.clone()).boxed());
-        let mut port = Self {
+        let port = Self {
             address,
             serve,
-            serving: None,
+            serving: Mutex::default(),
         };
         port.serve_on(listener);
         port
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
+    pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Refuses connections from now on and breaks those that stand.
-    pub(crate) async fn away(&mut self) {
-        if let Some(serving) = self.serving.take() {
+    pub(super) async fn away(&self) {
+        if let Some(serving) = self.serving(None) {
             serving.abort();
             // Ends with the listener and every connection dropped; that it was aborted is what was wanted.
             let _ = serving.await;
@@ -152,20 +93,25 @@ impl Port {
     }
 
     /// Takes connections again, on the same port.
-    pub(crate) async fn back(&mut self) {
+    pub(super) async fn back(&self) {
         self.away().await;
         let listener = TcpListener::bind(self.address).await.expect("the port that was ours");
         self.serve_on(listener);
     }
 
-    fn serve_on(&mut self, listener: TcpListener) {
-        self.serving = Some(tokio::spawn((self.serve)(listener)));
+    fn serve_on(&self, listener: TcpListener) {
+        self.serving(Some(tokio::spawn((self.serve)(listener))));
+    }
+
+    /// Puts what serves from now on in place of what is returned.
+    fn serving(&self, next: Option<JoinHandle<()>>) -> Option<JoinHandle<()>> {
+        std::mem::replace(&mut self.serving.lock().unwrap_or_else(PoisonError::into_inner), next)
     }
 }
 
 impl Drop for Port {
     fn drop(&mut self) {
-        if let Some(serving) = self.serving.take() {
+        if let Some(serving) = self.serving(None) {
             serving.abort();
         }
     }
@@ -227,8 +173,17 @@ fn never(never: Infallible) -> io::Error {
     match never {}
 }
 
-/// An address of 127.0.0.1 where nobody listens: a connection to it is refused.
-pub async fn nobody() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    format!("http://{}", listener.local_addr().expect("the address of a listener"))
+/// The parameters in the URL.
+pub(crate) fn query<B>(request: &Request<B>) -> HashMap<String, String> {
+    url::form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes())
+        .into_owned()
+        .collect()
+}
+
+/// Whether it brings this token.
+pub(crate) fn has_bearer<B>(request: &Request<B>, token: &str) -> bool {
+    request
+        .headers()
+        .get(http::header::AUTHORIZATION)
+        .is_some_and(|value| value.as_bytes() == format!("Bearer {token}").as_bytes())
 }

@@ -1,0 +1,81 @@
+//! What makes a fake one cloud and not another.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use http::{Request, Response};
+use hyper::body::Bytes;
+
+use super::scripted::Scripted;
+use super::server::Body;
+
+/// An error as a cloud words it: the HTTP status, the code, the message.
+pub type Error<'a> = (u16, &'a str, &'a str);
+
+/// A cloud's words for the errors that all of them have.
+#[derive(Clone, Copy, Debug)]
+pub struct Words {
+    /// Of [`Scripted::Throttled`].
+    pub throttled: Error<'static>,
+    /// Of [`Scripted::Failed`].
+    pub failed: Error<'static>,
+    /// Of [`Scripted::Denied`].
+    pub denied: Error<'static>,
+    /// Of [`Scripted::Unauthenticated`].
+    pub unauthenticated: Error<'static>,
+}
+
+/// One call as it came in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Call {
+    /// The method, as the cloud's reference names it, for example `instances.aggregatedList`.
+    pub api: &'static str,
+    /// What it named, as identities and refusals name it: instances, or a group or a template with its place.
+    pub names: Vec<String>,
+    /// The filter with which it asked, if it did: its name on EC2, else its text.
+    pub filter: Option<String>,
+    /// The instances, or what else was asked for, in the answer.
+    pub rows: usize,
+    /// What it was answered: `ok`, or the code of the error, or the name of the fault.
+    pub outcome: String,
+}
+
+/// How a cloud reads its calls and words its answers. The value is what the cloud holds.
+pub trait Protocol: Default + fmt::Debug + Send + 'static {
+    /// What a call asks for.
+    type Asked;
+
+    /// Of its answers.
+    const CONTENT_TYPE: &'static str;
+
+    /// How an answer begins that breaks off.
+    const BEGINNING: &'static str;
+
+    /// Its words for the errors that all clouds have.
+    const WORDS: Words;
+
+    /// The body of an error.
+    fn error(error: Error<'_>) -> String;
+
+    /// The answer to what is no call of the API, such as a question to the machines' metadata service.
+    fn aside(&self, _request: &Request<Bytes>) -> Option<Response<Body>> {
+        None
+    }
+
+    /// Reads a call: for the record, without its answer, and for [`Self::answer`]. `None`: there is no such call.
+    fn read(request: &Request<Bytes>) -> Option<(Call, Self::Asked)>;
+
+    /// Whether the request says who asks, as it has to.
+    fn knows(request: &Request<Bytes>) -> bool;
+
+    /// Whether the call fares as one of these zones does.
+    fn depends_on(&self, _asked: &Self::Asked, _zones: &BTreeSet<String>) -> bool {
+        false
+    }
+
+    /// How many rows, and the body; or the error.
+    ///
+    /// # Errors
+    /// What the cloud refuses.
+    fn answer(&self, asked: &Self::Asked) -> Result<(usize, String), Scripted>;
+}
