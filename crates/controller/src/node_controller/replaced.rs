@@ -8,8 +8,9 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A write that the watch has not brought back after this may have been undone by somebody, and never will be seen.
-const KEPT: Duration = Duration::from_secs(5);
+/// A write that the watch has not brought back after this may have been undone by somebody, and never will be seen. Longer than a
+/// watch waits before it tries again: until it is back every pass would end in a 409.
+const KEPT: Duration = Duration::from_secs(30);
 
 /// The replaced versions of the objects of one kind, by name. `None` is no object at all.
 #[derive(Debug, Default)]

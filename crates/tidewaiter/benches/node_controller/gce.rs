@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use serde_json::json;
-use tidewaiter_testkit::FakeGce;
 use tidewaiter_testkit::builders::node;
-use tidewaiter_testkit::fake_gce::{FakeInstance, REGION, TokenBucket, regional_group, template};
+use tidewaiter_testkit::fake_gce::{FakeInstance, REGION, regional_group, template};
+use tidewaiter_testkit::{FakeGce, TokenBucket};
 
 use crate::bed::{Bed, CLUSTER, GROUP, LATENCY};
 use crate::observer::Observer;
