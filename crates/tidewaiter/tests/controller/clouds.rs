@@ -1,6 +1,6 @@
 //! The same controller with a file in which kOps names another cloud: what is the same on all of them.
 
-mod gce;
+pub mod gce;
 mod hetzner;
 
 use tidewaiter_api::ConditionStatus::{False, True};
@@ -10,8 +10,8 @@ use tidewaiter_testkit::builders::{controller_config, node};
 use crate::world::{CLUSTER, Controller, Labels, World};
 
 /// A machine of the cloud, as its own Node speaks of it.
-struct Machine {
-    node: String,
+pub struct Machine {
+    pub node: String,
     provider_id: String,
     address: String,
     /// As the cloud names it.
@@ -30,7 +30,7 @@ struct Machines {
 
 impl Machine {
     /// Its Node, under this name.
-    async fn registers_as(&self, world: &World, name: &str) {
+    pub async fn registers_as(&self, world: &World, name: &str) {
         let node = node(name).provider_id(&self.provider_id).internal_ip(&self.address);
         Kubelet::register(&world.cluster, &node.build()).await;
     }
@@ -45,7 +45,7 @@ async fn world() -> World {
 }
 
 /// A controller for this cloud, with this in its environment.
-async fn controller(world: &World, cloud: &str, environment: &[(&str, String)]) -> Controller {
+pub async fn controller(world: &World, cloud: &str, environment: &[(&str, String)]) -> Controller {
     let config = controller_config(CLUSTER, &world.store.url())
         .set(&["cloud"], cloud)
         .without(&["server", "provider"]);

@@ -7,20 +7,22 @@ use crate::world::CLUSTER;
 
 const ZONE: &str = "us-central1-a";
 
-struct Group {
+/// A managed instance group of one zone, and the template of its members.
+pub struct Group {
     template: FakeTemplate,
     manager: FakeGroup,
 }
 
 impl Group {
-    fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         Self {
             template: template(&format!("{name}-template")).kops(CLUSTER, name),
             manager: zonal_group(ZONE, &format!("{name}-mig")),
         }
     }
 
-    fn member(&mut self, name: &str, number: u8) -> FakeInstance {
+    /// One more instance.
+    pub fn member(&mut self, name: &str, number: u8) -> FakeInstance {
         let member = instance(ZONE, name)
             .id(number.into())
             .ip(&format!("10.0.0.{number}"))
@@ -28,6 +30,19 @@ impl Group {
         self.manager = self.manager.clone().lists(&member, &self.template);
         member
     }
+
+    /// The cloud has it from now on.
+    pub fn exists_in(self, gce: &FakeGce) {
+        gce.templates([self.template]);
+        gce.groups([self.manager]);
+    }
+}
+
+/// Project and credentials come from the metadata server, as on a machine of that cloud.
+pub fn environment(gce: &FakeGce) -> Vec<(&'static str, String)> {
+    let mut environment = gce.environment();
+    environment.push(("TIDEWAITER_GCE_ENDPOINT", gce.endpoint()));
+    environment
 }
 
 impl From<&FakeInstance> for Machine {
@@ -61,12 +76,8 @@ async fn nodes_get_the_labels_of_the_group_that_their_instance_template_names() 
     };
     gce.launch([worker, master, thief]);
     for group in [workers, masters] {
-        gce.templates([group.template]);
-        gce.groups([group.manager]);
+        group.exists_in(&gce);
     }
-    // Project and credentials come from the metadata server, as on a machine of that cloud.
-    let mut environment = gce.environment();
-    environment.push(("TIDEWAITER_GCE_ENDPOINT", gce.endpoint()));
-    let controller = controller(&world, "gce", &environment).await;
+    let controller = controller(&world, "gce", &environment(&gce)).await;
     nodes_get_what_the_cloud_vouches_for(&world, &controller, &machines).await;
 }
