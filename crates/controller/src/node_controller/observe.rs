@@ -7,18 +7,19 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
 use kube::runtime::reflector::ObjectRef;
-use tidewaiter_api::{InvalidValue, NodeName, NodeUid, ProviderId};
-use tidewaiter_identity::{Answer, Claim};
+use tidewaiter_api::{InvalidValue, NodeName, NodeUid, ProviderId, RecordedLabel};
+use tidewaiter_identity::{Answer, Claim, Proven, Refusal};
 use tidewaiter_kit::Next;
-use tidewaiter_kops::OwnedKeys;
+use tidewaiter_kops::{Definitions, OwnedKeys};
 
 use super::error::NodeError;
 use super::forgeries::Verdict;
 use super::node::Node;
 use super::plan::{Brake, Finding, Observation};
-use super::{NodeController, OnForgery, labels};
+use super::{NodeController, OnForgery, Policy, labels};
 
 /// What a Node's metadata and spec say, as types.
+#[derive(PartialEq)]
 pub(super) struct Claimed {
     pub(super) name: NodeName,
     pub(super) uid: NodeUid,
@@ -35,8 +36,7 @@ impl NodeController {
         let Some(node) = self.nodes.get(&ObjectRef::new(asked.name.as_str())) else {
             return Ok(None);
         };
-        let now = self.read(&node)?;
-        if now.uid != asked.uid || now.claim != asked.claim {
+        if self.read(&node)? != asked {
             return Ok(None);
         }
         let record = self.records.get(&ObjectRef::new(asked.name.as_str()));
@@ -68,25 +68,19 @@ impl NodeController {
             Some(Err(error)) => return (Finding::Malformed(error), unowned(), Next::UntilChanged),
             Some(Ok(claim)) => claim,
         };
-        let from = self.policy.labels_from;
         let (node, uid) = (claim.node.clone(), claim.uid.clone());
-        let Answer { proven, fresh_for } = match self.identities.identify(claim).await {
-            Err(refusal) => {
-                let owned = match self.policy.on_forgery {
-                    OnForgery::Quarantine if refusal.is_forgery() => labels::owned(from, &self.definitions).await,
-                    _ => unowned(),
-                };
-                return (Finding::Refused(refusal), owned, Next::UntilChanged);
-            }
-            Ok(answer) => answer,
+        let answer = self.identities.identify(claim).await;
+        let next = match &answer {
+            Ok(Answer { fresh_for, .. }) => Next::After(*fresh_for),
+            Err(_) => Next::UntilChanged,
         };
         let record = self.records.get(&ObjectRef::new(node.as_str()));
         let recorded = record
             .as_deref()
             .map_or(&[][..], |record| record.labels_of(uid.as_str()));
-        let found = labels::find(from, &self.definitions, proven, recorded);
-        let (finding, owned) = tokio::join!(found, labels::owned(from, &self.definitions));
-        (finding, owned, Next::After(fresh_for))
+        let proven = answer.map(|answer| answer.proven);
+        let (finding, owned) = judge(proven, self.policy, &self.definitions, recorded).await;
+        (finding, owned, next)
     }
 
     /// Counts what was found, and says whether a forged Node may be put into quarantine.
@@ -97,6 +91,29 @@ impl NodeController {
                 forgeries.note(asked.name.as_str(), asked.uid.as_str(), verdict, self.nodes.len())
             }
             None => Brake::Unjudged,
+        }
+    }
+}
+
+/// What follows from the cloud's answer about a Node that has been given the labels of `recorded` before.
+pub(super) async fn judge(
+    answer: Result<Proven, Refusal>,
+    policy: Policy,
+    definitions: &Definitions,
+    recorded: &[RecordedLabel],
+) -> (Finding, Arc<OwnedKeys>) {
+    let from = policy.labels_from;
+    match answer {
+        Ok(proven) => tokio::join!(
+            labels::find(from, definitions, proven, recorded),
+            labels::owned(from, definitions)
+        ),
+        Err(refusal) => {
+            let owned = match policy.on_forgery {
+                OnForgery::Quarantine if refusal.is_forgery() => labels::owned(from, definitions).await,
+                _ => Arc::default(),
+            };
+            (Finding::Refused(refusal), owned)
         }
     }
 }
