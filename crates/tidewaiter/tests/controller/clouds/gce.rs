@@ -1,9 +1,10 @@
 //! A cluster on Compute Engine.
 
+use tidewaiter_api::ConditionStatus::False;
 use tidewaiter_testkit::fake_gce::{FakeGce, FakeGroup, FakeInstance, FakeTemplate, instance, template, zonal_group};
 
 use super::{Machine, Machines, controller, nodes_get_what_the_cloud_vouches_for, world};
-use crate::world::CLUSTER;
+use crate::world::{CLUSTER, Labels};
 
 const ZONE: &str = "us-central1-a";
 
@@ -80,4 +81,56 @@ async fn nodes_get_the_labels_of_the_group_that_their_instance_template_names() 
     }
     let controller = controller(&world, "gce", &environment(&gce)).await;
     nodes_get_what_the_cloud_vouches_for(&world, &controller, &machines).await;
+}
+
+#[tokio::test]
+async fn what_names_another_project_is_told_and_never_asked_about() {
+    let world = world().await;
+    let gce = FakeGce::start().await;
+    let mut workers = Group::new("nodes");
+    let lured = workers.member("nodes-lured", 7);
+    let elsewhere = format!("projects/other-project/{}", workers.manager.path());
+    let machine = Machine::from(&lured);
+    gce.launch([lured.metadata("created-by", &elsewhere)]);
+    workers.exists_in(&gce);
+    let controller = controller(&world, "gce", &environment(&gce)).await;
+
+    machine.registers_as(&world, &machine.node).await;
+    let words = "other-project";
+    world
+        .says(&machine.node, "Verified", False, "ForeignProject", words)
+        .await;
+    world.tells(&machine.node, "ForeignProject", words).await;
+    asked_only_about(&gce, "/nodes-lured");
+
+    let (other, junk) = ("gce://other-project/us-central1-a/nodes-lured", "x".repeat(10 * 1024));
+    for (name, provider_id, reason) in [
+        ("nodes-other", other, "ForeignProject"),
+        ("nodes-junk", &junk, "InvalidProviderId"),
+        (
+            "nodes-aws",
+            "aws:///us-east-1a/i-0123456789abcdef0",
+            "InvalidProviderId",
+        ),
+    ] {
+        let claims = Machine {
+            provider_id: provider_id.to_owned(),
+            ..machine.clone()
+        };
+        claims.registers_as(&world, name).await;
+        world.is_verified(name, False, reason).await;
+        world.tells(name, reason, "").await;
+        assert_eq!(world.labels(name).await, Labels::new(), "{name}");
+    }
+    asked_only_about(&gce, "/nodes-lured");
+    controller.counts_refusal("ForeignProject", true).await;
+    controller.has_not_panicked();
+}
+
+/// Since it was asked last, the cloud was called for this instance of our project, and for nothing else.
+fn asked_only_about(gce: &FakeGce, instance: &str) {
+    for call in gce.take_calls() {
+        let of_it = call.api == "instances.get" && call.what.ends_with(instance) && call.outcome == "ok";
+        assert!(of_it, "{call:?}");
+    }
 }
