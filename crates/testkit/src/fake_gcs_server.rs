@@ -107,6 +107,13 @@ impl FakeGcsServer {
     }
 }
 
+impl Drop for FakeGcsServer {
+    /// A request that is being answered may outlive this value, and the process with it.
+    fn drop(&mut self) {
+        self.process().kill();
+    }
+}
+
 /// A file of credentials as Google gives it out for a service account, with a key of its own. Its tokens are signed with that
 /// key, without asking anybody, and name it by `key_id`.
 #[must_use]

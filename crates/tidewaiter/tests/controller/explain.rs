@@ -271,7 +271,8 @@ async fn a_refused_node_and_what_quarantine_would_do() {
     let world = start().await;
     let controller = world.controller().await;
     for number in 1..=8 {
-        world.join(number, "nodes").await;
+        let honest = world.join(number, "nodes").await;
+        world.is_verified(honest.name(), True, "Proven").await;
     }
     let forge = async |number: u32| {
         let lies = node(FakeInstance::numbered(number).node_name())
