@@ -39,9 +39,10 @@ docs:
 unit: assets
 	cargo test --workspace
 
-assets: ## etcd, the Kubernetes control plane and moto, built once into the cache
+assets: ## etcd, the Kubernetes control plane, moto and fake-gcs-server, built once into the cache
 	hack/kube-assets/build
 	hack/moto
+	hack/fake-gcs-server/build
 
 deny: ## Licences, sources and duplicates of dependencies (installs cargo-deny)
 	command -v cargo-deny >/dev/null || cargo install --locked cargo-deny

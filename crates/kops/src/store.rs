@@ -51,7 +51,7 @@ pub struct StoreOptions {
     pub likely_region: Option<String>,
     /// Where AWS credentials come from; without it the default chain of the AWS SDK is used.
     pub aws_credentials: Option<SharedCredentialsProvider>,
-    /// A file of Google credentials; without it those of `gcloud` or of the machine are used.
+    /// A file of Google credentials, a service account's or a user's; without it those of `gcloud` or of the machine are used.
     pub google_credentials: Option<PathBuf>,
     /// Sends requests unsigned: for test servers and public buckets.
     pub anonymous: bool,

@@ -1,4 +1,4 @@
-//! Where the real components lie that tests start: the control plane and moto.
+//! Where the real components lie that tests start: the control plane, moto and fake-gcs-server.
 //!
 //! Never downloads or builds anything: what is missing fails the test with the line that installs it. The versions are those that
 //! `hack/` pins, read from the same files at compile time.
@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 
 const GO_MOD: &str = include_str!("../../../hack/kube-assets/go.mod");
+const FAKE_GCS_GO_MOD: &str = include_str!("../../../hack/fake-gcs-server/go.mod");
 const MOTO_PINS: &str = include_str!("../../../hack/moto-requirements.txt");
 
 /// The control plane's binary of this name (`etcd`, `kube-apiserver`, `kubectl`, `kube-controller-manager`, `kube-scheduler`): from
@@ -45,6 +46,26 @@ pub fn moto_server() -> PathBuf {
         .expect("hack/moto-requirements.txt pins moto");
     let path = cache_folder().join(format!("moto-{version}")).join("bin/moto_server");
     assert!(path.is_file(), "{} is missing: run hack/moto", path.display());
+    path
+}
+
+/// fake-gcs-server, from the cache that `hack/fake-gcs-server/build` fills.
+///
+/// # Panics
+/// When it is not there, naming the folder and the remedy.
+#[must_use]
+pub fn fake_gcs_server() -> PathBuf {
+    let version = FAKE_GCS_GO_MOD
+        .lines()
+        .find_map(|line| line.strip_prefix("require github.com/fsouza/fake-gcs-server "))
+        .expect("hack/fake-gcs-server/go.mod requires fake-gcs-server");
+    let name = "fake-gcs-server";
+    let path = cache_folder().join(name).join(version).join(name);
+    assert!(
+        path.is_file(),
+        "{} is missing: run hack/fake-gcs-server/build",
+        path.display()
+    );
     path
 }
 

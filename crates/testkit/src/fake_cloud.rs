@@ -24,10 +24,10 @@ pub use bucket::TokenBucket;
 pub use protocol::{Call, Error, Protocol, Words};
 pub use scripted::Scripted;
 pub use server::Body;
-pub(crate) use server::{has_bearer, query, response};
+pub(crate) use server::{Port, has_bearer, query, response};
 
 use bucket::Bucket;
-use server::{Outcome, Port};
+use server::Outcome;
 
 const HTML: &str = "<!DOCTYPE html><html><body>Welcome! Please log in.</body></html>";
 const GARBAGE: &str = "\u{0}\u{1}{]<&nonsense";

@@ -6,27 +6,18 @@
 //! It takes any credentials. What a test needs to set up is here, in the Query and REST forms of AWS; what is under test goes
 //! through the real SDK.
 
-use std::time::Duration;
+use reqwest::Method;
 
-use reqwest::{Client, Method};
-
+use crate::assets;
 use crate::process::{Process, Program};
-use crate::scratch::Scratch;
-use crate::{assets, eventually, free_port};
+use crate::server::Server;
 
 /// The region of its instances.
 pub const REGION: &str = "us-east-1";
 
-/// It is a Python program: a cold start on a busy machine takes some seconds.
-const READY: Duration = Duration::from_mins(1);
-
 /// A running moto. It ends when this is dropped.
 #[derive(Debug)]
-pub struct Moto {
-    process: Process,
-    endpoint: String,
-    http: Client,
-}
+pub struct Moto(Server);
 
 /// An instance to launch.
 #[derive(Clone, Debug, Default)]
@@ -68,61 +59,28 @@ impl Moto {
     /// # Panics
     /// When moto is not installed, with the line that installs it; when it does not come up, with its log.
     pub async fn start() -> Self {
-        let scratch = Scratch::new("moto");
-        let http = Client::builder().no_proxy().build().expect("an HTTP client");
-        for attempt in 1..=5 {
-            let port = free_port();
-            let program = Program::new(assets::moto_server())
-                .name(format!("moto-{attempt}"))
-                .args(["-H", "127.0.0.1", "-p", &port.to_string()]);
-            let moto = Self {
-                process: Process::start(&scratch, program),
-                endpoint: format!("http://127.0.0.1:{port}"),
-                http: http.clone(),
-            };
-            if moto.ready().await {
-                return moto;
-            }
-            // Somebody else took the port in between.
-        }
-        panic!("moto found no port in five attempts");
-    }
-
-    /// Whether it answers; `false` when it has ended.
-    async fn ready(&self) -> bool {
-        eventually("moto to answer", READY, async || {
-            let answer = self
-                .http
-                .get(format!("{}/moto-api/data.json", self.endpoint))
-                .send()
-                .await;
-            match answer {
-                // That it runs is asked after the answer: it might have been somebody else's.
-                Ok(answer) if answer.status().is_success() && self.process.is_running() => Ok(true),
-                _ if !self.process.is_running() => Ok(false),
-                other => Err(format!("{other:?}; the end of its log:\n{}", self.process.log_tail())),
-            }
-        })
-        .await
+        let program =
+            |port: u16| Program::new(assets::moto_server()).args(["-H", "127.0.0.1", "-p", &port.to_string()]);
+        Self(Server::start("moto", "/moto-api/data.json", program).await)
     }
 
     /// Where EC2, S3 and all others are.
     #[must_use]
     pub fn endpoint(&self) -> &str {
-        &self.endpoint
+        &self.0.endpoint
     }
 
     /// The process, to pause, kill and start it again; what it held is lost when it ends.
     #[must_use]
     pub fn process(&self) -> &Process {
-        &self.process
+        &self.0.process
     }
 
     /// What a process of its own needs in its environment to reach it through the SDK.
     #[must_use]
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
-            ("AWS_ENDPOINT_URL", self.endpoint.clone()),
+            ("AWS_ENDPOINT_URL", self.0.endpoint.clone()),
             ("AWS_REGION", REGION.to_owned()),
             ("AWS_ACCESS_KEY_ID", "AKIDMOTO".to_owned()),
             ("AWS_SECRET_ACCESS_KEY", "moto-secret".to_owned()),
@@ -221,8 +179,9 @@ impl Moto {
             "application/x-www-form-urlencoded; charset=utf-8"
         };
         let request = self
+            .0
             .http
-            .request(method.clone(), format!("{}{path}", self.endpoint))
+            .request(method.clone(), format!("{}{path}", self.0.endpoint))
             .header(
                 "authorization",
                 format!("AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0"),

@@ -6,33 +6,35 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
-use tidewaiter_api::{InvalidValue, NodeName, NodeUid, ProviderId};
-use tidewaiter_identity::{Answer, Claim, Proven};
+use tidewaiter_api::{InvalidValue, NodeName, NodeUid, ProviderId, RecordedLabel};
+use tidewaiter_identity::{Answer, Claim, Proven, Refusal};
 use tidewaiter_kit::{Key, Next};
-use tidewaiter_kops::OwnedKeys;
+use tidewaiter_kops::{Definitions, OwnedKeys};
 
 use super::error::NodeError;
 use super::forgeries::Verdict;
 use super::labels::{self, Given};
 use super::node::Node;
 use super::plan::{Brake, Finding, Observation};
-use super::{NodeController, OnForgery};
+use super::{NodeController, OnForgery, Policy};
 
 /// What a Node's metadata and spec say, as types.
+#[derive(PartialEq)]
 pub(super) struct Claimed {
     pub(super) name: NodeName,
     pub(super) uid: NodeUid,
     pub(super) claim: Option<Result<Claim, InvalidValue>>,
 }
 
-/// What the cloud and the state store say of a claim. Thousands of passes may hold one while they wait for their turn.
+/// What the cloud and the state store say of a claim, before its turn has come. Thousands of passes may hold one.
 pub(super) struct Found {
-    answer: Told,
+    told: Told,
     owned: Arc<OwnedKeys>,
     next: Next,
 }
 
-enum Told {
+/// A finding whose labels are still to be worked out: they are most of it.
+pub(super) enum Told {
     Finding(Finding),
     Proven(Proven, Given),
 }
@@ -46,39 +48,29 @@ impl NodeController {
 
     /// Asks the cloud and the state store about a claim.
     pub(super) async fn find(&self, claim: Option<Result<Claim, InvalidValue>>) -> Found {
-        let without_labels = |finding, owned| Found {
-            answer: Told::Finding(finding),
-            owned,
+        let unasked = |finding| Found {
+            told: Told::Finding(finding),
+            owned: Arc::default(),
             next: Next::UntilChanged,
         };
         let claim = match claim {
-            None => return without_labels(Finding::Unclaimed, Arc::default()),
-            Some(Err(error)) => return without_labels(Finding::Malformed(error), Arc::default()),
+            None => return unasked(Finding::Unclaimed),
+            Some(Err(error)) => return unasked(Finding::Malformed(error)),
             Some(Ok(claim)) => claim,
         };
-        let from = self.policy.labels_from;
         let (node, uid) = (claim.node.clone(), claim.uid.clone());
-        let Answer { proven, fresh_for } = match self.identities.identify(claim).await {
-            Err(refusal) => {
-                let owned = match self.policy.on_forgery {
-                    OnForgery::Quarantine if refusal.is_forgery() => labels::owned(from, &self.definitions).await,
-                    _ => Arc::default(),
-                };
-                return without_labels(Finding::Refused(refusal), owned);
-            }
-            Ok(answer) => answer,
+        let answer = self.identities.identify(claim).await;
+        let next = match &answer {
+            Ok(Answer { fresh_for, .. }) => Next::After(*fresh_for),
+            Err(_) => Next::UntilChanged,
         };
         let record = self.records.get(&Key::new(node.as_str()));
         let recorded = record
             .as_deref()
             .map_or(&[][..], |record| record.labels_of(uid.as_str()));
-        let given = labels::given(from, &self.definitions, &proven, recorded);
-        let (given, owned) = tokio::join!(given, labels::owned(from, &self.definitions));
-        Found {
-            answer: Told::Proven(proven, given),
-            owned,
-            next: Next::After(fresh_for),
-        }
+        let proven = answer.map(|answer| answer.proven);
+        let (told, owned) = judge(proven, self.policy, &self.definitions, recorded).await;
+        Found { told, owned, next }
     }
 
     /// What the plan rests on, and when to look at it again; `None` when the Node is gone, or claims something else than what was
@@ -87,15 +79,11 @@ impl NodeController {
         let Some(node) = self.nodes.get(&Key::new(asked.name.as_str())) else {
             return Ok(None);
         };
-        let now = self.read(&node)?;
-        if now.uid != asked.uid || now.claim != asked.claim {
+        if self.read(&node)? != asked {
             return Ok(None);
         }
         let record = self.records.get(&Key::new(asked.name.as_str()));
-        let finding = match found.answer {
-            Told::Finding(finding) => finding,
-            Told::Proven(proven, given) => given.finding(proven),
-        };
+        let finding = found.told.finding();
         let brake = self.brake(&asked, &finding);
         let observation = Observation {
             name: asked.name,
@@ -118,6 +106,39 @@ impl NodeController {
                 forgeries.note(asked.name.as_str(), asked.uid.as_str(), verdict, self.nodes.len())
             }
             None => Brake::Unjudged,
+        }
+    }
+}
+
+/// What follows from the cloud's answer about a Node that has been given the labels of `recorded` before.
+pub(super) async fn judge(
+    answer: Result<Proven, Refusal>,
+    policy: Policy,
+    definitions: &Definitions,
+    recorded: &[RecordedLabel],
+) -> (Told, Arc<OwnedKeys>) {
+    let from = policy.labels_from;
+    match answer {
+        Ok(proven) => {
+            let given = labels::given(from, definitions, &proven, recorded);
+            let (given, owned) = tokio::join!(given, labels::owned(from, definitions));
+            (Told::Proven(proven, given), owned)
+        }
+        Err(refusal) => {
+            let owned = match policy.on_forgery {
+                OnForgery::Quarantine if refusal.is_forgery() => labels::owned(from, definitions).await,
+                _ => Arc::default(),
+            };
+            (Told::Finding(Finding::Refused(refusal)), owned)
+        }
+    }
+}
+
+impl Told {
+    pub(super) fn finding(self) -> Finding {
+        match self {
+            Self::Finding(finding) => finding,
+            Self::Proven(proven, given) => given.finding(proven),
         }
     }
 }

@@ -278,6 +278,58 @@ async fn what_a_store_answers_is_one_of_four_troubles_in_one_stable_line() {
 }
 
 #[tokio::test]
+async fn what_google_cloud_answers_is_one_of_the_same_four() {
+    let xml = |code: &str| format!("<?xml version='1.0'?><Error><Code>{code}</Code><Message>Told so</Message></Error>");
+    for (status, body, said) in [
+        (
+            "404 Not Found",
+            xml("NoSuchKey"),
+            "is missing from the state store (NoSuchKey: Told so)",
+        ),
+        (
+            "404 Not Found",
+            xml("NoSuchBucket"),
+            "is missing from the state store (NoSuchBucket: Told so)",
+        ),
+        (
+            "403 Forbidden",
+            xml("AccessDenied"),
+            "the state store denies access (AccessDenied: Told so)",
+        ),
+        (
+            "401 Unauthorized",
+            xml("AuthenticationRequired"),
+            "the state store denies access (AuthenticationRequired: Told so)",
+        ),
+        (
+            "503 Service Unavailable",
+            xml("ServiceUnavailable"),
+            "the state store does not answer with the file (ServiceUnavailable: Told so)",
+        ),
+        (
+            "200 OK",
+            "<html>Sign in</html>".to_owned(),
+            "the state store does not answer with the file (ETag Header missing from response)",
+        ),
+    ] {
+        let server = Server::new(&[&answer(
+            status,
+            "Last-Modified: Fri, 02 Jan 2026 03:04:05 GMT\r\n",
+            &body,
+        )])
+        .await;
+        let options = StoreOptions {
+            anonymous: true,
+            ..server.options()
+        };
+        let store = StateStore::open(&"gs://state/c".parse().unwrap(), options).unwrap();
+        let error = server.during(read(&store)).await.unwrap_err();
+        assert_eq!(error.to_string(), format!("instancegroup/nodes-a: {said}"));
+        assert!(server.requests().len() <= 3, "{} requests", server.requests().len());
+    }
+}
+
+#[tokio::test]
 async fn a_body_that_ends_early_is_no_file() {
     let cut =
         format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 100\r\n{FRESH}\r\nspec:\n  role: Node\n");

@@ -54,7 +54,7 @@ impl Outcome {
 }
 
 /// A port of 127.0.0.1 on which a fake serves, and which it can leave and take again. It is free when this is dropped.
-pub(super) struct Port {
+pub(crate) struct Port {
     address: SocketAddr,
     serve: Box<dyn Fn(TcpListener) -> BoxFuture<'static, ()> + Send + Sync>,
     serving: Mutex<Option<JoinHandle<()>>>,
@@ -62,7 +62,7 @@ pub(super) struct Port {
 
 impl Port {
     /// Serves on a free port.
-    pub(super) async fn open<H, F>(handle: H) -> Self
+    pub(crate) async fn open<H, F>(handle: H) -> Self
     where
         H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Result<Response<Body>, io::Error>> + Send + 'static,
@@ -79,7 +79,7 @@ impl Port {
         port
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 

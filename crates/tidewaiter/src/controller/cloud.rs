@@ -1,5 +1,6 @@
 //! The cloud that kOps' configuration names: who says what an instance is, and how the state store is reached.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
@@ -26,12 +27,19 @@ pub(super) fn check(cloud: kops::Cloud) -> Result<()> {
     }
 }
 
+/// The file of Google credentials that the operator names, as for every other program that calls Google Cloud.
+pub(crate) fn google_credentials(environment: &[(String, String)]) -> Option<PathBuf> {
+    let named = |(name, path): &&(String, String)| name == "GOOGLE_APPLICATION_CREDENTIALS" && !path.is_empty();
+    environment.iter().find(named).map(|(_, path)| path.into())
+}
+
 impl Cloud {
     /// Finds out where we are, as far as nobody said it, and prepares the clients.
     pub(crate) async fn of(given: &Given, kit: &Kit) -> Result<Self> {
         check(given.config.cloud)?;
         let store = StoreOptions {
             endpoint: given.settings.state_endpoint.clone(),
+            google_credentials: google_credentials(&given.environment),
             clock: kit.clock.clone(),
             ..StoreOptions::default()
         };

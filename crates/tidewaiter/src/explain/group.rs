@@ -8,6 +8,7 @@ use anyhow::{Result, anyhow};
 use serde::Serialize;
 use tidewaiter_api::LabelSource;
 use tidewaiter_api::values::quoted;
+use tidewaiter_kit::settings::environment;
 use tidewaiter_kit::{Metrics, SystemClock};
 use tidewaiter_kops::{
     Definition, Definitions, DefinitionsSettings, NodeLabels, RejectedLabel, StateStore, StateUrl, StoreOptions,
@@ -17,6 +18,7 @@ use tidewaiter_kops::{
 use super::output::{Table, print};
 use crate::Failure;
 use crate::cli::ExplainGroupArgs;
+use crate::controller::cloud::google_credentials;
 
 /// Prints the labels. Labels that cannot be set make it fail, after it has printed everything.
 pub(super) async fn explain(args: &ExplainGroupArgs) -> Result<(), Failure> {
@@ -36,6 +38,7 @@ fn open(args: &ExplainGroupArgs) -> Result<StateStore> {
     let base: StateUrl = format!("{}/{}", args.state.trim_end_matches('/'), args.name).parse()?;
     let options = StoreOptions {
         endpoint: args.state_endpoint.clone(),
+        google_credentials: google_credentials(&environment()),
         likely_region: args.region.clone(),
         ..StoreOptions::default()
     };

@@ -10,7 +10,7 @@ use tidewaiter_kit::{Checks, Kit, Leadership, Metrics, SystemClock, client};
 use tidewaiter_kops::{self as kops, ControllerConfig, Definitions, StoreOptions};
 
 use crate::cli::ExplainSources;
-use crate::controller::cloud::Cloud;
+use crate::controller::cloud::{Cloud, google_credentials};
 use crate::controller::settings::ControllerSettings;
 use crate::controller::{Given, definitions, kube_config};
 
@@ -78,6 +78,7 @@ async fn reach(given: &Given, from_cloud: bool, kit: &Kit) -> Result<(Definition
         let region = region.or_else(|| given.variable("AWS_REGION"));
         let store = StoreOptions {
             endpoint: given.settings.state_endpoint.clone(),
+            google_credentials: google_credentials(&given.environment),
             likely_region: region.or(given.config.region.as_deref()).map(str::to_owned),
             clock: kit.clock.clone(),
             ..StoreOptions::default()

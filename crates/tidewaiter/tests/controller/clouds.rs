@@ -10,6 +10,7 @@ use tidewaiter_testkit::builders::{controller_config, node};
 use crate::world::{CLUSTER, Controller, Labels, World};
 
 /// A machine of the cloud, as its own Node speaks of it.
+#[derive(Clone)]
 pub struct Machine {
     pub node: String,
     pub provider_id: String,

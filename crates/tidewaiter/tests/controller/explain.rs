@@ -34,6 +34,14 @@ fn alice() -> Identity {
     Identity::user("alice", &[])
 }
 
+/// What its group gives a Node, which comes with the last write.
+const GIVEN: [(&str, &str); 4] = [
+    ("kops.k8s.io/instancegroup", "nodes"),
+    ("node-role.kubernetes.io/node", ""),
+    ("old", "yes"),
+    ("team", "red"),
+];
+
 async fn start() -> World {
     let world = World::start().await;
     world.cluster.apply(MAY_LOOK).await;
@@ -112,7 +120,7 @@ async fn a_verified_node_is_as_it_should_be() {
     let _controller = world.controller().await;
     let kubelet = world.join(1, "nodes").await;
     let name = kubelet.name();
-    world.says(name, "ForeignLabels", False, "NoneFound", "").await;
+    world.has_labels(name, &GIVEN).await;
     world.quiet(std::time::Duration::from_secs(1)).await;
     let mark = world.cluster.audit_mark().await;
 
@@ -222,14 +230,7 @@ async fn a_change_that_is_on_its_way() {
     let controller = world.controller().await;
     let kubelet = world.join(1, "nodes").await;
     let name = kubelet.name();
-    world.says(name, "ForeignLabels", False, "NoneFound", "").await;
-    let ours = [
-        ("kops.k8s.io/instancegroup", "nodes"),
-        ("node-role.kubernetes.io/node", ""),
-        ("old", "yes"),
-        ("team", "red"),
-    ];
-    world.has_labels(name, &ours).await;
+    world.has_labels(name, &GIVEN).await;
     let all = all_labels(&world, name).await;
 
     // The definition changes while nobody labels, and somebody else has set a label of another group, and one of nobody's.
@@ -251,7 +252,7 @@ async fn a_change_that_is_on_its_way() {
     );
     assert_eq!(found["foreign"], json!([{"key": "tier", "groups": ["batch"]}]));
     assert_eq!(found["rejected"][0]["field"], "spec.nodeLabels[\"bad\"]");
-    assert_eq!(found["others"], all - 4 + 1, "the one that is nobody's");
+    assert_eq!(found["others"], all - GIVEN.len() + 1, "the one that is nobody's");
     let output = explain(&world, &["node", name]).await;
     reads(
         &output,

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use tidewaiter_api::ConditionStatus::{False, True};
-use tidewaiter_testkit::Kubelet;
+use tidewaiter_testkit::{Kubelet, eventually};
 
-use crate::world::{Controller, World};
+use crate::world::{Controller, SOON, World};
 
 const OWN: [(&str, &str); 3] = [
     ("kops.k8s.io/instancegroup", "nodes"),
@@ -84,6 +84,16 @@ async fn a_label_of_another_group_is_reported_while_it_is_one() {
     is_told(&world, &controller, name, None).await;
     world.group("nodes", &[("team", "red")]);
     has(&world, name, &[("lonely", "x"), ("mine", "yes")]).await;
+    // The record is narrowed after the Node.
+    eventually("the record to forget tier", SOON, async || {
+        let recorded = world.recorded(name).await;
+        if recorded.contains_key("tier") {
+            Err(format!("{recorded:?}"))
+        } else {
+            Ok(())
+        }
+    })
+    .await;
     world.quiet(Duration::from_secs(3)).await;
     controller.stops().await;
 

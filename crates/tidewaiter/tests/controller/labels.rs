@@ -73,6 +73,44 @@ async fn labels_follow_the_definition() {
 }
 
 #[tokio::test]
+async fn a_change_in_the_store_reaches_the_nodes_that_it_concerns_and_no_others() {
+    const OTHERS: u32 = 12;
+    let world = World::start().await;
+    world.group("nodes", &[("team", "red")]);
+    world.group("others", &[("team", "red")]);
+    let controller = world.controller().await;
+    let node = world.join(1, "nodes").await;
+    let mut others = Vec::new();
+    for number in 2..2 + OTHERS {
+        others.push(world.join(number, "others").await);
+    }
+    controller.counts("verified", 1 + OTHERS).await;
+    let all_have = async |team: &str, of_cluster: &[(&str, &str)]| {
+        let labels = [&[(GROUP, "nodes"), (NODE, ""), ("team", team)], of_cluster].concat();
+        world.has_labels(node.name(), &labels).await;
+        let labels = [&[(GROUP, "others"), (NODE, ""), ("team", "red")], of_cluster].concat();
+        for other in &others {
+            world.has_labels(other.name(), &labels).await;
+        }
+    };
+    all_have("red", &[]).await;
+    world.quiet(Duration::from_secs(1)).await;
+
+    // The one pass that has a reason, and those that its own writes start: not one for each Node that there is.
+    let passes = controller.passes().await;
+    world.group("nodes", &[("team", "green")]);
+    all_have("green", &[]).await;
+    world.quiet(Duration::from_secs(1)).await;
+    let passes = controller.passes().await - passes;
+    assert!((1.0..f64::from(OTHERS)).contains(&passes), "{passes} passes");
+
+    // The Cluster concerns them all.
+    let of_cluster = cluster(CLUSTER, &world.store.url()).kubelet_label("tier", "all");
+    world.store.put("cluster-completed.spec", &of_cluster.to_yaml());
+    all_have("green", &[("tier", "all")]).await;
+}
+
+#[tokio::test]
 async fn heartbeats_and_passes_write_nothing() {
     const HEARTBEATS: usize = 20;
     let world = World::start().await;

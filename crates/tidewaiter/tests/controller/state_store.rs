@@ -1,6 +1,7 @@
 //! The state store is broken, or away: the last good definition stays in force, the error names the file and the field, and a
 //! file that is put right takes effect.
 
+mod gs;
 mod s3;
 
 use tidewaiter_api::ConditionStatus::{True, Unknown};

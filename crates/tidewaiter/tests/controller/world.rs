@@ -118,7 +118,7 @@ impl World {
         let program = Program::new(env!("CARGO_BIN_EXE_tidewaiter"))
             .arg("controller")
             .arg("--conf")
-            .arg(self.config_file(config_file));
+            .arg(self.file("config.yaml", config_file));
         self.run(program, &service_account(), environment).await
     }
 
@@ -128,7 +128,7 @@ impl World {
         self.cluster.apply_manifests(repository().join("deploy/takeover")).await;
         let path = self.scratch.path().join("kops-controller");
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_tidewaiter"), &path).unwrap();
-        let config = self.config_file(&self.config());
+        let config = self.file("config.yaml", &self.config());
         let program = Program::new(path)
             .arg("--v=2")
             .arg(format!("--conf={}", config.display()));
@@ -138,8 +138,9 @@ impl World {
         self.run(program, &who, &environment).await
     }
 
-    fn config_file(&self, content: &str) -> PathBuf {
-        let path = self.scratch.path().join("config.yaml");
+    /// Writes a file that nobody reads yet.
+    pub fn file(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.scratch.path().join(name);
         write(&path, content);
         path
     }

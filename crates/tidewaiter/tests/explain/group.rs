@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 use tidewaiter_testkit::Scratch;
 use tidewaiter_testkit::builders::{InstanceGroupBuilder, cluster, instance_group};
+use tidewaiter_testkit::fake_gcs_server::{FakeGcsServer, service_account_file};
 
 const CLUSTER: &str = "test.example.com";
 
@@ -195,4 +196,35 @@ fn what_is_wrong_is_said_in_one_line() {
     }
     let output = ask("../../etc", CLUSTER, &state);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+/// On several threads, because the server's front needs one while the program is waited for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_on_google_cloud_is_asked_with_the_file_of_credentials_that_the_environment_names() {
+    const BUCKET: &str = "state.example.com";
+    let store = Store::new();
+    store.put_group("nodes", "Node", |group| group.node_label("team", "red"));
+    store.put("credentials.json", &service_account_file("key-of-the-file"));
+    let server = FakeGcsServer::start().await;
+    server.create_bucket(BUCKET).await;
+    for name in ["cluster-completed.spec", "instancegroup/nodes"] {
+        let content = fs::read(store.file(name)).unwrap();
+        server.put_object(BUCKET, &format!("{CLUSTER}/{name}"), content).await;
+    }
+    let (state, endpoint) = (format!("gs://{BUCKET}"), server.endpoint());
+    let output = Command::new(env!("CARGO_BIN_EXE_tidewaiter"))
+        .env_clear()
+        .env("GOOGLE_APPLICATION_CREDENTIALS", store.file("credentials.json"))
+        .args(["explain", "group", "nodes", "--name", CLUSTER])
+        .args(["--state", &state, "--state-endpoint", &endpoint])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("team"), "{output:?}");
+    let asked = server.take_asked();
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    for asked in asked {
+        let signed = |token: &String| token.starts_with("Bearer eyJ0eXAiOiJKV1QiLCJhbGciOiJSUzI1NiIsImtpZCI6");
+        assert!(asked.authorization.as_ref().is_some_and(signed), "{asked:?}");
+    }
 }

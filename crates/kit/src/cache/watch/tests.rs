@@ -209,7 +209,7 @@ async fn lists_in_pages_and_then_watches() {
     settle().await;
     assert!(world.ready());
     assert_eq!((world.cache.len(), world.told().len()), (250, 250));
-    assert_eq!(world.server().asked("limit=100"), 3);
+    assert_eq!(world.server().asked("limit=50"), 5);
     assert_eq!(world.server().asked("watch=true"), 1);
     world.server().apply("n007");
     settle().await;
@@ -228,7 +228,7 @@ async fn a_watch_that_is_closed_goes_on_where_it_was() {
         pass(20 * SECOND).await;
     }
     let server = world.server();
-    assert_eq!(server.asked("limit=100"), 1, "{:?}", server.asked);
+    assert_eq!(server.asked("limit=50"), 1, "{:?}", server.asked);
     assert!(
         server.asked.last().unwrap().1.ends_with("resourceVersion=1"),
         "{:?}",
@@ -264,7 +264,7 @@ async fn a_place_in_the_stream_that_is_gone_is_found_again_by_a_list() {
         assert_eq!(world.cache.len(), 2, "{event:?}");
         assert!(world.told().iter().any(|told| told == "-a"), "{event:?}");
         assert!(
-            world.errors() >= 1 && world.server().asked("limit=100") >= 2,
+            world.errors() >= 1 && world.server().asked("limit=50") >= 2,
             "{event:?}"
         );
     }
@@ -319,7 +319,7 @@ async fn refusals_without_end_lead_to_a_list_at_last() {
         server.watching.clear();
     }
     pass(60 * SECOND).await;
-    assert_eq!(world.server().asked("limit=100"), 2);
+    assert_eq!(world.server().asked("limit=50"), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -329,7 +329,7 @@ async fn a_server_that_never_serves_a_watch_is_not_listed_without_end() {
         server.watches.extend([Fault::Status(410); 1000]);
     });
     pass(60 * SECOND).await;
-    let lists = world.server().asked("limit=100");
+    let lists = world.server().asked("limit=50");
     assert!((5..=16).contains(&lists), "{lists} lists in a minute");
 }
 

@@ -1,87 +1,71 @@
-//! The state store on an S3 that others have written, through the real client and a real socket.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+//! What holds for every state store, whoever serves it.
 
 use std::future::pending;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use aws_credential_types::Credentials;
-use aws_credential_types::provider::SharedCredentialsProvider;
 use futures::future::{Either, select};
-use object_store::ObjectStoreExt as _;
-use object_store::aws::{AmazonS3, AmazonS3Builder};
 use tidewaiter_api::InstanceGroupName;
 use tidewaiter_kit::{Metrics, SystemClock};
-use tidewaiter_kops::store::{Read, ReadFile as _};
+use tidewaiter_kops::store::{OpenError, Read, ReadFile as _};
 use tidewaiter_kops::{
     Changed, Definition, DefinitionError, Definitions, DefinitionsSettings, LabelText, StateStore, StoreError,
     StoreOptions,
 };
 use tidewaiter_testkit::eventually;
-use tidewaiter_testkit::moto::{Moto, REGION};
 
-const CLUSTER: &str = include_str!("../fixtures/cluster-completed.spec");
-const NODES: &str = include_str!("../fixtures/instancegroup/nodes-a");
-const FILE: &str = "instancegroup/nodes-a";
+const CLUSTER: &str = include_str!("../../fixtures/cluster-completed.spec");
+pub const NODES: &str = include_str!("../../fixtures/instancegroup/nodes-a");
+pub const FILE: &str = "instancegroup/nodes-a";
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A bucket name with dots, as kOps' users have them: it works only when it is named in the path.
-const BUCKET: &str = "state.example.com";
+/// A bucket name with dots, as kOps' users have them: on S3 it works only when it is named in the path.
+pub const BUCKET: &str = "state.example.com";
 
-struct World {
-    moto: Moto,
+/// A server that others have written, with at most one bucket. What it holds is written as kOps would, past the client under test.
+pub trait Server: Sync {
+    const SCHEME: &str;
+
+    async fn start() -> Self;
+    /// How to reach it.
+    fn options(&self) -> StoreOptions;
+    async fn create_bucket(&self);
+    async fn put(&self, object: &str, content: &str);
+    async fn delete(&self, object: &str);
+}
+
+/// The object of one of the cluster's files.
+pub fn object(file: &str) -> String {
+    format!("cluster.example.com/{file}")
+}
+
+pub fn open<S: Server>(_: &S, options: StoreOptions) -> Result<StateStore, OpenError> {
+    let url = format!("{}://{BUCKET}/cluster.example.com", S::SCHEME);
+    StateStore::open(&url.parse().unwrap(), options)
+}
+
+struct World<S> {
+    server: S,
     definitions: Definitions,
     metrics: Metrics,
     changed: Mutex<Vec<Changed>>,
 }
 
-/// What kOps would have written: an object of the cluster's, through a client of its own.
-async fn put(moto: &Moto, file: &str, content: &str) {
-    put_through(&client(moto), file, content).await;
-}
-
-async fn put_through(client: &AmazonS3, file: &str, content: &str) {
-    let object = format!("cluster.example.com/{file}").into();
-    client.put(&object, content.to_owned().into()).await.unwrap();
-}
-
-fn client(moto: &Moto) -> AmazonS3 {
-    let client = AmazonS3Builder::new()
-        .with_endpoint(moto.endpoint())
-        .with_allow_http(true)
-        .with_region(REGION)
-        .with_bucket_name(BUCKET)
-        .with_access_key_id("AKIDMOTO")
-        .with_secret_access_key("moto-secret");
-    client.build().unwrap()
-}
-
-fn open(moto: &Moto) -> StateStore {
-    let credentials = Credentials::new("AKIDMOTO", "moto-secret", None, None, "test");
-    let options = StoreOptions {
-        endpoint: Some(moto.endpoint().parse().unwrap()),
-        region: Some(REGION.to_owned()),
-        aws_credentials: Some(SharedCredentialsProvider::new(credentials)),
-        ..StoreOptions::default()
-    };
-    StateStore::open(&format!("s3://{BUCKET}/cluster.example.com").parse().unwrap(), options).unwrap()
-}
-
-impl World {
+impl<S: Server> World<S> {
     async fn new() -> Self {
-        let moto = Moto::start().await;
-        moto.create_bucket(BUCKET).await;
+        let server = S::start().await;
+        server.create_bucket().await;
         let metrics = Metrics::new(&SystemClock::shared()).unwrap();
         let settings = DefinitionsSettings {
             poll: Duration::from_millis(50),
             ..DefinitionsSettings::default()
         };
-        let store = Arc::new(open(&moto));
+        let store = Arc::new(open(&server, server.options()).unwrap());
         let name = "cluster.example.com".parse().unwrap();
         let definitions = Definitions::new(store, name, settings, SystemClock::shared(), &metrics).unwrap();
         Self {
-            moto,
+            server,
             definitions,
             metrics,
             changed: Mutex::default(),
@@ -89,7 +73,7 @@ impl World {
     }
 
     async fn put(&self, file: &str, content: &str) {
-        put(&self.moto, file, content).await;
+        self.server.put(&object(file), content).await;
     }
 
     async fn get(&self) -> Result<Arc<Definition>, DefinitionError> {
@@ -136,44 +120,47 @@ impl World {
     }
 }
 
-#[tokio::test]
-async fn a_store_on_s3_reads_and_revalidates() {
-    let moto = Moto::start().await;
-    let store = open(&moto);
+pub async fn a_store_reads_and_revalidates<S: Server>() {
+    let server = S::start().await;
+    let store = open(&server, server.options()).unwrap();
     let error = store.list("instancegroup").await.unwrap_err().to_string();
     assert!(error.contains("NoSuchBucket"), "{error}");
     let missing = |code: &str| format!("{FILE}: is missing from the state store ({code}");
     let error = store.read(FILE, None).await.unwrap_err().to_string();
     assert!(error.starts_with(&missing("NoSuchBucket")), "{error}");
-    moto.create_bucket(BUCKET).await;
+    server.create_bucket().await;
     let error = store.read(FILE, None).await.unwrap_err().to_string();
     assert!(error.starts_with(&missing("NoSuchKey")), "{error}");
-    put(&moto, FILE, NODES).await;
+    server.put(&object(FILE), NODES).await;
     let Ok(Read::Found { bytes, etag }) = store.read(FILE, None).await else {
         panic!("no file")
     };
     assert_eq!(bytes, NODES.as_bytes());
-    assert!(etag.is_some());
     assert_eq!(store.read(FILE, etag.as_ref()).await, Ok(Read::NotModified));
+    let other = NODES.replace("team: data", "team: web");
+    server.put(&object(FILE), &other).await;
+    let changed = store.read(FILE, etag.as_ref()).await;
+    assert!(
+        matches!(&changed, Ok(Read::Found { bytes, .. }) if *bytes == other.as_bytes()),
+        "{changed:?}"
+    );
     assert_eq!(store.list("instancegroup").await.unwrap(), ["nodes-a"]);
     // More than S3 gives in one answer.
-    let client = client(&moto);
     for number in 0..1_001 {
-        put_through(&client, &format!("many/{number:04}"), "x").await;
+        server.put(&object(&format!("many/{number:04}")), "x").await;
     }
     let many = store.list("many").await.unwrap();
     assert_eq!((many.len(), many[1_000].as_str()), (1_001, "1000"));
     assert_eq!(store.list("man").await.unwrap(), [""; 0]);
-    put(&moto, FILE, &"x".repeat(1024 * 1024 + 1)).await;
+    server.put(&object(FILE), &"x".repeat(1024 * 1024 + 1)).await;
     assert_eq!(
         store.read(FILE, etag.as_ref()).await,
         Err(StoreError::TooLarge { file: FILE.to_owned() })
     );
 }
 
-#[tokio::test]
-async fn definitions_on_s3_follow_what_is_good_and_outlive_the_rest() {
-    let world = World::new().await;
+pub async fn definitions_follow_what_is_good_and_outlive_the_rest<S: Server>() {
+    let world = World::<S>::new().await;
     world.put("cluster-completed.spec", CLUSTER).await;
     world.put(FILE, NODES).await;
     world
@@ -194,10 +181,7 @@ async fn definitions_on_s3_follow_what_is_good_and_outlive_the_rest() {
                 world.problem(said).await;
                 assert_eq!(world.get().await, good, "{said}");
             }
-            world
-                .moto
-                .delete_object(BUCKET, &format!("cluster.example.com/{FILE}"))
-                .await;
+            world.server.delete(&object(FILE)).await;
             world.problem("is missing from the state store").await;
             assert_eq!(world.get().await, good);
 
