@@ -1,7 +1,7 @@
 //! Joins the questions of many Nodes into few calls, and keeps the answers for a while.
 //!
-//! What holds here: a question that finds nothing under way is asked at once, together with those that come in the same moment; what comes while a call is under way is asked
-//! together when it ends. An answer is kept for one (uid, providerID) until it expires, and is proven anew against the claim of
+//! What holds here: a question that finds nothing under way is asked at once, with those that come in the same moment; what
+//! comes while a call is under way is asked together when it ends. An answer is kept for one (uid, providerID) until it expires, and is proven anew against the claim of
 //! each caller. A refusal is never kept. A caller who goes away harms nobody: what was not yet asked for them alone is not
 //! asked at all.
 //!

@@ -41,18 +41,18 @@ struct Entry {
 /// What a pass found out about a Node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is refused for forgery.
+    /// It is refused for forgery, or is in quarantine since it was.
     Forged,
     /// Anything else that the cloud, or the Node itself, says for certain.
     Other,
 }
 
 impl Verdict {
-    /// None when the cloud could not be asked.
-    pub(super) fn of(finding: &Finding) -> Option<Self> {
+    /// Of a Node that is `quarantined` by now or not; none when the cloud could not be asked.
+    pub(super) fn of(finding: &Finding, quarantined: bool) -> Option<Self> {
         match finding {
             Finding::Refused(refusal) if refusal.is_transient() => None,
-            Finding::Refused(refusal) if refusal.is_forgery() => Some(Self::Forged),
+            Finding::Refused(refusal) if quarantined || refusal.is_forgery() => Some(Self::Forged),
             _ => Some(Self::Other),
         }
     }
@@ -191,8 +191,8 @@ fn gauge(count: usize) -> i64 {
 
 #[cfg(test)]
 mod tests {
-
     use serde_json::json;
+    use tidewaiter_identity::Refusal;
     use tidewaiter_kit::ManualClock;
 
     use super::Verdict::{Forged, Other};
@@ -295,6 +295,26 @@ mod tests {
         let more: Vec<String> = (0..11).map(|number| format!("more-{number}")).collect();
         come(&all, &more.iter().map(String::as_str).collect::<Vec<_>>());
         assert_eq!(all.note("c", "c", Some(Forged), 20), FREE, "two of twenty");
+    }
+
+    #[test]
+    fn one_in_quarantine_counts_until_it_is_proven() {
+        let gone = || {
+            Finding::Refused(Refusal::NotFound {
+                instance: "i-1".to_owned(),
+            })
+        };
+        let throttled = Finding::Refused(Refusal::Throttled {
+            api: "ec2:DescribeInstances",
+        });
+        for (finding, quarantined, verdict) in [
+            (gone(), false, Some(Other)),
+            (gone(), true, Some(Forged)),
+            (throttled, true, None),
+            (Finding::Unclaimed, true, Some(Other)),
+        ] {
+            assert_eq!(Verdict::of(&finding, quarantined), verdict, "{finding:?} {quarantined}");
+        }
     }
 
     #[test]

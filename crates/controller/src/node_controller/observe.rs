@@ -16,6 +16,7 @@ use super::forgeries::Verdict;
 use super::labels::{self, Given};
 use super::node::Node;
 use super::plan::{Brake, Finding, Observation};
+use super::record::Record;
 use super::{NodeController, OnForgery, Policy};
 
 /// What a Node's metadata and spec say, as types.
@@ -84,7 +85,7 @@ impl NodeController {
         }
         let record = self.records.get(&Key::new(asked.name.as_str()));
         let finding = found.told.finding();
-        let brake = self.brake(&asked, &finding);
+        let brake = self.brake(&asked, record.as_deref(), &finding);
         let observation = Observation {
             name: asked.name,
             uid: asked.uid,
@@ -99,11 +100,12 @@ impl NodeController {
     }
 
     /// Counts what was found, and says whether a forged Node may be put into quarantine.
-    fn brake(&self, asked: &Claimed, finding: &Finding) -> Brake {
+    fn brake(&self, asked: &Claimed, record: Option<&Record>, finding: &Finding) -> Brake {
+        let uid = asked.uid.as_str();
         match &self.forgeries {
             Some(forgeries) => {
-                let verdict = Verdict::of(finding);
-                forgeries.note(asked.name.as_str(), asked.uid.as_str(), verdict, self.nodes.len())
+                let verdict = Verdict::of(finding, record.is_some_and(|record| record.quarantines(uid)));
+                forgeries.note(asked.name.as_str(), uid, verdict, self.nodes.len())
             }
             None => Brake::Unjudged,
         }

@@ -3,7 +3,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::{Deserialize, Serialize};
-use tidewaiter_api::{NodeIdentity, NodeIdentitySpec, NodeIdentityStatus, RecordedLabel};
+use tidewaiter_api::node_identity::QUARANTINED;
+use tidewaiter_api::{ConditionStatus, NodeIdentity, NodeIdentitySpec, NodeIdentityStatus, RecordedLabel};
 
 /// A slim `NodeIdentity`. It is what the controller wrote last, so that comparing it with what it would write tells
 /// whether to write at all.
@@ -24,6 +25,14 @@ impl Record {
     #[must_use]
     pub(super) fn same(&self, other: &Self) -> bool {
         self.metadata.uid == other.metadata.uid && self.spec == other.spec && self.status == other.status
+    }
+
+    /// Whether it says that the Node of this uid is in quarantine.
+    #[must_use]
+    pub(super) fn quarantines(&self, node_uid: &str) -> bool {
+        let mut conditions = self.status.conditions.iter();
+        self.spec.node_uid.as_str() == node_uid
+            && conditions.any(|it| it.type_ == QUARANTINED && it.status == ConditionStatus::True)
     }
 
     /// The labels that were set on the Node of this uid; on another one none was.

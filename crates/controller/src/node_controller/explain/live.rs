@@ -82,7 +82,11 @@ impl Live {
     /// Counts the Nodes by what their records tell, and the Node `name` by what was found out just now, if anything was.
     pub(super) fn census(&self, name: &NodeName, found: Option<&Finding>) -> Census {
         self.count(|node| match found {
-            Some(finding) if name_of(node) == name.as_str() => Verdict::of(finding),
+            Some(finding) if name_of(node) == name.as_str() => {
+                let uid = node.metadata.uid.as_deref().unwrap_or_default();
+                let record = self.record(name.as_str());
+                Verdict::of(finding, record.is_some_and(|record| record.quarantines(uid)))
+            }
             _ => self.verdict(node),
         })
     }
@@ -124,7 +128,10 @@ impl Live {
             // What is no providerID stands in the record as it can be shown.
             _ if record.spec.provider_id != claimed && !malformed => None,
             ConditionStatus::Unknown => None,
-            ConditionStatus::False if Refusal::told_forgery(&verified.reason, &verified.message) => {
+            ConditionStatus::False
+                if Refusal::told_forgery(&verified.reason, &verified.message)
+                    || record.quarantines(record.spec.node_uid.as_str()) =>
+            {
                 Some(Verdict::Forged)
             }
             ConditionStatus::True | ConditionStatus::False => Some(Verdict::Other),

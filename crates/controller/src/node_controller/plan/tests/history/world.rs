@@ -498,7 +498,8 @@ impl World {
     }
 
     fn brake(&mut self, asked: &Asked) -> Brake {
-        let verdict = Verdict::of(&asked.finding);
+        let quarantines = |record: &Arc<Record>| record.quarantines(asked.claimed.uid.as_str());
+        let verdict = Verdict::of(&asked.finding, self.records.values().any(quarantines));
         if let Some(verdict) = verdict {
             let forged = verdict == Verdict::Forged;
             self.process.judged.insert(asked.claimed.uid.to_string(), forged);
