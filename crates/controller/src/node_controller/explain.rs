@@ -69,8 +69,8 @@ pub enum ExplainError {
     /// The state store does not let itself be read.
     #[error("the definition of its group cannot be read")]
     Definition(#[source] DefinitionError),
-    /// The cloud could not be asked.
-    #[error("the cloud does not say who it is")]
+    /// The cloud could not be asked. The refusal's own remedy is for the controller, whose credentials were not used.
+    #[error("the cloud, asked with your own credentials, does not say who it is")]
     Cloud(#[source] Refusal),
 }
 

@@ -522,7 +522,7 @@ async fn compute_engine_is_asked_with_the_credentials_of_the_machine() {
     fails(
         &output,
         1,
-        "the cloud does not say who it is: gce:compute.instances.get: permission denied (403 forbidden)",
+        "the cloud, asked with your own credentials, does not say who it is: gce:compute.instances.get: permission denied (403 forbidden)",
     );
 }
 
@@ -573,7 +573,11 @@ async fn what_is_wrong_is_said_in_one_line() {
     let config = conf(&world, &world.config());
     let arguments = ["node", kubelet.name(), "--from-cloud", "--conf", &config];
     let output = run(&world.cluster, &environment, &alice(), &arguments).await;
-    fails(&output, 1, "the cloud does not say who it is");
+    fails(
+        &output,
+        1,
+        "the cloud, asked with your own credentials, does not say who it is",
+    );
     let output = run(&world.cluster, &[], &alice(), &["node", "n", "--from-cloud"]).await;
     assert_eq!(output.status.code(), Some(2));
     assert!(

@@ -327,16 +327,30 @@ impl World {
             .collect()
     }
 
-    /// For this long nobody of the controller's service account sends a write, a refused one included, but for the Lease's.
+    /// What is on its way ends, an Event after its record for example; then for this long nobody of the controller's service account
+    /// sends a write, a refused one included, but for the Lease's.
     pub async fn quiet(&self, time: Duration) {
+        let writes = async |mark| {
+            let audit = self.cluster.audit().await.since(mark).by(&service_account()).writes();
+            audit.filter(|entry| entry.object_ref.resource != "leases")
+        };
+        let mark = self.cluster.audit_mark().await;
+        let (mut last, mut looks) = (0, 0);
+        eventually("the writes to end", SOON, async || {
+            let seen = writes(mark).await;
+            looks = if seen.count() == last { looks + 1 } else { 0 };
+            last = seen.count();
+            // A quarter of a second, and more.
+            if looks >= 6 { Ok(()) } else { Err(format!("{seen:?}")) }
+        })
+        .await;
         let mark = self.cluster.audit_mark().await;
         throughout("nothing to be written", time, async || {
-            let writes = self.cluster.audit().await.since(mark).by(&service_account()).writes();
-            let writes = writes.filter(|entry| entry.object_ref.resource != "leases");
-            if writes.count() == 0 {
+            let seen = writes(mark).await;
+            if seen.count() == 0 {
                 Ok(())
             } else {
-                Err(format!("{writes:?}"))
+                Err(format!("{seen:?}"))
             }
         })
         .await;
