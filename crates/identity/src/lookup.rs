@@ -201,7 +201,7 @@ impl Lookup {
 
     /// Lets those who are about to ask do so: thousands begin at once when a cluster is met for the first time, and the first
     /// of them should not go alone. It ends when all other tasks have had their turn several times and nobody came, which
-    /// is after microseconds when nothing is going on.
+    /// is at once when nothing is going on.
     async fn crowd(&self) {
         let (mut crowd, mut turns) = (0, 0);
         while turns < TURNS && crowd < self.identifier.max_batch() {

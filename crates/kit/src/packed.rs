@@ -1,7 +1,7 @@
 //! Values that are kept by the thousand, each packed into a few hundred bytes.
 //!
 //! Values of one kind resemble each other: the first one that comes is the dictionary by which the others are compressed (LZ4), as
-//! JSON. What they have in common, which is most of them, is held once. Reading one takes some microseconds.
+//! JSON. What they have in common, which is most of them, is held once. The price is that each read unpacks.
 
 use std::marker::PhantomData;
 use std::sync::OnceLock;

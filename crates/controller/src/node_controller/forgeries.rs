@@ -13,6 +13,7 @@ use tidewaiter_kit::{Change, Key, Metrics, Queue};
 
 use super::node::Node;
 use super::plan::{Brake, Finding};
+use super::record::Record;
 
 /// The census.
 #[derive(Debug)]
@@ -48,11 +49,12 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
-    /// Of a Node that is `quarantined` by now or not; none when the cloud could not be asked.
-    pub(super) fn of(finding: &Finding, quarantined: bool) -> Option<Self> {
+    /// Of the Node of this uid, whose name `record` has; none when the cloud could not be asked.
+    pub(super) fn of(finding: &Finding, record: Option<&Record>, uid: &str) -> Option<Self> {
+        let quarantined = || record.is_some_and(|record| record.quarantines(uid));
         match finding {
             Finding::Refused(refusal) if refusal.is_transient() => None,
-            Finding::Refused(refusal) if quarantined || refusal.is_forgery() => Some(Self::Forged),
+            Finding::Refused(refusal) if refusal.is_forgery() || quarantined() => Some(Self::Forged),
             _ => Some(Self::Other),
         }
     }
@@ -307,13 +309,26 @@ mod tests {
         let throttled = Finding::Refused(Refusal::Throttled {
             api: "ec2:DescribeInstances",
         });
-        for (finding, quarantined, verdict) in [
-            (gone(), false, Some(Other)),
-            (gone(), true, Some(Forged)),
-            (throttled, true, None),
-            (Finding::Unclaimed, true, Some(Other)),
+        let record = |status: &str| -> Record {
+            let condition = json!({"type": "Quarantined", "status": status, "reason": "", "message": "",
+                "lastTransitionTime": "2026-01-12T09:21:08Z"});
+            let record = json!({"metadata": {}, "spec": {"nodeUID": "u", "providerID": "aws:///a/i-1"}, "status": {"conditions": [condition]}});
+            serde_json::from_value(record).unwrap()
+        };
+        let (inside, outside) = (record("True"), record("False"));
+        for (finding, record, uid, verdict) in [
+            (gone(), None, "u", Some(Other)),
+            (gone(), Some(&outside), "u", Some(Other)),
+            (gone(), Some(&inside), "u", Some(Forged)),
+            (gone(), Some(&inside), "made-again", Some(Other)),
+            (throttled, Some(&inside), "u", None),
+            (Finding::Unclaimed, Some(&inside), "u", Some(Other)),
         ] {
-            assert_eq!(Verdict::of(&finding, quarantined), verdict, "{finding:?} {quarantined}");
+            assert_eq!(
+                Verdict::of(&finding, record, uid),
+                verdict,
+                "{finding:?} {record:?} {uid}"
+            );
         }
     }
 

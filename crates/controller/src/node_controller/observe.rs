@@ -104,7 +104,7 @@ impl NodeController {
         let uid = asked.uid.as_str();
         match &self.forgeries {
             Some(forgeries) => {
-                let verdict = Verdict::of(finding, record.is_some_and(|record| record.quarantines(uid)));
+                let verdict = Verdict::of(finding, record, uid);
                 forgeries.note(asked.name.as_str(), uid, verdict, self.nodes.len())
             }
             None => Brake::Unjudged,

@@ -56,6 +56,7 @@ impl<R: Reconciler> Attempts<R> {
             // The process is about to exit: nothing that this reconcile finds out could be written.
             return None;
         }
+        let uid = object.meta().uid.clone();
         let start = kit.clock.monotonic();
         let result = self.reconciler.reconcile(object).await;
         let took = kit.clock.monotonic().saturating_sub(start);
@@ -71,11 +72,11 @@ impl<R: Reconciler> Attempts<R> {
                     Next::After(delay) => Some(delay),
                 }
             }
-            Err(error) => self.failed(key, &error).await,
+            Err(error) => self.failed(key, uid.as_deref(), &error).await,
         }
     }
 
-    async fn failed(&self, key: &Key, error: &R::Error) -> Again {
+    async fn failed(&self, key: &Key, uid: Option<&str>, error: &R::Error) -> Again {
         Span::current().record("otel.status_code", "ERROR");
         if !self.context.leadership.is_leader() {
             debug!(class = error.class(), error = %Chain(error), "reconcile failed: no longer the leader");
@@ -90,6 +91,8 @@ impl<R: Reconciler> Attempts<R> {
         warn!(class = error.class(), retry_ms, error = %Chain(error), "reconcile failed");
         if let Some(notice) = error.notice()
             && let Some(object) = self.cache.get(key)
+            // One that was made again under the name has nothing to do with it.
+            && object.meta().uid.as_deref() == uid
         {
             self.context.events.publish(&object.object_ref(&()), notice).await;
         }

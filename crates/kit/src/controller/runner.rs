@@ -1,7 +1,7 @@
 //! Which object is reconciled when: the ones that are queued, at once; the ones that asked for it, at their time.
 //!
-//! Not kube's applier: that one needs a store of whole objects, remembers each object that waits for its time in half a
-//! kilobyte, and polls every reconcile that is under way whenever one of them moves, which is the square of the Nodes when all
+//! Not kube's applier: that one needs a store of whole objects, keeps each reference that waits for its time twice, with all its
+//! strings, and polls every reconcile that is under way whenever one of them moves, which is the square of the Nodes when all
 //! of them wait for one answer of the cloud.
 
 use std::collections::HashMap;

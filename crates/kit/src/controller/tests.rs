@@ -424,3 +424,36 @@ async fn shows_its_numbers() {
         assert!(text.lines().any(|found| found == line), "no line {line} in\n{text}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_error_is_told_of_the_object_that_it_befell_and_of_no_other_of_its_name() {
+    for made_again in [false, true] {
+        let mut world = world(0, true);
+        world.reconciler.permits.forget_permits(Semaphore::MAX_PERMITS);
+        world.script("a", [Err(Refused(Retry::UntilChanged))]);
+        world.feed.sync([node("a", "1")]);
+        settle().await;
+        let mut newer = node("a", "2");
+        if made_again {
+            newer.metadata.uid = Some("another".to_owned());
+        }
+        world.feed.apply(Event::Apply(newer));
+        world.reconciler.permits.add_permits(100);
+        pass(SECOND).await;
+        assert_eq!(world.calls().len(), 2, "the newer state was reconciled too");
+        let told = world.events.lock().unwrap().len();
+        assert_eq!(told, usize::from(!made_again), "made again: {made_again}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_latest_deadline_that_there_is_harms_nobody() {
+    let mut world = world(0, true);
+    world.script("a", [Ok(Next::After(Duration::MAX))]);
+    world.feed.sync([node("a", "1")]);
+    pass(SECOND).await;
+    world.change("a", "2");
+    pass(SECOND).await;
+    assert_eq!(world.times(), [0, 1]);
+    assert!(!world.controller.is_finished());
+}

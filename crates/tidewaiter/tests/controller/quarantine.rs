@@ -279,3 +279,26 @@ async fn killed_at_any_write_it_ends_in_quarantine() {
     }
     controller.stops().await;
 }
+
+#[tokio::test]
+async fn one_in_quarantine_leaves_no_room_for_another_when_its_instance_goes() {
+    let world = start(8).await;
+    let (first, instance) = forge(&world, 11).await;
+    let often = [QUARANTINE[0], ("TIDEWAITER_IDENTITY_EXPIRY_SECONDS", "1")];
+    let controller = world.controller_with(&often).await;
+    is_quarantined(&world, first.name(), &LEFT).await;
+    world.ec2.forget(instance.id());
+    // It is looked at again.
+    world
+        .patch(first.name(), json!({"metadata": {"labels": {"mine": "still"}}}))
+        .await;
+    world.is_verified(first.name(), False, "NotFound").await;
+    world.says(first.name(), "Quarantined", True, "Forged", "").await;
+
+    let (second, _) = forge(&world, 12).await;
+    world
+        .says(second.name(), "Quarantined", False, "TooManyForged", "")
+        .await;
+    is_untouched(&world, second.name()).await;
+    controller.stops().await;
+}

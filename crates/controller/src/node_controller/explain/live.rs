@@ -84,8 +84,7 @@ impl Live {
         self.count(|node| match found {
             Some(finding) if name_of(node) == name.as_str() => {
                 let uid = node.metadata.uid.as_deref().unwrap_or_default();
-                let record = self.record(name.as_str());
-                Verdict::of(finding, record.is_some_and(|record| record.quarantines(uid)))
+                Verdict::of(finding, self.record(name.as_str()).as_deref(), uid)
             }
             _ => self.verdict(node),
         })

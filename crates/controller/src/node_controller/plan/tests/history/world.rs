@@ -498,18 +498,21 @@ impl World {
     }
 
     fn brake(&mut self, asked: &Asked) -> Brake {
-        let quarantines = |record: &Arc<Record>| record.quarantines(asked.claimed.uid.as_str());
-        let verdict = Verdict::of(&asked.finding, self.records.values().any(quarantines));
+        let (name, node_uid) = (asked.claimed.name.as_str(), asked.claimed.uid.as_str());
+        let record = self
+            .records
+            .values()
+            .find(|record| record.spec.node_uid.as_str() == node_uid);
+        let verdict = Verdict::of(&asked.finding, record.map(AsRef::as_ref), node_uid);
         if let Some(verdict) = verdict {
             let forged = verdict == Verdict::Forged;
-            self.process.judged.insert(asked.claimed.uid.to_string(), forged);
+            self.process.judged.insert(node_uid.to_owned(), forged);
         }
         let judged = |node: &Arc<Node>| self.process.judged.contains_key(uid(node));
         self.process.all_judged |= self.nodes.values().all(judged);
-        let (name, uid) = (asked.claimed.name.as_str(), asked.claimed.uid.as_str());
         match self.policy.on_forgery {
             OnForgery::Report => Brake::Unjudged,
-            OnForgery::Quarantine => self.process.forgeries.note(name, uid, verdict, self.nodes.len()),
+            OnForgery::Quarantine => self.process.forgeries.note(name, node_uid, verdict, self.nodes.len()),
         }
     }
 
