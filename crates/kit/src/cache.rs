@@ -80,7 +80,6 @@ impl<K: Cacheable> Cache<K> {
     pub fn builder(api: Api<K>) -> CacheBuilder<K> {
         CacheBuilder {
             api,
-            config: watcher::Config::default().page_size(PAGE_SIZE),
             same: |_, _| false,
             on_change: Vec::new(),
         }
@@ -142,18 +141,11 @@ impl<K: Cacheable> Debug for Cache<K> {
 /// What to watch and whom to tell.
 pub struct CacheBuilder<K> {
     api: Api<K>,
-    config: watcher::Config,
     same: fn(&K, &K) -> bool,
     on_change: Vec<OnChange<K>>,
 }
 
 impl<K: Cacheable> CacheBuilder<K> {
-    /// Narrows or tunes the watch. Replaces the page size of 100 as well.
-    #[must_use]
-    pub fn config(self, config: watcher::Config) -> Self {
-        Self { config, ..self }
-    }
-
     /// When the given function says that an update is the same as what is cached (a heartbeat), the update is cached, its
     /// resourceVersion included, and nobody is told. The default takes no update for the same.
     #[must_use]
@@ -171,13 +163,8 @@ impl<K: Cacheable> CacheBuilder<K> {
     /// Starts the watch as a task `cache/<kind>`, with a readiness check of that name until the first list is complete.
     #[must_use]
     pub fn start(self, tasks: &mut Tasks, kit: &Kit) -> Cache<K> {
-        let Self {
-            api,
-            config,
-            same,
-            on_change,
-        } = self;
-        let connect = move || watcher(api.clone(), config.clone()).boxed();
+        let Self { api, same, on_change } = self;
+        let connect = move || watcher(api.clone(), watcher::Config::default().page_size(PAGE_SIZE)).boxed();
         start(connect, Mirror::new(same, on_change), tasks, kit)
     }
 }
@@ -186,7 +173,6 @@ impl<K: Cacheable> Debug for CacheBuilder<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CacheBuilder")
             .field("kind", &K::kind(&()))
-            .field("config", &self.config)
             .finish_non_exhaustive()
     }
 }

@@ -59,7 +59,8 @@ impl Queue {
         self.len() == 0
     }
 
-    /// What to give to the cache of the kind that is reconciled: every change of an object, its deletion included, queues it.
+    /// What to give to the cache of the kind that is reconciled, or of one whose objects have its names: every change of an
+    /// object, its deletion included, queues it.
     #[must_use]
     pub fn on_change<K: Resource>(&self) -> OnChange<K> {
         let queue = self.clone();

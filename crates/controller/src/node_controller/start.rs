@@ -74,7 +74,8 @@ pub fn start(parts: NodeControllerParts, tasks: &mut Tasks, kit: &Kit) -> Result
         .start(tasks, kit);
     let records = Cache::builder(Api::<Record>::all(client.clone()))
         .same(Record::same)
-        .on_change(queues_node(&queue))
+        // A record that is deleted, or changed by anybody, is made again: its Node has its name.
+        .on_change(queue.on_change())
         .start(tasks, kit);
 
     let shutdown = tasks.shutdown_token();
@@ -144,11 +145,6 @@ fn forgets(identities: Arc<Lookup>) -> OnChange<Node> {
             identities.forget(&uid);
         }
     })
-}
-
-/// A record that is deleted, or changed by anybody, is made again.
-fn queues_node(queue: &Queue) -> OnChange<Record> {
-    queue.on_change()
 }
 
 /// A definition that changes concerns the Nodes whose record names its group. One whose record is still on its way is
