@@ -11,6 +11,7 @@
 //! - [`aws`]: the provider for EC2.
 //! - [`gce`]: the provider for Google Compute Engine.
 //! - [`hetzner`]: the provider for Hetzner Cloud.
+//! - [`groups`]: the groups of instances that a cluster has, for the verdict.
 //! - [`lookup`]: joins the questions of thousands of Nodes into few calls, and keeps the answers.
 
 pub mod aws;
@@ -19,6 +20,7 @@ pub mod claim;
 mod claimants;
 mod client_settings;
 pub mod gce;
+pub mod groups;
 pub mod hetzner;
 pub mod identifier;
 pub mod identity;
@@ -28,6 +30,7 @@ pub mod refusal;
 
 pub use claim::Claim;
 pub use client_settings::ClientSettings;
+pub use groups::{CloudGroup, CloudGroups, Member, MemberStatus, NoGroups};
 pub use identifier::{Answers, Identifier};
 pub use identity::Identity;
 pub use lookup::{Answer, Lookup, LookupSettings};
