@@ -28,11 +28,11 @@ mod testing;
 
 pub use admin::Checks;
 pub use backoff::{Backoff, Backoffs};
-pub use cache::{Cache, Cacheable, Change, OnChange};
+pub use cache::{Cache, Cacheable, Change, OnChange, WatchTrouble};
 pub use chain::Chain;
 pub use client::is_fenced;
 pub use clock::{Clock, ManualClock, SharedClock, SystemClock};
-pub use controller::{ControllerContext, ControllerOptions, Reconciler, run_controller};
+pub use controller::{ControllerContext, ControllerOptions, Reconciler, Single, run_controller, run_single};
 pub use events::{Events, Notice, NoticeKind};
 pub use key::Key;
 pub use leader::Leadership;
