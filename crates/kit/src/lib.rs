@@ -19,6 +19,7 @@ pub mod metrics;
 pub mod packed;
 pub mod queue;
 pub mod retry;
+pub mod serve;
 pub mod settings;
 pub mod slim;
 pub mod tasks;
