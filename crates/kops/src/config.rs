@@ -100,8 +100,24 @@ impl Cloud {
 
     fn read(field: &Field<'_>) -> Result<Self, InvalidFile> {
         let text = field.text(&Self::allowed())?;
-        let known = Self::ALL.into_iter().find(|cloud| cloud.as_str() == text);
+        Self::named(text).ok_or_else(|| field.must_be(&Self::allowed()))
+    }
+
+    /// As [`read`](Self::read); newer kOps writes a mapping with the cloud as its one key.
+    pub(crate) fn read_or_key(field: &Field<'_>) -> Result<Self, InvalidFile> {
+        let Ok(mapping) = field.mapping("") else {
+            return Self::read(field);
+        };
+        let keys: Vec<_> = mapping.keys().collect();
+        let known = match keys[..] {
+            [key] => Self::named(key),
+            _ => None,
+        };
         known.ok_or_else(|| field.must_be(&Self::allowed()))
+    }
+
+    fn named(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|cloud| cloud.as_str() == text)
     }
 
     fn allowed() -> String {

@@ -5,6 +5,7 @@
 //! force; what is wrong is kept for whoever asks. A change is announced only when the fields that we read have changed.
 //! Once somebody wants to know whose each label key is, the folder of the groups is listed at every poll, and every group in
 //! it is in use.
+//! What a summary shows comes from the same reads, and is announced to nobody.
 //! Nothing here looks at a Node, and nothing here gives up.
 
 use std::collections::BTreeMap;
@@ -23,7 +24,9 @@ use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Metrics, SharedClock};
 
 use crate::cluster::{CLUSTER_FILE, Cluster};
+use crate::cluster_summary::ClusterSummary;
 use crate::definition::Definition;
+use crate::group_summary::GroupSummary;
 use crate::instance_group::{GROUPS_FOLDER, InstanceGroup};
 use crate::store::{ReadFile, StoreError};
 
@@ -31,6 +34,8 @@ mod announcements;
 mod error;
 mod owned;
 mod reads;
+mod stale;
+mod summaries;
 mod tracked;
 
 use announcements::Announcements;
@@ -38,7 +43,8 @@ pub use error::DefinitionError;
 use owned::Groups;
 pub use owned::OwnedKeys;
 use reads::Reads;
-use tracked::{Shared, Tracked};
+pub use stale::Stale;
+use tracked::{Content, Shared, Tracked};
 
 /// Files that are asked about at the same time.
 const AT_ONCE: usize = 4;
@@ -92,11 +98,15 @@ impl Default for DefinitionsSettings {
 #[derive(Clone)]
 pub struct Definitions(Arc<Inner>);
 
+type TrackedCluster = Tracked<Cluster, ClusterSummary>;
+type TrackedGroup = Tracked<InstanceGroup, GroupSummary>;
+type TrackedGroups = BTreeMap<InstanceGroupName, Arc<TrackedGroup>>;
+
 struct Inner {
     settings: DefinitionsSettings,
     shared: Arc<Shared>,
-    cluster: Tracked<Cluster>,
-    groups: Mutex<BTreeMap<InstanceGroupName, Arc<Tracked<InstanceGroup>>>>,
+    cluster: TrackedCluster,
+    groups: Mutex<TrackedGroups>,
     all_groups: Groups,
 }
 
@@ -117,7 +127,12 @@ impl Definitions {
             clock,
             announcements: Announcements::default(),
         });
-        let parse = move |file: &str, bytes: &[u8]| Cluster::parse(file, bytes, &cluster);
+        let parse = move |file: &str, bytes: &[u8]| {
+            Ok(Content {
+                labels: Cluster::parse(file, bytes, &cluster)?,
+                summary: ClusterSummary::parse(file, bytes, &cluster),
+            })
+        };
         Ok(Self(Arc::new(Inner {
             settings,
             cluster: Tracked::new(CLUSTER_FILE.to_owned(), Changed::Cluster, parse, Arc::clone(&shared)),
@@ -157,8 +172,7 @@ impl Definitions {
             self.0.cluster.want();
             let away = usize::from(!self.list_groups().await);
             let groups: Vec<_> = self.groups().values().cloned().collect();
-            let read = |group: Arc<Tracked<InstanceGroup>>| async move { is_answer(&group.get().await) };
-            let mut reads: Vec<BoxFuture<'_, bool>> = groups.into_iter().map(|group| read(group).boxed()).collect();
+            let mut reads = first_reads(&groups);
             reads.push(async { is_answer(&self.0.cluster.get().await) }.boxed());
             ask(reads, away).await;
             self.tell_owned_keys();
@@ -210,7 +224,7 @@ impl Definitions {
         loop {
             let Inner { shared, settings, .. } = &*self.0;
             shared.clock.sleep(jittered(settings.poll, JITTER)).await;
-            self.poll().await;
+            self.refresh().await;
         }
     }
 
@@ -222,8 +236,8 @@ impl Definitions {
         }
     }
 
-    /// Asks about every file in use.
-    async fn poll(&self) {
+    /// Asks about every file in use, as [`run`](Self::run) does at every poll. Dropping it loses no answer that has come.
+    pub async fn refresh(&self) {
         let mut away = 0;
         if self.0.all_groups.told().is_some() {
             away += usize::from(!self.list_groups().await);
@@ -245,7 +259,7 @@ impl Definitions {
     async fn list_groups(&self) -> bool {
         let answer = self.0.shared.reads.list(GROUPS_FOLDER).await;
         let answered = !matches!(answer, Err(StoreError::Unavailable { .. }));
-        self.0.all_groups.take(answer);
+        self.0.all_groups.take(answer, &*self.0.shared.clock);
         let listed = self.0.all_groups.listed().unwrap_or_default();
         let mut groups = self.groups();
         for name in listed {
@@ -289,7 +303,7 @@ impl Definitions {
     }
 
     /// The group's file, wanted from now on: no poll can forget it before the caller has its answer.
-    fn group(&self, name: &InstanceGroupName) -> Arc<Tracked<InstanceGroup>> {
+    fn group(&self, name: &InstanceGroupName) -> Arc<TrackedGroup> {
         let mut groups = self.groups();
         let group = match groups.get(name) {
             Some(group) => Arc::clone(group),
@@ -299,9 +313,14 @@ impl Definitions {
         group
     }
 
-    fn track(&self, name: &InstanceGroupName) -> Tracked<InstanceGroup> {
+    fn track(&self, name: &InstanceGroupName) -> TrackedGroup {
         let expected = name.clone();
-        let parse = move |file: &str, bytes: &[u8]| InstanceGroup::parse(file, bytes, &expected);
+        let parse = move |file: &str, bytes: &[u8]| {
+            Ok(Content {
+                labels: InstanceGroup::parse(file, bytes, &expected)?,
+                summary: GroupSummary::parse(file, bytes, &expected),
+            })
+        };
         Tracked::new(
             InstanceGroup::file(name),
             Changed::Group(name.clone()),
@@ -319,9 +338,17 @@ impl Definitions {
             .set(i64::try_from(problems).unwrap_or(i64::MAX));
     }
 
-    fn groups(&self) -> MutexGuard<'_, BTreeMap<InstanceGroupName, Arc<Tracked<InstanceGroup>>>> {
+    fn groups(&self) -> MutexGuard<'_, TrackedGroups> {
         self.0.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Reads of those of these groups that were never read well.
+fn first_reads(groups: &[Arc<TrackedGroup>]) -> Vec<BoxFuture<'_, bool>> {
+    let reads = groups
+        .iter()
+        .map(|group| async { is_answer(&group.get().await) }.boxed());
+    reads.collect()
 }
 
 /// Whether the store answered, with whatever.

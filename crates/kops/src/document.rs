@@ -237,6 +237,19 @@ impl<'a> Field<'a> {
         Ok(texts.into_iter().map(str::to_owned).collect())
     }
 
+    pub(crate) fn mappings(&self, wanted: &str) -> Result<Vec<Mapping<'a>>, InvalidFile> {
+        let items = self.value.as_array().ok_or_else(|| self.must_be(wanted))?;
+        let mappings = items.iter().enumerate().map(|(index, item)| {
+            Some(Mapping {
+                file: self.file,
+                path: format!("{}[{index}]", self.path),
+                map: item.as_object()?,
+            })
+        });
+        let mappings: Option<Vec<_>> = mappings.collect();
+        mappings.ok_or_else(|| self.must_be(wanted))
+    }
+
     /// The error that this field holds something else than `wanted`.
     pub(crate) fn must_be(&self, wanted: &str) -> InvalidFile {
         self.invalid(format!("is {}, must be {wanted}", shown(self.value)))

@@ -5,6 +5,7 @@
 //! say (`tidewaiter_identity`). A file that is broken or away never takes the place of the last good one.
 
 pub mod cluster;
+pub mod cluster_summary;
 pub mod config;
 pub mod definition;
 pub mod definitions;
@@ -15,9 +16,10 @@ pub mod labels;
 pub mod store;
 
 pub use cluster::Cluster;
+pub use cluster_summary::ClusterSummary;
 pub use config::{Cloud, ConfigError, ControllerConfig, Loaded};
 pub use definition::Definition;
-pub use definitions::{Changed, DefinitionError, Definitions, DefinitionsSettings, OwnedKeys, Problem};
+pub use definitions::{Changed, DefinitionError, Definitions, DefinitionsSettings, OwnedKeys, Problem, Stale};
 pub use document::{InvalidFile, LabelText, NodeLabelField};
 pub use group_summary::GroupSummary;
 pub use instance_group::{InstanceGroup, Role};

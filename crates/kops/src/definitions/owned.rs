@@ -7,10 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidewaiter_api::InstanceGroupName;
+use tidewaiter_kit::Clock;
 use tokio::sync::Mutex as Gate;
 
+use super::error::DefinitionError;
+use super::stale::{Moment, Stale};
 use crate::cluster::Cluster;
-use crate::instance_group::InstanceGroup;
+use crate::instance_group::{GROUPS_FOLDER, InstanceGroup};
 use crate::labels::{is_of_kops, keys_of_cluster, keys_of_group};
 use crate::store::StoreError;
 
@@ -83,8 +86,8 @@ pub(super) struct Groups {
 struct State {
     /// As the folder was last listed.
     listed: Option<BTreeSet<InstanceGroupName>>,
-    /// Why it could not be listed the last time.
-    problem: Option<StoreError>,
+    /// Why it could not be listed the last time, and since when it could not for whatever reason.
+    problem: Option<(StoreError, Moment)>,
     /// What was last told.
     told: Option<Arc<OwnedKeys>>,
 }
@@ -105,8 +108,28 @@ impl Groups {
         self.lock().listed.clone()
     }
 
+    /// As [`listed`](Self::listed), or why there never was such a list.
+    pub(super) fn names(&self) -> Result<BTreeSet<InstanceGroupName>, DefinitionError> {
+        let state = self.lock();
+        state.listed.clone().ok_or_else(|| match &state.problem {
+            Some((problem, _)) => problem.clone().into(),
+            None => DefinitionError::Unavailable {
+                file: GROUPS_FOLDER.to_owned(),
+                detail: "it has not been asked for it yet".to_owned(),
+            },
+        })
+    }
+
+    /// Since when the last good list may be gone by, and why.
+    pub(super) fn stale(&self, clock: &dyn Clock) -> Option<Stale> {
+        let state = self.lock();
+        state.listed.as_ref()?;
+        let (problem, since) = state.problem.as_ref()?;
+        Some(since.stale(problem.clone().into(), clock))
+    }
+
     /// Takes in an answer of the store; the last good one stays when it is none.
-    pub(super) fn take(&self, answer: Result<Vec<String>, StoreError>) {
+    pub(super) fn take(&self, answer: Result<Vec<String>, StoreError>, clock: &dyn Clock) {
         let mut state = self.lock();
         match answer {
             // A file whose name no group can have is none of kOps'.
@@ -117,10 +140,12 @@ impl Groups {
                 state.listed = Some(names.iter().filter_map(|name| name.parse().ok()).collect());
             }
             Err(problem) => {
-                if state.problem.as_ref() != Some(&problem) {
+                let before = state.problem.take();
+                if before.as_ref().is_none_or(|(before, _)| *before != problem) {
                     tracing::warn!(%problem, "the InstanceGroups of the state store cannot be listed; labels that only groups without a verified Node define may not be known");
                 }
-                state.problem = Some(problem);
+                let since = before.map_or_else(|| Moment::now(clock), |(_, since)| since);
+                state.problem = Some((problem, since));
             }
         }
     }

@@ -241,7 +241,7 @@ async fn a_caller_that_goes_away_during_the_read_harms_nobody() {
 async fn an_unchanged_file_costs_one_conditional_read_a_poll() {
     let world = World::warm().await;
     for _ in 0..3 {
-        world.definitions.poll().await;
+        world.definitions.refresh().await;
         let mut reads = world.store.reads();
         reads.sort();
         assert_eq!(reads, [(CLUSTER_FILE.to_owned(), true), (GROUP_FILE.to_owned(), true)]);
@@ -254,7 +254,7 @@ async fn an_unchanged_file_costs_one_conditional_read_a_poll() {
 #[tokio::test]
 async fn nothing_is_polled_that_nobody_wanted() {
     let world = World::new();
-    world.definitions.poll().await;
+    world.definitions.refresh().await;
     assert_eq!(world.store.reads(), []);
     assert_eq!(world.definitions.check(), Ok(()));
 }
@@ -263,15 +263,15 @@ async fn nothing_is_polled_that_nobody_wanted() {
 async fn a_change_is_in_force_and_announced_once() {
     let world = World::warm().await;
     world.store.put(GROUP_FILE, &nodes("team: data", "team: web"));
-    world.definitions.poll().await;
+    world.definitions.refresh().await;
     assert_eq!(world.team().await, "web");
     assert_eq!(world.announced(), [Changed::Group(name("nodes-a"))]);
     world
         .store
         .put(CLUSTER_FILE, &CLUSTER.replace("tier: workers", "tier: others"));
-    world.definitions.poll().await;
+    world.definitions.refresh().await;
     assert_eq!(world.announced(), [Changed::Cluster], "which concerns every group");
-    world.definitions.poll().await;
+    world.definitions.refresh().await;
     assert_eq!(world.announced(), []);
 }
 
@@ -283,10 +283,10 @@ async fn a_change_of_what_we_do_not_read_is_not_announced() {
         CLUSTER_FILE,
         &CLUSTER.replace("kubernetesVersion: 1.36.3", "kubernetesVersion: 1.36.4"),
     );
-    world.definitions.poll().await;
+    world.definitions.refresh().await;
     assert_eq!(world.announced(), []);
     world.store.reads();
-    world.definitions.poll().await;
+    world.definitions.refresh().await;
     assert!(
         world.metric("tidewaiter_state_store_reads_total{outcome=\"not_modified\"} 2"),
         "the new version is known"
@@ -297,7 +297,7 @@ async fn a_change_of_what_we_do_not_read_is_not_announced() {
 async fn a_label_that_is_refused_now_is_a_change() {
     let world = World::warm().await;
     world.store.put(GROUP_FILE, &nodes("team: data", "team: true"));
-    world.definitions.poll().await;
+    world.definitions.refresh().await;
     assert_eq!(world.announced(), [Changed::Group(name("nodes-a"))]);
     assert_eq!(
         world.definitions.problems(),
@@ -355,19 +355,19 @@ async fn whatever_becomes_of_a_file_the_last_good_one_stays_in_force() {
             .unwrap()
             .insert(GROUP_FILE.to_owned(), trouble.clone());
         for _ in 0..2 {
-            world.definitions.poll().await;
+            world.definitions.refresh().await;
             assert_eq!(world.get().await.as_ref(), Ok(&good), "{said}");
             assert!(world.problem().starts_with(said), "{}", world.problem());
         }
         assert!(world.definitions.problems()[0].last_good_in_force);
         assert!(world.metric("tidewaiter_state_store_problems 1"));
         world.store.put(GROUP_FILE, NODES);
-        world.definitions.poll().await;
+        world.definitions.refresh().await;
         assert_eq!(world.definitions.problems(), [], "{said}");
         assert!(world.metric("tidewaiter_state_store_problems 0"));
         assert_eq!(world.announced(), [], "{said}: nothing changed for anybody");
         world.store.put(GROUP_FILE, &nodes("team: data", "team: web"));
-        world.definitions.poll().await;
+        world.definitions.refresh().await;
         assert_eq!(world.team().await, "web", "{said}: and changes are seen again");
     }
 }
@@ -384,7 +384,7 @@ async fn a_definition_that_was_never_good_says_why_and_is_announced_when_it_is()
         assert!(!world.definitions.problems()[0].last_good_in_force);
         assert!(world.metric("tidewaiter_state_store_problems 1"));
         world.store.put(GROUP_FILE, NODES);
-        world.definitions.poll().await;
+        world.definitions.refresh().await;
         assert_eq!(world.announced(), [Changed::Group(name("nodes-a"))], "{said}");
         world.get().await.unwrap();
     }
@@ -414,7 +414,7 @@ async fn a_cluster_that_was_never_good_fails_every_group_and_readiness() {
     );
     assert_eq!(world.definitions.check(), Ok(()));
     world.store.fail(CLUSTER_FILE, Trouble::Unavailable);
-    world.definitions.poll().await;
+    world.definitions.refresh().await;
     assert_eq!(world.definitions.check(), Ok(()), "the last good one does");
 }
 
@@ -436,19 +436,19 @@ async fn a_change_is_announced_though_the_caller_that_read_it_goes_away() {
 async fn a_broken_version_is_read_once_and_what_is_wrong_with_it_outlives_an_outage() {
     let world = World::warm().await;
     world.store.put(GROUP_FILE, "spec: [");
-    world.definitions.poll().await;
+    world.definitions.refresh().await;
     world.store.reads();
-    world.definitions.poll().await;
+    world.definitions.refresh().await;
     assert!(world.store.reads().iter().all(|(_, conditional)| *conditional));
     assert!(
         world.metric("tidewaiter_state_store_reads_total{outcome=\"found\"} 3"),
         "two first ones and the broken one"
     );
     world.store.fail(GROUP_FILE, Trouble::Unavailable);
-    world.definitions.poll().await;
+    world.definitions.refresh().await;
     assert!(world.problem().contains("does not answer"), "{}", world.problem());
     world.store.put(GROUP_FILE, "spec: [");
-    world.definitions.poll().await;
+    world.definitions.refresh().await;
     assert!(world.problem().contains("is not valid YAML"), "{}", world.problem());
     assert_eq!(world.team().await, "data");
 }
@@ -458,14 +458,14 @@ async fn a_problem_says_since_when() {
     let world = World::warm().await;
     let start = world.clock.shared().now();
     world.store.fail(GROUP_FILE, Trouble::Missing);
-    world.definitions.poll().await;
+    world.definitions.refresh().await;
     for _ in 0..3 {
         world.clock.advance(30 * SECOND);
-        world.definitions.poll().await;
+        world.definitions.refresh().await;
         assert_eq!(world.definitions.problems()[0].since, start);
     }
     world.store.fail(GROUP_FILE, Trouble::Denied);
-    world.definitions.poll().await;
+    world.definitions.refresh().await;
     assert_eq!(world.definitions.problems()[0].since, world.clock.shared().now());
 }
 
@@ -483,7 +483,7 @@ async fn a_store_that_is_away_is_not_asked_about_every_file() {
     world.store.reads();
     let mut asked = BTreeMap::new();
     for _ in 0..100 {
-        world.definitions.poll().await;
+        world.definitions.refresh().await;
         let reads = world.store.reads();
         assert!(reads.len() < AWAY + AT_ONCE, "{}", reads.len());
         for (file, _) in reads {
@@ -497,10 +497,10 @@ async fn a_store_that_is_away_is_not_asked_about_every_file() {
 async fn a_group_that_nobody_asks_for_is_no_longer_read() {
     let world = World::warm().await;
     world.clock.advance(world.definitions.0.settings.unused_after);
-    world.definitions.poll().await;
+    world.definitions.refresh().await;
     assert_eq!(world.store.reads().len(), 2, "not yet");
     world.clock.advance(SECOND);
-    world.definitions.poll().await;
+    world.definitions.refresh().await;
     assert_eq!(world.store.reads(), [(CLUSTER_FILE.to_owned(), true)]);
     world.get().await.unwrap();
     assert_eq!(world.store.reads(), [(GROUP_FILE.to_owned(), false)]);
@@ -570,3 +570,4 @@ async fn a_change_that_a_caller_finds_is_announced_without_a_poll() {
 }
 
 mod owned;
+mod summaries;

@@ -86,7 +86,7 @@ async fn thousands_of_callers_cause_one_list_and_nothing_is_announced() {
 async fn a_poll_costs_one_list_and_a_conditional_read_of_each_group() {
     let world = World::owned().await;
     world.clock.advance(24 * 3600 * SECOND);
-    world.definitions.poll().await;
+    world.definitions.refresh().await;
     let mut reads = world.store.reads();
     reads.sort();
     let expected = [
@@ -113,13 +113,13 @@ async fn a_group_that_comes_changes_its_keys_or_goes_is_announced() {
             Some(content) => world.store.put(OTHER_FILE, content),
             None => world.store.fail(OTHER_FILE, Trouble::Missing),
         }
-        world.definitions.poll().await;
+        world.definitions.refresh().await;
         assert_eq!(world.announced(), announced, "{content:?}");
         let owned = world.definitions.owned_keys().await;
         let found = ["a", "b"].map(|key| groups_of(&owned, key).concat());
         assert_eq!(found, groups, "{content:?}");
         assert!(!world.incomplete().await);
-        world.definitions.poll().await;
+        world.definitions.refresh().await;
         assert_eq!(world.announced(), []);
     }
 }
@@ -128,16 +128,16 @@ async fn a_group_that_comes_changes_its_keys_or_goes_is_announced() {
 async fn a_group_that_was_never_good_makes_it_incomplete_and_one_that_broke_does_not() {
     let world = World::owned().await;
     world.store.put(OTHER_FILE, "spec: [");
-    world.definitions.poll().await;
+    world.definitions.refresh().await;
     assert!(!world.incomplete().await, "the last good one stays");
     assert_eq!(world.announced(), []);
     world.store.put("instancegroup/third", "spec: [");
-    world.definitions.poll().await;
+    world.definitions.refresh().await;
     assert!(world.incomplete().await);
     assert_eq!(world.announced(), [Changed::OwnedKeys]);
     assert_eq!(groups_of(&*world.definitions.owned_keys().await, "a"), ["other"]);
     world.store.fail("instancegroup/third", Trouble::Missing);
-    world.definitions.poll().await;
+    world.definitions.refresh().await;
     assert!(!world.incomplete().await);
 }
 
@@ -166,11 +166,11 @@ async fn what_cannot_be_listed_is_incomplete_until_it_was_once() {
         "groups in use are known"
     );
     world.store.fail(GROUPS_FOLDER, Trouble::Missing);
-    world.definitions.poll().await;
+    world.definitions.refresh().await;
     assert!(!world.incomplete().await);
     assert_eq!(world.announced(), [Changed::OwnedKeys]);
     world.store.fail(GROUPS_FOLDER, Trouble::Unavailable);
-    world.definitions.poll().await;
+    world.definitions.refresh().await;
     assert!(!world.incomplete().await, "the last good list stays");
     assert_eq!(world.announced(), []);
 

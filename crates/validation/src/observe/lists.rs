@@ -1,0 +1,108 @@
+//! All objects of one kind, a page at a time: what is not kept goes with its page, so that memory holds one page of a large
+//! cluster's pods and no more.
+//!
+//! A list is whole or an error. It is one list even so: every page is of the same moment.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use kube::api::{Api, ListParams, ObjectList};
+use serde::de::DeserializeOwned;
+use tidewaiter_kit::clock::timeout;
+use tidewaiter_kit::{Chain, Clock};
+
+/// Objects to a page; what kubectl asks for.
+const PAGE: u32 = 500;
+/// How long one page may take.
+const PAGE_LIMIT: Duration = Duration::from_secs(10);
+/// How long all pages may take: less than the five minutes for which the API server knows where a list went on.
+const LIMIT: Duration = Duration::from_mins(2);
+/// "Gone": the moment of the first page is forgotten.
+const GONE: u16 = 410;
+
+/// Why there is no list.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ListError {
+    #[error("the API server does not answer: no {plural} within {limit:?}")]
+    Slow { plural: String, limit: Duration },
+    #[error("may not list {plural}: {said}; the role `view` and reading Nodes are enough")]
+    Denied { plural: String, said: String },
+    #[error("{plural} cannot be listed: {said}")]
+    Failed { plural: String, said: String },
+}
+
+/// All objects of which `keep` is true.
+///
+/// # Errors
+/// When one page does not come, or all of them take too long.
+pub(super) async fn all<K>(client: &Client, clock: &dyn Clock, keep: fn(&K) -> bool) -> Result<Vec<Arc<K>>, ListError>
+where
+    K: kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let api = Api::<K>::all(client.clone());
+    let list = async {
+        match pages(&api, clock, keep).await {
+            // It took longer than the server remembers. A new list may be faster; if not, nobody should wait on.
+            Err(PageError::Forgotten) => pages(&api, clock, keep).await,
+            other => other,
+        }
+    };
+    let plural = || K::plural(&()).into_owned();
+    let slow = |limit| ListError::Slow {
+        plural: plural(),
+        limit,
+    };
+    match timeout(clock, LIMIT, list).await {
+        Ok(Ok(objects)) => Ok(objects),
+        Ok(Err(PageError::Slow)) => Err(slow(PAGE_LIMIT)),
+        Ok(Err(PageError::Forgotten)) => Err(ListError::Failed {
+            plural: plural(),
+            said: "the API server forgot twice where the list went on".to_owned(),
+        }),
+        Ok(Err(PageError::Api(error))) => Err(failed(plural(), &error)),
+        Err(_) => Err(slow(LIMIT)),
+    }
+}
+
+enum PageError {
+    Slow,
+    Forgotten,
+    Api(kube::Error),
+}
+
+async fn pages<K>(api: &Api<K>, clock: &dyn Clock, keep: fn(&K) -> bool) -> Result<Vec<Arc<K>>, PageError>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    let mut kept = Vec::new();
+    let mut params = ListParams::default().limit(PAGE);
+    loop {
+        let page = timeout(clock, PAGE_LIMIT, api.list(&params)).await;
+        let ObjectList { metadata, items, .. } = match page {
+            Ok(Ok(page)) => page,
+            Ok(Err(kube::Error::Api(status))) if status.code == GONE && params.continue_token.is_some() => {
+                return Err(PageError::Forgotten);
+            }
+            Ok(Err(error)) => return Err(PageError::Api(error)),
+            Err(_) => return Err(PageError::Slow),
+        };
+        kept.extend(items.into_iter().filter(keep).map(Arc::new));
+        match metadata.continue_.filter(|next| !next.is_empty()) {
+            Some(next) => params = params.continue_token(&next),
+            None => return Ok(kept),
+        }
+    }
+}
+
+fn failed(plural: String, error: &kube::Error) -> ListError {
+    let said = Chain(error).to_string();
+    match error {
+        kube::Error::Api(status) if matches!(status.code, 401 | 403) => ListError::Denied { plural, said },
+        _ => ListError::Failed { plural, said },
+    }
+}
+
+#[cfg(test)]
+mod tests;
