@@ -1,5 +1,10 @@
-//! The `controller` role: the controllers of kops-controller, each one module under its own name.
+//! The `controller` role: the controllers of kops-controller, each one module under its own name, and the verdict that two of
+//! them show.
 
+pub mod cluster_health;
+pub mod metrics_server;
 pub mod node_controller;
+pub mod verdicts;
 
+pub use metrics_server::MetricsServer;
 pub use node_controller::NodeController;

@@ -30,7 +30,7 @@ use tokio::sync::Semaphore;
 use apply::Writer;
 use error::NodeError;
 use forgeries::Forgeries;
-use node::Node;
+pub use node::Node;
 use plan::{Finding, Observation, Plan, plan};
 use record::Record;
 use rivals::Rivals;

@@ -114,16 +114,14 @@ async fn connection(stream: TcpStream, router: Router, head: Duration, clock: Sh
             .header_read_timeout(head)
             .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
     );
-    let ended = match timeout(&*clock, CONNECTION_LIFE, connection.as_mut()).await {
-        Ok(ended) => ended,
+    match timeout(&*clock, CONNECTION_LIFE, connection.as_mut()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => debug!(%error, "a connection failed"),
         Err(_) => {
             connection.as_mut().graceful_shutdown();
+            // It is closed, whatever became of its last answer.
             let _ = timeout(&*clock, LAST_ANSWER, connection).await;
-            return;
         }
-    };
-    if let Err(error) = ended {
-        debug!(%error, "a connection failed");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where the real components lie that tests start: the control plane, moto and fake-gcs-server.
+//! Where the real components lie that tests start: the control plane, moto, fake-gcs-server and Prometheus.
 //!
 //! Never downloads or builds anything: what is missing fails the test with the line that installs it. The versions are those that
 //! `hack/` pins, read from the same files at compile time.
@@ -66,6 +66,17 @@ pub fn fake_gcs_server() -> PathBuf {
         "{} is missing: run hack/fake-gcs-server/build",
         path.display()
     );
+    path
+}
+
+/// `prometheus` or `promtool`, from the cache that `hack/prometheus` fills.
+///
+/// # Panics
+/// When it is not there, naming the folder and the remedy.
+#[must_use]
+pub fn prometheus(name: &str) -> PathBuf {
+    let path = cache_folder().join("prometheus").join(name);
+    assert!(path.is_file(), "{} is missing: run hack/prometheus", path.display());
     path
 }
 

@@ -27,12 +27,21 @@ impl Server {
     /// # Panics
     /// When it does not come up, with its log.
     pub(crate) async fn start(name: &str, health: &str, program: impl Fn(u16) -> Program) -> Self {
-        let scratch = Scratch::new(name);
+        Self::start_in(&Scratch::new(name), name, health, program).await
+    }
+
+    /// The same in a folder of the caller's, which holds what the program reads.
+    pub(crate) async fn start_in(
+        scratch: &Scratch,
+        name: &str,
+        health: &str,
+        program: impl Fn(u16) -> Program,
+    ) -> Self {
         let http = Client::builder().no_proxy().build().expect("an HTTP client");
         for attempt in 1..=5 {
             let port = free_port();
             let server = Self {
-                process: Process::start(&scratch, program(port).name(format!("{name}-{attempt}"))),
+                process: Process::start(scratch, program(port).name(format!("{name}-{attempt}"))),
                 endpoint: format!("http://127.0.0.1:{port}"),
                 http: http.clone(),
             };

@@ -46,7 +46,8 @@ const EXIT_CODES: &str = "Exit codes:
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Gives each Node the labels of its InstanceGroup, once the cloud vouches for it (the role of kops-controller)
+    /// Gives each Node the labels of its InstanceGroup, once the cloud vouches for it, and says whether the cluster is healthy
+    /// (the role of kops-controller)
     Controller(ControllerArgs),
     /// Says why a Node has, or has not, a label
     #[command(subcommand)]
@@ -252,6 +253,11 @@ pub(crate) struct ControllerFlags {
     #[arg(long, value_name = "ADDRESS:PORT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     admin_address: Option<String>,
+
+    /// Where the MetricsServer serves /metrics [default: 0.0.0.0:3987]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metrics_address: Option<String>,
 
     #[command(flatten)]
     #[serde(flatten)]

@@ -1,4 +1,4 @@
-//! `tidewaiter controller`: the NodeController, wired to a cluster, a cloud and a state store.
+//! `tidewaiter controller`: the NodeController, the MetricsServer and ClusterHealth, wired to a cluster, a cloud and a state store.
 //!
 //! What the operator gave is read and checked before anything is started; after that, one supervised set of tasks runs until
 //! a signal or a failure.
@@ -11,6 +11,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, anyhow};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use tidewaiter_controller::node_controller::{self, NodeControllerParts};
+use tidewaiter_controller::verdicts::{VerdictParts, Verdicts};
+use tidewaiter_controller::{MetricsServer, cluster_health};
 use tidewaiter_identity::{Identifier, Lookup, LookupSettings};
 use tidewaiter_kit::events::Reporter;
 use tidewaiter_kit::leader::{Elector, LeaseSettings, Timing};
@@ -19,6 +21,7 @@ use tidewaiter_kit::{
     Chain, Checks, ControllerContext, Events, Kit, Metrics, SystemClock, Tasks, admin, client, leader, serve, telemetry,
 };
 use tidewaiter_kops::{ControllerConfig, Definitions, DefinitionsSettings, StateStore, StoreOptions};
+use tidewaiter_validation as validation;
 use tracing::{info, warn};
 
 use crate::Failure;
@@ -137,27 +140,42 @@ async fn start(given: &Given, cluster: kube::Config, cloud: Cloud, kit: &Kit, ta
         instance: host,
     };
     let events = Events::new(client.clone(), kit.clock.clone(), reporter);
-    let parts = NodeControllerParts {
-        client,
-        identities: identities(cloud.identifier, settings, kit),
-        definitions: definitions(config, settings, cloud.store, kit)?,
-        policy: settings.policy(),
-        context: ControllerContext {
-            kit: kit.clone(),
-            leadership,
-            events,
-            shutdown: shutdown.clone(),
+    let context = ControllerContext {
+        kit: kit.clone(),
+        leadership,
+        events,
+        shutdown: shutdown.clone(),
+    };
+    let definitions = definitions(config, settings, cloud.store, kit)?;
+    let verdicts = Verdicts::new(VerdictParts {
+        cluster: config.cluster_name.clone(),
+        client: client.clone(),
+        definitions: definitions.clone(),
+        cloud: cloud.groups,
+        options: validation::Options {
+            max_unready_nodes: settings.max_unready_nodes,
         },
+    });
+    let parts = NodeControllerParts {
+        client: client.clone(),
+        identities: identities(cloud.identifier, settings, kit),
+        definitions,
+        policy: settings.policy(),
+        on_node: verdicts.on_node(),
+        context: context.clone(),
     };
     let admin = serve::bind("adminAddress", settings.admin_address).await?;
+    let metrics = serve::bind("metricsAddress", settings.metrics_address).await?;
 
-    let answers = admin::router(kit.clone());
-    tasks.spawn(
-        "admin",
-        serve::serve(admin, answers, kit.clock.clone(), shutdown.clone()),
-    );
-    tasks.spawn("leader-election", elector.run(shutdown));
-    node_controller::start(parts, tasks, kit)?;
+    let serve = |listener, router| serve::serve(listener, router, kit.clock.clone(), shutdown.clone());
+    tasks.spawn("admin", serve(admin, admin::router(kit.clone())));
+    tasks.spawn("leader-election", elector.run(shutdown.clone()));
+    let nodes = node_controller::start(parts, tasks, kit)?;
+    let latest = verdicts.start(nodes, tasks, kit);
+    let cluster = config.cluster_name.clone();
+    let server = MetricsServer::start(cluster.clone(), client.clone(), latest.clone(), tasks, kit);
+    tasks.spawn("metrics-server/http", serve(metrics, server.router()));
+    cluster_health::start(cluster, client, latest, context, tasks);
     Ok(())
 }
 

@@ -21,6 +21,8 @@ use tidewaiter_kops::{Definitions, GroupSummary};
 use crate::objects::{Node, Pod, is_judged};
 use crate::observation::{Dns, Observation, Part};
 
+pub use dns::resolve;
+
 /// The longest that the state store or the cloud may take: more than one read of the store does, and a name after it.
 pub const LIMIT: Duration = Duration::from_secs(27);
 

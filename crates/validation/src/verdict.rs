@@ -109,6 +109,11 @@ pub enum PartName {
     Dns,
 }
 
+impl PartName {
+    /// Every part.
+    pub const ALL: [Self; 5] = [Self::InstanceGroups, Self::Cloud, Self::Nodes, Self::Pods, Self::Dns];
+}
+
 impl fmt::Display for PartName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

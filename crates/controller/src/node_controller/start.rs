@@ -31,6 +31,8 @@ pub struct NodeControllerParts {
     pub definitions: Definitions,
     /// What the operator wants done beyond labelling.
     pub policy: Policy,
+    /// Who hears of each change of a Node that the verdict on the cluster reads.
+    pub on_node: OnChange<Node>,
     /// Leadership, Events, shutdown.
     pub context: ControllerContext,
 }
@@ -47,16 +49,18 @@ const PASSES: ControllerOptions = ControllerOptions {
 /// A Node that is refused is asked about again for ever, in the end every few minutes, joined with the others.
 const RETRIES: Backoff = Backoff::new(std::time::Duration::from_millis(500), std::time::Duration::from_mins(5));
 
-/// Starts the caches at once, so that a standby is warm, and the passes when this replica leads.
+/// Starts the caches at once, so that a standby is warm, and the passes when this replica leads. Gives the cache of Nodes, for
+/// others to read.
 ///
 /// # Errors
 /// When a metric's name is taken.
-pub fn start(parts: NodeControllerParts, tasks: &mut Tasks, kit: &Kit) -> Result<(), MetricsError> {
+pub fn start(parts: NodeControllerParts, tasks: &mut Tasks, kit: &Kit) -> Result<Cache<Node>, MetricsError> {
     let NodeControllerParts {
         client,
         identities,
         definitions,
         policy,
+        on_node,
         context,
     } = parts;
     let queue = Queue::new();
@@ -71,6 +75,8 @@ pub fn start(parts: NodeControllerParts, tasks: &mut Tasks, kit: &Kit) -> Result
         .on_change(queue.on_change())
         .on_change(queues_rivals(queue.clone(), Arc::clone(&rivals)))
         .on_change(forgets(Arc::clone(&identities)))
+        .same(Node::same_to_the_verdict)
+        .on_change(on_node)
         .start(tasks, kit);
     let records = Cache::builder(Api::<Record>::all(client.clone()))
         .same(Record::same)
@@ -101,6 +107,7 @@ pub fn start(parts: NodeControllerParts, tasks: &mut Tasks, kit: &Kit) -> Result
         clock: kit.clock.clone(),
     });
     let stop = context.shutdown.clone();
+    let shared = nodes.clone();
     tasks.spawn("node-controller", async move {
         tokio::select! {
             biased;
@@ -109,7 +116,7 @@ pub fn start(parts: NodeControllerParts, tasks: &mut Tasks, kit: &Kit) -> Result
         }
         run_controller(controller, nodes, queue, context, PASSES).await
     });
-    Ok(())
+    Ok(shared)
 }
 
 /// The census comes before the queue: a pass finds its Node there.

@@ -25,6 +25,12 @@ pub(crate) struct ControllerSettings {
     /// Where /healthz, /readyz and /metrics are served.
     #[serde(deserialize_with = "address")]
     pub(crate) admin_address: SocketAddr,
+    /// Where the MetricsServer serves /metrics.
+    #[serde(deserialize_with = "address")]
+    pub(crate) metrics_address: SocketAddr,
+    /// So many workers may be not ready before the verdict on the cluster is that it failed.
+    #[serde(deserialize_with = "whole_number")]
+    pub(crate) max_unready_nodes: u32,
     /// Whether a Node must have a name that the cloud gives its instance.
     pub(crate) node_names: NodeNames,
     /// Where the labels of a proven Node come from.
@@ -45,6 +51,9 @@ pub(crate) struct ControllerSettings {
     /// EC2's address, where it is not the region's own: for test servers and private endpoints.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "endpoint")]
     pub(crate) ec2_endpoint: Option<Url>,
+    /// The address of Auto Scaling, where it is not the region's own.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "endpoint")]
+    pub(crate) autoscaling_endpoint: Option<Url>,
     /// The project of the instances on Google Cloud; else `GCP_PROJECT`, else what the instance's metadata says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) project: Option<String>,
@@ -85,6 +94,8 @@ impl Default for ControllerSettings {
         Self {
             kubeconfig: None,
             admin_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 3989)),
+            metrics_address: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 3987)),
+            max_unready_nodes: 0,
             node_names: NodeNames::default(),
             label_source: LabelsFrom::default(),
             foreign_labels: ForeignLabels::default(),
@@ -93,6 +104,7 @@ impl Default for ControllerSettings {
             definitions_poll_seconds: seconds(30),
             region: None,
             ec2_endpoint: None,
+            autoscaling_endpoint: None,
             project: None,
             gce_endpoint: None,
             hetzner_endpoint: None,
@@ -150,6 +162,10 @@ impl ControllerSettings {
 
 fn address<'de, D: Deserializer<'de>>(value: D) -> Result<SocketAddr, D::Error> {
     SocketAddr::deserialize(value).map_err(|_| D::Error::custom("must be ADDRESS:PORT, for example 127.0.0.1:3989"))
+}
+
+fn whole_number<'de, D: Deserializer<'de>>(value: D) -> Result<u32, D::Error> {
+    u32::deserialize(value).map_err(|_| D::Error::custom("must be a whole number, 0 or more"))
 }
 
 fn whole_seconds<'de, D: Deserializer<'de>>(value: D) -> Result<NonZeroU32, D::Error> {

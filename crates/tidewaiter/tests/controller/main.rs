@@ -8,6 +8,7 @@ mod config_file;
 mod crashes;
 mod explain;
 mod foreign;
+mod health;
 mod labels;
 mod quarantine;
 mod recreated;

@@ -56,6 +56,8 @@ pub struct Controller {
     pub process: Arc<Process>,
     pub proxy: ApiProxy,
     admin: String,
+    /// Where its MetricsServer listens.
+    pub metrics_address: String,
 }
 
 /// The service account of `deploy/controller`.
@@ -63,7 +65,7 @@ pub fn service_account() -> Identity {
     Identity::service_account(KOPS_NAMESPACE, "tidewaiter-controller")
 }
 
-fn repository() -> PathBuf {
+pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
@@ -83,10 +85,9 @@ impl World {
         let folder = scratch.path().join("state");
         let url = format!("file://{}", folder.display());
         let store = Store { folder, url };
-        store.put(
-            "cluster-completed.spec",
-            &self::cluster(CLUSTER, &store.url()).to_yaml(),
-        );
+        // Nobody resolves its name here.
+        let unpublished = self::cluster(CLUSTER, &store.url()).set(&["spec", "topology", "dns", "type"], "None");
+        store.put("cluster-completed.spec", &unpublished.to_yaml());
         Self {
             cluster,
             ec2: FakeEc2::start().await,
@@ -148,10 +149,12 @@ impl World {
     async fn run(&self, program: Program, who: &Identity, environment: &[(&str, &str)]) -> Controller {
         let proxy = ApiProxy::start(&self.cluster, who);
         let admin = format!("127.0.0.1:{}", free_port());
+        let metrics_address = format!("127.0.0.1:{}", free_port());
         let mut program = program
             .name(format!("controller-{}", admin.rsplit(':').next().unwrap()))
             .env("TIDEWAITER_KUBECONFIG", proxy.kubeconfig())
             .env("TIDEWAITER_ADMIN_ADDRESS", &admin)
+            .env("TIDEWAITER_METRICS_ADDRESS", &metrics_address)
             .env("TIDEWAITER_DEFINITIONS_POLL_SECONDS", "1")
             .env("TIDEWAITER_LOG__FILTER", "info,tidewaiter=debug");
         for (key, value) in environment {
@@ -162,6 +165,7 @@ impl World {
             process,
             proxy,
             admin: format!("http://{admin}"),
+            metrics_address,
         };
         controller.ready().await;
         controller
@@ -328,11 +332,15 @@ impl World {
     }
 
     /// What is on its way ends, an Event after its record for example; then for this long nobody of the controller's service account
-    /// sends a write, a refused one included, but for the Lease's.
+    /// sends a write, a refused one included, but for the Lease's and those that tell of the cluster's health.
     pub async fn quiet(&self, time: Duration) {
         let writes = async |mark| {
             let audit = self.cluster.audit().await.since(mark).by(&service_account()).writes();
-            audit.filter(|entry| entry.object_ref.resource != "leases")
+            audit.filter(|entry| {
+                let about = &entry.object_ref;
+                let of_health = about.resource == "clusterhealths" || about.name.starts_with(CLUSTER);
+                about.resource != "leases" && !of_health
+            })
         };
         let mark = self.cluster.audit_mark().await;
         let (mut last, mut looks) = (0, 0);
@@ -442,6 +450,32 @@ impl Controller {
         .await;
     }
 
+    /// Where its admin server listens.
+    pub fn admin_address(&self) -> String {
+        self.admin.trim_start_matches("http://").to_owned()
+    }
+
+    /// What the MetricsServer answers.
+    pub async fn scrape(&self) -> String {
+        let answer = reqwest::get(format!("http://{}/metrics", self.metrics_address)).await;
+        answer.unwrap().error_for_status().unwrap().text().await.unwrap()
+    }
+
+    /// Waits until a gauge of the MetricsServer has a value, or is absent; the name stands before the labels.
+    pub async fn has_gauge(&self, name: &str, value: Option<f64>) {
+        eventually(format!("{name} to be {value:?}"), SOON, async || {
+            let text = self.scrape().await;
+            let line = text.lines().find(|line| line.split('{').next() == Some(name));
+            let found: Option<f64> = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
+            if found == value {
+                Ok(())
+            } else {
+                Err(format!("{found:?}"))
+            }
+        })
+        .await;
+    }
+
     /// Waits until it leads.
     pub async fn leads(&self) {
         self.has_metric("tidewaiter_leader", |leads| leads == 1.0).await;
@@ -482,6 +516,6 @@ fn write(path: &Path, content: &str) {
     std::fs::write(path, content).unwrap();
 }
 
-fn shown(error: impl Debug) -> String {
+pub fn shown(error: impl Debug) -> String {
     format!("{error:?}")
 }

@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 ///
 /// The lookup runs on a thread that nobody can stop: a runtime that is dropped in the middle of it waits for its end, unless
 /// it is shut down in the background.
-pub(super) async fn resolve(name: Option<&str>, clock: &dyn Clock) -> Part<Dns> {
+pub async fn resolve(name: Option<&str>, clock: &dyn Clock) -> Part<Dns> {
     let Some(name) = name else {
         return Part::Known(Dns::NotAsked);
     };

@@ -1,0 +1,198 @@
+//! The verdict on the cluster, made anew when what it rests on has changed: for the MetricsServer and for ClusterHealth.
+//!
+//! Made on every replica, leader or not, from caches and from answers that are kept: no reader of a verdict makes anybody ask
+//! for anything. A part that was not heard of for too long is unknown, and said to be; an old verdict is never told as a new one,
+//! because each says when it was made, and one is made at least every half minute.
+
+mod kept;
+mod outside;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{join, select};
+use jiff::Timestamp;
+use kube::{Api, Client};
+use tidewaiter_api::ClusterName;
+use tidewaiter_identity::{CloudGroups, NoGroups};
+use tidewaiter_kit::{Cache, Cacheable, Change, Kit, OnChange, SharedClock, Tasks};
+use tidewaiter_kops::Definitions;
+use tidewaiter_validation::{Observation, Options, Part, Pod, Verdict, judge, matters};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::node_controller::Node;
+use outside::Outside;
+
+/// What has not been heard of for longer is not known.
+const LIMIT: Duration = Duration::from_mins(2);
+/// The first verdict waits for all that it rests on, but no longer than this.
+const FIRST: Duration = Duration::from_mins(1);
+/// A verdict is made at least so often.
+const AT_LEAST: Duration = Duration::from_secs(30);
+/// Between two verdicts, as a multiple of what the last one took: where everything changes all the time, a fifth of a core.
+const REST: u32 = 4;
+const LONGEST_REST: Duration = Duration::from_secs(1);
+/// Pods to a page of their list: 150,000 are 300 pages.
+const PAGE: u32 = 500;
+
+/// A verdict and when it was made.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// What was found.
+    pub verdict: Verdict,
+    /// When.
+    pub at: Timestamp,
+    /// The same on the monotonic clock.
+    pub monotonic: Duration,
+}
+
+/// The newest verdict; none before the first.
+pub type Latest = watch::Receiver<Option<Arc<Judged>>>;
+
+/// What verdicts are made from.
+pub struct VerdictParts {
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// To follow Pods with.
+    pub client: Client,
+    /// InstanceGroups, and the name of the API.
+    pub definitions: Definitions,
+    /// The cloud's groups; or why this cloud has none.
+    pub cloud: Result<Arc<dyn CloudGroups>, NoGroups>,
+    /// What is tolerated.
+    pub options: Options,
+}
+
+/// Verdicts that are not being made yet: what they rest on may be told of changes already.
+pub struct Verdicts {
+    parts: VerdictParts,
+    changed: Arc<Notify>,
+}
+
+impl Verdicts {
+    /// Nothing is asked yet.
+    #[must_use]
+    pub fn new(parts: VerdictParts) -> Self {
+        Self {
+            parts,
+            changed: Arc::default(),
+        }
+    }
+
+    /// For the cache of Nodes, which the NodeController has.
+    #[must_use]
+    pub fn on_node(&self) -> OnChange<Node> {
+        notifies(&self.changed)
+    }
+
+    /// Starts to follow Pods, to ask the cloud, the store and DNS, and to judge.
+    #[must_use]
+    pub fn start(self, nodes: Cache<Node>, tasks: &mut Tasks, kit: &Kit) -> Latest {
+        let Self { parts, changed } = self;
+        let pods = Cache::builder(Api::<Pod>::all(parts.client))
+            .page_size(PAGE)
+            .keep(matters)
+            .same(Pod::same)
+            .on_change(notifies(&changed))
+            .start(tasks, kit);
+        let outside = Arc::new(Outside::new(
+            parts.cloud,
+            parts.definitions,
+            Arc::clone(&changed),
+            Arc::clone(&kit.clock),
+        ));
+        let (sender, latest) = watch::channel(None);
+        let judge = Judge {
+            cluster: parts.cluster,
+            nodes,
+            pods,
+            outside: Arc::clone(&outside),
+            options: parts.options,
+            clock: Arc::clone(&kit.clock),
+            changed,
+            sender,
+        };
+        tasks.spawn("verdict/outside", outside.keep_asking(tasks.shutdown_token()));
+        tasks.spawn("verdict", judge.run(tasks.shutdown_token()));
+        latest
+    }
+}
+
+fn notifies<K>(changed: &Arc<Notify>) -> OnChange<K> {
+    let changed = Arc::clone(changed);
+    Box::new(move |_: &Change<K>| changed.notify_one())
+}
+
+struct Judge {
+    cluster: ClusterName,
+    nodes: Cache<Node>,
+    pods: Cache<Pod>,
+    outside: Arc<Outside>,
+    options: Options,
+    clock: SharedClock,
+    changed: Arc<Notify>,
+    sender: watch::Sender<Option<Arc<Judged>>>,
+}
+
+impl Judge {
+    async fn run(self, shutdown: CancellationToken) -> Result<(), Infallible> {
+        shutdown.run_until_cancelled(self.keep_judging()).await;
+        Ok(())
+    }
+
+    async fn keep_judging(&self) -> Infallible {
+        let listed = join(self.nodes.synced(), self.pods.synced());
+        let all = Box::pin(join(listed, self.outside.asked()));
+        select(all, self.clock.sleep(FIRST)).await;
+        loop {
+            let began = self.clock.monotonic();
+            self.judge();
+            let took = self.clock.monotonic().saturating_sub(began);
+            self.clock.sleep((took * REST).min(LONGEST_REST)).await;
+            select(Box::pin(self.changed.notified()), self.clock.sleep(AT_LEAST)).await;
+        }
+    }
+
+    fn judge(&self) {
+        let (at, monotonic) = (self.clock.now(), self.clock.monotonic());
+        let verdict = judge(&self.observe(monotonic), &self.options);
+        let before = self.sender.borrow().as_ref().map(|before| before.verdict.outcome());
+        if before != Some(verdict.outcome()) {
+            info!(outcome = ?verdict.outcome(), failures = verdict.failures.len(), "the verdict on the cluster");
+        }
+        let judged = Judged { verdict, at, monotonic };
+        self.sender.send_replace(Some(Arc::new(judged)));
+    }
+
+    fn observe(&self, now: Duration) -> Observation {
+        Observation {
+            cluster: self.cluster.clone(),
+            groups: self.outside.groups(now),
+            cloud: self.outside.cloud(now),
+            nodes: objects(&self.nodes, now, Node::judged),
+            pods: objects(&self.pods, now, |pod| pod),
+            dns: self.outside.dns(now),
+        }
+    }
+}
+
+/// What a cache holds, if it is followed.
+fn objects<K: Cacheable, T>(cache: &Cache<K>, now: Duration, slim: fn(K) -> T) -> Part<Vec<Arc<T>>> {
+    let (kind, trouble) = (K::plural(&()), cache.trouble());
+    match trouble {
+        _ if !cache.is_synced() => {
+            let why = trouble
+                .map(|trouble| format!(": {}", trouble.error))
+                .unwrap_or_default();
+            Part::Unknown(format!("the {kind} have never been listed{why}"))
+        }
+        Some(trouble) if now.saturating_sub(trouble.since_monotonic) > LIMIT => {
+            let (since, error) = (trouble.since.strftime("%FT%TZ"), trouble.error);
+            Part::Unknown(format!("the {kind} are known as of {since} only: {error}"))
+        }
+        _ => Part::Known(cache.all().map(slim).map(Arc::new).collect()),
+    }
+}

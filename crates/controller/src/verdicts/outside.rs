@@ -1,0 +1,162 @@
+//! What lies outside the API server: the cloud's groups, the InstanceGroups of the state store, the addresses of the API's name.
+//!
+//! Each is asked for in a loop of its own, so that one that is slow or away holds up no other.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use tidewaiter_identity::{CloudGroup, CloudGroups, NoGroups};
+use tidewaiter_kit::SharedClock;
+use tidewaiter_kit::backoff::jittered;
+use tidewaiter_kit::clock::timeout;
+use tidewaiter_kops::{Definitions, GroupSummary};
+use tidewaiter_validation::observe::resolve;
+use tidewaiter_validation::{Dns, Part};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::LIMIT;
+use super::kept::Kept;
+
+/// Between an answer and the next question. An answer of the cloud may take half a minute, and is kept for one: see [`CLOUD_LIMIT`].
+const INTERVAL: Duration = Duration::from_secs(25);
+/// The same when there was no answer.
+const AGAIN: Duration = Duration::from_secs(10);
+const JITTER: f64 = 0.1;
+/// How long anything may take to answer.
+const ANSWER: Duration = Duration::from_secs(27);
+/// What the cloud said may be told for a minute.
+const CLOUD_LIMIT: Duration = Duration::from_mins(1);
+
+pub(super) struct Outside {
+    cloud_groups: Result<Arc<dyn CloudGroups>, NoGroups>,
+    definitions: Definitions,
+    changed: Arc<Notify>,
+    clock: SharedClock,
+    cloud: Source<Vec<CloudGroup>>,
+    groups: Source<Vec<GroupSummary>>,
+    dns: Source<Dns>,
+}
+
+type Ask<T> = for<'a> fn(&'a Outside) -> BoxFuture<'a, Result<T, String>>;
+
+struct Source<T> {
+    kept: Mutex<Kept<T>>,
+    /// Whether it has been asked for once, with whatever answer.
+    asked: watch::Sender<bool>,
+}
+
+impl Outside {
+    pub(super) fn new(
+        cloud_groups: Result<Arc<dyn CloudGroups>, NoGroups>,
+        definitions: Definitions,
+        changed: Arc<Notify>,
+        clock: SharedClock,
+    ) -> Self {
+        Self {
+            cloud_groups,
+            definitions,
+            changed,
+            clock,
+            cloud: Source::new(CLOUD_LIMIT),
+            groups: Source::new(LIMIT),
+            dns: Source::new(LIMIT),
+        }
+    }
+
+    pub(super) async fn keep_asking(self: Arc<Self>, shutdown: CancellationToken) -> Result<(), Infallible> {
+        let all = async {
+            tokio::join!(
+                self.keep(&self.cloud, |outside| outside.ask_cloud().boxed()),
+                self.keep(&self.groups, |outside| outside.ask_store().boxed()),
+                self.keep(&self.dns, |outside| outside.ask_dns().boxed()),
+            )
+        };
+        shutdown.run_until_cancelled(all).await;
+        Ok(())
+    }
+
+    /// Completes when each has been asked for once.
+    pub(super) async fn asked(&self) {
+        tokio::join!(self.cloud.asked(), self.groups.asked(), self.dns.asked());
+    }
+
+    pub(super) fn cloud(&self, now: Duration) -> Part<Vec<CloudGroup>> {
+        self.cloud.part(now)
+    }
+
+    pub(super) fn groups(&self, now: Duration) -> Part<Vec<GroupSummary>> {
+        self.groups.part(now)
+    }
+
+    pub(super) fn dns(&self, now: Duration) -> Part<Dns> {
+        self.dns.part(now)
+    }
+
+    async fn keep<T: Clone + PartialEq>(&self, source: &Source<T>, ask: Ask<T>) -> Infallible {
+        loop {
+            let asked = (self.clock.monotonic(), self.clock.now());
+            let answer = timeout(&*self.clock, ANSWER, ask(self)).await;
+            let answer = answer.map_err(|elapsed| elapsed.to_string()).flatten();
+            let interval = if answer.is_ok() { INTERVAL } else { AGAIN };
+            let other = source.lock().take(answer, asked);
+            source.asked.send_replace(true);
+            if other {
+                self.changed.notify_one();
+            }
+            self.clock.sleep(jittered(interval, JITTER)).await;
+        }
+    }
+
+    async fn ask_cloud(&self) -> Result<Vec<CloudGroup>, String> {
+        let cloud = self.cloud_groups.as_ref().map_err(ToString::to_string)?;
+        cloud.groups().await.map_err(|error| error.to_string())
+    }
+
+    /// From memory, but for the first time: the definitions are kept up to date by themselves.
+    async fn ask_store(&self) -> Result<Vec<GroupSummary>, String> {
+        let groups = self.definitions.summaries().await;
+        match self.definitions.stale() {
+            Some(stale) if stale.age > LIMIT => {
+                let since = stale.since.strftime("%FT%TZ");
+                Err(format!("{} (known as of {since} only)", stale.error))
+            }
+            _ => groups.map_err(|error| error.to_string()),
+        }
+    }
+
+    async fn ask_dns(&self) -> Result<Dns, String> {
+        let cluster = self.definitions.cluster_summary().await;
+        let cluster = cluster.map_err(|error| format!("the name of the API is not known: {error}"))?;
+        match resolve(cluster.api_name.as_deref(), &*self.clock).await {
+            Part::Known(dns) => Ok(dns),
+            Part::Unknown(reason) => Err(reason),
+        }
+    }
+}
+
+impl<T: Clone + PartialEq> Source<T> {
+    fn new(limit: Duration) -> Self {
+        Self {
+            kept: Mutex::new(Kept::new(limit)),
+            asked: watch::Sender::new(false),
+        }
+    }
+
+    async fn asked(&self) {
+        let mut asked = self.asked.subscribe();
+        // The sender lives in self, so waiting cannot fail.
+        let _ = asked.wait_for(|asked| *asked).await;
+    }
+
+    fn part(&self, now: Duration) -> Part<T> {
+        self.lock().part(now)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Kept<T>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
