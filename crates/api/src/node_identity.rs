@@ -193,21 +193,12 @@ impl NodeIdentity {
 /// record writes all of it at once.
 #[must_use]
 pub fn crd() -> CustomResourceDefinition {
-    let mut crd = NodeIdentity::crd();
-    for version in &mut crd.spec.versions {
-        version.subresources = None;
-    }
-    crd
+    crate::without_status_subresource(NodeIdentity::crd())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_write_says_everything() {
-        assert!(crd().spec.versions.iter().all(|version| version.subresources.is_none()));
-    }
 
     #[test]
     fn a_record_is_named_and_owned_by_its_node() {

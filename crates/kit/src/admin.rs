@@ -3,16 +3,12 @@
 //! It answers from memory, on every replica, leader or not, and shows nothing secret. A check says in words what is missing.
 
 use std::fmt::{self, Debug};
-use std::io;
-use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
 use http::StatusCode;
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use crate::Kit;
@@ -72,47 +68,8 @@ impl Debug for Checks {
     }
 }
 
-/// An admin server that cannot serve.
-#[derive(Debug, thiserror::Error)]
-pub enum AdminError {
-    /// The address is taken, or is not this machine's.
-    #[error("adminAddress is {address}: cannot listen there")]
-    Bind {
-        /// Where it was to listen.
-        address: SocketAddr,
-        /// What the operating system says.
-        #[source]
-        source: io::Error,
-    },
-    /// The listener failed.
-    #[error("the admin server failed")]
-    Serve(#[source] io::Error),
-}
-
-/// Listens on `address`; nothing is answered before [`serve`].
-///
-/// # Errors
-/// When it cannot listen there.
-pub async fn bind(address: SocketAddr) -> Result<TcpListener, AdminError> {
-    TcpListener::bind(address)
-        .await
-        .map_err(|source| AdminError::Bind { address, source })
-}
-
-/// Answers until `shutdown`.
-///
-/// # Errors
-/// When the listener fails.
-pub async fn serve(listener: TcpListener, kit: Kit, shutdown: CancellationToken) -> Result<(), AdminError> {
-    // Kept-alive connections may not hold up the end.
-    let server = axum::serve(listener, router(kit)).into_future();
-    tokio::select! {
-        () = shutdown.cancelled() => Ok(()),
-        ended = server => ended.map_err(AdminError::Serve),
-    }
-}
-
-fn router(kit: Kit) -> Router {
+/// What the admin server answers with; [`serve`](crate::serve::serve) serves it.
+pub fn router(kit: Kit) -> Router {
     Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
@@ -186,16 +143,5 @@ mod tests {
         let (status, text) = ask(&kit, "/metrics").await;
         assert_eq!(status, StatusCode::OK);
         assert!(text.contains("\ntidewaiter_leader 0\n"), "{text}");
-    }
-
-    #[tokio::test]
-    async fn an_address_that_is_taken_is_named() {
-        let first = bind(([127, 0, 0, 1], 0).into()).await.unwrap();
-        let address = first.local_addr().unwrap();
-        let error = bind(address).await.unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            format!("adminAddress is {address}: cannot listen there")
-        );
     }
 }

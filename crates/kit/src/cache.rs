@@ -19,11 +19,14 @@ use crate::Kit;
 use crate::key::Key;
 use crate::tasks::Tasks;
 
+mod health;
 mod mirror;
 mod objects;
 mod watch;
 
-use mirror::Mirror;
+use health::Health;
+pub use health::WatchTrouble;
+use mirror::{Hearer, Mirror};
 use objects::Objects;
 
 /// A kind that can be cached: what is read of it can be written as JSON and read again without a loss.
@@ -60,7 +63,7 @@ impl<K> Change<K> {
 /// Hears of each change, after the cache holds it. Called from the watch: it must return at once.
 pub type OnChange<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
 
-/// Objects per page of a list: a page is in memory as text and as objects at once, 15 kB for each Node.
+/// Objects per page of a list, unless a cache asks for more: a page is in memory as text and as objects at once, 15 kB for each Node.
 const PAGE_SIZE: u32 = 50;
 
 /// The task behind a cache has ended: what it holds is not followed any more.
@@ -72,6 +75,7 @@ pub struct Gone;
 pub struct Cache<K> {
     objects: Arc<Objects<K>>,
     synced: flag::Receiver<bool>,
+    health: Health,
 }
 
 impl<K: Cacheable> Cache<K> {
@@ -80,8 +84,10 @@ impl<K: Cacheable> Cache<K> {
     pub fn builder(api: Api<K>) -> CacheBuilder<K> {
         CacheBuilder {
             api,
+            page_size: PAGE_SIZE,
+            keep: |_| true,
             same: |_, _| false,
-            on_change: Vec::new(),
+            hearers: Vec::new(),
         }
     }
 
@@ -118,6 +124,18 @@ impl<K> Cache<K> {
         let mut synced = self.synced.clone();
         synced.wait_for(|synced| *synced).await.map(drop).map_err(|_| Gone)
     }
+
+    /// Whether the first list is complete.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        *self.synced.borrow()
+    }
+
+    /// Why the objects may be older than they should be, while lists or watches fail.
+    #[must_use]
+    pub fn trouble(&self) -> Option<WatchTrouble> {
+        self.health.trouble()
+    }
 }
 
 impl<K> Clone for Cache<K> {
@@ -125,6 +143,7 @@ impl<K> Clone for Cache<K> {
         Self {
             objects: Arc::clone(&self.objects),
             synced: self.synced.clone(),
+            health: self.health.clone(),
         }
     }
 }
@@ -141,13 +160,28 @@ impl<K: Cacheable> Debug for Cache<K> {
 /// What to watch and whom to tell.
 pub struct CacheBuilder<K> {
     api: Api<K>,
+    page_size: u32,
+    keep: fn(&K) -> bool,
     same: fn(&K, &K) -> bool,
-    on_change: Vec<OnChange<K>>,
+    hearers: Vec<Hearer<K>>,
 }
 
 impl<K: Cacheable> CacheBuilder<K> {
+    /// Objects for a page of a list, where the usual 50 would make too many pages.
+    #[must_use]
+    pub fn page_size(self, page_size: u32) -> Self {
+        Self { page_size, ..self }
+    }
+
+    /// Holds only the objects for which the given function says so. One that is not held is as if it were not there, and one
+    /// that is to be held no more as if it had been deleted. What is dropped is dropped as it comes, page by page.
+    #[must_use]
+    pub fn keep(self, keep: fn(&K) -> bool) -> Self {
+        Self { keep, ..self }
+    }
+
     /// When the given function says that an update is the same as what is cached (a heartbeat), the update is cached, its
-    /// resourceVersion included, and nobody is told. The default takes no update for the same.
+    /// resourceVersion included, and nobody who is added after this is told. The default takes no update for the same.
     #[must_use]
     pub fn same(self, same: fn(&K, &K) -> bool) -> Self {
         Self { same, ..self }
@@ -155,17 +189,24 @@ impl<K: Cacheable> CacheBuilder<K> {
 
     /// Adds somebody to tell of each change. The objects of the first list are told of when it is complete.
     #[must_use]
-    pub fn on_change(mut self, on_change: OnChange<K>) -> Self {
-        self.on_change.push(on_change);
+    pub fn on_change(mut self, tell: OnChange<K>) -> Self {
+        let same = self.same;
+        self.hearers.push(Hearer { same, tell });
         self
     }
 
     /// Starts the watch as a task `cache/<kind>`, with a readiness check of that name until the first list is complete.
     #[must_use]
     pub fn start(self, tasks: &mut Tasks, kit: &Kit) -> Cache<K> {
-        let Self { api, same, on_change } = self;
-        let connect = move || watcher(api.clone(), watcher::Config::default().page_size(PAGE_SIZE)).boxed();
-        start(connect, Mirror::new(same, on_change), tasks, kit)
+        let Self {
+            api,
+            page_size,
+            keep,
+            hearers,
+            ..
+        } = self;
+        let connect = move || watcher(api.clone(), watcher::Config::default().page_size(page_size)).boxed();
+        start(connect, Mirror::new(keep, hearers), tasks, kit)
     }
 }
 
@@ -197,9 +238,14 @@ fn start<K: Cacheable>(
             Err("the first list is not complete".to_owned())
         }
     });
-    let follow = watch::follow(connect, mirror, kit.clone(), tasks.shutdown_token());
+    let health = Health::new(kit.clock.clone());
+    let follow = watch::follow(connect, mirror, health.clone(), kit.clone(), tasks.shutdown_token());
     tasks.spawn(name, follow);
-    Cache { objects, synced }
+    Cache {
+        objects,
+        synced,
+        health,
+    }
 }
 
 #[cfg(test)]
@@ -207,15 +253,21 @@ pub(crate) mod by_hand {
     //! A cache that a test fills.
 
     use super::*;
+    use crate::clock::SystemClock;
 
     pub(crate) struct Feed<K>(Mirror<K>);
 
     impl<K: Cacheable> Feed<K> {
         pub(crate) fn new(on_change: OnChange<K>) -> (Self, Cache<K>) {
-            let mirror = Mirror::new(|_, _| false, vec![on_change]);
+            let hearer = Hearer {
+                same: |_, _| false,
+                tell: on_change,
+            };
+            let mirror = Mirror::new(|_| true, vec![hearer]);
             let cache = Cache {
                 objects: mirror.objects(),
                 synced: mirror.synced(),
+                health: Health::new(SystemClock::shared()),
             };
             (Self(mirror), cache)
         }

@@ -20,11 +20,13 @@ use crate::retry::{Next, ReconcileError};
 
 mod attempt;
 mod runner;
+mod single;
 #[cfg(test)]
 mod tests;
 
 use attempt::Attempts;
 use runner::Runner;
+pub use single::{Single, run_single};
 
 /// Makes true for one object what should be true for it.
 pub trait Reconciler: Send + Sync + 'static {

@@ -16,7 +16,7 @@ use tidewaiter_kit::events::Reporter;
 use tidewaiter_kit::leader::{Elector, LeaseSettings, Timing};
 use tidewaiter_kit::settings::{environment, load, to_yaml};
 use tidewaiter_kit::{
-    Chain, Checks, ControllerContext, Events, Kit, Metrics, SystemClock, Tasks, admin, client, leader, telemetry,
+    Chain, Checks, ControllerContext, Events, Kit, Metrics, SystemClock, Tasks, admin, client, leader, serve, telemetry,
 };
 use tidewaiter_kops::{ControllerConfig, Definitions, DefinitionsSettings, StateStore, StoreOptions};
 use tracing::{info, warn};
@@ -151,9 +151,13 @@ async fn start(given: &Given, cluster: kube::Config, cloud: Cloud, kit: &Kit, ta
             shutdown: shutdown.clone(),
         },
     };
-    let admin = admin::bind(settings.admin_address).await?;
+    let admin = serve::bind("adminAddress", settings.admin_address).await?;
 
-    tasks.spawn("admin", admin::serve(admin, kit.clone(), shutdown.clone()));
+    let answers = admin::router(kit.clone());
+    tasks.spawn(
+        "admin",
+        serve::serve(admin, answers, kit.clock.clone(), shutdown.clone()),
+    );
     tasks.spawn("leader-election", elector.run(shutdown));
     node_controller::start(parts, tasks, kit)?;
     Ok(())

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
-pub use node::{Node, NodeCondition, NodeConditionType, NodeSpec, NodeStatus};
-pub use pod::{ContainerStatus, Phase, Pod, PodSpec, PodStatus, Priority, is_judged};
+pub use node::{Node, NodeCondition, NodeConditionType, NodeSpec, NodeStatus, conditions};
+pub use pod::{ContainerStatus, Phase, Pod, PodSpec, PodStatus, Priority, is_judged, matters};
 
 /// Makes `$slim` an object of the API, as `$full` is one.
 macro_rules! resource_like {
@@ -52,17 +52,22 @@ use resource_like;
 
 /// Name, namespace, uid, resourceVersion and of the labels those that are `read`.
 fn metadata<'de, D: Deserializer<'de>>(deserializer: D, read: &[&str]) -> Result<ObjectMeta, D::Error> {
-    let meta = tidewaiter_kit::slim::metadata(deserializer)?;
-    let mut labels = meta.labels.unwrap_or_default();
-    labels.retain(|key, _| read.contains(&key.as_str()));
+    let mut meta = tidewaiter_kit::slim::metadata(deserializer)?;
+    keep_labels(&mut meta, read);
     Ok(ObjectMeta {
         name: meta.name,
         namespace: meta.namespace,
         uid: meta.uid,
         resource_version: meta.resource_version,
-        labels: (!labels.is_empty()).then_some(labels),
+        labels: meta.labels,
         ..ObjectMeta::default()
     })
+}
+
+fn keep_labels(meta: &mut ObjectMeta, read: &[&str]) {
+    let mut labels = meta.labels.take().unwrap_or_default();
+    labels.retain(|key, _| read.contains(&key.as_str()));
+    meta.labels = (!labels.is_empty()).then_some(labels);
 }
 
 /// Whether the two metadata differ in nothing but the resourceVersion.

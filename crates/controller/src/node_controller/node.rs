@@ -11,6 +11,7 @@ use kube::Resource;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::json;
 use tidewaiter_api::names::{UNIDENTIFIED_EFFECT, UNIDENTIFIED_TAINT};
+use tidewaiter_validation::objects::{NodeCondition, conditions};
 
 /// A slim Node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -43,6 +44,10 @@ pub struct Status {
     /// The addresses of type `InternalIP` that are addresses.
     #[serde(default, rename = "addresses", with = "internal_ips")]
     pub internal_ips: Vec<IpAddr>,
+    /// The conditions that decide whether the Node is ready: for the verdict on the cluster, which shares this cache. No plan
+    /// reads them.
+    #[serde(default, deserialize_with = "conditions", skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<NodeCondition>,
 }
 
 impl Node {
@@ -63,7 +68,19 @@ impl Node {
             && meta.0.deletion_timestamp.is_some() == meta.1.deletion_timestamp.is_some()
             && self.spec.provider_id == other.spec.provider_id
             && self.startup_taints().eq(other.startup_taints())
-            && self.status == other.status
+            && self.status.internal_ips == other.status.internal_ips
+    }
+
+    /// The Node as the verdict on the cluster reads it.
+    #[must_use]
+    pub fn judged(self) -> tidewaiter_validation::Node {
+        tidewaiter_validation::Node::of(self.metadata, self.spec.provider_id.as_deref(), self.status.conditions)
+    }
+
+    /// Whether the two differ in nothing that the verdict on the cluster reads.
+    #[must_use]
+    pub fn same_to_the_verdict(&self, other: &Self) -> bool {
+        self.status.conditions == other.status.conditions && self.same(other)
     }
 
     /// The taints as they should be once the Node is identified, if the startup taint is there to be lifted.
@@ -173,12 +190,16 @@ mod tests {
     #[test]
     fn a_heartbeat_is_the_same_node() {
         let before = json!({"metadata": {"name": "n", "uid": "u", "resourceVersion": "1"}, "spec": {"providerID": "aws:///a/i-1"},
-            "status": {"conditions": [{"type": "Ready", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}]}});
+            "status": {"conditions": [{"type": "Ready", "status": "False", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}]}});
         let mut after = before.clone();
         after["metadata"]["resourceVersion"] = json!("2");
         after["status"]["conditions"][0]["lastHeartbeatTime"] = json!("2026-01-01T00:05:00Z");
         after["spec"]["taints"] = json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]);
         assert!(node(before.clone()).same(&node(after.clone())));
+        assert!(node(before.clone()).same_to_the_verdict(&node(after.clone())));
+        after["status"]["conditions"][0]["status"] = json!("True");
+        assert!(node(before.clone()).same(&node(after.clone())), "no plan reads it");
+        assert!(!node(before.clone()).same_to_the_verdict(&node(after.clone())));
         for (pointer, value) in [
             ("/metadata/uid", json!("v")),
             ("/metadata/labels", json!({"a": "b"})),

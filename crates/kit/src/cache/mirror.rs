@@ -15,10 +15,17 @@ use super::{Cacheable, Change, OnChange};
 use crate::key::Key;
 use crate::packed::Packed;
 
+/// Whom to tell of a change.
+pub(super) struct Hearer<K> {
+    /// Which updates it need not hear of.
+    pub(super) same: fn(&K, &K) -> bool,
+    pub(super) tell: OnChange<K>,
+}
+
 pub(super) struct Mirror<K> {
     objects: Arc<Objects<K>>,
-    same: fn(&K, &K) -> bool,
-    on_change: Vec<OnChange<K>>,
+    keep: fn(&K) -> bool,
+    hearers: Vec<Hearer<K>>,
     synced: watch::Sender<bool>,
     /// The first list, until it is complete: nobody sees a part of it.
     first: HashMap<Key, Packed>,
@@ -27,11 +34,11 @@ pub(super) struct Mirror<K> {
 }
 
 impl<K: Cacheable> Mirror<K> {
-    pub(super) fn new(same: fn(&K, &K) -> bool, on_change: Vec<OnChange<K>>) -> Self {
+    pub(super) fn new(keep: fn(&K) -> bool, hearers: Vec<Hearer<K>>) -> Self {
         Self {
             objects: Arc::new(Objects::new()),
-            same,
-            on_change,
+            keep,
+            hearers,
             synced: watch::Sender::new(false),
             first: HashMap::new(),
             unnamed: HashSet::new(),
@@ -51,7 +58,9 @@ impl<K: Cacheable> Mirror<K> {
         match event {
             Event::Init if !synced => self.first.clear(),
             Event::InitApply(object) if !synced => {
-                self.first.insert(Key::of(&object), self.objects.pack(&object));
+                if (self.keep)(&object) {
+                    self.first.insert(Key::of(&object), self.objects.pack(&object));
+                }
             }
             Event::InitDone if !synced => self.first_list(),
             Event::Init => self.unnamed = self.objects.keys().into_iter().collect(),
@@ -81,6 +90,10 @@ impl<K: Cacheable> Mirror<K> {
     }
 
     fn applied(&mut self, key: Key, object: K) {
+        if !(self.keep)(&object) {
+            self.deleted(&key);
+            return;
+        }
         let cached = self.objects.get(&key);
         if let Some(cached) = cached
             && cached.meta().uid == object.meta().uid
@@ -91,14 +104,17 @@ impl<K: Cacheable> Mirror<K> {
                 return;
             }
             self.objects.put(key, &object);
-            if (self.same)(&cached, &object) {
-                return;
+            let differs = |hearer: &Hearer<K>| !(hearer.same)(&cached, &object);
+            let hearers: Vec<_> = self.hearers.iter().map(differs).collect();
+            let change = Change::Applied(object);
+            for (hearer, _) in self.hearers.iter().zip(hearers).filter(|(_, differs)| *differs) {
+                (hearer.tell)(&change);
             }
         } else {
             self.deleted(&key);
             self.objects.put(key, &object);
+            self.tell(&Change::Applied(object));
         }
-        self.tell(&Change::Applied(object));
     }
 
     fn deleted(&mut self, key: &Key) {
@@ -108,8 +124,8 @@ impl<K: Cacheable> Mirror<K> {
     }
 
     fn tell(&self, change: &Change<K>) {
-        for hearer in &self.on_change {
-            hearer(change);
+        for hearer in &self.hearers {
+            (hearer.tell)(change);
         }
     }
 }
@@ -136,11 +152,17 @@ mod tests {
             let word = if matches!(change, Change::Applied(_)) { "+" } else { "-" };
             hearer.lock().unwrap().push(format!("{word}{}", shown(change.object())));
         };
-        let mirror = Mirror::new(
-            |a: &Node, b| a.metadata.labels == b.metadata.labels,
-            vec![Box::new(hear)],
-        );
-        World { mirror, told }
+        let hearer = Hearer {
+            same: |a: &Node, b| a.metadata.labels == b.metadata.labels,
+            tell: Box::new(hear),
+        };
+        World {
+            mirror: Mirror::new(
+                |node| !node.metadata.name.as_ref().unwrap().starts_with("unkept"),
+                vec![hearer],
+            ),
+            told,
+        }
     }
 
     fn shown(node: &Node) -> String {
@@ -279,6 +301,72 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_kept_is_as_if_it_were_not_there() {
+        let mut world = world();
+        let unkept = || node("unkept", "1", "5", "x");
+        world.list([node("a", "2", "5", "x"), unkept()]);
+        assert_eq!(
+            (world.told(), world.held()),
+            (vec!["+a/2/5".to_owned()], vec!["a/2/5".to_owned()])
+        );
+        world.mirror.apply(Event::Apply(unkept()));
+        world.list([node("a", "2", "5", "x"), unkept()]);
+        world.mirror.apply(Event::Delete(unkept()));
+        assert!(world.told().is_empty());
+    }
+
+    #[test]
+    fn one_that_is_to_be_kept_no_more_is_deleted() {
+        for through_list in [false, true] {
+            let mut world = world();
+            world.mirror.keep = |node| node.metadata.labels.as_ref().unwrap()["group"] == "kept";
+            world.list(["a", "b"].map(|name| node(name, name, "5", "kept")));
+            world.told();
+            let changed = node("a", "a", "6", "other");
+            if through_list {
+                world.list([changed, node("b", "b", "5", "kept")]);
+            } else {
+                world.mirror.apply(Event::Apply(changed));
+            }
+            assert_eq!(
+                (world.told(), world.held()),
+                (vec!["-a/a/5".to_owned()], vec!["b/b/5".to_owned()])
+            );
+            world.mirror.apply(Event::Apply(node("a", "a", "7", "kept")));
+            assert_eq!(world.told(), ["+a/a/7"]);
+        }
+    }
+
+    #[test]
+    fn each_hearer_is_told_of_what_differs_for_it() {
+        let told: Arc<Mutex<Vec<String>>> = Arc::default();
+        let hearer = |word: &'static str, same| {
+            let told = Arc::clone(&told);
+            let tell =
+                move |change: &Change<Node>| told.lock().unwrap().push(format!("{word}{}", shown(change.object())));
+            Hearer {
+                same,
+                tell: Box::new(tell),
+            }
+        };
+        let labels = |a: &Node, b: &Node| a.metadata.labels == b.metadata.labels;
+        let mut mirror = Mirror::new(|_| true, vec![hearer("labels ", labels), hearer("all ", |_, _| false)]);
+        mirror.apply(Event::Init);
+        mirror.apply(Event::InitDone);
+        for event in [
+            node("a", "1", "5", "x"),
+            node("a", "1", "6", "x"),
+            node("a", "1", "7", "y"),
+        ] {
+            mirror.apply(Event::Apply(event));
+        }
+        assert_eq!(
+            *told.lock().unwrap(),
+            ["labels a/1/5", "all a/1/5", "all a/1/6", "labels a/1/7", "all a/1/7"]
+        );
+    }
+
+    #[test]
     fn a_deletion_is_told_once() {
         let mut world = world();
         world.list([node("a", "1", "5", "x")]);
@@ -300,7 +388,11 @@ mod tests {
             let held = reader.lock().unwrap().as_ref().unwrap().get(&key);
             log.lock().unwrap().push(held.map(|node| shown(&node)));
         };
-        let mut mirror = Mirror::new(|_: &Node, _| false, vec![Box::new(hear)]);
+        let hearer = Hearer {
+            same: |_: &Node, _| false,
+            tell: Box::new(hear),
+        };
+        let mut mirror = Mirror::new(|_| true, vec![hearer]);
         *objects.lock().unwrap() = Some(mirror.objects());
         for event in [
             Event::Init,

@@ -11,6 +11,7 @@ use kube::runtime::watcher::{self, Event};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::health::{Health, QUIET};
 use super::mirror::Mirror;
 use super::{Cacheable, Events};
 use crate::Kit;
@@ -23,12 +24,10 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from
 /// So many refusals by the server in a row, whatever they say, and the next attempt begins with a list.
 const REFUSALS_BEFORE_LIST: u32 = 6;
 
-/// A watch that was well for so long is well, even if nothing happened in it.
-const QUIET: Duration = Duration::from_mins(1);
-
 pub(super) async fn follow<K: Cacheable>(
     connect: impl Fn() -> Events<K> + Send + 'static,
     mut mirror: Mirror<K>,
+    health: Health,
     kit: Kit,
     shutdown: CancellationToken,
 ) -> Result<(), Infallible> {
@@ -47,11 +46,16 @@ pub(super) async fn follow<K: Cacheable>(
                 if trouble.over(&event) {
                     info!(kind = %kind, "the watch goes on");
                 }
+                // A list says what there is only at its end.
+                if matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_)) {
+                    health.well();
+                }
                 mirror.apply(event);
                 continue;
             }
             Some(Err(error)) => {
                 errors.inc();
+                health.failed(Chain(&error).to_string());
                 let (list, wait) = trouble.more(&error, kit.clock.monotonic());
                 let wait_ms = wait.as_millis();
                 warn!(kind = %kind, list, wait_ms, error = %Chain(&error), "the watch failed");

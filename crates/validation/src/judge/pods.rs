@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::groups::found_in;
 use super::membership::Membership;
 use super::{Found, Place};
-use crate::objects::pod::STATIC_PODS;
-use crate::objects::{Phase, Pod, Priority};
+use crate::objects::pod::{PodTrouble, STATIC_PODS};
+use crate::objects::{Pod, Priority};
 use crate::verdict::{Failure, FailureKind};
 
 /// What is wrong with the pods of the system, and how many are wrong in which way.
@@ -24,26 +24,15 @@ pub(super) fn failures<'a>(pods: &'a [Arc<Pod>], membership: Option<&Membership<
     let group_by_node = membership.map(Membership::group_by_node).unwrap_or_default();
     let mut system = System::default();
     for (pod, priority) in in_order(pods) {
-        let what = match pod.status.phase {
-            Some(Phase::Succeeded) => continue,
-            Some(Phase::Pending) => {
-                system.pending += 1;
-                "pending".to_owned()
-            }
-            Some(Phase::Unknown) => {
-                system.unknown += 1;
-                "unknown phase".to_owned()
-            }
-            Some(Phase::Running | Phase::Failed) | None => {
-                let containers = pod.status.container_statuses.iter();
-                let waiting: Vec<&str> = containers.filter(|one| !one.ready).map(|one| &*one.name).collect();
-                if waiting.is_empty() {
-                    continue;
-                }
-                system.not_ready += 1;
-                format!("not ready ({})", waiting.join(","))
+        let Some(trouble) = pod.trouble() else { continue };
+        let (counted, what) = match trouble {
+            PodTrouble::Pending => (&mut system.pending, "pending".to_owned()),
+            PodTrouble::UnknownPhase => (&mut system.unknown, "unknown phase".to_owned()),
+            PodTrouble::NotReady(containers) => {
+                (&mut system.not_ready, format!("not ready ({})", containers.join(",")))
             }
         };
+        *counted += 1;
         let node = pod.spec.node_name.as_deref();
         // A pod that the cluster needs is the matter of no group, wherever it runs.
         let group = node

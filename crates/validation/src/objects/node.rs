@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use tidewaiter_api::names::ROLE_CONTROL_PLANE_LABEL;
 use tidewaiter_api::{ConditionStatus, ProviderId};
 
-use super::{known, known_text, label, resource_like, same_metadata};
+use super::{keep_labels, known, known_text, label, resource_like, same_metadata};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -68,6 +68,19 @@ pub enum NodeConditionType {
 }
 
 impl Node {
+    /// What is read of a Node of which somebody holds more: its metadata, its providerID as it stands, its conditions.
+    #[must_use]
+    pub fn of(mut metadata: ObjectMeta, provider_id: Option<&str>, conditions: Vec<NodeCondition>) -> Self {
+        keep_labels(&mut metadata, &LABELS);
+        Self {
+            metadata,
+            spec: NodeSpec {
+                provider_id: provider_id.and_then(known),
+            },
+            status: NodeStatus { conditions },
+        }
+    }
+
     /// Whether the two differ in nothing that the verdict reads: a heartbeat changes only the resourceVersion and what was
     /// dropped while decoding.
     #[must_use]
@@ -113,15 +126,23 @@ impl Node {
     }
 }
 
+/// The labels that are read.
+const LABELS: [&str; 4] = [ROLE_CONTROL_PLANE_LABEL, HOSTNAME, ZONE, OLD_ZONE];
+
 fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    super::metadata(deserializer, &[ROLE_CONTROL_PLANE_LABEL, HOSTNAME, ZONE, OLD_ZONE])
+    super::metadata(deserializer, &LABELS)
 }
 
-fn conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<NodeCondition>, D::Error> {
+/// The conditions that decide readiness, of all that a Node has; for whoever reads more of a Node than the verdict does.
+///
+/// # Errors
+/// When it is no list of conditions.
+pub fn conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<NodeCondition>, D::Error> {
     #[derive(Deserialize)]
     struct Condition {
         #[serde(rename = "type")]
         type_: String,
+        #[serde(default)]
         status: String,
     }
     let all = Option::<Vec<Condition>>::deserialize(deserializer)?.unwrap_or_default();

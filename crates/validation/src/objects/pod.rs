@@ -103,7 +103,37 @@ pub fn is_judged(pod: &Pod) -> bool {
     pod.spec.priority_class_name.is_some() || pod.static_app().is_some()
 }
 
+/// Whether the verdict would be another without this pod as it is now: it is [judged](is_judged) and something is wrong with
+/// it, or its absence would be a failure. A cache that holds only these holds enough.
+#[must_use]
+pub fn matters(pod: &Pod) -> bool {
+    pod.static_app().is_some() || (is_judged(pod) && pod.trouble().is_some())
+}
+
+/// What is wrong with a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PodTrouble<'a> {
+    Pending,
+    UnknownPhase,
+    /// These containers.
+    NotReady(Vec<&'a str>),
+}
+
 impl Pod {
+    /// What is wrong with it, if anything is.
+    pub(crate) fn trouble(&self) -> Option<PodTrouble<'_>> {
+        match self.status.phase {
+            Some(Phase::Succeeded) => None,
+            Some(Phase::Pending) => Some(PodTrouble::Pending),
+            Some(Phase::Unknown) => Some(PodTrouble::UnknownPhase),
+            Some(Phase::Running | Phase::Failed) | None => {
+                let containers = self.status.container_statuses.iter();
+                let waiting: Vec<&str> = containers.filter(|one| !one.ready).map(|one| &*one.name).collect();
+                (!waiting.is_empty()).then_some(PodTrouble::NotReady(waiting))
+            }
+        }
+    }
+
     /// Whether the two differ in nothing that the verdict reads.
     #[must_use]
     pub fn same(&self, other: &Self) -> bool {

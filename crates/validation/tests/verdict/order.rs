@@ -8,7 +8,7 @@ use proptest::sample::{Index, select, subsequence};
 use serde_json::json;
 use tidewaiter_kops::{GroupSummary, Role};
 use tidewaiter_validation::{
-    CloudGroup, Dns, Failure, FailureKind, Member, MemberStatus, Node, Observation, Options, Part, Pod, judge,
+    CloudGroup, Dns, Failure, FailureKind, Member, MemberStatus, Node, Observation, Options, Part, Pod, judge, matters,
 };
 
 const GROUPS: [&str; 4] = ["a", "b", "c", "d"];
@@ -201,6 +201,15 @@ proptest! {
     ) {
         let options = Options { max_unready_nodes };
         prop_assert_eq!(judge(&seen, &options), judge(&reordered(&seen, &places), &options));
+    }
+
+    #[test]
+    fn pods_that_do_not_matter_change_nothing(seen in observation()) {
+        let mut fewer = seen.clone();
+        if let Part::Known(pods) = &mut fewer.pods {
+            pods.retain(|pod| matters(pod));
+        }
+        prop_assert_eq!(judge(&seen, &Options::default()), judge(&fewer, &Options::default()));
     }
 
     #[test]

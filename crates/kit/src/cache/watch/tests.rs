@@ -292,6 +292,11 @@ async fn a_server_that_is_away_is_asked_at_a_bounded_rate_and_then_caught_up_wit
                 server.asked.len()
             };
             pass(30 * SECOND).await;
+            let trouble = world.cache.trouble().unwrap();
+            assert!(
+                world.kit.clock.monotonic() > trouble.since_monotonic + 25 * SECOND && !trouble.error.is_empty(),
+                "{fault:?}: {trouble:?}"
+            );
             {
                 let mut server = world.server();
                 let asked = server.asked.len() - before;
@@ -304,7 +309,7 @@ async fn a_server_that_is_away_is_asked_at_a_bounded_rate_and_then_caught_up_wit
             pass(10 * SECOND).await;
             assert_eq!(world.cache.len(), 2, "{fault:?}");
             assert!(world.ready() && !world.process.is_finished());
-            assert!(world.errors() >= 4);
+            assert!(world.errors() >= 4 && world.cache.trouble().is_none());
         }
     }
 }
