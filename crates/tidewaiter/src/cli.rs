@@ -1,13 +1,18 @@
 //! The command line: what can be asked for, in words that a person can read.
 
+mod validate;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use serde::Serialize;
 use tidewaiter_api::{ClusterName, InstanceGroupName, Lifecycle, NodeName};
 use url::Url;
+
+pub(crate) use validate::ValidateArgs;
 
 /// Makes true in a Kubernetes cluster what its cloud says.
 #[derive(Debug, Parser)]
@@ -20,8 +25,11 @@ pub(crate) struct Cli {
 impl Cli {
     /// Reads the command line. The name under which the binary was called counts: `kops-controller` is the controller role, so
     /// that a container which kOps described starts it unchanged but for the image, and kubectl calls its plugin
-    /// `kubectl-tidewaiter`. What is wrong, and what was only asked for help, ends the process here.
-    pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> Self {
+    /// `kubectl-tidewaiter`.
+    ///
+    /// # Errors
+    /// When something is wrong, which has been told, or only help was asked for, which has been given: the code to end with.
+    pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, ExitCode> {
         let mut line: Vec<OsString> = arguments.into_iter().collect();
         let mut command = Self::command();
         match line
@@ -34,8 +42,17 @@ impl Cli {
             Some("kubectl-tidewaiter") => command = command.bin_name("kubectl tidewaiter"),
             _ => {}
         }
-        let read = Self::from_arg_matches(&command.get_matches_from(line));
-        read.unwrap_or_else(|error| error.exit())
+        let validates = line.get(1).is_some_and(|word| word == "validate");
+        let read = command.try_get_matches_from(line);
+        read.and_then(|matches| Self::from_arg_matches(&matches))
+            .map_err(|error| {
+                if validates && error.use_stderr() {
+                    return validate::refuse(&error);
+                }
+                // Nobody is left to tell when standard error is closed.
+                let _ = error.print();
+                ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+            })
     }
 }
 
@@ -49,6 +66,8 @@ pub(crate) enum Command {
     /// Gives each Node the labels of its InstanceGroup, once the cloud vouches for it, and says whether the cluster is healthy
     /// (the role of kops-controller)
     Controller(ControllerArgs),
+    /// Says whether the cluster is ready: groups, instances, Nodes, the system's pods (as kops validate cluster); writes nothing
+    Validate(ValidateArgs),
     /// Says why a Node has, or has not, a label
     #[command(subcommand)]
     Explain(Explain),
@@ -130,9 +149,9 @@ pub(crate) struct ExplainForgeriesArgs {
     pub(crate) sources: ExplainSources,
 }
 
-/// Where to look. Without a configuration file, or a cluster and its state store, only the records are read.
+/// Which cluster, and where its definitions are.
 #[derive(Debug, Args)]
-pub(crate) struct ExplainSources {
+pub(crate) struct Place {
     /// The configuration file that kOps wrote for kops-controller; wins over --name and --state
     #[arg(long, value_name = "FILE")]
     pub(crate) conf: Option<PathBuf>,
@@ -152,6 +171,13 @@ pub(crate) struct ExplainSources {
     /// The controller's settings (YAML), so that the answer is what it would do; the environment (TIDEWAITER_…) wins over it
     #[arg(long, value_name = "FILE")]
     pub(crate) settings: Option<PathBuf>,
+}
+
+/// Where to look. Without a configuration file, or a cluster and its state store, only the records are read.
+#[derive(Debug, Args)]
+pub(crate) struct ExplainSources {
+    #[command(flatten)]
+    pub(crate) place: Place,
 
     #[command(flatten)]
     pub(crate) flags: ExplainFlags,

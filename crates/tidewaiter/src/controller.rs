@@ -112,7 +112,9 @@ async fn run(given: Given) -> Result<(), Failure> {
         metrics,
         checks: Checks::new(),
     };
-    let cluster = kube_config(&given.settings).await.map_err(Failure::Configuration)?;
+    let cluster = kube_config(&given.settings, None)
+        .await
+        .map_err(Failure::Configuration)?;
     let cloud = Cloud::of(&given, &kit).await.map_err(Failure::Configuration)?;
     let mut tasks = Tasks::new();
     start(&given, cluster, cloud, &kit, &mut tasks)
@@ -206,9 +208,16 @@ pub(crate) fn definitions(
     Ok(definitions)
 }
 
-/// The cluster to work in: what `kubeconfig` names, else the pod's own, else what KUBECONFIG names.
-pub(crate) async fn kube_config(settings: &ControllerSettings) -> Result<kube::Config> {
+/// The cluster to work in: what `kubeconfig` names, else what KUBECONFIG names, else the pod's own. Of the contexts of a
+/// kubeconfig it is the one that is called `context`, if there is one, else the current one.
+pub(crate) async fn kube_config(settings: &ControllerSettings, context: Option<&str>) -> Result<kube::Config> {
     let Some(path) = &settings.kubeconfig else {
+        if context.is_some()
+            && let Ok(kubeconfig) = Kubeconfig::read()
+            && let Ok(config) = in_context(kubeconfig, context).await
+        {
+            return Ok(config);
+        }
         return kube::Config::infer()
             .await
             .context("no cluster to work in: set kubeconfig");
@@ -217,9 +226,16 @@ pub(crate) async fn kube_config(settings: &ControllerSettings) -> Result<kube::C
     let kubeconfig = Kubeconfig::read_from(path)
         .map_err(|error| first_line(&error))
         .with_context(failed)?;
-    kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .with_context(failed)
+    in_context(kubeconfig, context).await.with_context(failed)
+}
+
+async fn in_context(kubeconfig: Kubeconfig, context: Option<&str>) -> Result<kube::Config, KubeconfigError> {
+    let named = context.filter(|name| kubeconfig.contexts.iter().any(|context| context.name == *name));
+    let options = KubeConfigOptions {
+        context: named.map(str::to_owned),
+        ..KubeConfigOptions::default()
+    };
+    kube::Config::from_custom_kubeconfig(kubeconfig, &options).await
 }
 
 /// The parser of YAML says the place in its first line, and draws it in the next ones.

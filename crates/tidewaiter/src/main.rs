@@ -3,6 +3,8 @@
 mod cli;
 mod controller;
 mod explain;
+mod place;
+mod validate;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -27,7 +29,12 @@ enum Failure {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::read(std::env::args_os()).command {
+    let command = match Cli::read(std::env::args_os()) {
+        Ok(cli) => cli.command,
+        Err(code) => return code,
+    };
+    let result = match command {
+        Command::Validate(args) => return validate::main(&args).unwrap_or_else(|error| fail(&error, 1)),
         Command::Controller(args) => controller::main(&args),
         Command::Explain(question) => explain::main(&question),
         Command::Crds => print_crds().map_err(Failure::Running),

@@ -6,4 +6,4 @@ mod document;
 mod table;
 
 pub use document::{json, yaml};
-pub use table::table;
+pub use table::{Tone, painted_table, table};

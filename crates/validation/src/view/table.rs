@@ -9,9 +9,26 @@ use crate::verdict::{Outcome, Verdict};
 
 const TAB: usize = 8;
 
+/// What a word says, for whoever paints it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// All is well.
+    Good,
+    /// Something is wrong.
+    Bad,
+    /// Something is not known.
+    Unsure,
+}
+
 /// The tables of a verdict, and what follows from them in one line. Nothing in a cell can make a terminal do anything.
 #[must_use]
 pub fn table(verdict: &Verdict) -> String {
+    painted_table(verdict, &|_, text| text.to_owned())
+}
+
+/// The same with the words that decide as `paint` gives them back: READY where it is not True, and the last line.
+#[must_use]
+pub fn painted_table(verdict: &Verdict, paint: &dyn Fn(Tone, &str) -> String) -> String {
     let size = |size: Option<u32>| size.map_or_else(|| "-".to_owned(), |size| size.to_string());
     let groups = verdict.groups.iter().map(|row| {
         let group = &row.group;
@@ -40,31 +57,47 @@ pub fn table(verdict: &Verdict) -> String {
         .map(|unknown| [unknown.part.to_string(), unknown.reason.clone()]);
 
     let group_head = ["NAME", "ROLE", "MACHINETYPE", "MIN", "MAX", "SUBNETS"];
-    let mut text = section("INSTANCE GROUPS", group_head, groups) + "\n";
-    text += &section("NODE STATUS", ["NAME", "ROLE", "READY"], nodes);
+    let plain = |cell: &str| cell.to_owned();
+    let ready = |cell: &str| match cell {
+        "False" => paint(Tone::Bad, cell),
+        "Unknown" => paint(Tone::Unsure, cell),
+        _ => cell.to_owned(),
+    };
+    let mut text = section("INSTANCE GROUPS", group_head, groups, &plain) + "\n";
+    text += &section("NODE STATUS", ["NAME", "ROLE", "READY"], nodes, &ready);
     text.push('\n');
     if !verdict.failures.is_empty() {
-        text += &section("VALIDATION ERRORS", ["KIND", "NAME", "MESSAGE"], failures);
+        text += &section("VALIDATION ERRORS", ["KIND", "NAME", "MESSAGE"], failures, &plain);
         text.push('\n');
     }
     if !verdict.unknown.is_empty() {
-        text += &section("UNKNOWN", ["PART", "REASON"], unknown);
+        text += &section("UNKNOWN", ["PART", "REASON"], unknown, &plain);
         text.push('\n');
     }
-    text += &conclusion(verdict);
-    text
+    let (tone, conclusion) = conclusion(verdict);
+    text + &paint(tone, &conclusion) + "\n"
 }
 
-fn conclusion(verdict: &Verdict) -> String {
+fn conclusion(verdict: &Verdict) -> (Tone, String) {
+    let cluster = &verdict.cluster;
     match verdict.outcome() {
-        Outcome::Failed => "Validation Failed\n".to_owned(),
-        Outcome::Ready => format!("Your cluster {} is ready\n", verdict.cluster),
-        Outcome::Unknown => format!("Cannot tell whether your cluster {} is ready\n", verdict.cluster),
+        Outcome::Failed => (Tone::Bad, "Validation Failed".to_owned()),
+        Outcome::Ready => (Tone::Good, format!("Your cluster {cluster} is ready")),
+        Outcome::Unknown => (
+            Tone::Unsure,
+            format!("Cannot tell whether your cluster {cluster} is ready"),
+        ),
     }
 }
 
 /// A title and the rows below it, as Go's `text/tabwriter` aligns them with tabs (minimum width 0, tab width 8, padding 1).
-fn section<const N: usize>(title: &str, head: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+/// `paint` gives back the cells of the last column, whose width nothing depends on.
+fn section<const N: usize>(
+    title: &str,
+    head: [&str; N],
+    rows: impl Iterator<Item = [String; N]>,
+    paint: &dyn Fn(&str) -> String,
+) -> String {
     let mut rows: Vec<[String; N]> = rows.map(|row| row.map(|cell| printable(&cell))).collect();
     rows.sort_unstable();
     rows.insert(0, head.map(str::to_owned));
@@ -80,8 +113,11 @@ fn section<const N: usize>(title: &str, head: [&str; N], rows: impl Iterator<Ite
     for row in &rows {
         for (column, cell) in row.iter().enumerate() {
             let missing = stops[column] - cell.chars().count();
-            let tabs = if column + 1 < N { missing.div_ceil(TAB) } else { 0 };
-            let _ = write!(text, "{cell}{}", "\t".repeat(tabs));
+            if column + 1 < N {
+                let _ = write!(text, "{cell}{}", "\t".repeat(missing.div_ceil(TAB)));
+            } else {
+                text += &paint(cell);
+            }
         }
         text.push('\n');
     }
@@ -92,23 +128,23 @@ fn section<const N: usize>(title: &str, head: [&str; N], rows: impl Iterator<Ite
 mod tests {
     use super::*;
 
+    fn plain<const N: usize>(head: [&str; N], rows: &[[&str; N]]) -> String {
+        let rows = rows.iter().map(|row| row.map(str::to_owned));
+        section("T", head, rows, &str::to_owned)
+    }
+
     /// What Go 1.26 prints through `text/tabwriter` with these parameters, for cells on both sides of a tab stop.
     #[test]
     fn cells_are_aligned_as_go_aligns_them() {
-        let rows = [["1234567", "x"], ["12345678", "ä"], ["", ""]];
-        let text = section("T", ["A", "B"], rows.into_iter().map(|row| row.map(str::to_owned)));
+        let text = plain(["A", "B"], &[["1234567", "x"], ["12345678", "ä"], ["", ""]]);
         assert_eq!(text, "T\nA\t\tB\n\t\t\n1234567\t\tx\n12345678\tä\n");
-        let short = section(
-            "T",
-            ["A", "B"],
-            [["1234567", "x"]].into_iter().map(|row| row.map(str::to_owned)),
-        );
+        let short = plain(["A", "B"], &[["1234567", "x"]]);
         assert_eq!(short, "T\nA\tB\n1234567\tx\n");
     }
 
     #[test]
     fn a_cell_stays_in_its_line() {
-        let text = section("T", ["A"], [["a\nb\u{1b}[31m".to_owned()]].into_iter());
+        let text = plain(["A"], &[["a\nb\u{1b}[31m"]]);
         assert_eq!(text, "T\nA\na\\nb\\u{1b}[31m\n");
     }
 }

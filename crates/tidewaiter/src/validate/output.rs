@@ -1,0 +1,40 @@
+//! The verdict on standard output: exactly the view that was asked for, coloured only for a terminal.
+
+use std::io::{self, Write as _};
+
+use anstream::AutoStream;
+use anstyle::{AnsiColor, Style};
+use anyhow::{Context as _, Result};
+use tidewaiter_validation::Verdict;
+use tidewaiter_validation::view::{Tone, json, painted_table, yaml};
+
+use crate::cli::OutputFormat;
+
+/// Prints `verdict` in the format that was asked for.
+pub(super) fn print(format: OutputFormat, verdict: &Verdict) -> Result<()> {
+    let text = match format {
+        OutputFormat::Table => {
+            let table = painted_table(verdict, &paint);
+            format!("Validating cluster {}\n\n{table}", verdict.cluster)
+        }
+        OutputFormat::Json => json(verdict).context("the verdict as JSON")?,
+        OutputFormat::Yaml => yaml(verdict).context("the verdict as YAML")?,
+    };
+    // Which knows of terminals, NO_COLOR and CLICOLOR.
+    let mut out = AutoStream::auto(io::stdout());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // `tidewaiter validate | head` is no failure.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("writing to standard output"),
+    }
+}
+
+fn paint(tone: Tone, text: &str) -> String {
+    let color = match tone {
+        Tone::Good => AnsiColor::Green,
+        Tone::Bad => AnsiColor::Red,
+        Tone::Unsure => AnsiColor::Yellow,
+    };
+    let style = Style::new().fg_color(Some(color.into()));
+    format!("{style}{text}{style:#}")
+}

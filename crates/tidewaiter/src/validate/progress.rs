@@ -1,0 +1,162 @@
+//! What is told on standard error while one waits: on a terminal one view that is drawn anew in its place, else a line for
+//! each look. Nothing of the view is left when it is cleared, and the cursor is never hidden.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use console::{Term, truncate_str};
+use jiff::SignedDuration;
+use tidewaiter_api::ClusterName;
+use tidewaiter_kit::Clock;
+use tidewaiter_validation::{Outcome, Verdict};
+
+use super::rounds::Rounds;
+use super::troubles::Troubles;
+
+/// How many troubles a terminal shows.
+const SHOWN: usize = 12;
+/// How many a line names.
+const NAMED: usize = 3;
+
+/// Where it is told, and what is known.
+pub(super) struct Progress {
+    to: To,
+    cluster: ClusterName,
+    /// The outcome of the last look; none before the first.
+    last: Option<Outcome>,
+    troubles: Troubles,
+}
+
+enum To {
+    /// A terminal, and what is drawn on it: the lines right above the cursor.
+    Terminal(Term, Vec<String>),
+    Lines(Box<dyn Write>),
+}
+
+impl Progress {
+    /// A view if standard error is a terminal that can be drawn on, else lines. `term` is what `TERM` says.
+    pub(super) fn on_stderr(cluster: &ClusterName, term: Option<&str>) -> Self {
+        let terminal = Term::buffered_stderr();
+        if terminal.is_term() && term.is_some_and(|term| term != "dumb") {
+            Self::new(cluster, To::Terminal(terminal, Vec::new()))
+        } else {
+            Self::lines(cluster, Box::new(io::stderr()))
+        }
+    }
+
+    pub(super) fn lines(cluster: &ClusterName, out: Box<dyn Write>) -> Self {
+        Self::new(cluster, To::Lines(out))
+    }
+
+    fn new(cluster: &ClusterName, to: To) -> Self {
+        Self {
+            to,
+            cluster: cluster.clone(),
+            last: None,
+            troubles: Troubles::default(),
+        }
+    }
+
+    /// Whether time alone changes what is shown.
+    pub(super) fn is_live(&self) -> bool {
+        matches!(self.to, To::Terminal(..))
+    }
+
+    /// Takes in a verdict that is not the last one.
+    pub(super) fn tell(&mut self, verdict: &Verdict, rounds: &Rounds, clock: &dyn Clock) {
+        self.last = Some(verdict.outcome());
+        self.troubles.update(verdict, clock.monotonic());
+        let line = self.line(rounds);
+        if let To::Lines(out) = &mut self.to {
+            // Nobody is left to tell when standard error is closed.
+            let _ = writeln!(out, "{:.0} {line}", clock.now());
+        }
+    }
+
+    /// Draws the view as of now.
+    pub(super) fn draw(&mut self, rounds: &Rounds, clock: &dyn Clock) {
+        let view = self.view(rounds, clock.monotonic());
+        if let To::Terminal(terminal, drawn) = &mut self.to {
+            let (rows, columns) = terminal.size();
+            // A line that is too long would be two, and what has left the screen cannot be drawn anew.
+            let fit = view.into_iter().take(usize::from(rows.saturating_sub(1)));
+            let width = usize::from(columns.saturating_sub(1));
+            let lines = fit.map(|line| truncate_str(&line, width, "…").into_owned());
+            replace(terminal, drawn, lines.collect());
+        }
+    }
+
+    /// Takes the view away.
+    pub(super) fn clear(&mut self) {
+        if let To::Terminal(terminal, drawn) = &mut self.to {
+            replace(terminal, drawn, Vec::new());
+        }
+    }
+
+    fn line(&self, rounds: &Rounds) -> String {
+        let (named, more) = self.troubles.first(NAMED);
+        let named: Vec<_> = named.iter().map(|trouble| trouble.text.as_str()).collect();
+        let more = if more > 0 {
+            format!("; and {more} more")
+        } else {
+            String::new()
+        };
+        let colon = if named.is_empty() { "" } else { ": " };
+        format!("{}{colon}{}{more}", self.outcome(rounds), named.join("; "))
+    }
+
+    fn view(&self, rounds: &Rounds, now: Duration) -> Vec<String> {
+        let elapsed = Seconds(rounds.elapsed(now));
+        let of = rounds
+            .wait()
+            .map(|wait| format!(" of {}", Seconds(wait)))
+            .unwrap_or_default();
+        let (shown, more) = self.troubles.first(SHOWN);
+        let troubles = shown.iter().map(|trouble| {
+            let age = Seconds(now.saturating_sub(trouble.since)).to_string();
+            format!("{age:>8}  {}", trouble.text)
+        });
+        let more = (more > 0).then(|| format!("{:8}  and {more} more", ""));
+        let head = format!("{elapsed}{of}  {}", self.outcome(rounds));
+        std::iter::once(head).chain(troubles).chain(more).collect()
+    }
+
+    fn outcome(&self, rounds: &Rounds) -> String {
+        let cluster = &self.cluster;
+        match self.last {
+            None => format!("looking at {cluster}"),
+            Some(Outcome::Ready) => {
+                let (ready, count) = rounds.row();
+                format!("{cluster} is ready, {ready} of {count} times in a row")
+            }
+            Some(Outcome::Failed) => format!("{cluster} is not ready"),
+            Some(Outcome::Unknown) => format!("cannot tell whether {cluster} is ready"),
+        }
+    }
+}
+
+/// Draws these lines in the place of those that are drawn, at once. Nobody is left to tell when the terminal is gone.
+fn replace(terminal: &Term, drawn: &mut Vec<String>, lines: Vec<String>) {
+    if *drawn == lines {
+        return;
+    }
+    // Where the cursor is, the terminal has put the `^C` that was typed.
+    let _ = terminal.clear_line();
+    let _ = terminal.clear_last_lines(drawn.len());
+    for line in &lines {
+        let _ = terminal.write_line(line);
+    }
+    let _ = terminal.flush();
+    *drawn = lines;
+}
+
+/// Whole seconds, as `1m 30s`.
+struct Seconds(Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = i64::try_from(self.0.as_secs()).unwrap_or(i64::MAX);
+        write!(f, "{:#}", SignedDuration::from_secs(seconds))
+    }
+}

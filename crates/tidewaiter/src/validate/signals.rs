@@ -1,0 +1,54 @@
+//! What ends a wait from outside.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Which signal came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Interrupt {
+    /// SIGINT: Ctrl-C.
+    Interrupted,
+    /// SIGTERM.
+    Terminated,
+}
+
+impl Interrupt {
+    /// 128 and the signal's number, as shells have it.
+    pub(super) fn code(self) -> u8 {
+        match self {
+            Self::Interrupted => 130,
+            Self::Terminated => 143,
+        }
+    }
+}
+
+/// Whoever waits for a signal.
+pub(super) trait Interrupts {
+    /// Completes when one has come.
+    async fn next(&mut self) -> Interrupt;
+}
+
+/// The signals of this process. From the moment they are listened to, none ends it by itself.
+pub(super) struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    pub(super) fn listen() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+}
+
+impl Interrupts for Signals {
+    async fn next(&mut self) -> Interrupt {
+        tokio::select! {
+            _ = self.interrupt.recv() => Interrupt::Interrupted,
+            _ = self.terminate.recv() => Interrupt::Terminated,
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Whom to ask, from the flags. Nothing is asked yet, so that whatever is away is an unknown part of a verdict and no failure.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use tidewaiter_kit::settings::{environment, load};
+use tidewaiter_kit::{Leadership, client};
+use tidewaiter_kops::StateUrl;
+use tidewaiter_validation::Sources;
+
+use super::cloud::CloudOfCluster;
+use crate::cli::ValidateArgs;
+use crate::controller::settings::ControllerSettings;
+use crate::controller::{Given, definitions, kube_config};
+use crate::place::{config, kit, store_options};
+
+/// Whom to ask, and where the definitions are, for a message.
+pub(super) struct Asked {
+    pub(super) sources: Sources,
+    pub(super) store: StateUrl,
+    /// What `TERM` says.
+    pub(super) term: Option<String>,
+}
+
+/// Prepares to look.
+///
+/// # Errors
+/// When what the operator gave is wrong.
+pub(super) async fn open(args: &ValidateArgs) -> Result<Asked> {
+    let kit = kit()?;
+    let environment = environment();
+    let variables = environment.iter().cloned();
+    let settings = load::<ControllerSettings>(args.place.settings.as_deref(), variables, &args.flags)?.values;
+    let config = config(&args.place)?
+        .context("no cluster is named: give --name (KOPS_CLUSTER_NAME) and --state (KOPS_STATE_STORE), or --conf")?;
+    let given = Given {
+        config,
+        settings,
+        environment,
+        warnings: Vec::new(),
+    };
+    let cluster = given.config.cluster_name.clone();
+    let server = kube_config(&given.settings, Some(cluster.as_str())).await;
+    let server =
+        server.context("no way to the API server: give a --kubeconfig, as kops export kubeconfig writes it")?;
+    let definitions = definitions(&given.config, &given.settings, store_options(&given, &kit), &kit)?;
+    let store = given.config.config_base.clone();
+    let client = client::fenced(&server, &Leadership::never(kit.clock.clone()), &kit)?;
+    let clock = kit.clock.clone();
+    let term = given.variable("TERM").map(str::to_owned);
+    let named = args.place.conf.is_some();
+    let cloud = CloudOfCluster::new(given, named, definitions.clone(), kit);
+    Ok(Asked {
+        sources: Sources {
+            cluster,
+            definitions,
+            cloud: Arc::new(cloud),
+            client,
+            clock,
+        },
+        store,
+        term,
+    })
+}

@@ -1,0 +1,72 @@
+//! What keeps a cluster from being ready, each with the time since when, over all verdicts of one wait.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tidewaiter_api::values::printable;
+use tidewaiter_validation::Verdict;
+
+/// What is wrong or unknown by the last verdict, in its order.
+#[derive(Debug, Default)]
+pub(super) struct Troubles(Vec<Trouble>);
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Trouble {
+    /// What it is about, whatever is said of it: kind and name of a failure, or an unknown part.
+    about: (String, String),
+    /// In words, fit for a terminal.
+    pub(super) text: String,
+    /// Monotonic: when a verdict first had it, without a verdict in between that had not.
+    pub(super) since: Duration,
+}
+
+impl Troubles {
+    /// Takes in a verdict that was made `now`.
+    pub(super) fn update(&mut self, verdict: &Verdict, now: Duration) {
+        let before: HashMap<_, _> = self.0.drain(..).map(|trouble| (trouble.about, trouble.since)).collect();
+        let failures = verdict.failures.iter();
+        let failures = failures.map(|found| (found.kind.to_string(), found.name.clone(), printable(&found.message)));
+        let unknown = verdict.unknown.iter().map(|unknown| {
+            let part = unknown.part.to_string();
+            let text = format!("{part} unknown: {}", printable(&unknown.reason));
+            ("unknown".to_owned(), part, text)
+        });
+        let all = failures.chain(unknown).map(|(kind, name, text)| {
+            let about = (kind, name);
+            let since = before.get(&about).copied().unwrap_or(now);
+            Trouble { about, text, since }
+        });
+        self.0.extend(all);
+    }
+
+    /// The first ones, and how many more there are.
+    pub(super) fn first(&self, count: usize) -> (&[Trouble], usize) {
+        let shown = count.min(self.0.len());
+        (&self.0[..shown], self.0.len() - shown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::validate::rounds::tests::{failed, ready};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn each_is_as_old_as_its_first_verdict_in_whatever_words() {
+        let mut troubles = Troubles::default();
+        let ages =
+            |troubles: &Troubles| -> Vec<_> { troubles.first(9).0.iter().map(|found| found.since.as_secs()).collect() };
+        troubles.update(&failed(&[("a", "is away"), ("b", "is away")]), SECOND);
+        troubles.update(&failed(&[("b", "is late\u{1b}[31m"), ("c", "is away")]), 2 * SECOND);
+        assert_eq!(ages(&troubles), [1, 2]);
+        assert_eq!(troubles.first(1).0[0].text, "is late\\u{1b}[31m");
+        assert_eq!(troubles.first(1).1, 1);
+        troubles.update(&ready(), 3 * SECOND);
+        assert_eq!(troubles.first(9), (&[][..], 0));
+        troubles.update(&failed(&[("b", "is away")]), 4 * SECOND);
+        assert_eq!(ages(&troubles), [4], "it was well in between");
+    }
+}

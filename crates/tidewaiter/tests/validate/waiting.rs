@@ -1,0 +1,34 @@
+//! Several looks: what is told in between, and how they end.
+
+use rustix::process::Signal;
+
+use crate::world::{CLUSTER, World};
+
+#[tokio::test]
+async fn each_look_is_told_until_the_time_is_over() {
+    let world = World::start().await;
+    world.pending_pod("dns").await;
+    let mut running = world.running(&["--wait", "2s", "--interval", "1s"]);
+    let line = running.told().await;
+    let (time, said) = line.split_once(' ').unwrap();
+    assert!(time.parse::<jiff::Timestamp>().is_ok(), "{line}");
+    let expected = format!("{CLUSTER} is not ready: system-cluster-critical pod \"dns\" is pending");
+    assert!(said.starts_with(&expected), "{line}");
+    let (code, printed) = running.ended().await;
+    assert_eq!(code, Some(2));
+    assert!(printed.ends_with("Validation Failed\n"), "{printed}");
+}
+
+#[tokio::test]
+async fn a_signal_ends_it_with_the_last_verdict() {
+    let world = World::start().await;
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let mut running = world.running(&["--wait", "1h", "--interval", "1h"]);
+        running.tells("cannot tell whether").await;
+        running.signal(signal);
+        let (ended, printed) = running.ended().await;
+        assert_eq!(ended, Some(code));
+        let start = format!("Validating cluster {CLUSTER}\n\nINSTANCE GROUPS\n");
+        assert!(printed.starts_with(&start), "{printed}");
+    }
+}
