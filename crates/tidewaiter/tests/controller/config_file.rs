@@ -189,11 +189,21 @@ async fn a_wrong_configuration_file_ends_it_with_one_line() {
 }
 
 #[tokio::test]
-async fn a_wrong_setting_ends_it_with_one_line() {
+async fn a_wrong_variable_ends_it_with_one_line() {
     let machine = Machine::new();
     let good = || machine.controller("--conf good.yaml");
     for (variable, value, words) in [
         ("ADMIN_ADDRESS", "3989", "adminAddress is 3989: must be ADDRESS:PORT"),
+        (
+            "METRICS_ADDRESS",
+            ":3987",
+            "metricsAddress is \":3987\": must be ADDRESS:PORT",
+        ),
+        (
+            "MAX_UNREADY_NODES",
+            "-1",
+            "maxUnreadyNodes is -1: must be a whole number, 0 or more",
+        ),
         (
             "NODE_NAMES",
             "maybe",
@@ -255,6 +265,12 @@ async fn a_wrong_setting_ends_it_with_one_line() {
         let words = format!("tidewaiter: the variable {variable}: … {words}");
         machine.refuses(good().env(variable, value), &words).await;
     }
+}
+
+#[tokio::test]
+async fn a_wrong_setting_ends_it_with_one_line() {
+    let machine = Machine::new();
+    let good = || machine.controller("--conf good.yaml");
     for (flag, words) in [
         (
             "--admin-address=here",
