@@ -3,7 +3,7 @@
 //! The leader alone writes, by server-side apply, and only what is not said already. What others did to the object is undone
 //! within minutes; that the condition changed is told in an Event.
 
-mod plan;
+pub(crate) mod plan;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

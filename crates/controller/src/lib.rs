@@ -1,6 +1,8 @@
 //! The `controller` role: the controllers of kops-controller, each one module under its own name, and the verdict that two of
 //! them show.
 
+#[cfg(test)]
+mod agreement;
 pub mod cluster_health;
 pub mod metrics_server;
 pub mod node_controller;

@@ -4,8 +4,8 @@
 //! scrape costs nothing and is answered whatever else is away. A gauge whose value is not known is absent, and all of them are
 //! when no verdict has been made for a while: it never tells what was true once.
 
-mod components;
-mod gauges;
+pub(crate) mod components;
+pub(crate) mod gauges;
 
 use std::convert::Infallible;
 use std::sync::{Arc, PoisonError, RwLock};

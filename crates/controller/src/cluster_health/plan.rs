@@ -11,14 +11,14 @@ const TOLD: usize = 5;
 
 /// What to write.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Plan {
-    pub(super) status: ClusterHealthStatus,
+pub(crate) struct Plan {
+    pub(crate) status: ClusterHealthStatus,
     /// What to tell when the condition becomes another.
-    pub(super) notice: Option<Notice>,
+    pub(crate) notice: Option<Notice>,
 }
 
 /// What is to be written over `standing`; nothing when it says the same already.
-pub(super) fn plan(standing: Option<&ClusterHealthStatus>, verdict: &Verdict, at: Timestamp) -> Option<Plan> {
+pub(crate) fn plan(standing: Option<&ClusterHealthStatus>, verdict: &Verdict, at: Timestamp) -> Option<Plan> {
     let before = standing.map_or(&[][..], |standing| &standing.conditions);
     let (status, reason) = match verdict.outcome() {
         Outcome::Ready => (ConditionStatus::True, "ClusterReady"),

@@ -36,9 +36,9 @@ const LEASE_SECONDS: i32 = 15;
 
 /// How many components there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Components {
-    pub(super) healthy: u32,
-    pub(super) unhealthy: u32,
+pub(crate) struct Components {
+    pub(crate) healthy: u32,
+    pub(crate) unhealthy: u32,
 }
 
 impl FromIterator<bool> for Components {

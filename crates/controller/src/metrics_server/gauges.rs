@@ -16,7 +16,7 @@ const CLUSTER_NAME: &str = "cluster_name";
 const INSTANCE_GROUP: &str = "instance_group";
 
 /// All gauges of a verdict, in Prometheus' text format.
-pub(super) fn page(
+pub(crate) fn page(
     cluster: &ClusterName,
     verdict: &Verdict,
     components: Option<Components>,

@@ -94,8 +94,11 @@ pub fn named(name: &str) -> Fixture {
     load(&folder("fixtures").join(format!("{name}.yaml")))
 }
 
+/// Found from other crates of the workspace too.
 pub fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../validation/tests")
+        .join(name)
 }
 
 fn load(file: &Path) -> Fixture {
