@@ -1,0 +1,293 @@
+//! Verdicts that follow a real API server: what the watches lead to is what a fresh list says.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::{Node as FullNode, Pod as FullPod, ServiceAccount};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Client, Error};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::{Config, TestRunner};
+use serde_json::{Value, json};
+use tidewaiter_controller::node_controller::Node;
+use tidewaiter_controller::verdicts::{Latest, VerdictParts, Verdicts};
+use tidewaiter_identity::{CloudGroup, CloudGroups, Member, MemberStatus, NoGroups};
+use tidewaiter_kit::{Cache, Checks, Kit, Metrics, SystemClock, Tasks};
+use tidewaiter_kops::{Definitions, DefinitionsSettings, StateStore, StoreOptions};
+use tidewaiter_testkit::builders::{cluster, instance_group};
+use tidewaiter_testkit::{ControlPlane, Identity, Scratch, eventually};
+use tidewaiter_validation::{Options, Outcome, Sources, Verdict, judge, observe};
+
+const CLUSTER: &str = "random.example.com";
+const SYSTEM: &str = "kube-system";
+/// Less than the half minute after which a verdict is made without any change: who is not told of one fails.
+const SOON: Duration = Duration::from_secs(20);
+
+/// Instances, and so Nodes, by number; some more than the cloud has.
+const NODES: usize = 6;
+const PODS: usize = 8;
+const APPS: [&str; 3] = ["kube-apiserver", "kube-scheduler", "coredns"];
+const PRIORITIES: [&str; 3] = ["system-node-critical", "system-cluster-critical", ""];
+const PHASES: [&str; 5] = ["Pending", "Running", "Succeeded", "Failed", "Unknown"];
+const STATUSES: [&str; 3] = ["True", "False", "Unknown"];
+
+/// What happens in the cluster.
+#[derive(Clone, Debug)]
+enum Event {
+    /// The Node is there, and says this of itself.
+    Node {
+        node: usize,
+        ready: usize,
+        network: usize,
+    },
+    NodeGone(usize),
+    /// The pod is there; what cannot change is as it was when it was made.
+    Pod {
+        pod: usize,
+        node: usize,
+        app: usize,
+        priority: usize,
+        phase: usize,
+        ready: bool,
+    },
+    PodGone(usize),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        4 => (0..NODES, 0..STATUSES.len(), 0..STATUSES.len())
+            .prop_map(|(node, ready, network)| Event::Node { node, ready, network }),
+        1 => (0..NODES).prop_map(Event::NodeGone),
+        6 => (0..PODS, 0..NODES, 0..APPS.len(), 0..PRIORITIES.len(), 0..PHASES.len(), any::<bool>()).prop_map(
+            |(pod, node, app, priority, phase, ready)| Event::Pod { pod, node, app, priority, phase, ready }
+        ),
+        2 => (0..PODS).prop_map(Event::PodGone),
+    ]
+}
+
+fn instance(number: usize) -> String {
+    format!("i-{number:017x}")
+}
+
+/// Two groups: a control plane of two instances and workers of three; the last Node is nobody's.
+struct Cloud;
+
+#[async_trait]
+impl CloudGroups for Cloud {
+    async fn groups(&self) -> Result<Vec<CloudGroup>, NoGroups> {
+        let member = |number| Member {
+            id: instance(number),
+            node_name: None,
+            status: MemberStatus::UpToDate,
+            warm_pool: false,
+        };
+        let group = |name: &str, numbers: std::ops::Range<usize>| CloudGroup {
+            name: format!("{name}.{CLUSTER}"),
+            instance_group: name.parse().unwrap(),
+            target_size: u32::try_from(numbers.len()).unwrap(),
+            min_size: 1,
+            max_size: 9,
+            members: numbers.map(member).collect(),
+        };
+        Ok(vec![group("control-plane", 0..2), group("nodes", 2..NODES - 1)])
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "files that nobody reads yet")]
+fn fill_store(folder: &Path) -> String {
+    let url = format!("file://{}", folder.display());
+    std::fs::create_dir_all(folder.join("instancegroup")).unwrap();
+    let unpublished = cluster(CLUSTER, &url).set(&["spec", "topology", "dns", "type"], "None");
+    std::fs::write(folder.join("cluster-completed.spec"), unpublished.to_yaml()).unwrap();
+    for (name, role) in [("control-plane", "Master"), ("nodes", "Node")] {
+        let group = instance_group(name, CLUSTER, role);
+        std::fs::write(folder.join("instancegroup").join(name), group.to_yaml()).unwrap();
+    }
+    url
+}
+
+struct World {
+    client: Client,
+    sources: Sources,
+    latest: Latest,
+}
+
+/// What is made is followed by `tasks`, once they run.
+fn world(client: Client, store: &str, tasks: &mut Tasks) -> World {
+    let clock = SystemClock::shared();
+    let kit = Kit {
+        metrics: Metrics::new(&clock).unwrap(),
+        checks: Checks::new(),
+        clock: Arc::clone(&clock),
+    };
+    let store = StateStore::open(&store.parse().unwrap(), StoreOptions::default()).unwrap();
+    let polled = DefinitionsSettings::default();
+    let name: tidewaiter_api::ClusterName = CLUSTER.parse().unwrap();
+    let definitions =
+        Definitions::new(Arc::new(store), name.clone(), polled, Arc::clone(&clock), &kit.metrics).unwrap();
+    let verdicts = Verdicts::new(VerdictParts {
+        cluster: name.clone(),
+        client: client.clone(),
+        definitions: definitions.clone(),
+        cloud: Ok(Arc::new(Cloud)),
+        options: Options::default(),
+    });
+    let nodes = Cache::builder(Api::<Node>::all(client.clone()))
+        .same(Node::same_to_the_verdict)
+        .on_change(verdicts.on_node())
+        .start(tasks, &kit);
+    let latest = verdicts.start(nodes, tasks, &kit);
+    let sources = Sources {
+        cluster: name,
+        definitions,
+        cloud: Arc::new(Cloud),
+        client: client.clone(),
+        clock,
+    };
+    World {
+        client,
+        sources,
+        latest,
+    }
+}
+
+impl World {
+    async fn happens(&self, event: &Event) {
+        let nodes: Api<FullNode> = Api::all(self.client.clone());
+        let pods: Api<FullPod> = Api::namespaced(self.client.clone(), SYSTEM);
+        match *event {
+            Event::Node { node, ready, network } => {
+                let control_plane = if node < 2 {
+                    json!({"node-role.kubernetes.io/control-plane": ""})
+                } else {
+                    json!({})
+                };
+                let (name, id) = (format!("n{node}"), instance(node));
+                let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": control_plane},
+                    "spec": {"providerID": format!("aws:///us-test-1a/{id}")}});
+                create(&nodes, object).await;
+                let conditions = json!([{"type": "Ready", "status": STATUSES[ready]},
+                    {"type": "NetworkUnavailable", "status": STATUSES[network]}]);
+                status(&nodes, &name, json!({"conditions": conditions})).await;
+            }
+            Event::NodeGone(node) => gone(&nodes, &format!("n{node}")).await,
+            Event::Pod {
+                pod,
+                node,
+                app,
+                priority,
+                phase,
+                ready,
+            } => {
+                let name = format!("p{pod}");
+                let object = json!({"apiVersion": "v1", "kind": "Pod",
+                    "metadata": {"name": name, "namespace": SYSTEM, "labels": {"k8s-app": APPS[app]}},
+                    "spec": {"priorityClassName": PRIORITIES[priority], "nodeName": format!("n{node}"),
+                        "containers": [{"name": "main", "image": "registry.example/main:1"}]}});
+                create(&pods, object).await;
+                let container =
+                    json!({"name": "main", "ready": ready, "restartCount": 0, "image": "x", "imageID": "x"});
+                status(
+                    &pods,
+                    &name,
+                    json!({"phase": PHASES[phase], "containerStatuses": [container]}),
+                )
+                .await;
+            }
+            Event::PodGone(pod) => gone(&pods, &format!("p{pod}")).await,
+        }
+    }
+
+    /// What a list says now, whole.
+    async fn fresh(&self) -> Verdict {
+        judge(&observe(&self.sources).await, &Options::default())
+    }
+}
+
+fn code(error: Error) -> u16 {
+    match error {
+        Error::Api(status) => status.code,
+        other => panic!("{other}"),
+    }
+}
+
+/// Unless it is there.
+async fn create<K>(api: &Api<K>, object: Value)
+where
+    K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
+{
+    let object = serde_json::from_value(object).unwrap();
+    if let Err(error) = api.create(&PostParams::default(), &object).await {
+        assert_eq!(code(error), 409);
+    }
+}
+
+async fn status<K>(api: &Api<K>, name: &str, status: Value)
+where
+    K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    let patch = Patch::Merge(json!({"status": status}));
+    api.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+}
+
+/// At once, and unless it is not there.
+async fn gone<K>(api: &Api<K>, name: &str)
+where
+    K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    if let Err(error) = api.delete(name, &DeleteParams::default().grace_period(0)).await {
+        assert_eq!(code(error), 404);
+    }
+}
+
+#[tokio::test]
+async fn whatever_happens_the_watches_lead_to_what_a_fresh_list_says() {
+    let control_plane = ControlPlane::shared().await;
+    let client = control_plane.client(&Identity::Admin);
+    let scratch = Scratch::new("verdicts");
+    let url = fill_store(&scratch.path().join("state"));
+    // What kube-controller-manager makes, which does not run here.
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), SYSTEM);
+    create(
+        &accounts,
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}),
+    )
+    .await;
+    let mut tasks = Tasks::new();
+    let world = world(client, &url, &mut tasks);
+    let cases = async {
+        let mut runner = TestRunner::new(Config::default());
+        let mut outcomes = std::collections::HashSet::new();
+        for _ in 0..10 {
+            let events = prop::collection::vec(event(), 1..60)
+                .new_tree(&mut runner)
+                .unwrap()
+                .current();
+            for event in &events {
+                world.happens(event).await;
+            }
+            let fresh = world.fresh().await;
+            assert!(fresh.unknown.is_empty(), "{:?}", fresh.unknown);
+            eventually(format!("the verdict after {events:?}"), SOON, async || {
+                let latest = world.latest.borrow().as_ref().map(|judged| judged.verdict.clone());
+                if latest.as_ref() == Some(&fresh) {
+                    Ok(())
+                } else {
+                    Err(format!("{latest:?}\nand fresh {fresh:?}"))
+                }
+            })
+            .await;
+            outcomes.insert(fresh.failures.len());
+        }
+        assert!(outcomes.len() > 3, "the cases are all alike: {outcomes:?}");
+        assert_eq!(world.fresh().await.outcome(), Outcome::Failed);
+    };
+    tokio::select! {
+        ended = tasks.run_until(std::future::pending()) => panic!("{ended:?}"),
+        () = cases => {}
+    }
+}
