@@ -1,4 +1,4 @@
-//! Amazon EC2: what `DescribeInstances` says of an instance.
+//! Amazon EC2: what `DescribeInstances` says of an instance. What Auto Scaling says of its groups is in [`groups`].
 //!
 //! The group comes from the tag `kops.k8s.io/instancegroup`, which a node cannot write. An id is sent only when it has the
 //! form of one, and never an empty list: EC2 takes that for "all".
@@ -15,6 +15,7 @@
 mod call;
 mod connect;
 mod failure;
+pub mod groups;
 mod instance;
 mod instance_id;
 mod question;
@@ -29,7 +30,8 @@ use tidewaiter_api::ClusterName;
 use tidewaiter_kit::{CloudCalls, SharedClock};
 use tracing::debug;
 
-pub use connect::{RegionError, client, region};
+pub use connect::{RegionError, client, groups_client, region};
+pub use groups::AutoScaling;
 
 use crate::claim::Claim;
 use crate::identifier::{Answers, Identifier};
@@ -40,7 +42,7 @@ use instance_id::InstanceId;
 use question::Question;
 use suspects::Suspects;
 
-/// The one call that is made, as IAM names it.
+/// The call that says what an instance is, as IAM names it.
 pub const API: &str = "ec2:DescribeInstances";
 
 /// As many ids as EC2 takes in one call: the most that it answers without pages.
@@ -100,7 +102,7 @@ impl Ec2 {
                     self.suspect_a_late_zone(&part, question);
                 }
                 if hopeless || !failure.may_depend_on_ids() || question.spent.calls() >= MAX_CALLS {
-                    question.refuse(&part.ids, &failure.refusal());
+                    question.refuse(&part.ids, &failure.refusal(API));
                 } else if let Some(parts) = self.split(&part, question, size > 1) {
                     families.push(parts);
                 } else {
@@ -108,7 +110,7 @@ impl Ec2 {
                     if size > 1 {
                         self.suspects.suspect_ids(part.ids.iter());
                     }
-                    question.refuse(&part.ids, &failure.refusal());
+                    question.refuse(&part.ids, &failure.refusal(API));
                 }
             }
         }

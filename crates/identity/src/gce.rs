@@ -18,6 +18,7 @@ mod connect;
 mod failure;
 mod find;
 mod group;
+mod groups;
 mod instance;
 mod links;
 mod names;
@@ -33,6 +34,7 @@ use tidewaiter_api::ClusterName;
 use tidewaiter_kit::{CloudCalls, SharedClock};
 
 pub use connect::{Client, ClientError, ClientSettings, ProjectError, client, project};
+pub use groups::InstanceGroupManagers;
 pub use names::{InvalidProject, ProjectId};
 
 use crate::claim::Claim;
@@ -52,6 +54,8 @@ pub mod api {
     pub const LIST_ALL_ZONES: &str = "gce:compute.instances.aggregatedList";
     /// The instances of one zone.
     pub const LIST_ZONE: &str = "gce:compute.instances.list";
+    /// The managed instance groups of all zones and regions.
+    pub const LIST_ALL_GROUPS: &str = "gce:compute.instanceGroupManagers.aggregatedList";
     /// The instances of a managed instance group of one zone.
     pub const LIST_ZONAL_GROUP: &str = "gce:compute.instanceGroupManagers.listManagedInstances";
     /// The instances of a managed instance group of a region.

@@ -3,8 +3,15 @@
 //! One question for the whole cluster. Nothing is kept and nothing is tried again here: whoever asks knows how old an answer may
 //! be, and how patient it is.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use tidewaiter_api::{InstanceGroupName, NodeName};
+
+use crate::refusal::Refusal;
+
+/// The longest that a question may take, however many calls it is made of.
+const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A group of instances as the cloud has it: an Auto Scaling group, a managed instance group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,4 +72,39 @@ pub trait CloudGroups: Send + Sync {
     /// # Errors
     /// When any part of the answer is missing, refused or not understood. It ends in time, whatever the cloud does.
     async fn groups(&self) -> Result<Vec<CloudGroup>, NoGroups>;
+}
+
+/// Asks, and answers in time.
+pub(crate) async fn in_time(
+    question: impl Future<Output = Result<Vec<CloudGroup>, Refusal>>,
+) -> Result<Vec<CloudGroup>, NoGroups> {
+    within(DEADLINE, question).await
+}
+
+async fn within(
+    deadline: Duration,
+    question: impl Future<Output = Result<Vec<CloudGroup>, Refusal>>,
+) -> Result<Vec<CloudGroup>, NoGroups> {
+    match tokio::time::timeout(deadline, question).await {
+        Ok(answer) => answer.map_err(|refusal| NoGroups(format!("{refusal}. {}", refusal.remedy()))),
+        Err(_) => Err(NoGroups(format!(
+            "the cloud did not name all groups with their instances within {deadline:?}"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_question_that_never_ends_is_answered() {
+        let Err(NoGroups(words)) = within(Duration::from_millis(1), std::future::pending()).await else {
+            panic!("an answer to a question that never ends");
+        };
+        assert_eq!(
+            words,
+            "the cloud did not name all groups with their instances within 1ms"
+        );
+    }
 }

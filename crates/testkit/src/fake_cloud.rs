@@ -189,7 +189,7 @@ impl<P: Protocol> State<P> {
         let (rows, word, outcome) = match self.decide(P::knows(request), &call, &asked) {
             Ok((rows, body)) => (rows, "ok".to_owned(), Outcome::Reply(200, body)),
             Err(scripted) => {
-                let (word, outcome) = follow::<P>(scripted);
+                let (word, outcome) = follow::<P>(call.api, scripted);
                 (0, word, outcome)
             }
         };
@@ -231,8 +231,8 @@ impl<P: Protocol> State<P> {
 }
 
 /// The name of an answer on record, and what it is.
-fn follow<P: Protocol>(scripted: Scripted) -> (String, Outcome) {
-    let error = |error: Error<'_>| (error.1.to_owned(), Outcome::Reply(error.0, P::error(error)));
+fn follow<P: Protocol>(api: &str, scripted: Scripted) -> (String, Outcome) {
+    let error = |error: Error<'_>| (error.1.to_owned(), Outcome::Reply(error.0, P::error(api, error)));
     let raw = |status, body| ("raw".to_owned(), Outcome::Reply(status, body));
     match scripted {
         Scripted::Throttled => error(P::WORDS.throttled),

@@ -1,17 +1,21 @@
-//! An EC2 of our own, for scale and for faults: `DescribeInstances` of the EC2 Query API over plain HTTP, so that it is
-//! reached through the real SDK. The instance metadata service (version 2, the region only) is on the same port.
+//! An EC2 of our own, for scale and for faults: `DescribeInstances` and `DescribeLaunchTemplates` of the EC2 Query API over plain
+//! HTTP, so that it is reached through the real SDK. On the same port are the Query API of Auto Scaling
+//! (`DescribeAutoScalingGroups`, `DescribeWarmPool`) and the instance metadata service (version 2, the region only).
 //!
 //! It words its answers as EC2 does: an id that it does not know fails the whole call and is named; a filter leaves out what it
 //! does not know; a zone in trouble fails every call that names one of its instances, or that names none by id. It checks that
 //! requests are signed, not by whom.
 
 mod answer;
+mod asked;
+mod group;
 mod instance;
 mod protocol;
 
 use std::collections::BTreeMap;
 
-pub use answer::{instances, page};
+pub use answer::{groups, instances, page};
+pub use group::{FakeGroup, FakeMember, group, member};
 pub use instance::{FakeInstance, instance};
 
 use crate::fake_cloud::FakeCloud;
@@ -20,13 +24,17 @@ use instance::Listed;
 /// The region that it says it is.
 pub const REGION: &str = "us-east-1";
 
-/// An EC2. Its calls name instances by id; their filter is `instance-id` when they name them by it.
+/// An EC2. Its calls name instances by id, with the filter `instance-id` when they name them by it, launch templates by id, and
+/// the group of a warm pool.
 pub type FakeEc2 = FakeCloud<Ec2>;
 
 /// What EC2 holds.
 #[derive(Debug)]
 pub struct Ec2 {
     instances: BTreeMap<String, Listed>,
+    groups: BTreeMap<String, FakeGroup>,
+    /// The default and the newest version, by id.
+    launch_templates: BTreeMap<String, (i64, i64)>,
     metadata_region: String,
 }
 
@@ -34,6 +42,8 @@ impl Default for Ec2 {
     fn default() -> Self {
         Self {
             instances: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            launch_templates: BTreeMap::new(),
             metadata_region: REGION.to_owned(),
         }
     }
@@ -45,6 +55,7 @@ impl FakeEc2 {
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
             ("AWS_ENDPOINT_URL_EC2", self.endpoint()),
+            ("AWS_ENDPOINT_URL_AUTO_SCALING", self.endpoint()),
             ("AWS_REGION", REGION.to_owned()),
             ("AWS_ACCESS_KEY_ID", "AKIDFAKE".to_owned()),
             ("AWS_SECRET_ACCESS_KEY", "fake-secret".to_owned()),
@@ -73,6 +84,26 @@ impl FakeEc2 {
     pub fn forget(&self, id: &str) {
         self.change_cloud(|ec2| {
             ec2.instances.remove(id);
+        });
+    }
+
+    /// Has these Auto Scaling groups from now on, each in place of the one of its name.
+    pub fn groups(&self, groups: impl IntoIterator<Item = FakeGroup>) {
+        let named = groups.into_iter().map(|group| (group.name.clone(), group));
+        self.change_cloud(|ec2| ec2.groups.extend(named));
+    }
+
+    /// Has the Auto Scaling group no more.
+    pub fn forget_group(&self, name: &str) {
+        self.change_cloud(|ec2| {
+            ec2.groups.remove(name);
+        });
+    }
+
+    /// Has a launch template with this default and this newest version.
+    pub fn launch_template(&self, id: &str, default: i64, latest: i64) {
+        self.change_cloud(|ec2| {
+            ec2.launch_templates.insert(id.to_owned(), (default, latest));
         });
     }
 

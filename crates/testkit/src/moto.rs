@@ -1,4 +1,4 @@
-//! moto, the AWS simulator that others have written: EC2 and S3 on one port.
+//! moto, the AWS simulator that others have written: EC2, Auto Scaling and S3 on one port.
 //!
 //! Its instance metadata service does not say how long a session token lives, so no SDK can use it: [`FakeEc2`](crate::FakeEc2)
 //! has one that does.
@@ -143,13 +143,22 @@ impl Moto {
 
     /// Any call of EC2's Query API; returns the XML of its answer.
     pub async fn ec2(&self, action: &str, form: &[(String, String)]) -> String {
-        let fixed = [("Action", action), ("Version", "2016-11-15")];
+        self.query("ec2", "2016-11-15", action, form).await
+    }
+
+    /// Any call of Auto Scaling's Query API; returns the XML of its answer.
+    pub async fn autoscaling(&self, action: &str, form: &[(String, String)]) -> String {
+        self.query("autoscaling", "2011-01-01", action, form).await
+    }
+
+    async fn query(&self, service: &str, version: &str, action: &str, form: &[(String, String)]) -> String {
+        let fixed = [("Action", action), ("Version", version)];
         let fixed = fixed.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
         let pairs = fixed.chain(form.iter().cloned());
         let body: String = url::form_urlencoded::Serializer::new(String::new())
             .extend_pairs(pairs)
             .finish();
-        self.call(Method::POST, "/", "ec2", body.into_bytes()).await
+        self.call(Method::POST, "/", service, body.into_bytes()).await
     }
 
     /// Makes an empty bucket.
@@ -200,7 +209,8 @@ impl Moto {
 }
 
 /// The text of the first element of this name.
-fn text_of<'a>(xml: &'a str, element: &str) -> Option<&'a str> {
+#[must_use]
+pub fn text_of<'a>(xml: &'a str, element: &str) -> Option<&'a str> {
     let (_, rest) = xml.split_once(&format!("<{element}>"))?;
     rest.split_once('<').map(|(text, _)| text)
 }

@@ -1,16 +1,19 @@
-//! The calls of `DescribeInstances`, each counted, and pages read to their end.
+//! The calls, each counted, and pages read to their end.
 
+use std::collections::HashSet;
+use std::error::Error;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use aws_sdk_ec2::Client;
-use aws_sdk_ec2::types::{Filter, Instance};
+use aws_sdk_ec2::config::http::HttpResponse;
+use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_ec2::types::{Filter, Instance, Reservation};
 use tidewaiter_kit::CloudCalls;
 use tracing::debug;
 
 use super::API;
 use super::failure::Failure;
 use super::instance_id::InstanceId;
-use crate::refusal::Trouble;
 
 /// As many values as EC2 takes in one filter.
 pub(super) const MAX_FILTER_VALUES: usize = 200;
@@ -26,6 +29,9 @@ pub(super) enum By {
     /// As values of a filter: one that is unknown is left out of the answer.
     Filter,
 }
+
+/// A page of any listing: its rows, and the token of the next.
+type Page<T> = (Vec<T>, Option<String>);
 
 /// The calls that one question has cost so far.
 #[derive(Debug, Default)]
@@ -72,8 +78,7 @@ impl Caller {
         spent: &Spent,
         instances: &mut Vec<Instance>,
     ) -> Result<(), Failure> {
-        let mut token = None;
-        for _ in 0..MAX_PAGES {
+        let listed = pages(API, MAX_PAGES, &self.calls, |token| {
             spent.one_more();
             let ids = ids.iter().map(|id| id.as_str().to_owned()).collect();
             let call = self.client.describe_instances().set_next_token(token);
@@ -81,21 +86,51 @@ impl Caller {
                 By::Id => call.set_instance_ids(Some(ids)),
                 By::Filter => call.filters(Filter::builder().name("instance-id").set_values(Some(ids)).build()),
             };
-            let result = call.send().await.map_err(|error| Failure::of(&error));
-            let outcome = result.as_ref().map_or_else(Failure::outcome, |_| "ok");
-            self.calls.count(API, outcome);
-            debug!(outcome, ?by, "asked EC2");
-            let answer = result?;
-            let reservations = answer.reservations.unwrap_or_default().into_iter();
-            instances.extend(reservations.flat_map(|reservation| reservation.instances.unwrap_or_default()));
-            token = answer.next_token.filter(|token| !token.is_empty());
-            if token.is_none() {
-                return Ok(());
+            async move {
+                let answer = call.send().await?;
+                Ok((in_reservations(answer.reservations), answer.next_token))
             }
-        }
-        Err(Failure::Trouble {
-            trouble: Trouble::Unusable,
-            detail: format!("more than {MAX_PAGES} pages"),
-        })
+        });
+        instances.extend(listed.await?);
+        Ok(())
     }
+}
+
+/// The instances of an answer of `DescribeInstances`.
+pub(super) fn in_reservations(reservations: Option<Vec<Reservation>>) -> Vec<Instance> {
+    let reservations = reservations.unwrap_or_default().into_iter();
+    reservations
+        .flat_map(|reservation| reservation.instances.unwrap_or_default())
+        .collect()
+}
+
+/// The rows of all pages, of which there may be `at_most` so many. `ask` asks for the page of a token.
+pub(super) async fn pages<T, E, F>(
+    api: &'static str,
+    at_most: usize,
+    calls: &CloudCalls,
+    ask: impl Fn(Option<String>) -> F,
+) -> Result<Vec<T>, Failure>
+where
+    E: ProvideErrorMetadata + Error + 'static,
+    F: Future<Output = Result<Page<T>, SdkError<E, HttpResponse>>>,
+{
+    let mut rows = Vec::new();
+    let mut given = HashSet::new();
+    let mut token = None;
+    for _ in 0..at_most {
+        let result = ask(token).await.map_err(|error| Failure::of(&error));
+        let outcome = result.as_ref().map_or_else(Failure::outcome, |_| "ok");
+        calls.count(api, outcome);
+        debug!(api, outcome, "asked AWS");
+        let (page, next) = result?;
+        rows.extend(page);
+        token = next.filter(|token| !token.is_empty());
+        match &token {
+            None => return Ok(rows),
+            Some(next) if !given.insert(next.clone()) => break,
+            Some(_) => {}
+        }
+    }
+    Err(Failure::unusable("its pages do not end".to_owned()))
 }

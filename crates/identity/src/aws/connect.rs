@@ -1,4 +1,4 @@
-//! How EC2 is reached: the region, and a client whose every call ends in time.
+//! How EC2 and Auto Scaling are reached: the region, and clients whose every call ends in time.
 
 use std::error::Error;
 
@@ -58,21 +58,36 @@ fn checked(region: &str) -> Result<Region, RegionError> {
     }
 }
 
-/// A client for [`Ec2`](super::Ec2). It makes each call once: whoever asks tries again. `shared` brings the credentials and
-/// the region.
+/// A client for [`Ec2`](super::Ec2) and [`AutoScaling`](super::AutoScaling). It makes each call once: whoever asks tries again.
+/// `shared` brings the credentials and the region.
 #[must_use]
 pub fn client(shared: &SdkConfig, settings: &ClientSettings) -> Client {
-    let timeouts = TimeoutConfig::builder()
-        .connect_timeout(settings.connect)
-        .operation_timeout(settings.call)
-        .build();
     let mut config = aws_sdk_ec2::config::Builder::from(shared)
         .retry_config(RetryConfig::disabled())
-        .timeout_config(timeouts);
+        .timeout_config(timeouts(settings));
     if let Some(endpoint) = &settings.endpoint {
         config = config.endpoint_url(endpoint.as_str());
     }
     Client::from_conf(config.build())
+}
+
+/// The same for [`AutoScaling`](super::AutoScaling)'s own API.
+#[must_use]
+pub fn groups_client(shared: &SdkConfig, settings: &ClientSettings) -> aws_sdk_autoscaling::Client {
+    let mut config = aws_sdk_autoscaling::config::Builder::from(shared)
+        .retry_config(RetryConfig::disabled())
+        .timeout_config(timeouts(settings));
+    if let Some(endpoint) = &settings.endpoint {
+        config = config.endpoint_url(endpoint.as_str());
+    }
+    aws_sdk_autoscaling::Client::from_conf(config.build())
+}
+
+fn timeouts(settings: &ClientSettings) -> TimeoutConfig {
+    TimeoutConfig::builder()
+        .connect_timeout(settings.connect)
+        .operation_timeout(settings.call)
+        .build()
 }
 
 #[cfg(test)]

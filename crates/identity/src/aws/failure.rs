@@ -1,36 +1,47 @@
-//! What it means that a call gave no instances.
+//! What it means that a call of EC2 or of Auto Scaling gave nothing.
 //!
-//! What is told of a failure is EC2's error code or the system's word for a broken connection: never EC2's own message, which
+//! What is told of a failure is AWS's error code or the system's word for a broken connection: never AWS's own message, which
 //! may quote the request, and nothing that differs from call to call.
+
+use std::error::Error;
 
 use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_ec2::config::http::HttpResponse;
-use aws_sdk_ec2::error::{ProvideErrorMetadata as _, SdkError};
-use aws_sdk_ec2::operation::describe_instances::DescribeInstancesError;
+use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
 use tracing::warn;
 
-use super::API;
 use crate::cause::{causes, system_word};
 use crate::refusal::{Refusal, Trouble};
 
 const LATE: &str = "no answer in time";
 
-/// A call that gave no instances.
+/// A call that gave nothing.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// EC2 does not know one or more of the ids; its message names them.
+    /// EC2 does not know one or more of the ids; of instances its message names them.
     Unknown { message: String },
     /// Too many calls.
     Throttled,
-    /// EC2 was reached and did not answer in time.
+    /// AWS was reached and did not answer in time.
     Late,
     /// Anything else.
     Trouble { trouble: Trouble, detail: String },
 }
 
 impl Failure {
-    pub(super) fn of(error: &SdkError<DescribeInstancesError, HttpResponse>) -> Self {
+    pub(super) fn of<E>(error: &SdkError<E, HttpResponse>) -> Self
+    where
+        E: ProvideErrorMetadata + Error + 'static,
+    {
         failure(error)
+    }
+
+    /// An answer that came and makes no sense.
+    pub(super) fn unusable(detail: String) -> Self {
+        Self::Trouble {
+            trouble: Trouble::Unusable,
+            detail,
+        }
     }
 
     /// Whether another choice of ids may fare better.
@@ -45,17 +56,18 @@ impl Failure {
         )
     }
 
-    pub(super) fn refusal(&self) -> Refusal {
+    /// What it means for those who depend on the answer of `api`.
+    pub(super) fn refusal(&self, api: &'static str) -> Refusal {
         match self {
-            Self::Unknown { .. } => unusable("an unknown instance in answer to a filter".to_owned()),
-            Self::Throttled => Refusal::Throttled { api: API },
+            Self::Unknown { .. } => unusable(api, "an unknown instance in answer to a filter".to_owned()),
+            Self::Throttled => Refusal::Throttled { api },
             Self::Late => Refusal::Unavailable {
-                api: API,
+                api,
                 trouble: Trouble::Unreachable,
                 detail: LATE.to_owned(),
             },
             Self::Trouble { trouble, detail } => Refusal::Unavailable {
-                api: API,
+                api,
                 trouble: *trouble,
                 detail: detail.clone(),
             },
@@ -74,21 +86,20 @@ impl Failure {
 }
 
 /// An answer that came and makes no sense.
-pub(super) fn unusable(detail: String) -> Refusal {
-    Refusal::Unavailable {
-        api: API,
-        trouble: Trouble::Unusable,
-        detail,
-    }
+pub(super) fn unusable(api: &'static str, detail: String) -> Refusal {
+    Failure::unusable(detail).refusal(api)
 }
 
-fn failure(error: &SdkError<DescribeInstancesError, HttpResponse>) -> Failure {
+fn failure<E>(error: &SdkError<E, HttpResponse>) -> Failure
+where
+    E: ProvideErrorMetadata + Error + 'static,
+{
     let trouble = |trouble, detail: &str| Failure::Trouble {
         trouble,
         detail: detail.to_owned(),
     };
     // The SDK reports missing credentials as a request that could not be sent.
-    if causes(error).any(<dyn std::error::Error>::is::<CredentialsError>) {
+    if causes(error).any(<dyn Error>::is::<CredentialsError>) {
         return trouble(Trouble::Credentials, "");
     }
     match error {
@@ -110,27 +121,27 @@ fn failure(error: &SdkError<DescribeInstancesError, HttpResponse>) -> Failure {
         }
         SdkError::ResponseError(_) => trouble(Trouble::Unreachable, "the answer broke off"),
         other => {
-            warn!(error = %system_word(other), "a call of EC2 could not be made");
+            warn!(error = %system_word(other), "a call of AWS could not be made");
             trouble(Trouble::Unusable, "the call could not be made")
         }
     }
 }
 
-/// What EC2 answered instead of instances. Source: "Error codes for the Amazon EC2 API".
-fn answered(error: &DescribeInstancesError, status: u16) -> Failure {
+/// What AWS answered instead. Sources: "Error codes for the Amazon EC2 API", "Common errors" of Amazon EC2 Auto Scaling.
+fn answered(error: &impl ProvideErrorMetadata, status: u16) -> Failure {
     let with = |trouble, detail: String| Failure::Trouble { trouble, detail };
     let Some(code) = error.code() else {
-        // Not EC2's own form of an error: a proxy, a captive portal, or a broken body.
+        // Not AWS's own form of an error: a proxy, a captive portal, or a broken body.
         let trouble = if status >= 500 {
             Trouble::Failed
         } else {
             Trouble::Unusable
         };
-        return with(trouble, format!("status {status} and no answer of EC2"));
+        return with(trouble, format!("status {status} and no answer of AWS"));
     };
     let shown: String = code.chars().filter(char::is_ascii_graphic).take(64).collect();
     match code {
-        _ if code.starts_with("InvalidInstanceID") => Failure::Unknown {
+        _ if code.starts_with("InvalidInstanceID") || code.starts_with("InvalidLaunchTemplateId") => Failure::Unknown {
             message: error.message().unwrap_or_default().to_owned(),
         },
         _ if throttled(code) || status == 429 => Failure::Throttled,

@@ -9,16 +9,17 @@ use aws_sdk_ec2::types::{Instance, InstanceLifecycleType, InstanceNetworkInterfa
 use tidewaiter_api::names::INSTANCE_GROUP_LABEL;
 use tidewaiter_api::{ClusterName, InstanceGroupName, Lifecycle};
 
+use super::API;
 use super::failure::unusable;
 use super::instance_id::InstanceId;
 use crate::identity::Identity;
 use crate::refusal::{Mark, Refusal};
 
 /// The tag that kOps gives every instance of a cluster: its value is the cluster's name.
-const CLUSTER_TAG: &str = "KubernetesCluster";
+pub(super) const CLUSTER_TAG: &str = "KubernetesCluster";
 
 /// What stands before the cluster's name in the key of the newer tag; its value is `owned` when the instance is the cluster's.
-const CLUSTER_TAG_PREFIX: &str = "kubernetes.io/cluster/";
+pub(super) const CLUSTER_TAG_PREFIX: &str = "kubernetes.io/cluster/";
 
 /// What stands before a label's key in the key of a tag: cluster-autoscaler's word for what a node of the instance will carry.
 /// kOps writes every label of a group so, and its newer controller takes them from here.
@@ -44,7 +45,7 @@ pub(super) fn identity(id: &InstanceId, instance: &Instance, reading: &Reading) 
     let zone = instance
         .placement()
         .and_then(|placement| placement.availability_zone())
-        .ok_or_else(|| unusable(format!("it says no zone for {id}")))?;
+        .ok_or_else(|| unusable(API, format!("it says no zone for {id}")))?;
     Ok(Identity {
         instance: id.to_string(),
         group: group(id, instance)?,
@@ -60,11 +61,11 @@ pub(super) fn identity(id: &InstanceId, instance: &Instance, reading: &Reading) 
     })
 }
 
-fn check_state(id: &InstanceId, instance: &Instance) -> Result<(), Refusal> {
+pub(super) fn check_state(id: &InstanceId, instance: &Instance) -> Result<(), Refusal> {
     let state = instance
         .state()
         .and_then(|state| state.name())
-        .ok_or_else(|| unusable(format!("it says no state for {id}")))?;
+        .ok_or_else(|| unusable(API, format!("it says no state for {id}")))?;
     match state {
         InstanceStateName::Pending | InstanceStateName::Running => Ok(()),
         other => Err(Refusal::NotRunning {
@@ -75,7 +76,7 @@ fn check_state(id: &InstanceId, instance: &Instance) -> Result<(), Refusal> {
 }
 
 /// `KubernetesCluster` decides where it stands; without it, `kubernetes.io/cluster/NAME=owned`.
-fn check_cluster(id: &InstanceId, instance: &Instance, ours: &ClusterName) -> Result<(), Refusal> {
+pub(super) fn check_cluster(id: &InstanceId, instance: &Instance, ours: &ClusterName) -> Result<(), Refusal> {
     let mut owners: Vec<&str> = match tag(instance, CLUSTER_TAG) {
         Some(name) => vec![name],
         None => owning_clusters(instance).collect(),
@@ -164,7 +165,7 @@ fn tag_labels(instance: &Instance) -> Vec<(String, String)> {
     labels
 }
 
-fn tag<'a>(instance: &'a Instance, key: &str) -> Option<&'a str> {
+pub(super) fn tag<'a>(instance: &'a Instance, key: &str) -> Option<&'a str> {
     let tag = instance.tags().iter().find(|tag| tag.key() == Some(key))?;
     Some(tag.value().unwrap_or_default())
 }

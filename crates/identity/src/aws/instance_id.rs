@@ -47,7 +47,7 @@ impl Target {
 }
 
 impl InstanceId {
-    fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix("i-")?;
         let ok =
             matches!(digits.len(), 8 | 17) && digits.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));

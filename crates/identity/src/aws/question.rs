@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use aws_sdk_ec2::types::Instance;
 
+use super::API;
 use super::call::Spent;
 use super::failure::unusable;
 use super::instance::{Reading, identity};
@@ -69,7 +70,7 @@ impl<'a> Question<'a> {
             let found = match listed.get(id.as_str()).map(Vec::as_slice) {
                 None | Some([]) => Err(not_found(id)),
                 Some([instance]) => identity(id, instance, reading),
-                Some(several) => Err(unusable(format!("it lists {id} {} times", several.len()))),
+                Some(several) => Err(unusable(API, format!("it lists {id} {} times", several.len()))),
             };
             for (place, zone) in self.claimants(id) {
                 (self.answers)(*place, found.clone().and_then(|identity| in_zone(identity, zone)));

@@ -4,7 +4,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use google_cloud_compute_v1::model::{Instance, ManagedInstance, instance_list, instances_scoped_list};
+use google_cloud_compute_v1::model::{
+    Instance, InstanceGroupManager, InstanceGroupManagersScopedList, ManagedInstance,
+    instance_group_managers_scoped_list, instance_list, instances_scoped_list,
+};
 use google_cloud_gax::error::Error;
 use tidewaiter_api::ClusterName;
 use tidewaiter_kit::CloudCalls;
@@ -29,6 +32,7 @@ const MAX_PAGES: usize = 100;
 pub(super) const NOT_REACHABLE: &str = "the zone is not reachable";
 
 const AGGREGATED_KIND: &str = "compute#instanceAggregatedList";
+const GROUPS_KIND: &str = "compute#instanceGroupManagerAggregatedList";
 const LIST_KIND: &str = "compute#instanceList";
 
 #[derive(Debug)]
@@ -181,19 +185,71 @@ impl Caller {
     /// What a managed instance group lists.
     pub(super) async fn members(&self, mig: &Mig) -> Result<Members, Failure> {
         let mut members = Members::default();
+        self.rows(mig, |rows| {
+            members.add(rows);
+            Ok(())
+        })
+        .await?;
+        Ok(members)
+    }
+
+    /// Gives each page of what a managed instance group lists to `take`, and ends with its error.
+    pub(super) async fn rows(
+        &self,
+        mig: &Mig,
+        mut take: impl FnMut(Vec<ManagedInstance>) -> Result<(), Failure> + Send,
+    ) -> Result<(), Failure> {
         let mut token = None;
         for _ in 0..MAX_PAGES {
             let (rows, next) = match &mig.place {
                 Place::Zone(zone) => self.zonal_page(zone, &mig.name, token).await?,
                 Place::Region(region) => self.regional_page(region, &mig.name, token).await?,
             };
-            members.add(rows);
+            take(rows)?;
             token = next.filter(|token| !token.is_empty());
             if token.is_none() {
-                return Ok(members);
+                return Ok(());
             }
         }
         Err(endless(mig.api()))
+    }
+
+    /// Every managed instance group of the project, in all zones and regions, each with where it is. What one of these does
+    /// not answer is missing from the whole, so nothing is given then.
+    pub(super) async fn all_groups(&self) -> Result<Vec<(Place, InstanceGroupManager)>, Failure> {
+        let api = api::LIST_ALL_GROUPS;
+        let mut groups = Vec::new();
+        let mut token = None;
+        for _ in 0..MAX_PAGES {
+            let call = self.client.zonal_groups.aggregated_list();
+            let call = call
+                .set_project(self.project.as_str())
+                .set_max_results(PAGE)
+                .set_or_clear_page_token(token);
+            let answer = self.counted(api, call.send()).await?;
+            if answer.kind.as_deref() != Some(GROUPS_KIND) {
+                return Err(Failure::unusable(api, "no list of managed instance groups"));
+            }
+            let nothing_there = instance_group_managers_scoped_list::warning::Code::NoResultsOnPage;
+            let in_part = |list: &InstanceGroupManagersScopedList| {
+                let warning = list.warning.as_ref();
+                warning.is_some_and(|warning| warning.code.as_ref() != Some(&nothing_there))
+            };
+            if !answer.unreachables.is_empty() || answer.items.values().any(in_part) {
+                return Err(Failure::new(api, Trouble::Failed, "a zone or region is not reachable"));
+            }
+            for (scope, list) in answer.items {
+                if let Some(place) = Place::of_scope(&scope) {
+                    let here = list.instance_group_managers.into_iter();
+                    groups.extend(here.map(|group| (place.clone(), group)));
+                }
+            }
+            token = answer.next_page_token.filter(|token| !token.is_empty());
+            if token.is_none() {
+                return Ok(groups);
+            }
+        }
+        Err(endless(api))
     }
 
     async fn zonal_page(

@@ -97,12 +97,22 @@ impl Group {
         })
     }
 
+    /// Whether the template is this cluster's.
+    pub(super) fn is_of(&self, ours: &ClusterName) -> bool {
+        self.cluster.as_deref() == Some(ours.as_str())
+    }
+
+    /// The group that the template names.
+    pub(super) fn instance_group(&self) -> Option<InstanceGroupName> {
+        self.name.as_deref()?.parse().ok()
+    }
+
     /// What an instance is that was made from this template.
     ///
     /// # Errors
     /// [`Refusal::ForeignProject`] when the template is not our cluster's, [`Refusal::NotManaged`] when it names no group.
     pub(super) fn identity(&self, found: &Found, link: &TemplateLink, ours: &ClusterName) -> Result<Identity, Refusal> {
-        if self.cluster.as_deref() != Some(ours.as_str()) {
+        if !self.is_of(ours) {
             return Err(Refusal::ForeignProject {
                 instance: found.target.to_string(),
                 mark: Mark::Template,
@@ -110,8 +120,7 @@ impl Group {
                 ours: ours.clone(),
             });
         }
-        let group: Option<InstanceGroupName> = self.name.as_deref().and_then(|name| name.parse().ok());
-        let group = group.ok_or_else(|| {
+        let group = self.instance_group().ok_or_else(|| {
             let why = NotManaged::TemplateWithoutGroup {
                 template: link.to_string(),
                 group: self.name.clone(),

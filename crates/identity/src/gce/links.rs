@@ -6,20 +6,20 @@
 
 use std::fmt;
 
-use super::names::{Name, ProjectId, Zone};
+use super::names::{Name, ProjectId, Target, Zone};
 
 /// As long as a link is shown or compared at all.
 const MAX_LEN: usize = 512;
 
 /// A managed instance group that may hold an instance.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Mig {
     pub(super) place: Place,
     pub(super) name: Name,
 }
 
 /// Where a managed instance group is.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Place {
     /// Its instances are all in this zone.
     Zone(Zone),
@@ -66,7 +66,7 @@ impl TemplateLink {
     /// Reads the URL of a template, `…/projects/P/global/instanceTemplates/T` or `…/projects/P/regions/R/instanceTemplates/T`,
     /// of an instance in `region`. The cloud writes it; the node cannot.
     pub(super) fn read(url: &str, region: &str, ours: &ProjectId) -> Result<Self, Astray> {
-        let path = url.find("/projects/").map_or(url, |start| &url[start + 1..]);
+        let path = path(url);
         let name = |text: &str| Name::parse(text).ok_or(Astray::NoSuchThing);
         if let Ok([_, "global", "instanceTemplates", template]) = parts::<4>(path, ours) {
             return Ok(Self {
@@ -82,6 +82,48 @@ impl TemplateLink {
             _ => Err(Astray::NoSuchThing),
         }
     }
+}
+
+impl Place {
+    /// Reads `zones/Z` or `regions/R`.
+    pub(super) fn of_scope(scope: &str) -> Option<Self> {
+        match scope.split_once('/')? {
+            ("zones", zone) => Zone::parse(zone).map(Self::Zone),
+            ("regions", region) => Name::parse(region).map(Self::Region),
+            _ => None,
+        }
+    }
+
+    /// The zone's or region's name.
+    pub(super) fn as_str(&self) -> &str {
+        match self {
+            Self::Zone(zone) => zone.as_str(),
+            Self::Region(region) => region.as_str(),
+        }
+    }
+
+    pub(super) fn region(&self) -> &str {
+        match self {
+            Self::Zone(zone) => zone.region(),
+            Self::Region(region) => region.as_str(),
+        }
+    }
+}
+
+/// Reads the URL of an instance, `…/projects/P/zones/Z/instances/NAME`.
+pub(super) fn instance(url: &str, ours: &ProjectId) -> Option<Target> {
+    match parts(path(url), ours) {
+        Ok([_, "zones", zone, "instances", name]) => Some(Target {
+            zone: Zone::parse(zone)?,
+            name: Name::parse(name)?,
+        }),
+        _ => None,
+    }
+}
+
+/// What of a URL begins with `projects/`, where anything does.
+fn path(url: &str) -> &str {
+    url.find("/projects/").map_or(url, |start| &url[start + 1..])
 }
 
 /// What follows `projects/` in a link of `N` parts, the project first, which is ours.
@@ -104,10 +146,10 @@ fn parts<'a, const N: usize>(path: &'a str, ours: &ProjectId) -> Result<[&'a str
 
 impl fmt::Display for Mig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.name.as_str();
+        let (place, name) = (self.place.as_str(), self.name.as_str());
         match &self.place {
-            Place::Zone(zone) => write!(f, "zones/{}/instanceGroupManagers/{name}", zone.as_str()),
-            Place::Region(region) => write!(f, "regions/{}/instanceGroupManagers/{name}", region.as_str()),
+            Place::Zone(_) => write!(f, "zones/{place}/instanceGroupManagers/{name}"),
+            Place::Region(_) => write!(f, "regions/{place}/instanceGroupManagers/{name}"),
         }
     }
 }

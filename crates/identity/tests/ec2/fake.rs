@@ -334,7 +334,7 @@ fn trouble() -> Vec<Row> {
             "connection closed before message completed",
         ),
     ];
-    rows("EC2", own)
+    rows("AWS", own)
 }
 
 #[tokio::test]

@@ -4,6 +4,8 @@
 #[path = "../shared/ask.rs"]
 mod ask;
 mod fake;
+mod groups;
+mod groups_moto;
 mod moto;
 mod setup;
 #[path = "../shared/told.rs"]

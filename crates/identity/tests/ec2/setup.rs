@@ -8,7 +8,7 @@ use aws_credential_types::Credentials;
 use aws_credential_types::credential_fn::provide_credentials_fn;
 use aws_credential_types::provider::SharedCredentialsProvider;
 use aws_credential_types::provider::error::CredentialsError;
-use tidewaiter_identity::aws::{Ec2, client};
+use tidewaiter_identity::aws::{AutoScaling, Ec2, client, groups_client};
 use tidewaiter_identity::{Claim, ClientSettings, Identity, Refusal};
 use tidewaiter_kit::{CloudCalls, ManualClock, Metrics};
 
@@ -53,6 +53,23 @@ impl Provider {
     pub(crate) async fn ask_one(&self, provider_id: &str) -> Result<Identity, Refusal> {
         self.ask(&[claim_of(provider_id)]).await.remove(0)
     }
+}
+
+/// The groups of the cluster, and the count of the calls.
+pub(crate) fn groups_at(endpoint: &str) -> (AutoScaling, CloudCalls) {
+    groups_with(&credentials(), endpoint, Duration::from_secs(20))
+}
+
+pub(crate) fn groups_with(shared: &SdkConfig, endpoint: &str, call: Duration) -> (AutoScaling, CloudCalls) {
+    let calls = Metrics::new(&ManualClock::default().shared()).unwrap().cloud_calls();
+    let settings = ClientSettings {
+        endpoint: Some(endpoint.parse().unwrap()),
+        call,
+        ..ClientSettings::default()
+    };
+    let clients = (groups_client(shared, &settings), client(shared, &settings));
+    let groups = AutoScaling::new(clients.0, clients.1, CLUSTER.parse().unwrap(), calls.clone());
+    (groups, calls)
 }
 
 pub(crate) fn credentials() -> SdkConfig {

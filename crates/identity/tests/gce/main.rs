@@ -5,6 +5,7 @@
 mod ask;
 mod chain;
 mod cost;
+mod groups;
 mod setup;
 #[path = "../shared/told.rs"]
 mod told;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use google_cloud_auth::credentials::mds;
-use tidewaiter_identity::gce::{ClientSettings, Gce, client};
+use tidewaiter_identity::gce::{ClientSettings, Gce, InstanceGroupManagers, client};
 use tidewaiter_identity::{Claim, Identity, Refusal};
 use tidewaiter_kit::{CloudCalls, ManualClock, Metrics};
 use tidewaiter_testkit::Call;
@@ -29,18 +29,7 @@ impl Provider {
     }
 
     pub(crate) async fn with(endpoint: &str, metadata: &str, call: Duration) -> Self {
-        let credentials = mds::Builder::default()
-            .with_endpoint(metadata)
-            .with_universe_domain("googleapis.com")
-            .build()
-            .unwrap();
-        let settings = ClientSettings {
-            endpoint: Some(endpoint.parse().unwrap()),
-            credentials: Some(credentials),
-            call,
-            ..ClientSettings::default()
-        };
-        Self::of(&settings).await
+        Self::of(&settings(endpoint, metadata, call)).await
     }
 
     pub(crate) async fn of(settings: &ClientSettings) -> Self {
@@ -63,6 +52,35 @@ impl Provider {
     pub(crate) async fn ask_one(&self, instance: &FakeInstance) -> Result<Identity, Refusal> {
         self.ask(&[claim_of(&instance.provider_id())]).await.remove(0)
     }
+}
+
+fn settings(endpoint: &str, metadata: &str, call: Duration) -> ClientSettings {
+    let credentials = mds::Builder::default()
+        .with_endpoint(metadata)
+        .with_universe_domain("googleapis.com")
+        .build()
+        .unwrap();
+    ClientSettings {
+        endpoint: Some(endpoint.parse().unwrap()),
+        credentials: Some(credentials),
+        call,
+        ..ClientSettings::default()
+    }
+}
+
+/// The groups of the cluster, and the count of the calls.
+pub(crate) async fn groups_at(endpoint: &str) -> (InstanceGroupManagers, CloudCalls) {
+    groups_with(endpoint, Duration::from_secs(20)).await
+}
+
+pub(crate) async fn groups_with(endpoint: &str, call: Duration) -> (InstanceGroupManagers, CloudCalls) {
+    let calls = Metrics::new(&ManualClock::default().shared()).unwrap().cloud_calls();
+    let client = client(&settings(endpoint, endpoint, call)).await.unwrap();
+    let (project, cluster) = (PROJECT.parse().unwrap(), CLUSTER.parse().unwrap());
+    (
+        InstanceGroupManagers::new(client, project, cluster, calls.clone()),
+        calls,
+    )
 }
 
 /// One instance of ours in a zonal group, and all that its way to the group `nodes` needs.

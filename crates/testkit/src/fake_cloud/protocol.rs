@@ -54,8 +54,8 @@ pub trait Protocol: Default + fmt::Debug + Send + 'static {
     /// Its words for the errors that all clouds have.
     const WORDS: Words;
 
-    /// The body of an error.
-    fn error(error: Error<'_>) -> String;
+    /// The body of an error of this method.
+    fn error(api: &str, error: Error<'_>) -> String;
 
     /// The answer to what is no call of the API, such as a question to the machines' metadata service.
     fn aside(&self, _request: &Request<Bytes>) -> Option<Response<Body>> {

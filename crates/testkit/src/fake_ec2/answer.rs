@@ -1,5 +1,8 @@
-//! What the fake answers, in the words of EC2.
+//! What the fake answers, in the words of EC2 and of Auto Scaling.
 
+use std::fmt::Write as _;
+
+use super::group::{self, FakeGroup, FakeMember};
 use super::instance::FakeInstance;
 use crate::fake_cloud::Scripted;
 
@@ -35,6 +38,51 @@ pub(super) fn reservations<'a>(items: impl Iterator<Item = &'a str>, next_token:
         body.push_str("</nextToken>");
     }
     body.push_str("</DescribeInstancesResponse>");
+    body
+}
+
+/// These groups in answer to whatever was asked, on a page that is followed by that of `next_token`.
+#[must_use]
+pub fn groups(groups: &[FakeGroup], next_token: Option<&str>) -> Scripted {
+    let items: String = groups.iter().map(FakeGroup::xml).collect();
+    Scripted::raw(200, &groups_answer(&items, next_token))
+}
+
+/// An answer with these items of `AutoScalingGroups`.
+pub(super) fn groups_answer(items: &str, next_token: Option<&str>) -> String {
+    let result = format!("<AutoScalingGroups>{items}</AutoScalingGroups>");
+    auto_scaling("DescribeAutoScalingGroups", &result, next_token)
+}
+
+pub(super) fn warm_pool(members: &[FakeMember], next_token: Option<&str>) -> String {
+    auto_scaling("DescribeWarmPool", &group::instances(members), next_token)
+}
+
+fn auto_scaling(action: &str, result: &str, next_token: Option<&str>) -> String {
+    let token = next_token.map_or_else(String::new, |token| format!("<NextToken>{token}</NextToken>"));
+    format!(
+        "<{action}Response xmlns=\"http://autoscaling.amazonaws.com/doc/2011-01-01/\"><{action}Result>{result}{token}\
+         </{action}Result><ResponseMetadata><RequestId>fake</RequestId></ResponseMetadata></{action}Response>"
+    )
+}
+
+/// An answer with these launch templates: id, default version, newest version.
+pub(super) fn launch_templates(templates: &[(&str, i64, i64)], next_token: Option<&str>) -> String {
+    let mut body = "<DescribeLaunchTemplatesResponse xmlns=\"http://ec2.amazonaws.com/doc/2016-11-15/\">\
+                    <requestId>fake</requestId><launchTemplates>"
+        .to_owned();
+    for (id, default, latest) in templates {
+        let _ = write!(
+            body,
+            "<item><launchTemplateId>{id}</launchTemplateId><launchTemplateName>name-of-{id}</launchTemplateName>\
+             <defaultVersionNumber>{default}</defaultVersionNumber><latestVersionNumber>{latest}</latestVersionNumber></item>"
+        );
+    }
+    body.push_str("</launchTemplates>");
+    if let Some(token) = next_token {
+        let _ = write!(body, "<nextToken>{token}</nextToken>");
+    }
+    body.push_str("</DescribeLaunchTemplatesResponse>");
     body
 }
 

@@ -1,4 +1,4 @@
-//! How EC2 reads calls and answers them.
+//! How EC2 and Auto Scaling read calls and answer them.
 
 use std::collections::BTreeSet;
 
@@ -7,23 +7,26 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Bytes;
 
 use super::Ec2;
-use super::answer::{not_found, reservations};
-use super::instance::{FakeInstance, Listed, escaped};
+use super::answer::{groups_answer, launch_templates, not_found, reservations, warm_pool};
+use super::asked::{Action, Asked, BY_ID};
+use super::group::FakeGroup;
+use super::instance::{Listed, escaped};
 use crate::fake_cloud::{Body, Call, Error, Protocol, Scripted, Words, response};
 
 /// As EC2 limits them.
 const MAX_IDS: usize = 1000;
 const MAX_FILTER_VALUES: usize = 200;
 
-/// The filter that names instances.
-const BY_ID: &str = "instance-id";
+/// As many templates as one call may name.
+const MAX_TEMPLATES: usize = 200;
 
-/// The parameters of one call.
-#[derive(Debug, Default)]
-pub struct Asked {
-    ids: Vec<String>,
-    filters: Vec<(String, Vec<String>)>,
-}
+/// As many rows as the pages have: by default, and at most.
+const GROUPS_PAGE: (usize, usize) = (50, 100);
+const WARM_POOL_PAGE: (usize, usize) = (50, 50);
+const TEMPLATES_PAGE: (usize, usize) = (200, 200);
+
+/// Instances that are named by id have no pages.
+const INSTANCES_PAGE: (usize, usize) = (usize::MAX, 1_000);
 
 impl Protocol for Ec2 {
     type Asked = Asked;
@@ -46,12 +49,18 @@ impl Protocol for Ec2 {
         ),
     };
 
-    fn error((_, code, message): Error<'_>) -> String {
+    /// Auto Scaling has a form of its own.
+    fn error(api: &str, (_, code, message): Error<'_>) -> String {
+        let (code, message) = (escaped(code), escaped(message));
+        if matches!(api, "DescribeAutoScalingGroups" | "DescribeWarmPool") {
+            return format!(
+                "<ErrorResponse xmlns=\"http://autoscaling.amazonaws.com/doc/2011-01-01/\"><Error><Type>Sender</Type>\
+                 <Code>{code}</Code><Message>{message}</Message></Error><RequestId>fake</RequestId></ErrorResponse>"
+            );
+        }
         format!(
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Response><Errors><Error><Code>{}</Code><Message>{}</Message></Error>\
-             </Errors><RequestID>fake</RequestID></Response>",
-            escaped(code),
-            escaped(message)
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Response><Errors><Error><Code>{code}</Code><Message>{message}</Message></Error>\
+             </Errors><RequestID>fake</RequestID></Response>"
         )
     }
 
@@ -80,7 +89,7 @@ impl Protocol for Ec2 {
         let asked = Asked::read(request.body())?;
         let by_filter = asked.filters.iter().find(|(name, _)| name == BY_ID);
         let call = Call {
-            api: "DescribeInstances",
+            api: asked.action.name(),
             names: asked.named().cloned().collect(),
             filter: by_filter.map(|(name, _)| name.clone()),
             ..Call::default()
@@ -95,15 +104,25 @@ impl Protocol for Ec2 {
 
     fn depends_on(&self, asked: &Asked, zones: &BTreeSet<String>) -> bool {
         let in_zones = |id: &String| self.zone_of(id).is_some_and(|zone| zones.contains(zone));
-        asked.named().any(in_zones) || asked.ids.is_empty() && !zones.is_empty()
+        asked.action == Action::Instances && (asked.named().any(in_zones) || asked.ids.is_empty() && !zones.is_empty())
     }
 
     fn answer(&self, asked: &Asked) -> Result<(usize, String), Scripted> {
-        let refuse = |code, message: &str| Scripted::Error {
-            status: 400,
-            code,
-            message: message.to_owned(),
-        };
+        match asked.action {
+            Action::Instances => self.instances(asked),
+            Action::LaunchTemplates => self.launch_templates(asked),
+            Action::Groups => self.groups(asked),
+            Action::WarmPool => self.warm_pool(asked),
+        }
+    }
+}
+
+impl Ec2 {
+    fn zone_of(&self, id: &str) -> Option<&str> {
+        self.instances.get(id)?.instance.zone.as_deref()
+    }
+
+    fn instances(&self, asked: &Asked) -> Result<(usize, String), Scripted> {
         if asked.ids.len() > MAX_IDS || asked.filters.iter().any(|(_, values)| values.len() > MAX_FILTER_VALUES) {
             return Err(refuse(
                 "FilterLimitExceeded",
@@ -122,55 +141,74 @@ impl Protocol for Ec2 {
         } else {
             named.into_iter().filter_map(|id| self.instances.get(id)).collect()
         };
-        let items = candidates.into_iter().filter(|listed| asked.matches(&listed.instance));
+        let items = candidates
+            .into_iter()
+            .filter(|listed| asked.lets_through(&listed.instance));
         let items: Vec<&str> = items.map(|listed| listed.xml.as_str()).collect();
-        Ok((items.len(), reservations(items.into_iter(), None)))
+        let (items, token) = page(&items, asked, INSTANCES_PAGE)?;
+        Ok((items.len(), reservations(items.iter().copied(), token.as_deref())))
     }
-}
 
-impl Ec2 {
-    fn zone_of(&self, id: &str) -> Option<&str> {
-        self.instances.get(id)?.instance.zone.as_deref()
-    }
-}
-
-impl Asked {
-    /// `None` when the action is not the one that there is.
-    fn read(form: &[u8]) -> Option<Self> {
-        let mut asked = Self::default();
-        let mut describes = false;
-        // In the order of the form: `Filter.N.Name` comes before its values, as the SDK writes them.
-        for (key, value) in url::form_urlencoded::parse(form) {
-            let parts: Vec<&str> = key.split('.').collect();
-            match parts.as_slice() {
-                ["Action"] => describes = value == "DescribeInstances",
-                ["InstanceId", _] => asked.ids.push(value.into_owned()),
-                ["Filter", _, "Name"] => asked.filters.push((value.into_owned(), Vec::new())),
-                ["Filter", _, "Value", _] => {
-                    if let Some((_, values)) = asked.filters.last_mut() {
-                        values.push(value.into_owned());
-                    }
-                }
-                _ => {}
-            }
+    fn launch_templates(&self, asked: &Asked) -> Result<(usize, String), Scripted> {
+        if asked.ids.len() > MAX_TEMPLATES {
+            return Err(refuse("InvalidParameterValue", "Too many launch templates"));
         }
-        describes.then_some(asked)
+        let mut templates = Vec::new();
+        for id in &asked.ids {
+            let Some((default, latest)) = self.launch_templates.get(id) else {
+                let message = format!("The specified launch template, with template ID {id}, does not exist.");
+                return Err(refuse("InvalidLaunchTemplateId.NotFound", &message));
+            };
+            templates.push((id.as_str(), *default, *latest));
+        }
+        let (templates, token) = page(&templates, asked, TEMPLATES_PAGE)?;
+        Ok((templates.len(), launch_templates(templates, token.as_deref())))
     }
 
-    fn named(&self) -> impl Iterator<Item = &String> {
-        let by_filter = self.filters.iter().filter(|(name, _)| name == BY_ID);
-        self.ids.iter().chain(by_filter.flat_map(|(_, ids)| ids))
-    }
-
-    /// Whether the filters other than `instance-id` let it through.
-    fn matches(&self, instance: &FakeInstance) -> bool {
-        self.filters
-            .iter()
-            .all(|(name, values)| match (name.as_str(), name.strip_prefix("tag:")) {
-                (BY_ID, _) => true,
-                ("instance-state-name", _) => instance.state.as_ref().is_some_and(|state| values.contains(state)),
-                (_, Some(key)) => instance.has_tag(key, values),
-                _ => false,
+    fn groups(&self, asked: &Asked) -> Result<(usize, String), Scripted> {
+        let ours = |group: &&FakeGroup| {
+            asked.filters.iter().all(|(name, values)| {
+                let value = name.strip_prefix("tag:").and_then(|key| group.tags.get(key));
+                value.is_some_and(|value| values.contains(value))
             })
+        };
+        let groups: Vec<&FakeGroup> = self.groups.values().filter(ours).collect();
+        let (groups, token) = page(&groups, asked, GROUPS_PAGE)?;
+        let items: String = groups.iter().map(|group| group.xml()).collect();
+        Ok((groups.len(), groups_answer(&items, token.as_deref())))
     }
+
+    fn warm_pool(&self, asked: &Asked) -> Result<(usize, String), Scripted> {
+        let group = self.groups.get(&asked.group);
+        let group = group.ok_or_else(|| refuse("ValidationError", "AutoScalingGroup name not found - null"))?;
+        let pool = group.pool.as_deref().unwrap_or_default();
+        let (pool, token) = page(pool, asked, WARM_POOL_PAGE)?;
+        Ok((pool.len(), warm_pool(pool, token.as_deref())))
+    }
+}
+
+fn refuse(code: &'static str, message: &str) -> Scripted {
+    Scripted::Error {
+        status: 400,
+        code,
+        message: message.to_owned(),
+    }
+}
+
+/// The part of `all` that is asked for, and the token of the next.
+fn page<'a, T>(
+    all: &'a [T],
+    asked: &Asked,
+    (default, most): (usize, usize),
+) -> Result<(&'a [T], Option<String>), Scripted> {
+    let limit = asked.limit.as_ref().map(|limit| limit.parse::<usize>());
+    let start = asked.token.as_ref().map(|token| token.parse::<usize>());
+    let (Ok(limit), Ok(start)) = (limit.unwrap_or(Ok(default)), start.unwrap_or(Ok(0))) else {
+        return Err(refuse("InvalidNextToken", "The token is not valid"));
+    };
+    if start > all.len() || asked.limit.is_some() && !(1..=most).contains(&limit) {
+        return Err(refuse("ValidationError", "The number of records is not valid"));
+    }
+    let end = all.len().min(start.saturating_add(limit));
+    Ok((&all[start..end], (end < all.len()).then(|| end.to_string())))
 }

@@ -1,4 +1,4 @@
-//! A managed instance group as a test describes it, and as `listManagedInstances` writes its rows.
+//! A managed instance group as a test describes it, as listings write it, and as `listManagedInstances` writes its rows.
 
 use serde_json::{Value, json};
 
@@ -11,6 +11,8 @@ pub struct FakeGroup {
     region: Option<String>,
     pub(super) name: String,
     pub(super) paginated: bool,
+    target_size: Option<usize>,
+    versions: Vec<String>,
     pub(super) rows: Vec<Row>,
 }
 
@@ -19,7 +21,7 @@ pub(super) struct Row {
     id: Option<u64>,
     instance: String,
     template: Option<String>,
-    action: &'static str,
+    action: String,
 }
 
 /// An empty group whose instances are in one zone.
@@ -30,6 +32,8 @@ pub fn zonal_group(zone: &str, name: &str) -> FakeGroup {
         region: None,
         name: name.to_owned(),
         paginated: false,
+        target_size: None,
+        versions: Vec::new(),
         rows: Vec::new(),
     }
 }
@@ -59,7 +63,7 @@ impl FakeGroup {
             id: (instance.id != 0).then_some(instance.id),
             instance: link(&format!("zones/{}/instances/{}", instance.zone, instance.name)),
             template: (!template.is_empty()).then(|| template.to_owned()),
-            action: "NONE",
+            action: "NONE".to_owned(),
         });
         self
     }
@@ -71,8 +75,32 @@ impl FakeGroup {
             id: None,
             instance: link(&format!("zones/{zone}/instances/{name}")),
             template: Some(template.url()),
-            action: "CREATING",
+            action: "CREATING".to_owned(),
         });
+        self
+    }
+
+    /// What it does with the instance that was listed last: `DELETING`, `RECREATING`, …
+    #[must_use]
+    pub fn doing(mut self, action: &str) -> Self {
+        action.clone_into(&mut self.rows.last_mut().expect("an instance that is listed").action);
+        self
+    }
+
+    /// How many instances it means to have; without this as many as it lists.
+    #[must_use]
+    pub fn target_size(self, size: usize) -> Self {
+        Self {
+            target_size: Some(size),
+            ..self
+        }
+    }
+
+    /// One more version, which is made from this template. Without any its only template is that of the first instance that it
+    /// lists.
+    #[must_use]
+    pub fn version(mut self, template: &FakeTemplate) -> Self {
+        self.versions.push(template.url());
         self
     }
 
@@ -88,8 +116,36 @@ impl FakeGroup {
     /// `zones/Z/instanceGroupManagers/NAME`, or with its region.
     #[must_use]
     pub fn path(&self) -> String {
+        format!("{}/instanceGroupManagers/{}", self.scope(), self.name)
+    }
+
+    /// `zones/Z`, or its region.
+    pub(super) fn scope(&self) -> String {
         let kind = if self.zone.is_some() { "zones" } else { "regions" };
-        format!("{kind}/{}/instanceGroupManagers/{}", self.place(), self.name)
+        format!("{kind}/{}", self.place())
+    }
+
+    /// The group as the API writes it.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let listed = self.rows.first().and_then(|row| row.template.clone());
+        let versions: Vec<Value> = self
+            .versions
+            .iter()
+            .cloned()
+            .chain(listed.clone().filter(|_| self.versions.is_empty()))
+            .map(|template| json!({"name": "0-2026-01-01", "instanceTemplate": template}))
+            .collect();
+        json!({
+            "kind": "compute#instanceGroupManager",
+            "id": "6001",
+            "name": self.name,
+            "baseInstanceName": self.name,
+            "instanceTemplate": self.versions.first().cloned().or(listed),
+            "versions": versions,
+            "targetSize": self.target_size.unwrap_or(self.rows.len()),
+            "selfLink": link(&self.path()),
+        })
     }
 
     /// Its zone or region.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::answer::{error, not_found, refused};
 use super::group::Row;
 use super::route::Route;
-use super::{FakeInstance, Gce, PROJECT, REGION, TOKEN, link};
+use super::{FakeGroup, FakeInstance, Gce, PROJECT, REGION, TOKEN, link};
 use crate::fake_cloud::{Body, Call, Error, Protocol, Scripted, Words, has_bearer, query, response};
 
 /// As the API limits and defaults `maxResults`.
@@ -40,7 +40,7 @@ impl Protocol for Gce {
         unauthenticated: (401, "authError", "Invalid Credentials"),
     };
 
-    fn error(words: Error<'_>) -> String {
+    fn error(_api: &str, words: Error<'_>) -> String {
         error(words)
     }
 
@@ -84,7 +84,7 @@ impl Protocol for Gce {
 
     fn depends_on(&self, asked: &Asked, zones: &BTreeSet<String>) -> bool {
         match &asked.route {
-            Route::ListAllZones => !zones.is_empty(),
+            Route::ListAllZones | Route::ListAllGroups => !zones.is_empty(),
             route => route.zone().is_some_and(|zone| zones.contains(zone)),
         }
     }
@@ -128,6 +128,7 @@ impl Gce {
             },
             Route::ListZone { zone } => self.list_zone(zone, query),
             Route::ListAllZones => self.list_all_zones(query),
+            Route::ListAllGroups => self.list_all_groups(query),
             Route::ListZonalGroup { zone: place, name } | Route::ListRegionalGroup { region: place, name } => {
                 self.list_group(place, name, query)
             }
@@ -163,12 +164,44 @@ impl Gce {
         };
         let all: Vec<&FakeInstance> = self.instances.values().filter(listed).collect();
         let (page, next) = page(&all, query)?;
-        let mut scopes: BTreeMap<String, Value> = self
+        let scopes = self
             .instances
             .values()
-            .map(|instance| {
-                let scope = format!("zones/{}", instance.zone);
-                let code = if self.unreachable_zones.contains(&instance.zone) {
+            .map(|instance| format!("zones/{}", instance.zone));
+        let rows = page
+            .iter()
+            .map(|instance| (format!("zones/{}", instance.zone), instance.json()));
+        let body = self.aggregated("instances", "compute#instanceAggregatedList", scopes, rows);
+        Ok((page.len(), with_token(body, next)))
+    }
+
+    fn list_all_groups(&self, query: &Query) -> Result<Good, Scripted> {
+        let listed = |group: &&FakeGroup| !self.unreachable_zones.contains(group.place());
+        let all: Vec<&FakeGroup> = self.groups.values().filter(listed).collect();
+        let (page, next) = page(&all, query)?;
+        let kind = "compute#instanceGroupManagerAggregatedList";
+        let scopes = self.groups.values().map(FakeGroup::scope);
+        let rows = page.iter().map(|group| (group.scope(), group.json()));
+        let body = self.aggregated("instanceGroupManagers", kind, scopes, rows);
+        Ok((page.len(), with_token(body, next)))
+    }
+
+    /// A listing by scope. Each of `scopes` is in it, if only to say that it has nothing, or cannot be reached.
+    fn aggregated(
+        &self,
+        what: &str,
+        kind: &str,
+        scopes: impl Iterator<Item = String>,
+        rows: impl Iterator<Item = (String, Value)>,
+    ) -> Value {
+        let unreachables: Vec<String> = self
+            .unreachable_zones
+            .iter()
+            .map(|zone| format!("zones/{zone}"))
+            .collect();
+        let mut items: BTreeMap<String, Value> = scopes
+            .map(|scope| {
+                let code = if unreachables.contains(&scope) {
                     "UNREACHABLE"
                 } else {
                     "NO_RESULTS_ON_PAGE"
@@ -180,23 +213,16 @@ impl Gce {
                 (scope, json!({"warning": warning}))
             })
             .collect();
-        let mut by_zone: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
-        for instance in page {
-            by_zone.entry(&instance.zone).or_default().push(instance.json());
+        let mut by_scope: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        for (scope, row) in rows {
+            by_scope.entry(scope).or_default().push(row);
         }
-        for (zone, instances) in by_zone {
-            scopes.insert(format!("zones/{zone}"), json!({"instances": instances}));
+        for (scope, rows) in by_scope {
+            items.insert(scope, json!({what: rows}));
         }
-        let unreachables: Vec<String> = self
-            .unreachable_zones
-            .iter()
-            .map(|zone| format!("zones/{zone}"))
-            .collect();
-        let body = json!({
-            "kind": "compute#instanceAggregatedList", "items": scopes, "unreachables": unreachables,
-            "selfLink": link("aggregated/instances"),
-        });
-        Ok((page.len(), with_token(body, next)))
+        json!({
+            "kind": kind, "items": items, "unreachables": unreachables, "selfLink": link(&format!("aggregated/{what}")),
+        })
     }
 
     fn list_group(&self, place: &str, name: &str, query: &Query) -> Result<Good, Scripted> {

@@ -8,6 +8,7 @@ pub(super) enum Route {
     GetInstance { zone: String, name: String },
     ListZone { zone: String },
     ListAllZones,
+    ListAllGroups,
     ListZonalGroup { zone: String, name: String },
     ListRegionalGroup { region: String, name: String },
     GetGlobalTemplate { name: String },
@@ -22,6 +23,7 @@ impl Route {
         let text = |part: &&str| (*part).to_owned();
         let route = match (method, rest) {
             (&Method::GET, ["aggregated", "instances"]) => Self::ListAllZones,
+            (&Method::GET, ["aggregated", "instanceGroupManagers"]) => Self::ListAllGroups,
             (&Method::GET, ["zones", zone, "instances"]) => Self::ListZone { zone: text(zone) },
             (&Method::GET, ["zones", zone, "instances", name]) => Self::GetInstance {
                 zone: text(zone),
@@ -54,6 +56,7 @@ impl Route {
             Self::GetInstance { .. } => "instances.get",
             Self::ListZone { .. } => "instances.list",
             Self::ListAllZones => "instances.aggregatedList",
+            Self::ListAllGroups => "instanceGroupManagers.aggregatedList",
             Self::ListZonalGroup { .. } => "instanceGroupManagers.listManagedInstances",
             Self::ListRegionalGroup { .. } => "regionInstanceGroupManagers.listManagedInstances",
             Self::GetGlobalTemplate { .. } => "instanceTemplates.get",
@@ -70,7 +73,7 @@ impl Route {
             | Self::GetRegionalTemplate { region: place, name } => Some(format!("{place}/{name}")),
             Self::GetGlobalTemplate { name } => Some(format!("global/{name}")),
             Self::ListZone { zone } => Some(zone.clone()),
-            Self::ListAllZones => None,
+            Self::ListAllZones | Self::ListAllGroups => None,
         }
     }
 

@@ -36,7 +36,7 @@ impl Protocol for Hetzner {
         unauthenticated: (401, "unauthorized", "unable to authenticate"),
     };
 
-    fn error((_, code, message): Error<'_>) -> String {
+    fn error(_api: &str, (_, code, message): Error<'_>) -> String {
         json!({"error": {"code": code, "message": message, "details": null}}).to_string()
     }
 

@@ -1,0 +1,221 @@
+//! Amazon EC2 Auto Scaling: the groups of a cluster, with every instance.
+//!
+//! A group is the cluster's by its tag `KubernetesCluster`, which an instance cannot write. What filters is not believed: each
+//! tag is read in the answer once more. How one question becomes calls:
+//! - the groups with their instances, and the instances that were detached to be replaced, which only EC2 still knows;
+//! - then the warm pool of each group that has one, and the launch templates of which a group takes the newest or the
+//!   default version, for EC2 alone knows which these are.
+//!
+//! One call that fails fails the question: a group without its warm pool would be a wrong answer. No retries: whoever asks
+//! asks again.
+
+mod definition;
+mod group;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use async_trait::async_trait;
+use aws_sdk_autoscaling::types::{AutoScalingGroup, Filter, Instance};
+use futures::{StreamExt as _, TryStreamExt as _, stream, try_join};
+use tidewaiter_api::{ClusterName, InstanceGroupName};
+use tidewaiter_kit::CloudCalls;
+use tracing::debug;
+
+use super::API;
+use super::call::{in_reservations, pages};
+use super::failure::Failure;
+use super::instance::{CLUSTER_TAG, check_cluster, check_state, tag};
+use super::instance_id::InstanceId;
+use crate::groups::{CloudGroup, CloudGroups, NoGroups, in_time};
+use crate::refusal::Refusal;
+use definition::{Definition, Versions};
+
+/// The groups with their instances, as IAM names the call.
+pub const DESCRIBE_GROUPS: &str = "autoscaling:DescribeAutoScalingGroups";
+/// The instances of one group's warm pool.
+pub const DESCRIBE_WARM_POOL: &str = "autoscaling:DescribeWarmPool";
+/// The newest and the default version of launch templates.
+pub const DESCRIBE_LAUNCH_TEMPLATES: &str = "ec2:DescribeLaunchTemplates";
+
+/// The tag that kOps gives an instance that it takes out of its group to replace it: its value is the group's name.
+/// Source: `tagNameDetachedInstance` of kOps (`upup/pkg/fi/cloudup/awsup/aws_cloud.go`).
+const DETACHED_TAG: &str = "kops.k8s.io/detached-from-asg";
+
+/// The pages that one listing may have: 10,000 groups, 5,000 instances of one warm pool.
+const MAX_PAGES: usize = 100;
+
+/// As many groups, or instances, as one page can have.
+const GROUPS_PAGE: i32 = 100;
+const INSTANCES_PAGE: i32 = 1_000;
+
+/// As many ids of launch templates as EC2 takes in one call.
+const MAX_TEMPLATES: usize = 200;
+
+/// The warm pools that are asked for at once.
+const AT_ONCE: usize = 8;
+
+/// Auto Scaling as a source of groups.
+#[derive(Debug)]
+pub struct AutoScaling {
+    groups: aws_sdk_autoscaling::Client,
+    ec2: aws_sdk_ec2::Client,
+    cluster: ClusterName,
+    calls: CloudCalls,
+}
+
+/// The cluster's groups by name.
+type Groups = BTreeMap<String, (InstanceGroupName, AutoScalingGroup)>;
+
+impl AutoScaling {
+    /// The groups of `cluster`. Make the clients with [`groups_client`](super::groups_client) and [`client`](super::client): their
+    /// deadlines are what bounds a call.
+    #[must_use]
+    pub fn new(
+        groups: aws_sdk_autoscaling::Client,
+        ec2: aws_sdk_ec2::Client,
+        cluster: ClusterName,
+        calls: CloudCalls,
+    ) -> Self {
+        Self {
+            groups,
+            ec2,
+            cluster,
+            calls,
+        }
+    }
+
+    async fn ask(&self) -> Result<Vec<CloudGroup>, Refusal> {
+        let (groups, mut detached) = try_join!(self.described(), self.detached())?;
+        let (mut pools, versions) = try_join!(self.warm_pools(&groups), self.versions(&groups))?;
+        let read = groups.into_iter().map(|(name, (instance_group, group))| {
+            let pool = pools.remove(&name).unwrap_or_default();
+            let detached = detached.remove(&name).unwrap_or_default();
+            group::read(name, instance_group, &group, &pool, detached, &versions)
+        });
+        read.collect()
+    }
+
+    /// The groups that are the cluster's and name an `InstanceGroup`.
+    async fn described(&self) -> Result<Groups, Refusal> {
+        let ours = Filter::builder()
+            .name(format!("tag:{CLUSTER_TAG}"))
+            .values(self.cluster.as_str())
+            .build();
+        let listed = pages(DESCRIBE_GROUPS, MAX_PAGES, &self.calls, |token| {
+            let call = self.groups.describe_auto_scaling_groups().filters(ours.clone());
+            let call = call.max_records(GROUPS_PAGE).set_next_token(token);
+            async move {
+                let answer = call.send().await?;
+                Ok((answer.auto_scaling_groups.unwrap_or_default(), answer.next_token))
+            }
+        });
+        let listed = listed.await.map_err(|failure| failure.refusal(DESCRIBE_GROUPS))?;
+        let mut groups = Groups::new();
+        for group in listed {
+            let name = group.auto_scaling_group_name().unwrap_or_default().to_owned();
+            let Some(instance_group) = group::instance_group(&group, &self.cluster) else {
+                debug!(
+                    group = name,
+                    "an Auto Scaling group names no InstanceGroup of the cluster"
+                );
+                continue;
+            };
+            groups.insert(name, (instance_group, group));
+        }
+        Ok(groups)
+    }
+
+    /// The instances that were taken out of a group to be replaced and still run, by the group's name.
+    async fn detached(&self) -> Result<HashMap<String, Vec<InstanceId>>, Refusal> {
+        let filter = |name: &str, values: &[&str]| {
+            let values = values.iter().map(|value| (*value).to_owned()).collect();
+            let filter = aws_sdk_ec2::types::Filter::builder().name(name);
+            filter.set_values(Some(values)).build()
+        };
+        let filters = vec![
+            filter(&format!("tag:{CLUSTER_TAG}"), &[self.cluster.as_str()]),
+            filter("tag-key", &[DETACHED_TAG]),
+            filter("instance-state-name", &["pending", "running"]),
+        ];
+        let listed = pages(API, MAX_PAGES, &self.calls, |token| {
+            let call = self.ec2.describe_instances().set_filters(Some(filters.clone()));
+            let call = call.max_results(INSTANCES_PAGE).set_next_token(token);
+            async move {
+                let answer = call.send().await?;
+                Ok((in_reservations(answer.reservations), answer.next_token))
+            }
+        });
+        let mut detached: HashMap<String, Vec<InstanceId>> = HashMap::new();
+        for instance in listed.await.map_err(|failure| failure.refusal(API))? {
+            let id = instance.instance_id().and_then(InstanceId::parse);
+            let (Some(id), Some(group)) = (id, tag(&instance, DETACHED_TAG)) else {
+                continue;
+            };
+            if check_state(&id, &instance).is_ok() && check_cluster(&id, &instance, &self.cluster).is_ok() {
+                detached.entry(group.to_owned()).or_default().push(id);
+            }
+        }
+        Ok(detached)
+    }
+
+    /// The instances of the warm pools, by the group's name.
+    async fn warm_pools(&self, groups: &Groups) -> Result<HashMap<String, Vec<Instance>>, Refusal> {
+        let having = groups
+            .iter()
+            .filter(|(_, (_, group))| group.warm_pool_configuration().is_some());
+        let asked: Vec<_> = having.map(|(name, _)| self.warm_pool(name)).collect();
+        stream::iter(asked).buffer_unordered(AT_ONCE).try_collect().await
+    }
+
+    async fn warm_pool(&self, group: &str) -> Result<(String, Vec<Instance>), Refusal> {
+        let listed = pages(DESCRIBE_WARM_POOL, MAX_PAGES, &self.calls, |token| {
+            let call = self.groups.describe_warm_pool().auto_scaling_group_name(group);
+            let call = call.set_next_token(token);
+            async move {
+                let answer = call.send().await?;
+                Ok((answer.instances.unwrap_or_default(), answer.next_token))
+            }
+        });
+        let instances = listed.await.map_err(|failure| failure.refusal(DESCRIBE_WARM_POOL))?;
+        Ok((group.to_owned(), instances))
+    }
+
+    /// What `$Latest` and `$Default` mean now, of the templates that a group names so. EC2 fails the whole call for one
+    /// template that is gone: it is found by halving, and left out.
+    async fn versions(&self, groups: &Groups) -> Result<Versions, Refusal> {
+        let named = groups
+            .values()
+            .flat_map(|(_, group)| Definition::of(group).to_resolve());
+        let ids: Vec<String> = named.collect::<BTreeSet<_>>().into_iter().map(str::to_owned).collect();
+        let mut parts: Vec<Vec<String>> = ids.chunks(MAX_TEMPLATES).map(<[_]>::to_vec).collect();
+        let mut versions = Versions::default();
+        while let Some(part) = parts.pop() {
+            let listed = pages(DESCRIBE_LAUNCH_TEMPLATES, MAX_PAGES, &self.calls, |token| {
+                let call = self.ec2.describe_launch_templates();
+                let call = call.set_launch_template_ids(Some(part.clone()));
+                let call = call.set_next_token(token);
+                async move {
+                    let answer = call.send().await?;
+                    Ok((answer.launch_templates.unwrap_or_default(), answer.next_token))
+                }
+            });
+            match listed.await {
+                Ok(templates) => versions.add(&templates),
+                Err(Failure::Unknown { .. }) if part.len() > 1 => {
+                    let (left, right) = part.split_at(part.len() / 2);
+                    parts.extend([left.to_vec(), right.to_vec()]);
+                }
+                Err(Failure::Unknown { .. }) => debug!(template = ?part, "a launch template is gone"),
+                Err(failure) => return Err(failure.refusal(DESCRIBE_LAUNCH_TEMPLATES)),
+            }
+        }
+        Ok(versions)
+    }
+}
+
+#[async_trait]
+impl CloudGroups for AutoScaling {
+    async fn groups(&self) -> Result<Vec<CloudGroup>, NoGroups> {
+        in_time(Box::pin(self.ask())).await
+    }
+}

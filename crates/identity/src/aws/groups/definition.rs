@@ -1,0 +1,266 @@
+//! What a group makes its instances from now, and whether an instance was made from it. Pure.
+
+use std::collections::HashMap;
+
+use aws_sdk_autoscaling::types::{AutoScalingGroup, Instance, LaunchTemplateSpecification};
+use aws_sdk_ec2::types::LaunchTemplate;
+
+const LATEST: &str = "$Latest";
+const DEFAULT: &str = "$Default";
+
+/// A group's launch configuration, or its launch templates.
+#[derive(Debug)]
+pub(super) struct Definition<'a> {
+    configuration: Option<&'a str>,
+    /// The group's own, and those that a mixed instances policy puts in its place for some types of instance.
+    templates: Vec<Template<'a>>,
+}
+
+#[derive(Debug)]
+struct Template<'a> {
+    /// `None`: for every type.
+    instance_type: Option<&'a str>,
+    id: &'a str,
+    version: &'a str,
+}
+
+/// The versions that launch templates have now, by id. A template that is gone is not in it.
+#[derive(Debug, Default)]
+pub(super) struct Versions(HashMap<String, Known>);
+
+#[derive(Debug)]
+struct Known {
+    default: Option<i64>,
+    latest: Option<i64>,
+}
+
+impl<'a> Definition<'a> {
+    pub(super) fn of(group: &'a AutoScalingGroup) -> Self {
+        let mixed = group
+            .mixed_instances_policy()
+            .and_then(|policy| policy.launch_template());
+        let base = group
+            .launch_template()
+            .or_else(|| mixed?.launch_template_specification())
+            .and_then(|specification| Template::of(None, specification));
+        let overrides = mixed.map_or(&[][..], |mixed| mixed.overrides());
+        let overrides = overrides
+            .iter()
+            .filter_map(|chosen| Template::of(chosen.instance_type(), chosen.launch_template_specification()?));
+        Self {
+            configuration: group.launch_configuration_name(),
+            templates: base.into_iter().chain(overrides).collect(),
+        }
+    }
+
+    /// The ids of the templates of which only EC2 knows the version that is meant.
+    pub(super) fn to_resolve(&self) -> Vec<&'a str> {
+        let relative = self
+            .templates
+            .iter()
+            .filter(|template| matches!(template.version, LATEST | DEFAULT));
+        relative.map(|template| template.id).collect()
+    }
+
+    /// Whether the instance is what the group would make now. One that names neither a template nor a configuration is not:
+    /// what it was made from is gone.
+    pub(super) fn made(&self, instance: &Instance, versions: &Versions) -> bool {
+        match (instance.launch_template(), instance.launch_configuration_name()) {
+            (Some(from), _) => self.templates.iter().any(|template| {
+                let of_its_type = template
+                    .instance_type
+                    .is_none_or(|meant| instance.instance_type() == Some(meant));
+                of_its_type && versions.is_meant(template, from)
+            }),
+            (None, Some(from)) => self.configuration == Some(from),
+            (None, None) => false,
+        }
+    }
+}
+
+impl<'a> Template<'a> {
+    /// AWS always says the id, whichever way a group names its template.
+    fn of(instance_type: Option<&'a str>, specification: &'a LaunchTemplateSpecification) -> Option<Self> {
+        Some(Self {
+            instance_type,
+            id: specification.launch_template_id()?,
+            version: specification
+                .version()
+                .filter(|version| !version.is_empty())
+                .unwrap_or(DEFAULT),
+        })
+    }
+}
+
+impl Versions {
+    pub(super) fn add(&mut self, templates: &[LaunchTemplate]) {
+        for template in templates {
+            let known = Known {
+                default: template.default_version_number(),
+                latest: template.latest_version_number(),
+            };
+            let id = template.launch_template_id().unwrap_or_default();
+            self.0.insert(id.to_owned(), known);
+        }
+    }
+
+    fn is_meant(&self, template: &Template<'_>, from: &LaunchTemplateSpecification) -> bool {
+        let known = |number: fn(&Known) -> Option<i64>| self.0.get(template.id).and_then(number).map(|n| n.to_string());
+        let version = match template.version {
+            LATEST => known(|known| known.latest),
+            DEFAULT => known(|known| known.default),
+            number => Some(number.to_owned()),
+        };
+        from.launch_template_id() == Some(template.id) && version.is_some() && version.as_deref() == from.version()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_sdk_autoscaling::types::builders::AutoScalingGroupBuilder;
+    use aws_sdk_autoscaling::types::{LaunchTemplate as Mixed, LaunchTemplateOverrides, MixedInstancesPolicy};
+
+    use super::*;
+
+    fn specification(id: &str, version: &str) -> LaunchTemplateSpecification {
+        let version = Some(version.to_owned()).filter(|version| !version.is_empty());
+        let named = LaunchTemplateSpecification::builder().launch_template_id(id);
+        named.launch_template_name("a-name").set_version(version).build()
+    }
+
+    fn group() -> AutoScalingGroupBuilder {
+        AutoScalingGroup::builder()
+    }
+
+    fn templated(version: &str) -> AutoScalingGroup {
+        group().launch_template(specification("lt-1", version)).build()
+    }
+
+    /// `lt-1`, but `lt-arm` for `m6g.large`, and the default of `lt-any` for whatever has the requirements.
+    fn mixed() -> AutoScalingGroup {
+        let chosen = LaunchTemplateOverrides::builder();
+        let arm = chosen.clone().instance_type("m6g.large");
+        let arm = arm.launch_template_specification(specification("lt-arm", "5")).build();
+        let plain = chosen.clone().instance_type("m6i.large").build();
+        let any = chosen
+            .launch_template_specification(specification("lt-any", ""))
+            .build();
+        let templates = Mixed::builder()
+            .launch_template_specification(specification("lt-1", "$Latest"))
+            .overrides(arm)
+            .overrides(plain)
+            .overrides(any)
+            .build();
+        let policy = MixedInstancesPolicy::builder().launch_template(templates).build();
+        group().mixed_instances_policy(policy).build()
+    }
+
+    fn made_from(instance_type: &str, id: &str, version: &str) -> Instance {
+        let instance = Instance::builder().instance_type(instance_type);
+        instance.launch_template(specification(id, version)).build()
+    }
+
+    fn configured(name: &str) -> Instance {
+        Instance::builder().launch_configuration_name(name).build()
+    }
+
+    fn versions() -> Versions {
+        let mut versions = Versions::default();
+        let template = |id: &str, default, latest| {
+            let template = LaunchTemplate::builder().launch_template_id(id);
+            template
+                .default_version_number(default)
+                .latest_version_number(latest)
+                .build()
+        };
+        versions.add(&[template("lt-1", 2, 3), template("lt-any", 7, 8)]);
+        versions
+    }
+
+    #[test]
+    fn what_was_made_from_the_present_definition() {
+        let from = |version| made_from("m6i.large", "lt-1", version);
+        let by_configuration = group().launch_configuration_name("now").build();
+        let gone = group().launch_template(specification("lt-gone", "$Latest")).build();
+        for (what, group, instance, expected) in vec![
+            ("the version by number", templated("3"), from("3"), true),
+            ("another number", templated("3"), from("2"), false),
+            ("the newest", templated("$Latest"), from("3"), true),
+            ("not the newest", templated("$Latest"), from("2"), false),
+            ("the default", templated("$Default"), from("2"), true),
+            ("not the default", templated("$Default"), from("3"), false),
+            ("no version is the default", templated(""), from("2"), true),
+            ("no version is not the newest", templated(""), from("3"), false),
+            (
+                "an instance that says no version",
+                templated("$Latest"),
+                from(""),
+                false,
+            ),
+            (
+                "another template",
+                templated("3"),
+                made_from("m6i.large", "lt-2", "3"),
+                false,
+            ),
+            (
+                "a template that is gone",
+                gone,
+                made_from("m6i.large", "lt-gone", ""),
+                false,
+            ),
+            ("nothing", templated("3"), Instance::builder().build(), false),
+            ("a configuration, of old", templated("3"), configured("old"), false),
+            ("the configuration", by_configuration.clone(), configured("now"), true),
+            (
+                "another configuration",
+                by_configuration.clone(),
+                configured("old"),
+                false,
+            ),
+            ("a template, of old", by_configuration, from("3"), false),
+            ("mixed: the base", mixed(), from("3"), true),
+            ("mixed: an old base", mixed(), from("2"), false),
+            (
+                "mixed: its type's",
+                mixed(),
+                made_from("m6g.large", "lt-arm", "5"),
+                true,
+            ),
+            (
+                "mixed: its type's, old",
+                mixed(),
+                made_from("m6g.large", "lt-arm", "4"),
+                false,
+            ),
+            (
+                "mixed: another type's",
+                mixed(),
+                made_from("m6i.large", "lt-arm", "5"),
+                false,
+            ),
+            (
+                "mixed: by requirements",
+                mixed(),
+                made_from("c7i.large", "lt-any", "7"),
+                true,
+            ),
+        ] {
+            assert_eq!(Definition::of(&group).made(&instance, &versions()), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_relative_is_asked_for() {
+        let asked = |group: &AutoScalingGroup| Definition::of(group).to_resolve().join(" ");
+        for (group, ids) in [
+            (templated("3"), ""),
+            (templated("$Latest"), "lt-1"),
+            (templated(""), "lt-1"),
+            (mixed(), "lt-1 lt-any"),
+            (group().launch_configuration_name("now").build(), ""),
+        ] {
+            assert_eq!(asked(&group), ids);
+        }
+    }
+}

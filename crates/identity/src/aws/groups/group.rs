@@ -1,0 +1,221 @@
+//! What one Auto Scaling group is to the cluster, and its members. Pure.
+//!
+//! An instance counts once, however often it is listed and in whatever order. What cannot be is refused as unusable, never
+//! guessed; but the SDK reads a size that is not said as 0.
+
+use std::collections::BTreeMap;
+
+use aws_sdk_autoscaling::types::{AutoScalingGroup, Instance, LifecycleState};
+use tidewaiter_api::names::INSTANCE_GROUP_LABEL;
+use tidewaiter_api::{ClusterName, InstanceGroupName};
+
+use super::definition::{Definition, Versions};
+use super::{CLUSTER_TAG, DESCRIBE_GROUPS, InstanceId};
+use crate::aws::failure::unusable;
+use crate::groups::{CloudGroup, Member, MemberStatus};
+use crate::refusal::Refusal;
+
+/// What kOps puts between the name of an `InstanceGroup` and the cluster's, for all roles but nodes and bastions.
+/// Source: `matchInstanceGroup` of kOps (`upup/pkg/fi/cloudup/awsup/instancegroups.go`).
+const ROLE_PARTS: [&str; 6] = ["masters", "apiservers", "etcd", "scheduler", "ccm", "kcm"];
+
+/// How an instance stands to its group, as far as its rows have told.
+#[derive(Debug)]
+struct Standing {
+    detached: bool,
+    up_to_date: bool,
+    warm_pool: bool,
+}
+
+/// The `InstanceGroup` that the group was made for: by its tag, or where that is absent by its name. `None` when the group is not
+/// the cluster's, or names none.
+pub(super) fn instance_group(group: &AutoScalingGroup, cluster: &ClusterName) -> Option<InstanceGroupName> {
+    let tag = |key: &str| {
+        let tag = group.tags().iter().find(|tag| tag.key() == Some(key))?;
+        Some(tag.value().unwrap_or_default())
+    };
+    if tag(CLUSTER_TAG) != Some(cluster.as_str()) {
+        return None;
+    }
+    let name = group.auto_scaling_group_name().filter(|name| !name.is_empty())?;
+    match tag(INSTANCE_GROUP_LABEL) {
+        Some(tagged) => tagged.parse().ok(),
+        None => by_name(name, cluster)?.parse().ok(),
+    }
+}
+
+/// `IG` of `IG.CLUSTER`, `IG.masters.CLUSTER`, …
+fn by_name<'a>(name: &'a str, cluster: &ClusterName) -> Option<&'a str> {
+    let own = name.strip_suffix(cluster.as_str())?.strip_suffix('.')?;
+    let of_a_role = |role: &&str| own.strip_suffix(*role)?.strip_suffix('.');
+    Some(ROLE_PARTS.iter().find_map(of_a_role).unwrap_or(own))
+}
+
+/// The group with its own instances, those of its warm pool and those that were detached from it.
+pub(super) fn read(
+    name: String,
+    instance_group: InstanceGroupName,
+    group: &AutoScalingGroup,
+    pool: &[Instance],
+    detached: Vec<InstanceId>,
+    versions: &Versions,
+) -> Result<CloudGroup, Refusal> {
+    let size = |what: &str, size: Option<i32>| {
+        let size = size.and_then(|size| u32::try_from(size).ok());
+        size.ok_or_else(|| unusable(DESCRIBE_GROUPS, format!("it says no valid {what} size of {name}")))
+    };
+    let (target_size, min_size, max_size) = (
+        size("desired", group.desired_capacity())?,
+        size("smallest", group.min_size())?,
+        size("largest", group.max_size())?,
+    );
+    let definition = Definition::of(group);
+    let mut found: BTreeMap<InstanceId, Standing> = BTreeMap::new();
+    for instance in group.instances().iter().chain(pool) {
+        let Some((id, warm_pool)) = member(&name, instance)? else {
+            continue;
+        };
+        let standing = found.entry(id).or_insert(Standing {
+            detached: false,
+            up_to_date: true,
+            warm_pool: true,
+        });
+        standing.up_to_date &= definition.made(instance, versions);
+        standing.warm_pool &= warm_pool;
+    }
+    for id in detached {
+        let standing = Standing {
+            detached: true,
+            up_to_date: false,
+            warm_pool: false,
+        };
+        found.insert(id, standing);
+    }
+    Ok(CloudGroup {
+        name,
+        instance_group,
+        target_size,
+        min_size,
+        max_size,
+        members: found.into_iter().map(Member::from).collect(),
+    })
+}
+
+/// The instance's id, and whether it is in the warm pool. `None` for one that leaves, or has left.
+fn member(group: &str, instance: &Instance) -> Result<Option<(InstanceId, bool)>, Refusal> {
+    let Some(warm_pool) = stays(instance.lifecycle_state().map_or("", LifecycleState::as_str)) else {
+        return Ok(None);
+    };
+    let id = instance.instance_id().and_then(InstanceId::parse);
+    let id = id.ok_or_else(|| {
+        unusable(
+            DESCRIBE_GROUPS,
+            format!("it lists an instance of {group} without a valid id"),
+        )
+    })?;
+    Ok(Some((id, warm_pool)))
+}
+
+/// Whether an instance of this lifecycle state is in the warm pool; `None` when it is no member. A state that
+/// we do not know is a member's. Source: "Amazon EC2 Auto Scaling instance lifecycle".
+fn stays(state: &str) -> Option<bool> {
+    let (warm_pool, state) = match state.strip_prefix("Warmed:") {
+        Some(state) => (true, state),
+        None => (false, state),
+    };
+    let leaves = state.starts_with("Terminating")
+        || state.starts_with("Terminated")
+        || state.starts_with("Detaching")
+        || state.starts_with("Detached");
+    (!leaves).then_some(warm_pool)
+}
+
+impl From<(InstanceId, Standing)> for Member {
+    fn from((id, standing): (InstanceId, Standing)) -> Self {
+        Self {
+            id: id.to_string(),
+            node_name: None,
+            status: match standing {
+                Standing { detached: true, .. } => MemberStatus::Detached,
+                Standing { up_to_date: true, .. } => MemberStatus::UpToDate,
+                Standing { .. } => MemberStatus::NeedsUpdate,
+            },
+            warm_pool: standing.warm_pool,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_sdk_autoscaling::types::TagDescription;
+
+    use super::*;
+
+    #[test]
+    fn which_lifecycle_states_are_members() {
+        for (state, expected) in [
+            ("InService", Some(false)),
+            ("Pending", Some(false)),
+            ("Pending:Wait", Some(false)),
+            ("Pending:Proceed", Some(false)),
+            ("Standby", Some(false)),
+            ("EnteringStandby", Some(false)),
+            ("Quarantined", Some(false)),
+            ("ReplacingRootVolume:Wait", Some(false)),
+            ("AStateOfTheFuture", Some(false)),
+            ("", Some(false)),
+            ("Terminating", None),
+            ("Terminating:Wait", None),
+            ("Terminating:Proceed", None),
+            ("Terminating:Retained", None),
+            ("Terminated", None),
+            ("Detaching", None),
+            ("Detached", None),
+            ("Warmed:Pending", Some(true)),
+            ("Warmed:Pending:Wait", Some(true)),
+            ("Warmed:Running", Some(true)),
+            ("Warmed:Stopped", Some(true)),
+            ("Warmed:Hibernated", Some(true)),
+            ("Warmed:Terminating", None),
+            ("Warmed:Terminating:Wait", None),
+            ("Warmed:Terminated", None),
+        ] {
+            assert_eq!(stays(state), expected, "{state}");
+        }
+    }
+
+    #[test]
+    fn which_instance_group_a_group_is_for() {
+        let cluster: ClusterName = "ours.example.com".parse().unwrap();
+        let ours = Some("ours.example.com");
+        for (name, tagged_cluster, tagged_group, expected) in [
+            ("any-name", ours, Some("nodes"), Some("nodes")),
+            ("b.ours.example.com", ours, Some("nodes"), Some("nodes")),
+            ("nodes.ours.example.com", ours, None, Some("nodes")),
+            ("a.b.ours.example.com", ours, None, Some("a.b")),
+            ("cp.masters.ours.example.com", ours, None, Some("cp")),
+            ("api.apiservers.ours.example.com", ours, None, Some("api")),
+            ("masters.ours.example.com", ours, None, Some("masters")),
+            ("nodes.other.example.com", ours, None, None),
+            ("nodes-ours.example.com", ours, None, None),
+            ("ours.example.com", ours, None, None),
+            (".ours.example.com", ours, None, None),
+            ("nodes.ours.example.com", ours, Some(""), None),
+            ("", ours, Some("nodes"), None),
+            ("nodes.ours.example.com", ours, Some("../nodes"), None),
+            ("nodes.ours.example.com", None, Some("nodes"), None),
+            ("nodes.ours.example.com", Some(""), Some("nodes"), None),
+            ("nodes.ours.example.com", Some("other.example.com"), Some("nodes"), None),
+            ("nodes.ours.example.com", Some("OURS.example.com"), Some("nodes"), None),
+        ] {
+            let tag = |key: &str, value: &str| TagDescription::builder().key(key).value(value).build();
+            let tags = [(CLUSTER_TAG, tagged_cluster), (INSTANCE_GROUP_LABEL, tagged_group)];
+            let tags = tags.into_iter().filter_map(|(key, value)| Some(tag(key, value?)));
+            let group = AutoScalingGroup::builder().auto_scaling_group_name(name);
+            let group = group.set_tags(Some(tags.collect())).build();
+            let read = instance_group(&group, &cluster);
+            let read = read.as_ref().map(InstanceGroupName::as_str);
+            assert_eq!(read, expected, "{name} {tagged_cluster:?} {tagged_group:?}");
+        }
+    }
+}
