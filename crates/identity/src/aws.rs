@@ -30,6 +30,7 @@ use tidewaiter_api::ClusterName;
 use tidewaiter_kit::{CloudCalls, SharedClock};
 use tracing::debug;
 
+pub use aws_sdk_ec2::Client;
 pub use connect::{RegionError, client, groups_client, region};
 pub use groups::AutoScaling;
 

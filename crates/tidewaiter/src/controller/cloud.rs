@@ -1,4 +1,5 @@
-//! The cloud that kOps' configuration names: who says what an instance is, and how the state store is reached.
+//! The cloud that kOps' configuration names: who says what an instance is and which groups there are, and how the state store is
+//! reached.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use aws_config::{BehaviorVersion, SdkConfig};
 use tidewaiter_controller::node_controller::LabelsFrom;
-use tidewaiter_identity::{ClientSettings, Identifier, aws, gce, hetzner};
+use tidewaiter_identity::{ClientSettings, CloudGroups, Identifier, NoGroups, aws, gce, hetzner};
 use tidewaiter_kit::Kit;
 use tidewaiter_kops::{self as kops, StoreOptions};
 use url::Url;
@@ -17,7 +18,11 @@ use super::Given;
 pub(crate) struct Cloud {
     pub(crate) identifier: Arc<dyn Identifier>,
     pub(crate) store: StoreOptions,
+    /// Who says which groups of instances there are; or why nobody does.
+    pub(crate) groups: Result<Arc<dyn CloudGroups>, NoGroups>,
 }
+
+const NO_GROUPS: &str = "Hetzner Cloud has no groups of instances, so their sizes are not known";
 
 /// Whether this version knows the cloud.
 pub(super) fn check(cloud: kops::Cloud) -> Result<()> {
@@ -43,15 +48,32 @@ impl Cloud {
             clock: kit.clock.clone(),
             ..StoreOptions::default()
         };
-        let identifier: Arc<dyn Identifier> = match given.config.cloud {
-            kops::Cloud::Gce => Arc::new(compute_engine(given, kit).await?),
-            kops::Cloud::Hetzner => Arc::new(hetzner_cloud(given, kit)?),
-            _ => return Self::aws(given, kit, store).await,
-        };
-        Ok(Self { identifier, store })
+        match given.config.cloud {
+            kops::Cloud::Gce => Self::google(given, kit, store).await,
+            kops::Cloud::Hetzner => Ok(Self {
+                identifier: Arc::new(hetzner_cloud(given, kit)?),
+                store,
+                groups: Err(NoGroups(NO_GROUPS.to_owned())),
+            }),
+            _ => Self::aws(given, kit, store).await,
+        }
     }
 
-    /// On AWS the state store is reached with what EC2 is reached with.
+    /// Both ask with one client, which asks for one token.
+    async fn google(given: &Given, kit: &Kit, store: StoreOptions) -> Result<Self> {
+        let (client, project) = compute_engine(given).await?;
+        let cluster = &given.config.cluster_name;
+        let calls = || kit.metrics.cloud_calls();
+        let groups = gce::InstanceGroupManagers::new(client.clone(), project.clone(), cluster.clone(), calls());
+        let gce = gce::Gce::new(client, project, cluster.clone(), kit.clock.clone(), calls());
+        Ok(Self {
+            identifier: Arc::new(gce),
+            store,
+            groups: Ok(Arc::new(groups)),
+        })
+    }
+
+    /// On AWS the state store is reached with what EC2 and Auto Scaling are reached with.
     async fn aws(given: &Given, kit: &Kit, store: StoreOptions) -> Result<Self> {
         let config = aws_config(given).await?;
         let store = StoreOptions {
@@ -59,8 +81,14 @@ impl Cloud {
             aws_credentials: config.credentials_provider(),
             ..store
         };
-        let identifier = Arc::new(ec2(given, &config, kit));
-        Ok(Self { identifier, store })
+        let client = aws::client(&config, &client_settings(given.settings.ec2_endpoint.as_ref()));
+        let groups = aws::groups_client(&config, &client_settings(given.settings.autoscaling_endpoint.as_ref()));
+        let (cluster, calls) = (given.config.cluster_name.clone(), kit.metrics.cloud_calls());
+        Ok(Self {
+            identifier: Arc::new(ec2(given, client.clone(), kit)),
+            store,
+            groups: Ok(Arc::new(aws::AutoScaling::new(groups, client, cluster, calls))),
+        })
     }
 }
 
@@ -77,12 +105,14 @@ async fn aws_config(given: &Given) -> Result<SdkConfig> {
         .await)
 }
 
-fn ec2(given: &Given, config: &SdkConfig, kit: &Kit) -> aws::Ec2 {
-    let settings = ClientSettings {
-        endpoint: given.settings.ec2_endpoint.clone(),
+fn client_settings(endpoint: Option<&Url>) -> ClientSettings {
+    ClientSettings {
+        endpoint: endpoint.cloned(),
         ..ClientSettings::default()
-    };
-    let client = aws::client(config, &settings);
+    }
+}
+
+fn ec2(given: &Given, client: aws::Client, kit: &Kit) -> aws::Ec2 {
     let cluster = given.config.cluster_name.clone();
     let ec2 = aws::Ec2::new(client, cluster, kit.clock.clone(), kit.metrics.cloud_calls());
     match given.settings.label_source {
@@ -91,7 +121,7 @@ fn ec2(given: &Given, config: &SdkConfig, kit: &Kit) -> aws::Ec2 {
     }
 }
 
-async fn compute_engine(given: &Given, kit: &Kit) -> Result<gce::Gce> {
+async fn compute_engine(given: &Given) -> Result<(gce::Client, gce::ProjectId)> {
     let set = given
         .settings
         .project
@@ -106,15 +136,7 @@ async fn compute_engine(given: &Given, kit: &Kit) -> Result<gce::Gce> {
         endpoint: given.settings.gce_endpoint.clone(),
         ..gce::ClientSettings::default()
     };
-    let client = gce::client(&settings).await?;
-    let cluster = given.config.cluster_name.clone();
-    Ok(gce::Gce::new(
-        client,
-        project,
-        cluster,
-        kit.clock.clone(),
-        kit.metrics.cloud_calls(),
-    ))
+    Ok((gce::client(&settings).await?, project))
 }
 
 fn hetzner_cloud(given: &Given, kit: &Kit) -> Result<hetzner::Hetzner> {
@@ -122,11 +144,7 @@ fn hetzner_cloud(given: &Given, kit: &Kit) -> Result<hetzner::Hetzner> {
         .variable("HCLOUD_TOKEN")
         .context("there is no API token of Hetzner Cloud: set HCLOUD_TOKEN")?;
     let token: hetzner::ApiToken = token.parse().context("HCLOUD_TOKEN")?;
-    let settings = ClientSettings {
-        endpoint: given.settings.hetzner_endpoint.clone(),
-        ..ClientSettings::default()
-    };
-    let client = hetzner::client(token, &settings)?;
+    let client = hetzner::client(token, &client_settings(given.settings.hetzner_endpoint.as_ref()))?;
     let cluster = given.config.cluster_name.clone();
     Ok(hetzner::Hetzner::new(client, cluster, kit.metrics.cloud_calls()))
 }

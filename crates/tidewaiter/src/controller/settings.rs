@@ -45,6 +45,9 @@ pub(crate) struct ControllerSettings {
     /// EC2's address, where it is not the region's own: for test servers and private endpoints.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "endpoint")]
     pub(crate) ec2_endpoint: Option<Url>,
+    /// The address of Auto Scaling, where it is not the region's own.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "endpoint")]
+    pub(crate) autoscaling_endpoint: Option<Url>,
     /// The project of the instances on Google Cloud; else `GCP_PROJECT`, else what the instance's metadata says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) project: Option<String>,
@@ -93,6 +96,7 @@ impl Default for ControllerSettings {
             definitions_poll_seconds: seconds(30),
             region: None,
             ec2_endpoint: None,
+            autoscaling_endpoint: None,
             project: None,
             gce_endpoint: None,
             hetzner_endpoint: None,

@@ -225,6 +225,11 @@ async fn a_wrong_setting_ends_it_with_one_line() {
             "ec2Endpoint is \"ec2\": must be http://HOST or https://HOST",
         ),
         (
+            "AUTOSCALING_ENDPOINT",
+            "ec2",
+            "autoscalingEndpoint is \"ec2\": must be http://HOST or https://HOST",
+        ),
+        (
             "STATE_ENDPOINT",
             "ftp://a",
             "stateEndpoint is \"ftp://a\": must be http://HOST or https://HOST",
