@@ -54,9 +54,10 @@ impl Terminal {
     }
 
     async fn shows(&mut self, words: &[&str]) {
-        while !words.iter().all(|word| self.shown().contains(word)) {
-            assert!(self.read().await, "{words:?} in:\n{}", self.shown());
-        }
+        let shows = async { while !words.iter().all(|word| self.shown().contains(word)) && self.read().await {} };
+        let ended = tokio::time::timeout(SOON, shows).await;
+        let missing: Vec<_> = words.iter().filter(|word| !self.shown().contains(*word)).collect();
+        assert!(missing.is_empty(), "{missing:?} ({ended:?}) in:\n{}", self.shown());
     }
 
     fn shown(&self) -> String {
@@ -92,7 +93,7 @@ async fn what_is_missing_is_shown_with_its_age_and_ctrl_c_leaves_nothing_of_it()
             &format!("{CLUSTER} is not ready"),
             "2s  system-cluster-critical pod \"dns-00\" is pending",
             "pod \"dns-11\" is pending",
-            "and 4 more",
+            "and 3 more",
         ])
         .await;
     let view = terminal.shown();
