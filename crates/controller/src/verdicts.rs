@@ -58,8 +58,8 @@ pub struct VerdictParts {
     pub cluster: ClusterName,
     /// To follow Pods with.
     pub client: Client,
-    /// InstanceGroups, and the name of the API.
-    pub definitions: Definitions,
+    /// InstanceGroups, and the name of the API; or why the state store is not read.
+    pub definitions: Result<Definitions, &'static str>,
     /// The cloud's groups; or why this cloud has none.
     pub cloud: Result<Arc<dyn CloudGroups>, NoGroups>,
     /// What is tolerated.

@@ -132,7 +132,7 @@ fn world(client: Client, store: &str, tasks: &mut Tasks) -> World {
     let verdicts = Verdicts::new(VerdictParts {
         cluster: name.clone(),
         client: client.clone(),
-        definitions: definitions.clone(),
+        definitions: Ok(definitions.clone()),
         cloud: Ok(Arc::new(Cloud)),
         options: Options::default(),
     });

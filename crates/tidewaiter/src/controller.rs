@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
-use tidewaiter_controller::node_controller::{self, NodeControllerParts};
+use tidewaiter_controller::node_controller::{self, LabelsFrom, NodeControllerParts};
 use tidewaiter_controller::verdicts::{VerdictParts, Verdicts};
 use tidewaiter_controller::{MetricsServer, cluster_health};
 use tidewaiter_identity::{Identifier, Lookup, LookupSettings};
@@ -152,7 +152,10 @@ async fn start(given: &Given, cluster: kube::Config, cloud: Cloud, kit: &Kit, ta
     let verdicts = Verdicts::new(VerdictParts {
         cluster: config.cluster_name.clone(),
         client: client.clone(),
-        definitions: definitions.clone(),
+        definitions: match settings.label_source {
+            LabelsFrom::Tags => Err("labelSource is tags, so the state store is not read"),
+            LabelsFrom::Store | LabelsFrom::StoreThenTags => Ok(definitions.clone()),
+        },
         cloud: cloud.groups,
         options: validation::Options {
             max_unready_nodes: settings.max_unready_nodes,

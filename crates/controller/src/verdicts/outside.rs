@@ -33,7 +33,7 @@ const CLOUD_LIMIT: Duration = Duration::from_mins(1);
 
 pub(super) struct Outside {
     cloud_groups: Result<Arc<dyn CloudGroups>, NoGroups>,
-    definitions: Definitions,
+    definitions: Result<Definitions, &'static str>,
     changed: Arc<Notify>,
     clock: SharedClock,
     cloud: Source<Vec<CloudGroup>>,
@@ -52,7 +52,7 @@ struct Source<T> {
 impl Outside {
     pub(super) fn new(
         cloud_groups: Result<Arc<dyn CloudGroups>, NoGroups>,
-        definitions: Definitions,
+        definitions: Result<Definitions, &'static str>,
         changed: Arc<Notify>,
         clock: SharedClock,
     ) -> Self {
@@ -118,8 +118,9 @@ impl Outside {
 
     /// From memory, but for the first time: the definitions are kept up to date by themselves.
     async fn ask_store(&self) -> Result<Vec<GroupSummary>, String> {
-        let groups = self.definitions.summaries().await;
-        match self.definitions.stale() {
+        let definitions = self.definitions.as_ref().map_err(ToString::to_string)?;
+        let groups = definitions.summaries().await;
+        match definitions.stale() {
             Some(stale) if stale.age > LIMIT => {
                 let since = stale.since.strftime("%FT%TZ");
                 Err(format!("{} (known as of {since} only)", stale.error))
@@ -129,7 +130,8 @@ impl Outside {
     }
 
     async fn ask_dns(&self) -> Result<Dns, String> {
-        let cluster = self.definitions.cluster_summary().await;
+        let definitions = self.definitions.as_ref().map_err(ToString::to_string)?;
+        let cluster = definitions.cluster_summary().await;
         let cluster = cluster.map_err(|error| format!("the name of the API is not known: {error}"))?;
         match resolve(cluster.api_name.as_deref(), &*self.clock).await {
             Part::Known(dns) => Ok(dns),

@@ -8,6 +8,7 @@ use tidewaiter_api::names::{INSTANCE_GROUP_LABEL, ROLE_CONTROL_PLANE_LABEL, ROLE
 use tidewaiter_testkit::moto::Launched;
 use tidewaiter_testkit::{Identity, assets, eventually};
 
+use crate::health;
 use crate::narrator::{Narrator, command, output, say};
 use crate::world::{SOON, Stage, World, config_base, filtered, group};
 
@@ -35,7 +36,7 @@ pub async fn tell(narrator: &Narrator, world: &mut World) -> Result<()> {
     install(stage).await?;
 
     narrator.step("What kOps left there: its state store in S3, and instances with tags in EC2");
-    let machines = set_up(stage).await;
+    let machines = set_up(stage).await?;
 
     narrator.step("Three machines boot, and their kubelets register them");
     register(stage, &machines).await?;
@@ -55,6 +56,16 @@ pub async fn tell(narrator: &Narrator, world: &mut World) -> Result<()> {
     narrator.step("A group's definition changes in S3, and the Node follows");
     change(stage, &machines).await?;
 
+    narrator.step("Is the cluster healthy? The rules are those of kops validate cluster");
+    health::is_shown(world, &machines.control_plane).await?;
+
+    narrator.step("A node goes NotReady: the command line, the gauges and the condition say so");
+    health::fails(world, &machines.worker).await?;
+
+    narrator.step("It recovers, and whoever waits for that goes on");
+    health::recovers(world, &machines.worker).await?;
+
+    let stage = world.stage()?;
     narrator.step("A machine lies");
     lie(stage, &machines).await?;
 
@@ -69,12 +80,13 @@ async fn install(stage: &Stage) -> Result<()> {
         "wait",
         "--for=condition=Established",
         "crd/nodeidentities.tidewaiter.dev",
+        "crd/clusterhealths.tidewaiter.dev",
     ];
     stage.kubectl(&Identity::Admin, &established).await?;
     Ok(())
 }
 
-async fn set_up(stage: &Stage) -> Machines {
+async fn set_up(stage: &Stage) -> Result<Machines> {
     stage.put_cluster().await;
     stage
         .put_group(&group("control-plane", "ControlPlane", &[]), "control-plane")
@@ -91,6 +103,13 @@ async fn set_up(stage: &Stage) -> Machines {
         spot: stage.launch("10.0.0.30", "spot", true).await,
         liar: stage.launch("10.0.0.21", "nodes", false).await,
     };
+    for (group, machine) in [
+        ("control-plane", &machines.control_plane),
+        ("nodes", &machines.worker),
+        ("spot", &machines.spot),
+    ] {
+        health::auto_scaling_group(stage, group, machine).await?;
+    }
     output(&format!(
         "{}/\n  cluster-completed.spec\n  instancegroup/control-plane  role: ControlPlane\n  instancegroup/nodes          role: Node, \
          nodeLabels: {{{TEAM}: web}}\n  instancegroup/spot           role: Node, nodeLabels: {{{TEAM}: batch}}\n",
@@ -109,7 +128,8 @@ async fn set_up(stage: &Stage) -> Machines {
         table.push(format!("{:<21}{:<32}{billed:<11}{group}", machine.id, machine.name));
     }
     output(&table.join("\n"));
-    machines
+    say("The first three are in Auto Scaling groups, one for each InstanceGroup.");
+    Ok(machines)
 }
 
 async fn register(stage: &Stage, machines: &Machines) -> Result<()> {
@@ -272,7 +292,7 @@ async fn refused(world: &World, machines: &Machines) -> Result<()> {
 }
 
 /// Shows a kubectl command and what it answers.
-async fn show(stage: &Stage, args: &[&str]) -> Result<()> {
+pub async fn show(stage: &Stage, args: &[&str]) -> Result<()> {
     let answer = stage.kubectl(&Identity::Admin, args).await?;
     command(&format!("kubectl {}", args.join(" ")));
     output(&answer);
@@ -280,7 +300,7 @@ async fn show(stage: &Stage, args: &[&str]) -> Result<()> {
 }
 
 /// A failed look, for [`eventually`].
-fn words(error: impl std::fmt::Display) -> String {
+pub fn words(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 

@@ -41,6 +41,7 @@ pub struct Stage {
 struct Controller {
     process: Process,
     admin: String,
+    metrics: String,
 }
 
 impl World {
@@ -62,6 +63,7 @@ impl World {
         let config = stage.write("config.yaml", &config())?;
         let account = Identity::service_account(KOPS_NAMESPACE, "tidewaiter-controller");
         let admin = format!("127.0.0.1:{}", free_port());
+        let metrics = format!("127.0.0.1:{}", free_port());
         let mut program = Program::new(released()?)
             .arg("controller")
             .arg("--conf")
@@ -70,6 +72,8 @@ impl World {
             .arg(stage.cluster.kubeconfig(&account))
             .arg("--admin-address")
             .arg(&admin)
+            .arg("--metrics-address")
+            .arg(&metrics)
             .env("TIDEWAITER_STATE_ENDPOINT", stage.moto.endpoint())
             .env("TIDEWAITER_DEFINITIONS_POLL_SECONDS", "1")
             .env("TIDEWAITER_LOG__FORMAT", "text");
@@ -77,7 +81,11 @@ impl World {
             program = program.env(key, value);
         }
         let process = Process::start(&stage.scratch, program);
-        let controller = self.controller.insert(Controller { process, admin });
+        let controller = self.controller.insert(Controller {
+            process,
+            admin,
+            metrics,
+        });
         controller.ready().await;
         Ok(())
     }
@@ -91,9 +99,26 @@ impl World {
             .admin)
     }
 
+    /// The address of the MetricsServer.
+    pub fn metrics_server(&self) -> Result<&str> {
+        Ok(&self
+            .controller
+            .as_ref()
+            .context("the controller does not run yet")?
+            .metrics)
+    }
+
     /// What the controller's admin server answers.
     pub async fn get(&self, path: &str) -> Result<String> {
         Ok(reqwest::get(format!("http://{}{path}", self.admin()?))
+            .await?
+            .text()
+            .await?)
+    }
+
+    /// What the MetricsServer answers.
+    pub async fn scrape(&self) -> Result<String> {
+        Ok(reqwest::get(format!("http://{}/metrics", self.metrics_server()?))
             .await?
             .text()
             .await?)
@@ -117,10 +142,11 @@ impl World {
             .as_ref()
             .map(|controller| controller.process.log_path().display().to_string());
         Ok(format!(
-            "export KUBECONFIG={}\nkubectl:  {}\nmetrics:  http://{}/metrics\nAWS:      {}\nlog:      {}\nCtrl-C stops and removes everything.",
+            "export KUBECONFIG={}\nkubectl:  {}\nmetrics:  http://{}/metrics, of the cluster: http://{}/metrics\nAWS:      {}\nlog:      {}\nCtrl-C stops and removes everything.",
             kubeconfig.display(),
             kubectl.display(),
             self.admin()?,
+            self.metrics_server()?,
             stage.moto.endpoint(),
             log.unwrap_or_default(),
         ))
@@ -150,8 +176,9 @@ impl Stage {
 
     /// Writes the cluster's file into the state store.
     pub async fn put_cluster(&self) {
-        self.put("cluster-completed.spec", cluster(CLUSTER, &config_base()).to_yaml())
-            .await;
+        // Nobody resolves its name here.
+        let unpublished = cluster(CLUSTER, &config_base()).set(&["spec", "topology", "dns", "type"], "None");
+        self.put("cluster-completed.spec", unpublished.to_yaml()).await;
     }
 
     async fn put(&self, file: &str, content: String) {
@@ -177,6 +204,24 @@ impl Stage {
             ..Launch::default()
         };
         self.moto.launch(&launch).await
+    }
+
+    /// Runs the released binary with what its user would have in the environment; gives what it printed and its exit code.
+    pub async fn tidewaiter(&self, args: &[&str]) -> Result<(String, i32)> {
+        let output = tokio::process::Command::new(released()?)
+            .args(args)
+            .arg("--kubeconfig")
+            .arg(self.cluster.kubeconfig(&Identity::Admin))
+            .env("TIDEWAITER_STATE_ENDPOINT", self.moto.endpoint())
+            .envs(self.moto.environment())
+            // Ctrl-C is the demo's to hear.
+            .process_group(0)
+            .kill_on_drop(true)
+            .output()
+            .await
+            .context("tidewaiter cannot be run")?;
+        let code = output.status.code().context("tidewaiter was killed")?;
+        Ok((String::from_utf8_lossy(&output.stdout).into_owned(), code))
     }
 
     /// Registers the Node of an instance as its kubelet does, with the startup taint.
@@ -247,8 +292,13 @@ pub async fn filtered(text: &str, filter: &str, args: &[&str]) -> Result<String>
 }
 
 /// The state store's address.
+pub fn state_store() -> String {
+    format!("s3://{BUCKET}")
+}
+
+/// Where the cluster's files lie in it.
 pub fn config_base() -> String {
-    format!("s3://{BUCKET}/{CLUSTER}")
+    format!("{}/{CLUSTER}", state_store())
 }
 
 /// The file that kOps writes for kops-controller.

@@ -1,7 +1,8 @@
 //! Which instance is in which group, and which Node it is.
 //!
 //! A Node belongs to the instance whose own name for its Node it has, because its kubelet's certificate binds that name; else
-//! to the one that its providerID names, which is only its kubelet's claim. Of several claims the first by name counts.
+//! to the one that its providerID names, which is only its kubelet's claim. Of several claims the worst counts, so that none
+//! can hide that another is not ready.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -125,14 +126,15 @@ fn judge_each_once<'a>(groups: &mut [Group<'a>]) {
 /// Finds the Node of an instance.
 struct Finder<'a> {
     by_name: HashMap<&'a str, &'a Node>,
-    /// By the last part of the providerID; the Nodes of one in the order of their names.
+    /// By the last part of the providerID; the Nodes of one in the order in which they count.
     by_instance: HashMap<&'a str, Vec<&'a Node>>,
 }
 
 impl<'a> Finder<'a> {
     fn new(nodes: &'a [Arc<Node>]) -> Self {
         let mut nodes: Vec<&Node> = nodes.iter().map(Arc::as_ref).collect();
-        nodes.sort_by_key(|node| node.name());
+        // Nobody but a control plane has its label, and so has to run its pods: no kubelet can write it.
+        nodes.sort_by_key(|node| (node.is_ready(), !node.is_control_plane(), node.name()));
         let mut by_instance: HashMap<_, Vec<_>> = HashMap::new();
         for node in &nodes {
             if let Some(id) = &node.spec.provider_id {
