@@ -59,7 +59,8 @@ impl Cli {
 const EXIT_CODES: &str = "Exit codes:
   0  done, or stopped by SIGTERM or SIGINT
   1  failed while running, or no longer the leader: start it again
-  2  bad flags, settings or configuration file: nothing was started";
+  2  bad flags, settings or configuration file: nothing was started
+Those of validate say the verdict: tidewaiter validate --help";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -167,10 +168,6 @@ pub(crate) struct Place {
         help = "The state store, as kOps has it; with --name: s3://BUCKET, gs://BUCKET or file:///FOLDER"
     )]
     pub(crate) state: Option<String>,
-
-    /// The controller's settings (YAML), so that the answer is what it would do; the environment (TIDEWAITER_…) wins over it
-    #[arg(long, value_name = "FILE")]
-    pub(crate) settings: Option<PathBuf>,
 }
 
 /// Where to look. Without a configuration file, or a cluster and its state store, only the records are read.
@@ -178,6 +175,10 @@ pub(crate) struct Place {
 pub(crate) struct ExplainSources {
     #[command(flatten)]
     pub(crate) place: Place,
+
+    /// The controller's settings (YAML), so that the answer is what it would do; the environment (TIDEWAITER_…) wins over it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) settings: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) flags: ExplainFlags,

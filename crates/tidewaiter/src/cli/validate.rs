@@ -27,6 +27,10 @@ pub(crate) struct ValidateArgs {
     #[command(flatten)]
     pub(crate) place: Place,
 
+    /// Settings as the controller's (YAML): region, project, addresses; the environment (TIDEWAITER_…) wins over it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) settings: Option<PathBuf>,
+
     #[command(flatten)]
     pub(crate) flags: ValidateFlags,
 

@@ -20,7 +20,7 @@ pub(super) async fn explainer(sources: &ExplainSources, from_cloud: bool) -> Res
     let kit = kit()?;
     let environment = environment();
     let variables = environment.iter().cloned();
-    let settings = load::<ControllerSettings>(sources.place.settings.as_deref(), variables, &sources.flags)?.values;
+    let settings = load::<ControllerSettings>(sources.settings.as_deref(), variables, &sources.flags)?.values;
     let (node_names, policy) = (settings.node_names, settings.policy());
     let cluster = kube_config(&settings, None).await?;
     let (definitions, cloud) = match config(&sources.place)? {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use tidewaiter_identity::{CloudGroup, CloudGroups, NoGroups};
 use tidewaiter_kit::{Chain, Kit};
@@ -37,7 +37,7 @@ impl CloudOfCluster {
 
     async fn find(&self) -> Result<Arc<dyn CloudGroups>> {
         let given = self.where_it_is().await.context("where the cluster is is not known")?;
-        groups_of(&given, &self.kit).await
+        Ok(Cloud::of(&given, &self.kit).await?.groups?)
     }
 
     /// What was given, and what the Cluster adds where nothing was.
@@ -84,13 +84,4 @@ impl CloudGroups for CloudOfCluster {
         let found = found.map_err(|error| NoGroups(Chain(error.as_ref()).to_string()))?;
         found.groups().await
     }
-}
-
-/// The groups of this cloud.
-async fn groups_of(given: &Given, kit: &Kit) -> Result<Arc<dyn CloudGroups>> {
-    let Cloud { .. } = Cloud::of(given, kit).await?;
-    bail!(
-        "this version of Tidewaiter cannot ask {} for its groups",
-        given.config.cloud
-    )
 }

@@ -30,7 +30,7 @@ pub(super) async fn open(args: &ValidateArgs) -> Result<Asked> {
     let kit = kit()?;
     let environment = environment();
     let variables = environment.iter().cloned();
-    let settings = load::<ControllerSettings>(args.place.settings.as_deref(), variables, &args.flags)?.values;
+    let settings = load::<ControllerSettings>(args.settings.as_deref(), variables, &args.flags)?.values;
     let config = config(&args.place)?
         .context("no cluster is named: give --name (KOPS_CLUSTER_NAME) and --state (KOPS_STATE_STORE), or --conf")?;
     let given = Given {

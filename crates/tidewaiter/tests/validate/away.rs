@@ -3,11 +3,11 @@
 use std::process::Output;
 use std::time::Duration;
 
-use tidewaiter_testkit::FakeEc2;
+use tidewaiter_testkit::Scripted;
 use tokio::net::TcpListener;
 use tokio::process::Command;
 
-use crate::world::{Store, command, unknown};
+use crate::world::{Store, aws, command, unknown};
 
 /// What is promised, and what starting a process takes on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30 + 3);
@@ -36,7 +36,7 @@ fn cannot_tell(output: &Output, expected: &[(&str, &str)]) {
 
 #[tokio::test]
 async fn an_api_server_that_is_away_or_deaf_leaves_nodes_and_pods_unknown() {
-    let (store, ec2) = (Store::new(), FakeEc2::start().await);
+    let (store, ec2) = (Store::new(), aws().await);
     let (_listener, port) = deaf().await;
     let (closed, open) = ("https://127.0.0.1:1".to_owned(), format!("https://127.0.0.1:{port}"));
     for (server, words) in [(closed, "cannot be listed"), (open, "does not answer: no")] {
@@ -49,7 +49,7 @@ async fn an_api_server_that_is_away_or_deaf_leaves_nodes_and_pods_unknown() {
 
 #[tokio::test]
 async fn a_state_store_that_is_away_or_deaf_leaves_all_that_it_says_unknown() {
-    let (store, ec2) = (Store::new(), FakeEc2::start().await);
+    let (store, ec2) = (Store::new(), aws().await);
     let kubeconfig = store.kubeconfig("https://127.0.0.1:1");
     let (_listener, port) = deaf().await;
     for port in [1, port] {
@@ -68,7 +68,7 @@ async fn a_state_store_that_is_away_or_deaf_leaves_all_that_it_says_unknown() {
 
 #[tokio::test]
 async fn a_broken_file_is_named_and_no_failure_of_the_cluster() {
-    let (store, ec2) = (Store::new(), FakeEc2::start().await);
+    let (store, ec2) = (Store::new(), aws().await);
     let kubeconfig = store.kubeconfig("https://127.0.0.1:1");
     store.put("instancegroup/nodes", "spec: [");
     store.put_cluster(|cluster| cluster.set(&["spec", "cloudProvider"], "moon"));
@@ -79,4 +79,17 @@ async fn a_broken_file_is_named_and_no_failure_of_the_cluster() {
         ("cloud", "spec.cloudProvider: is \"moon\""),
     ];
     cannot_tell(&in_time(command).await, &parts);
+}
+
+#[tokio::test]
+async fn a_cloud_that_does_not_answer_leaves_its_groups_unknown() {
+    let (store, ec2) = (Store::new(), aws().await);
+    let kubeconfig = store.kubeconfig("https://127.0.0.1:1");
+    ec2.always(Some(Scripted::Hang));
+    let mut command = command(&store.url(), &kubeconfig, &["-o", "json"]);
+    command.envs(ec2.environment());
+    cannot_tell(
+        &in_time(command).await,
+        &[("cloud", "autoscaling:DescribeAutoScalingGroups")],
+    );
 }

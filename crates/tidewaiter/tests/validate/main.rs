@@ -3,6 +3,7 @@
 
 mod away;
 mod input;
+mod ready;
 mod terminal;
 mod verdicts;
 mod waiting;

@@ -20,10 +20,18 @@ struct Terminal {
 
 impl Terminal {
     fn start(command: &Command) -> Self {
+        Self::redirected(command, "")
+    }
+
+    /// With some of its output elsewhere, as a shell writes it.
+    fn redirected(command: &Command, redirection: &str) -> Self {
         let command = command.as_std();
         let words = std::iter::once(command.get_program()).chain(command.get_args());
         let quoted: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
-        let line = format!("stty rows {ROWS} cols {COLUMNS}; exec {}", quoted.join(" "));
+        let line = format!(
+            "stty rows {ROWS} cols {COLUMNS}; exec {} {redirection}",
+            quoted.join(" ")
+        );
         let mut script = Command::new("script");
         let variables = command.get_envs().filter_map(|(key, value)| Some((key, value?)));
         script
@@ -54,9 +62,10 @@ impl Terminal {
     }
 
     async fn shows(&mut self, words: &[&str]) {
-        while !words.iter().all(|word| self.shown().contains(word)) {
-            assert!(self.read().await, "{words:?} in:\n{}", self.shown());
-        }
+        let shows = async { while !words.iter().all(|word| self.shown().contains(word)) && self.read().await {} };
+        let ended = tokio::time::timeout(SOON, shows).await;
+        let missing: Vec<_> = words.iter().filter(|word| !self.shown().contains(*word)).collect();
+        assert!(missing.is_empty(), "{missing:?} ({ended:?}) in:\n{}", self.shown());
     }
 
     fn shown(&self) -> String {
@@ -92,7 +101,7 @@ async fn what_is_missing_is_shown_with_its_age_and_ctrl_c_leaves_nothing_of_it()
             &format!("{CLUSTER} is not ready"),
             "2s  system-cluster-critical pod \"dns-00\" is pending",
             "pod \"dns-11\" is pending",
-            "and 4 more",
+            "and 3 more",
         ])
         .await;
     let view = terminal.shown();
@@ -111,6 +120,19 @@ async fn what_is_missing_is_shown_with_its_age_and_ctrl_c_leaves_nothing_of_it()
         left[..start].trim().is_empty() && left.contains("Validation Failed"),
         "{left}"
     );
+}
+
+#[tokio::test]
+async fn with_the_verdict_in_a_file_ctrl_c_leaves_an_empty_terminal() {
+    let world = World::start().await;
+    world.pending_pod("dns").await;
+    let command = world.command(&["--wait", "10m"]);
+    let mut terminal = Terminal::redirected(&command, ">/dev/null");
+    terminal.shows(&["of 10m", "pod \"dns\" is pending"]).await;
+    terminal.type_in("\u{3}").await;
+    assert_eq!(terminal.ended().await.code(), Some(130));
+    assert!(terminal.raw.contains("^C"), "the terminal says what was typed");
+    assert_eq!(terminal.shown(), "");
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 
 use rustix::process::Signal;
 
+use tidewaiter_testkit::Scripted;
+
 use crate::world::{CLUSTER, World};
 
 #[tokio::test]
@@ -22,6 +24,7 @@ async fn each_look_is_told_until_the_time_is_over() {
 #[tokio::test]
 async fn a_signal_ends_it_with_the_last_verdict() {
     let world = World::start().await;
+    world.ec2.always(Some(Scripted::Denied));
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let mut running = world.running(&["--wait", "1h", "--interval", "1h"]);
         running.tells("cannot tell whether").await;

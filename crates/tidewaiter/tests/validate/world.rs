@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 use tidewaiter_testkit::builders::{ClusterBuilder, cluster, instance_group};
+use tidewaiter_testkit::fake_ec2::{FakeGroup, group};
 use tidewaiter_testkit::{ControlPlane, FakeEc2, Identity, Scratch};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, Command};
@@ -96,6 +97,18 @@ impl Store {
     }
 }
 
+/// An AWS with the group of the store, which has no instance and wants none.
+pub async fn aws() -> FakeEc2 {
+    let ec2 = FakeEc2::start().await;
+    ec2.groups([workers().sizes(0, 0, 3)]);
+    ec2
+}
+
+/// The Auto Scaling group of the workers.
+pub fn workers() -> FakeGroup {
+    group(&format!("nodes.{CLUSTER}")).kops(CLUSTER, "nodes")
+}
+
 pub struct World {
     pub cluster: ControlPlane,
     pub store: Store,
@@ -103,14 +116,14 @@ pub struct World {
 }
 
 impl World {
-    /// Without Nodes, pods and instances.
+    /// Ready: without Nodes and pods, and with a group without instances.
     pub async fn start() -> Self {
         let cluster = ControlPlane::start().await;
         cluster.apply(MANIFESTS).await;
         Self {
             cluster,
             store: Store::new(),
-            ec2: FakeEc2::start().await,
+            ec2: aws().await,
         }
     }
 
@@ -209,13 +222,10 @@ impl Running {
     }
 
     /// The next line on standard error that has these words.
-    pub async fn tells(&mut self, words: &str) -> String {
-        loop {
-            let line = self.told().await;
-            if line.contains(words) {
-                return line;
-            }
-        }
+    pub async fn tells(&mut self, words: &str) {
+        let told = async { while !self.told().await.contains(words) {} };
+        let told = tokio::time::timeout(SOON, told).await;
+        told.unwrap_or_else(|_| panic!("it tells {words:?}"));
     }
 
     pub fn signal(&self, signal: rustix::process::Signal) {

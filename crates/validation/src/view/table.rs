@@ -127,6 +127,7 @@ fn section<const N: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verdict::{Counts, Failure, FailureKind, NodeRow, PartName, Unknown};
 
     fn plain<const N: usize>(head: [&str; N], rows: &[[&str; N]]) -> String {
         let rows = rows.iter().map(|row| row.map(str::to_owned));
@@ -140,6 +141,55 @@ mod tests {
         assert_eq!(text, "T\nA\t\tB\n\t\t\n1234567\t\tx\n12345678\tä\n");
         let short = plain(["A", "B"], &[["1234567", "x"]]);
         assert_eq!(short, "T\nA\tB\n1234567\tx\n");
+    }
+
+    #[test]
+    fn only_words_that_decide_are_painted() {
+        let node = |name: &str, status| NodeRow {
+            name: name.to_owned(),
+            zone: String::new(),
+            role: "node",
+            hostname: String::new(),
+            status,
+            ready: false,
+            instance_group: "False".parse().unwrap(),
+        };
+        let mut verdict = Verdict {
+            cluster: "c.example.com".parse().unwrap(),
+            failures: Vec::new(),
+            tolerated: Vec::new(),
+            unknown: Vec::new(),
+            groups: Vec::new(),
+            nodes: [ConditionStatus::True, ConditionStatus::False, ConditionStatus::Unknown]
+                .map(|status| node("False", status))
+                .into(),
+            counts: Counts::default(),
+        };
+        let painted = |verdict: &Verdict| painted_table(verdict, &|tone, text| format!("<{tone:?} {text}>"));
+        let ready = painted(&verdict);
+        let rows = "False\tnode\t<Bad False>\nFalse\tnode\tTrue\nFalse\tnode\t<Unsure Unknown>\n";
+        assert!(ready.contains(rows), "{ready}");
+        assert!(
+            ready.ends_with("\n\n<Good Your cluster c.example.com is ready>\n"),
+            "{ready}"
+        );
+        verdict.unknown.push(Unknown::new(PartName::Dns, "False"));
+        let unsure = painted(&verdict);
+        assert!(
+            unsure.ends_with("\n\n<Unsure Cannot tell whether your cluster c.example.com is ready>\n"),
+            "{unsure}"
+        );
+        verdict.failures.push(Failure {
+            kind: FailureKind::Node,
+            name: "n".to_owned(),
+            message: "False".to_owned(),
+            instance_group: None,
+        });
+        let bad = painted(&verdict);
+        assert!(
+            bad.ends_with("\n\n<Bad Validation Failed>\n") && bad.matches("Bad").count() == 2,
+            "{bad}"
+        );
     }
 
     #[test]

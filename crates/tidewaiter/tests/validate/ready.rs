@@ -1,0 +1,211 @@
+//! A cluster that is ready, or becomes so while one waits.
+
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use rustix::process::Signal;
+use serde_json::json;
+use tidewaiter_testkit::Identity;
+use tidewaiter_testkit::builders::{ClusterBuilder, controller_config, instance_group, node};
+use tidewaiter_testkit::fake_ec2::{FakeInstance, member};
+use tidewaiter_testkit::fake_gce::{self, FakeGce, zonal_group};
+
+use crate::world::{CLUSTER, World, alice, bare, finished, json_of, text, unknown, workers};
+
+/// The command looks this often.
+const OFTEN: [&str; 2] = ["--interval", "1s"];
+
+/// With a group of two instances that are Nodes; their names.
+async fn start(ready: [&str; 2]) -> (World, [String; 2]) {
+    let world = World::start().await;
+    let instances = [1, 2].map(FakeInstance::numbered);
+    let members = instances
+        .each_ref()
+        .map(|instance| member(instance.id()).template("lt-1", "1"));
+    world.ec2.launch_template("lt-1", 1, 1);
+    world
+        .ec2
+        .groups([workers().sizes(2, 2, 2).template("lt-1", "1").with(members)]);
+    for (instance, ready) in instances.iter().zip(ready) {
+        join(&world, &name(instance), &instance.provider_id(), ready).await;
+    }
+    (world, instances.each_ref().map(name))
+}
+
+fn name(instance: &FakeInstance) -> String {
+    format!("node-{}", instance.id())
+}
+
+fn nodes(world: &World) -> Api<Node> {
+    Api::all(world.cluster.client(&Identity::Admin))
+}
+
+async fn join(world: &World, name: &str, provider_id: &str, ready: &str) {
+    let node = node(name).provider_id(provider_id).ready(ready).build();
+    nodes(world).create(&PostParams::default(), &node).await.unwrap();
+}
+
+async fn set_ready(world: &World, node: &str, status: &str) {
+    let patch = Patch::Strategic(json!({"status": {"conditions": [{"type": "Ready", "status": status}]}}));
+    let patched = nodes(world).patch_status(node, &PatchParams::default(), &patch).await;
+    patched.unwrap();
+}
+
+#[tokio::test]
+async fn a_ready_cluster_is_told_as_kops_tells_it() {
+    let (world, nodes) = start(["True", "True"]).await;
+    let output = world.validate(&[]).await;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let expected = format!(
+        "Validating cluster {CLUSTER}\n\n\
+         INSTANCE GROUPS\nNAME\tROLE\tMACHINETYPE\tMIN\tMAX\tSUBNETS\nnodes\tNode\tt3.medium\t3\t3\tus-test-1a\n\n\
+         NODE STATUS\nNAME\t\t\t\tROLE\tREADY\n{}\tnode\tTrue\n{}\tnode\tTrue\n\n\
+         Your cluster {CLUSTER} is ready\n",
+        nodes[0], nodes[1]
+    );
+    assert_eq!(text(&output.stdout), expected);
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[tokio::test]
+async fn region_and_cloud_come_from_the_file_or_the_cluster() {
+    let (world, _) = start(["True", "True"]).await;
+    let conf = controller_config(CLUSTER, &format!("{}/{CLUSTER}", world.store.url())).to_json();
+    let conf = world.store.write("conf", &conf).display().to_string();
+    let kubeconfig = world.cluster.kubeconfig(&alice()).display().to_string();
+    let mut from_file = bare(&["--conf", &conf, "--kubeconfig", &kubeconfig]);
+    from_file.envs(world.ec2.environment()).env_remove("AWS_REGION");
+    let output = finished(from_file).await;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let mut from_zones = world.command(&["-o", "json"]);
+    from_zones.env_remove("AWS_REGION");
+    let output = finished(from_zones).await;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+
+    world
+        .store
+        .put_cluster(|cluster| cluster.set(&["spec", "cloudProvider"], "openstack"));
+    let output = world.validate(&["-o", "json"]).await;
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let unknown = unknown(&output);
+    assert!(
+        matches!(&unknown[..], [(part, reason)] if part == "cloud" && reason.contains("cloud is openstack")),
+        "{unknown:?}"
+    );
+}
+
+#[tokio::test]
+async fn workers_may_be_away() {
+    let (world, nodes) = start(["True", "False"]).await;
+    let output = world.validate(&["-o", "json"]).await;
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert_eq!(json_of(&output)["failures"][0]["name"], nodes[1]);
+    let output = world.validate(&["--max-unready-nodes", "1"]).await;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+#[tokio::test]
+async fn one_waits_until_it_is_ready() {
+    let (world, nodes) = start(["True", "False"]).await;
+    let mut running = world.running(&[&["--wait", "10m"], &OFTEN[..]].concat());
+    let line = running.told().await;
+    assert!(
+        line.ends_with(&format!(
+            "is not ready: node {:?} of role \"node\" is not ready",
+            nodes[1]
+        )),
+        "{line}"
+    );
+    set_ready(&world, &nodes[1], "True").await;
+    let (code, printed) = running.ended().await;
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(
+        printed.starts_with("Validating cluster") && printed.matches("Validating").count() == 1,
+        "{printed}"
+    );
+    assert!(
+        printed.ends_with("is ready\n") && !printed.contains("False"),
+        "the last verdict only: {printed}"
+    );
+}
+
+#[tokio::test]
+async fn it_must_be_ready_so_many_times_in_a_row() {
+    let (world, nodes) = start(["True", "True"]).await;
+    let mut running = world.running(&[&["--count", "3"], &OFTEN[..]].concat());
+    for row in ["1 of 3", "2 of 3"] {
+        assert!(running.told().await.contains(row), "{row}");
+    }
+    assert_eq!(running.ended().await.0, Some(0));
+
+    let mut running = world.running(&[&["--count", "1000", "--wait", "1h"], &OFTEN[..]].concat());
+    running.tells("is ready, 1 of 1000 times").await;
+    set_ready(&world, &nodes[0], "Unknown").await;
+    running.tells("is not ready").await;
+    set_ready(&world, &nodes[0], "True").await;
+    running.tells("is ready, 1 of 1000 times").await;
+    running.signal(Signal::TERM);
+    let (code, printed) = running.ended().await;
+    assert_eq!(code, Some(143));
+    assert!(printed.ends_with("is ready\n"), "{printed}");
+}
+
+#[tokio::test]
+async fn on_google_cloud_the_project_comes_from_the_cluster() {
+    let (world, gce) = (World::start().await, FakeGce::start().await);
+    let (zone, template) = (
+        "us-central1-a",
+        fake_gce::template("nodes-template").kops(CLUSTER, "nodes"),
+    );
+    let worker = fake_gce::instance(zone, "nodes-abcd");
+    gce.groups([zonal_group(zone, "nodes-mig").lists(&worker, &template)]);
+    gce.templates([template]);
+    gce.metadata_project("another-project");
+    join(&world, worker.node_name(), &worker.provider_id(), "True").await;
+    let is_on_google = |project: &str| {
+        let spec = [("cloudProvider", "gce"), ("project", project)];
+        let set = |cluster: ClusterBuilder| {
+            spec.iter()
+                .fold(cluster, |cluster, (key, value)| cluster.set(&["spec", key], *value))
+        };
+        world.store.put_cluster(set);
+    };
+    let look = async || {
+        let mut command = world.command(&["-o", "json"]);
+        command
+            .envs(gce.environment())
+            .env("TIDEWAITER_GCE_ENDPOINT", gce.endpoint());
+        finished(command).await
+    };
+    is_on_google("our-project");
+    let output = look().await;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    is_on_google("third-project");
+    assert_ne!(
+        look().await.status.code(),
+        Some(0),
+        "the instance is not of that project"
+    );
+}
+
+#[tokio::test]
+async fn each_look_asks_anew_what_the_state_store_says() {
+    let (world, _) = start(["True", "True"]).await;
+    let group = instance_group("nodes", CLUSTER, "Node").to_yaml();
+    let put_group = |text: &str| world.store.put("instancegroup/nodes", text);
+    put_group("spec: [");
+    world
+        .store
+        .put_cluster(|cluster| cluster.set(&["spec", "cloudProvider"], "moon"));
+    let mut running = world.running(&[&["--count", "1000", "--wait", "1h"], &OFTEN[..]].concat());
+    running.tells("cannot tell whether").await;
+    put_group(&group);
+    running.tells("cloud unknown: where the cluster is is not known").await;
+    world.store.put_cluster(|cluster| cluster);
+    running.tells("is ready, 1 of").await;
+    put_group("spec: [");
+    running
+        .tells("InstanceGroups unknown: instancegroup/nodes: is not valid YAML")
+        .await;
+    put_group(&group);
+    running.tells("is ready, 1 of").await;
+}
