@@ -125,3 +125,58 @@ async fn metrics(
     })?;
     Ok(([(CONTENT_TYPE, prometheus::TEXT_FORMAT)], text))
 }
+
+#[cfg(test)]
+mod tests {
+    use tidewaiter_kit::ManualClock;
+    use tidewaiter_validation::verdict::{Counts, Verdict};
+
+    use super::*;
+
+    #[test]
+    fn a_verdict_is_told_for_two_minutes_and_its_age_for_ever() {
+        let clock = ManualClock::default();
+        let cluster: ClusterName = "cluster.example.com".parse().unwrap();
+        let server = MetricsServer {
+            cluster: cluster.clone(),
+            clock: clock.shared(),
+            page: RwLock::default(),
+        };
+        assert_eq!(server.answer().unwrap(), "", "nothing was judged yet");
+        let verdict = Verdict {
+            cluster,
+            failures: vec![],
+            tolerated: vec![],
+            unknown: vec![],
+            groups: vec![],
+            nodes: vec![],
+            counts: Counts {
+                nodes_ready: Some(3),
+                ..Counts::default()
+            },
+        };
+        let judged = Judged {
+            verdict,
+            at: server.clock.now(),
+            monotonic: server.clock.monotonic(),
+        };
+        server.make(&judged, None);
+        clock.advance(LIMIT);
+        let text = server.answer().unwrap();
+        assert!(
+            text.contains("\nkops_node_ready{cluster_name=\"cluster.example.com\"} 3\n"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("verdict_age_seconds{cluster_name=\"cluster.example.com\"} 120\n"),
+            "{text}"
+        );
+        clock.advance(Duration::from_secs(1));
+        let text = server.answer().unwrap();
+        let series: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(
+            series,
+            ["tidewaiter_cluster_verdict_age_seconds{cluster_name=\"cluster.example.com\"} 121"]
+        );
+    }
+}

@@ -479,7 +479,12 @@ impl Controller {
 
     /// Waits until a gauge of the MetricsServer has a value, or is absent; the name stands before the labels.
     pub async fn has_gauge(&self, name: &str, value: Option<f64>) {
-        eventually(format!("{name} to be {value:?}"), SOON, async || {
+        self.has_gauge_within(SOON, name, value).await;
+    }
+
+    /// The same in a time of one's own.
+    pub async fn has_gauge_within(&self, time: Duration, name: &str, value: Option<f64>) {
+        eventually(format!("{name} to be {value:?}"), time, async || {
             let text = self.scrape().await;
             let line = text.lines().find(|line| line.split('{').next() == Some(name));
             let found: Option<f64> = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());

@@ -61,11 +61,17 @@ async fn a_change_is_seen_at_once_and_so_is_its_end() {
     run(&world, &pod("kube-proxy", one.name()), true).await;
     let controller = world.controller().await;
     controller.has_gauge("kops_node_notReady", Some(0.0)).await;
+    // Less than the half minute after which a verdict is made without any change.
+    let seen = async |gauge, value| {
+        controller
+            .has_gauge_within(Duration::from_secs(20), gauge, Some(value))
+            .await;
+    };
     reports(&one, "False").await;
-    controller.has_gauge("kops_node_notReady", Some(1.0)).await;
-    controller.has_gauge("kops_node_ready", Some(1.0)).await;
+    seen("kops_node_notReady", 1.0).await;
+    seen("kops_node_ready", 1.0).await;
     is_ready(&world, "kube-proxy", false).await;
-    controller.has_gauge("kops_pod_notReady", Some(1.0)).await;
+    seen("kops_pod_notReady", 1.0).await;
     let text = controller.scrape().await;
     let failures =
         |kind: &str| format!("tidewaiter_cluster_failures{{cluster_name=\"{CLUSTER}\",kind=\"{kind}\"}} 1\n");
@@ -75,8 +81,8 @@ async fn a_change_is_seen_at_once_and_so_is_its_end() {
     );
     is_ready(&world, "kube-proxy", true).await;
     reports(&one, "True").await;
-    controller.has_gauge("kops_node_notReady", Some(0.0)).await;
-    controller.has_gauge("kops_pod_notReady", Some(0.0)).await;
+    seen("kops_node_notReady", 0.0).await;
+    seen("kops_pod_notReady", 0.0).await;
 }
 
 #[tokio::test]
