@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{Node as FullNode, Pod as FullPod, ServiceAccount};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Error};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -16,11 +17,14 @@ use serde_json::{Value, json};
 use tidewaiter_controller::node_controller::Node;
 use tidewaiter_controller::verdicts::{Latest, VerdictParts, Verdicts};
 use tidewaiter_identity::{CloudGroup, CloudGroups, Member, MemberStatus, NoGroups};
-use tidewaiter_kit::{Cache, Checks, Kit, Metrics, SystemClock, Tasks};
+use tidewaiter_kit::client::fenced;
+use tidewaiter_kit::{
+    Cache, Checks, Clock as _, Kit, Leadership, ManualClock, Metrics, SharedClock, SystemClock, Tasks,
+};
 use tidewaiter_kops::{Definitions, DefinitionsSettings, StateStore, StoreOptions};
 use tidewaiter_testkit::builders::{cluster, instance_group};
-use tidewaiter_testkit::{ControlPlane, Identity, Scratch, eventually};
-use tidewaiter_validation::{Options, Outcome, Sources, Verdict, judge, observe};
+use tidewaiter_testkit::{ApiProxy, ControlPlane, Identity, Scratch, eventually};
+use tidewaiter_validation::{Options, Outcome, PartName, Sources, Verdict, judge, observe};
 
 const CLUSTER: &str = "random.example.com";
 const SYSTEM: &str = "kube-system";
@@ -116,14 +120,17 @@ struct World {
     latest: Latest,
 }
 
-/// What is made is followed by `tasks`, once they run.
-fn world(client: Client, store: &str, tasks: &mut Tasks) -> World {
-    let clock = SystemClock::shared();
-    let kit = Kit {
+fn kit(clock: SharedClock) -> Kit {
+    Kit {
         metrics: Metrics::new(&clock).unwrap(),
         checks: Checks::new(),
-        clock: Arc::clone(&clock),
-    };
+        clock,
+    }
+}
+
+/// What is made is followed by `tasks`, once they run.
+fn world(client: Client, store: &str, clock: SharedClock, tasks: &mut Tasks) -> World {
+    let kit = kit(Arc::clone(&clock));
     let store = StateStore::open(&store.parse().unwrap(), StoreOptions::default()).unwrap();
     let polled = DefinitionsSettings::default();
     let name: tidewaiter_api::ClusterName = CLUSTER.parse().unwrap();
@@ -258,7 +265,7 @@ async fn whatever_happens_the_watches_lead_to_what_a_fresh_list_says() {
     )
     .await;
     let mut tasks = Tasks::new();
-    let world = world(client, &url, &mut tasks);
+    let world = world(client, &url, SystemClock::shared(), &mut tasks);
     let cases = async {
         let mut runner = TestRunner::new(Config::default());
         let mut outcomes = std::collections::HashSet::new();
@@ -289,5 +296,69 @@ async fn whatever_happens_the_watches_lead_to_what_a_fresh_list_says() {
     tokio::select! {
         ended = tasks.run_until(std::future::pending()) => panic!("{ended:?}"),
         () = cases => {}
+    }
+}
+
+/// Lets time pass, a second at each look, until the newest verdict pleases; says how much it took.
+async fn passes_until(
+    clock: &ManualClock,
+    latest: &Latest,
+    what: &str,
+    pleases: impl Fn(&Verdict) -> bool,
+) -> Duration {
+    let begun = clock.monotonic();
+    eventually(what, Duration::from_mins(1), async || {
+        clock.advance(Duration::from_secs(1));
+        let verdict = latest.borrow().as_ref().map(|judged| judged.verdict.clone());
+        match verdict {
+            Some(verdict) if pleases(&verdict) => Ok(()),
+            other => Err(format!("{:?}", other.map(|verdict| verdict.unknown))),
+        }
+    })
+    .await;
+    clock.monotonic().saturating_sub(begun)
+}
+
+fn is_unknown(verdict: &Verdict, part: PartName) -> bool {
+    verdict.unknown.iter().any(|unknown| unknown.part == part)
+}
+
+#[tokio::test]
+async fn what_the_api_server_said_is_known_for_two_minutes_and_no_longer() {
+    let control_plane = ControlPlane::shared().await;
+    let proxy = ApiProxy::start(control_plane, &Identity::Admin);
+    let options = KubeConfigOptions::default();
+    let kubeconfig = Kubeconfig::read_from(proxy.kubeconfig()).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
+        .await
+        .unwrap();
+    let clock = ManualClock::default();
+    let kit = kit(clock.shared());
+    let client = fenced(&config, &Leadership::never(clock.shared()), &kit).unwrap();
+    let scratch = Scratch::new("verdicts-away");
+    let url = fill_store(&scratch.path().join("state"));
+    let mut tasks = Tasks::new();
+    let world = world(client, &url, clock.shared(), &mut tasks);
+    let case = async {
+        let all = |verdict: &Verdict| verdict.unknown.is_empty();
+        passes_until(&clock, &world.latest, "all to be known", all).await;
+        proxy.down().await;
+        let nodes = |verdict: &Verdict| is_unknown(verdict, PartName::Nodes) && is_unknown(verdict, PartName::Pods);
+        let took = passes_until(&clock, &world.latest, "Nodes and Pods to be unknown", nodes).await;
+        assert!(
+            took > Duration::from_mins(2) && took < Duration::from_mins(4),
+            "{took:?}"
+        );
+        let judged = world.latest.borrow().clone().unwrap();
+        let counts = judged.verdict.counts;
+        assert_eq!((counts.nodes_ready, counts.pods_pending), (None, None));
+        let said = &judged.verdict.unknown[0].reason;
+        assert!(said.starts_with("the nodes are known as of "), "{said}");
+        proxy.up().await;
+        passes_until(&clock, &world.latest, "all to be known again", all).await;
+    };
+    tokio::select! {
+        ended = tasks.run_until(std::future::pending()) => panic!("{ended:?}"),
+        () = case => {}
     }
 }

@@ -50,6 +50,8 @@ pub enum MemberStatus {
     UpToDate,
     /// It was made from an older one.
     NeedsUpdate,
+    /// Who asks may not read what the present definition is; whether the instance is in service is known all the same.
+    Unresolved,
     /// It was taken out of the group to be replaced, and does not count.
     Detached,
 }
@@ -70,7 +72,8 @@ pub trait CloudGroups: Send + Sync {
     /// InstanceGroup of ours in a way that an instance cannot forge is left out.
     ///
     /// # Errors
-    /// When any part of the answer is missing, refused or not understood. It ends in time, whatever the cloud does.
+    /// When any part of the answer is missing, refused or not understood, but for what the present definition of a group is:
+    /// that may be denied. It ends in time, whatever the cloud does.
     async fn groups(&self) -> Result<Vec<CloudGroup>, NoGroups>;
 }
 

@@ -142,8 +142,8 @@ pub struct GroupCounts {
     pub current: u32,
     /// Members that are not detached and whose Node is ready; absent where Nodes are unknown.
     pub ready: Option<u32>,
-    /// Members that were made from an older definition.
-    pub needs_update: u32,
+    /// Members that are not detached and were made from an older definition; absent where that of one of them is not known.
+    pub needs_update: Option<u32>,
     /// How many the cloud means to have.
     pub target: u32,
     /// The fewest that it may mean to have.

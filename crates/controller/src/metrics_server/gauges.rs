@@ -178,7 +178,7 @@ impl<'a> Gauges<'a> {
             (
                 "tidewaiter_instance_group_outdated_instances",
                 "Instances of the instance group that were made from an older definition: a rolling update is needed.",
-                |cloud| Some(cloud.needs_update),
+                |cloud| cloud.needs_update,
             ),
             (
                 "tidewaiter_instance_group_target_instances",
@@ -329,7 +329,7 @@ kops_pod_unknown{cluster_name="clustername.mydomain.com"} 0
         let counts = GroupCounts {
             current: 3,
             ready: Some(2),
-            needs_update: 1,
+            needs_update: Some(1),
             target: 4,
             min: 1,
             max: 9,

@@ -248,7 +248,7 @@ async fn a_provider_id_that_is_none_never_reaches_the_cloud() {
         .counts("refused", u32::try_from(provider_ids.len()).unwrap())
         .await;
     controller.counts_refusal("InvalidProviderId", false).await;
-    assert_eq!(world.ec2.calls(), []);
+    assert_eq!(world.identity_calls(), []);
 
     // Nor does one that is left out, and it is nobody's fault.
     Kubelet::register(&world.cluster, &node("none").build()).await;
@@ -258,7 +258,7 @@ async fn a_provider_id_that_is_none_never_reaches_the_cloud() {
         assert_eq!(world.events(name).await, []);
         assert!(world.records().get_opt(name).await.unwrap().is_none());
     }
-    assert_eq!(world.ec2.calls(), []);
+    assert_eq!(world.identity_calls(), []);
 }
 
 #[tokio::test]

@@ -141,7 +141,7 @@ async fn heartbeats_and_passes_write_nothing() {
 
     // Three minutes of heartbeats start no pass. The label that comes after them is seen after them, and starts one each.
     let mark = world.cluster.audit_mark().await;
-    let calls = world.ec2.calls().len();
+    let calls = world.identity_calls().len();
     let passes = controller.passes().await;
     for _ in 0..HEARTBEATS {
         for kubelet in &kubelets {
@@ -156,7 +156,7 @@ async fn heartbeats_and_passes_write_nothing() {
     controller.has_passed(passes + 3.0).await;
     assert_eq!(controller.passes().await, passes + 3.0);
     assert_eq!(world.written_since(mark).await, [""; 0]);
-    assert_eq!(world.ec2.calls().len(), calls, "a heartbeat reaches the cloud");
+    assert_eq!(world.identity_calls().len(), calls, "a heartbeat reaches the cloud");
 
     // Passes that ask the cloud again, and the first ones of a new process, find nothing to write.
     controller.stops().await;
@@ -164,7 +164,7 @@ async fn heartbeats_and_passes_write_nothing() {
         .controller_with(&[("TIDEWAITER_IDENTITY_EXPIRY_SECONDS", "1")])
         .await;
     controller.has_passed(15.0).await;
-    assert!(world.ec2.calls().len() > calls + 3, "nobody asked the cloud again");
+    assert!(world.identity_calls().len() > calls + 3, "nobody asked the cloud again");
     assert_eq!(world.written_since(mark).await, [""; 0]);
     controller.counts("verified", 3).await;
 }

@@ -330,7 +330,7 @@ async fn a_crowd_asks_ec2_no_more_than_one_node_would() {
     world.ec2.always(Some(Scripted::Failed));
     world.ec2.clear_calls();
     eventually("EC2 to be asked again", SOON, async || {
-        let asked = world.ec2.calls().len();
+        let asked = world.identity_calls().len();
         if asked > 0 { Ok(()) } else { Err(asked) }
     })
     .await;
@@ -400,7 +400,7 @@ async fn at_once(what: impl Future<Output = ()>) {
 async fn calls_during(world: &World, time: Duration) -> Vec<Call> {
     world.ec2.clear_calls();
     throughout("nothing", time, async || Ok::<_, String>(())).await;
-    world.ec2.take_calls()
+    world.identity_calls()
 }
 
 /// Creates the Node of an instance, as its kubelet would.

@@ -74,7 +74,11 @@ async fn a_leader_that_was_stopped_past_its_deadline_writes_nothing_more_and_exi
         nodes.push(world.join(number, "nodes").await);
     }
     eventually("EC2 to be asked about all of them", SOON, async || {
-        let asked = world.ec2.calls().iter().map(|call| call.names.len()).sum::<usize>();
+        let asked = world
+            .identity_calls()
+            .iter()
+            .map(|call| call.names.len())
+            .sum::<usize>();
         if asked >= nodes.len() { Ok(()) } else { Err(asked) }
     })
     .await;

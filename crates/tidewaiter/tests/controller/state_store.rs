@@ -161,9 +161,7 @@ async fn an_s3_that_denies_or_lies_is_told_apart() {
     world.store.put(GROUP, &group("red").to_yaml());
     let s3 = S3::start(world.store.is_served_as("s3://state/test.example.com")).await;
     s3.answer(Answer::denied());
-    let controller = world
-        .controller_with(&[("TIDEWAITER_STATE_ENDPOINT", s3.endpoint())])
-        .await;
+    let controller = world.controller_that_is_not_ready(&[("TIDEWAITER_STATE_ENDPOINT", s3.endpoint())]);
     let first = world.join(1, "nodes").await;
     let words = "cluster-completed.spec: the state store denies access (AccessDenied: Access Denied";
     world

@@ -79,8 +79,8 @@ async fn gone(world: &World, controller: &Controller, nodes: &[Kubelet; 3]) {
     let before = controller.proxy.requests().len();
     let gate = hold_watches(controller);
     controller.proxy.expire_watches();
-    eventually("both watches to be begun again", SOON, async || {
-        if gate.held() == 2 { Ok(()) } else { Err(gate.held()) }
+    eventually("the watches to be begun again", SOON, async || {
+        if gate.held() == 3 { Ok(()) } else { Err(gate.held()) }
     })
     .await;
     let drifted = json!({"metadata": {"labels": {"team": "blue"}}});

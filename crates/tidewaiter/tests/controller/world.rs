@@ -23,7 +23,8 @@ use tidewaiter_testkit::builders::{
 };
 use tidewaiter_testkit::fake_ec2::FakeInstance;
 use tidewaiter_testkit::{
-    ApiProxy, ControlPlane, FakeEc2, Identity, Kubelet, Process, Program, Scratch, eventually, free_port, throughout,
+    ApiProxy, AuditEntry, Call, ControlPlane, FakeEc2, Identity, Kubelet, Process, Program, Scratch, eventually,
+    free_port, throughout,
 };
 
 pub const CLUSTER: &str = "test.example.com";
@@ -108,19 +109,31 @@ impl World {
 
     /// The same with more variables in its environment.
     pub async fn controller_with(&self, environment: &[(&str, &str)]) -> Controller {
+        let controller = self.controller_that_is_not_ready(environment);
+        controller.ready().await;
+        controller
+    }
+
+    /// The same without waiting: it is not ready as long as the state store gives it no Cluster.
+    pub fn controller_that_is_not_ready(&self, environment: &[(&str, &str)]) -> Controller {
         let ec2 = self.ec2.environment();
         let ec2 = ec2.iter().map(|(key, value)| (*key, value.as_str()));
         let environment: Vec<_> = ec2.chain(environment.iter().copied()).collect();
-        self.controller_from(&self.config(), &environment).await
+        self.run(self.role(&self.config()), &service_account(), &environment)
     }
 
-    /// The same with another configuration file, and nothing that tells of this world's EC2.
+    /// One with another configuration file, and nothing that tells of this world's EC2.
     pub async fn controller_from(&self, config_file: &str, environment: &[(&str, &str)]) -> Controller {
-        let program = Program::new(env!("CARGO_BIN_EXE_tidewaiter"))
+        let controller = self.run(self.role(config_file), &service_account(), environment);
+        controller.ready().await;
+        controller
+    }
+
+    fn role(&self, config_file: &str) -> Program {
+        Program::new(env!("CARGO_BIN_EXE_tidewaiter"))
             .arg("controller")
             .arg("--conf")
-            .arg(self.file("config.yaml", config_file));
-        self.run(program, &service_account(), environment).await
+            .arg(self.file("config.yaml", config_file))
     }
 
     /// Starts one in the place of kops-controller: called by that name with the arguments that kOps gives it, as its service
@@ -136,7 +149,9 @@ impl World {
         let ec2 = self.ec2.environment();
         let environment: Vec<_> = ec2.iter().map(|(key, value)| (*key, value.as_str())).collect();
         let who = Identity::service_account(KOPS_NAMESPACE, "kops-controller");
-        self.run(program, &who, &environment).await
+        let controller = self.run(program, &who, &environment);
+        controller.ready().await;
+        controller
     }
 
     /// Writes a file that nobody reads yet.
@@ -146,7 +161,7 @@ impl World {
         path
     }
 
-    async fn run(&self, program: Program, who: &Identity, environment: &[(&str, &str)]) -> Controller {
+    fn run(&self, program: Program, who: &Identity, environment: &[(&str, &str)]) -> Controller {
         let proxy = ApiProxy::start(&self.cluster, who);
         let admin = format!("127.0.0.1:{}", free_port());
         let metrics_address = format!("127.0.0.1:{}", free_port());
@@ -161,14 +176,12 @@ impl World {
             program = program.env(key, value);
         }
         let process = Arc::new(Process::start(&self.scratch, program));
-        let controller = Controller {
+        Controller {
             process,
             proxy,
             admin: format!("http://{admin}"),
             metrics_address,
-        };
-        controller.ready().await;
-        controller
+        }
     }
 
     /// Writes the file of a group of workers with these labels, and returns its name.
@@ -183,6 +196,13 @@ impl World {
             group.node_label(key, value)
         });
         self.store.put(&format!("instancegroup/{name}"), &group.to_yaml());
+    }
+
+    /// The calls of EC2 so far that ask who somebody is: the verdict on the cluster asks for groups.
+    pub fn identity_calls(&self) -> Vec<Call> {
+        let mut calls = self.ec2.calls();
+        calls.retain(|call| call.api == "DescribeInstances" && !(call.names.is_empty() && call.filter.is_none()));
+        calls
     }
 
     /// Launches the `number`th instance into a group of this cluster.
@@ -336,11 +356,7 @@ impl World {
     pub async fn quiet(&self, time: Duration) {
         let writes = async |mark| {
             let audit = self.cluster.audit().await.since(mark).by(&service_account()).writes();
-            audit.filter(|entry| {
-                let about = &entry.object_ref;
-                let of_health = about.resource == "clusterhealths" || about.name.starts_with(CLUSTER);
-                about.resource != "leases" && !of_health
-            })
+            audit.filter(is_of_nodes)
         };
         let mark = self.cluster.audit_mark().await;
         let (mut last, mut looks) = (0, 0);
@@ -509,6 +525,13 @@ impl Controller {
         let panic = log.lines().find(|line| line.contains("panicked"));
         assert_eq!(panic, None);
     }
+}
+
+/// Whether a write is the NodeController's: neither the Lease's nor one that tells of the cluster's health.
+pub fn is_of_nodes(entry: &AuditEntry) -> bool {
+    let about = &entry.object_ref;
+    let of_health = about.resource == "clusterhealths" || about.name.starts_with(CLUSTER);
+    about.resource != "leases" && !of_health
 }
 
 #[expect(clippy::disallowed_methods, reason = "a file that nobody reads yet")]

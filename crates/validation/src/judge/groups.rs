@@ -141,15 +141,17 @@ fn group_counts(summary: &GroupSummary, membership: &Membership<'_>) -> GroupCou
         .filter(|group| group.summary.name == summary.name);
     let none = GroupCounts {
         ready: membership.nodes_known.then_some(0),
+        needs_update: Some(0),
         ..GroupCounts::default()
     };
     of_group.fold(none, |sum, group| {
         let ready = counting(group).filter(|machine| machine.node.is_some_and(Node::is_ready));
-        let outdated = counting(group).filter(|machine| machine.member.status == MemberStatus::NeedsUpdate);
+        let of_status = |status| count(counting(group).filter(|machine| machine.member.status == status));
+        let outdated = (of_status(MemberStatus::Unresolved) == 0).then(|| of_status(MemberStatus::NeedsUpdate));
         GroupCounts {
             current: sum.current + current(group),
             ready: sum.ready.map(|sum| sum + count(ready)),
-            needs_update: sum.needs_update + count(outdated),
+            needs_update: sum.needs_update.zip(outdated).map(|(sum, outdated)| sum + outdated),
             target: sum.target.saturating_add(group.cloud.target_size),
             min: sum.min.saturating_add(group.cloud.min_size),
             max: sum.max.saturating_add(group.cloud.max_size),

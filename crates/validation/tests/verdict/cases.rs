@@ -91,11 +91,12 @@ fn node(row: &NodeRow) -> String {
 
 fn group(row: &GroupRow) -> String {
     let Some(counts) = row.cloud else { return "?".to_owned() };
-    let ready = counts.ready.map_or_else(|| "?".to_owned(), |ready| ready.to_string());
+    let shown = |count: Option<u32>| count.map_or_else(|| "?".to_owned(), |count| count.to_string());
+    let (ready, outdated) = (shown(counts.ready), shown(counts.needs_update));
     let (min, target, max) = (counts.min, counts.target, counts.max);
     format!(
-        "{} current, {ready} ready, {} outdated, {min}..{target}..{max}",
-        counts.current, counts.needs_update
+        "{} current, {ready} ready, {outdated} outdated, {min}..{target}..{max}",
+        counts.current
     )
 }
 

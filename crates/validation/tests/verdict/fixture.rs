@@ -73,12 +73,18 @@ struct CloudCase {
 struct MemberCase {
     id: String,
     node: Option<String>,
-    #[serde(default)]
-    needs_update: bool,
+    /// Null: nobody may ask.
+    #[serde(default = "no")]
+    needs_update: Option<bool>,
     #[serde(default)]
     detached: bool,
     #[serde(default)]
     warm_pool: bool,
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "a default as serde takes it")]
+fn no() -> Option<bool> {
+    Some(false)
 }
 
 pub fn all() -> Vec<Fixture> {
@@ -169,10 +175,14 @@ fn cloud_group(case: CloudCase) -> CloudGroup {
 }
 
 fn member(case: MemberCase) -> Member {
-    let status = match (case.detached, case.needs_update) {
-        (true, _) => MemberStatus::Detached,
-        (false, true) => MemberStatus::NeedsUpdate,
-        (false, false) => MemberStatus::UpToDate,
+    let status = match case {
+        MemberCase { detached: true, .. } => MemberStatus::Detached,
+        MemberCase { needs_update: None, .. } => MemberStatus::Unresolved,
+        MemberCase {
+            needs_update: Some(true),
+            ..
+        } => MemberStatus::NeedsUpdate,
+        _ => MemberStatus::UpToDate,
     };
     Member {
         id: case.id,

@@ -43,6 +43,7 @@ fn member(id: &'static str) -> impl Strategy<Value = Member> {
     let status = select(vec![
         MemberStatus::UpToDate,
         MemberStatus::NeedsUpdate,
+        MemberStatus::Unresolved,
         MemberStatus::Detached,
     ]);
     (status, any::<bool>(), prop::option::of(select(NODES.to_vec()))).prop_map(move |(status, warm_pool, node)| {

@@ -26,7 +26,20 @@ struct Template<'a> {
 
 /// The versions that launch templates have now, by id. A template that is gone is not in it.
 #[derive(Debug, Default)]
-pub(super) struct Versions(HashMap<String, Known>);
+pub(super) struct Versions {
+    known: HashMap<String, Known>,
+    /// We may not ask: a template that is not known need not be gone.
+    denied: bool,
+}
+
+/// Whether an instance is what its group would make now; the later one is the worse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Made {
+    Now,
+    /// It was made from a template of which only EC2 knows the version that is meant, and that we may not ask for.
+    Unresolved,
+    Before,
+}
 
 #[derive(Debug)]
 struct Known {
@@ -64,17 +77,19 @@ impl<'a> Definition<'a> {
 
     /// Whether the instance is what the group would make now. One that names neither a template nor a configuration is not:
     /// what it was made from is gone.
-    pub(super) fn made(&self, instance: &Instance, versions: &Versions) -> bool {
-        match (instance.launch_template(), instance.launch_configuration_name()) {
-            (Some(from), _) => self.templates.iter().any(|template| {
-                let of_its_type = template
-                    .instance_type
-                    .is_none_or(|meant| instance.instance_type() == Some(meant));
-                of_its_type && versions.is_meant(template, from)
-            }),
-            (None, Some(from)) => self.configuration == Some(from),
-            (None, None) => false,
-        }
+    pub(super) fn made(&self, instance: &Instance, versions: &Versions) -> Made {
+        let from = match (instance.launch_template(), instance.launch_configuration_name()) {
+            (Some(from), _) => from,
+            (None, Some(from)) if self.configuration == Some(from) => return Made::Now,
+            (None, _) => return Made::Before,
+        };
+        let of_its_type = self.templates.iter().filter(|template| {
+            template
+                .instance_type
+                .is_none_or(|meant| instance.instance_type() == Some(meant))
+        });
+        let made = of_its_type.map(|template| versions.made(template, from));
+        made.min().unwrap_or(Made::Before)
     }
 }
 
@@ -93,6 +108,14 @@ impl<'a> Template<'a> {
 }
 
 impl Versions {
+    /// We may not ask.
+    pub(super) fn denied() -> Self {
+        Self {
+            denied: true,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn add(&mut self, templates: &[LaunchTemplate]) {
         for template in templates {
             let known = Known {
@@ -100,18 +123,27 @@ impl Versions {
                 latest: template.latest_version_number(),
             };
             let id = template.launch_template_id().unwrap_or_default();
-            self.0.insert(id.to_owned(), known);
+            self.known.insert(id.to_owned(), known);
         }
     }
 
-    fn is_meant(&self, template: &Template<'_>, from: &LaunchTemplateSpecification) -> bool {
-        let known = |number: fn(&Known) -> Option<i64>| self.0.get(template.id).and_then(number).map(|n| n.to_string());
+    /// Whether what was made `from` this was made from what `template` means.
+    fn made(&self, template: &Template<'_>, from: &LaunchTemplateSpecification) -> Made {
+        let known = |number: fn(&Known) -> Option<i64>| {
+            let number = self.known.get(template.id).and_then(number);
+            number.map(|number| number.to_string())
+        };
         let version = match template.version {
             LATEST => known(|known| known.latest),
             DEFAULT => known(|known| known.default),
             number => Some(number.to_owned()),
         };
-        from.launch_template_id() == Some(template.id) && version.is_some() && version.as_deref() == from.version()
+        match version {
+            _ if from.launch_template_id() != Some(template.id) => Made::Before,
+            None if self.denied => Made::Unresolved,
+            Some(version) if from.version() == Some(&version) => Made::Now,
+            _ => Made::Before,
+        }
     }
 }
 
@@ -246,7 +278,38 @@ mod tests {
                 true,
             ),
         ] {
+            let expected = if expected { Made::Now } else { Made::Before };
             assert_eq!(Definition::of(&group).made(&instance, &versions()), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_we_may_not_ask_for_is_not_guessed() {
+        let from = |version| made_from("m6i.large", "lt-1", version);
+        for (what, group, instance, expected) in [
+            ("a number needs no question", templated("3"), from("3"), Made::Now),
+            ("nor does another one", templated("3"), from("2"), Made::Before),
+            (
+                "nor another template",
+                templated("$Latest"),
+                made_from("m6i.large", "lt-2", "3"),
+                Made::Before,
+            ),
+            ("the newest", templated("$Latest"), from("3"), Made::Unresolved),
+            ("the default", templated(""), from("3"), Made::Unresolved),
+            (
+                "mixed: its type's",
+                mixed(),
+                made_from("m6g.large", "lt-arm", "5"),
+                Made::Now,
+            ),
+            ("mixed: the base", mixed(), from("3"), Made::Unresolved),
+        ] {
+            assert_eq!(
+                Definition::of(&group).made(&instance, &Versions::denied()),
+                expected,
+                "{what}"
+            );
         }
     }
 

@@ -9,7 +9,7 @@ use aws_sdk_autoscaling::types::{AutoScalingGroup, Instance, LifecycleState};
 use tidewaiter_api::names::INSTANCE_GROUP_LABEL;
 use tidewaiter_api::{ClusterName, InstanceGroupName};
 
-use super::definition::{Definition, Versions};
+use super::definition::{Definition, Made, Versions};
 use super::{CLUSTER_TAG, DESCRIBE_GROUPS, InstanceId};
 use crate::aws::failure::unusable;
 use crate::groups::{CloudGroup, Member, MemberStatus};
@@ -23,7 +23,7 @@ const ROLE_PARTS: [&str; 6] = ["masters", "apiservers", "etcd", "scheduler", "cc
 #[derive(Debug)]
 struct Standing {
     detached: bool,
-    up_to_date: bool,
+    made: Made,
     warm_pool: bool,
 }
 
@@ -77,16 +77,16 @@ pub(super) fn read(
         };
         let standing = found.entry(id).or_insert(Standing {
             detached: false,
-            up_to_date: true,
+            made: Made::Now,
             warm_pool: true,
         });
-        standing.up_to_date &= definition.made(instance, versions);
+        standing.made = standing.made.max(definition.made(instance, versions));
         standing.warm_pool &= warm_pool;
     }
     for id in detached {
         let standing = Standing {
             detached: true,
-            up_to_date: false,
+            made: Made::Before,
             warm_pool: false,
         };
         found.insert(id, standing);
@@ -137,8 +137,11 @@ impl From<(InstanceId, Standing)> for Member {
             node_name: None,
             status: match standing {
                 Standing { detached: true, .. } => MemberStatus::Detached,
-                Standing { up_to_date: true, .. } => MemberStatus::UpToDate,
-                Standing { .. } => MemberStatus::NeedsUpdate,
+                Standing { made: Made::Now, .. } => MemberStatus::UpToDate,
+                Standing {
+                    made: Made::Unresolved, ..
+                } => MemberStatus::Unresolved,
+                Standing { made: Made::Before, .. } => MemberStatus::NeedsUpdate,
             },
             warm_pool: standing.warm_pool,
         }

@@ -4,8 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures::future::join_all;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::json;
 use tidewaiter_testkit::prometheus::promtool;
-use tidewaiter_testkit::{Scripted, eventually};
+use tidewaiter_testkit::{Action, Scripted, eventually};
 
 use super::{is_ready, pod, reports, run, two_workers};
 use crate::world::{CLUSTER, Controller, SOON, World};
@@ -127,6 +129,36 @@ async fn scrapes_are_answered_while_everything_changes_and_while_everything_is_a
     scrapes(&controller, 20).await;
     controller.proxy.up().await;
     controller.stops().await;
+}
+
+#[tokio::test]
+async fn components_are_known_without_component_statuses() {
+    let world = World::start().await;
+    two_workers(&world).await;
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "kube-scheduler"},
+        "spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000000Z"}});
+    let lease = serde_json::from_value(lease).unwrap();
+    world.leases().create(&PostParams::default(), &lease).await.unwrap();
+    let controller = world.controller_that_is_not_ready(&[]);
+    let gone = || Action::refuse(404, "NotFound", "the server could not find the requested resource");
+    controller
+        .proxy
+        .on(|request| request.resource() == "componentstatuses", gone);
+    controller.ready().await;
+    // etcd, and the scheduler, whose Lease is first seen; the controller manager has none.
+    controller.has_gauge("kops_component_healthy", Some(2.0)).await;
+    controller.has_gauge("kops_component_unhealthy", Some(1.0)).await;
+    // It is not renewed.
+    controller.has_gauge("kops_component_healthy", Some(1.0)).await;
+    controller.has_gauge("kops_component_unhealthy", Some(2.0)).await;
+    let renewed = json!({"spec": {"renewTime": "2026-01-01T00:00:20.000000Z"}});
+    let patch = Patch::Merge(renewed);
+    world
+        .leases()
+        .patch("kube-scheduler", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    controller.has_gauge("kops_component_healthy", Some(2.0)).await;
 }
 
 #[tokio::test]

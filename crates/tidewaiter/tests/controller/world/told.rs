@@ -5,7 +5,7 @@ use kube::api::{Api, ListParams};
 use tidewaiter_api::ConditionStatus;
 use tidewaiter_testkit::{AuditMark, Identity, eventually};
 
-use super::{Controller, SOON, World, service_account, shown};
+use super::{Controller, SOON, World, is_of_nodes, service_account, shown};
 
 impl World {
     /// Waits until a condition of the Node's record says this, with this reason, and with all of `words` (parted by `…`) in its
@@ -48,13 +48,14 @@ impl World {
             .collect()
     }
 
-    /// Every write of the controller since `mark`, but for the Lease's, as `verb resource name`. Refused ones count.
+    /// Every write of the controller since `mark`, but for the Lease's and those that tell of the cluster's health, as
+    /// `verb resource name`. Refused ones count.
     pub async fn written_since(&self, mark: AuditMark) -> Vec<String> {
         let writes = self.cluster.audit().await.since(mark).by(&service_account()).writes();
         writes
             .iter()
+            .filter(|entry| is_of_nodes(entry))
             .map(|entry| (entry.verb.as_str(), &entry.object_ref))
-            .filter(|(_, object)| object.resource != "leases")
             .map(|(verb, object)| format!("{verb} {} {}", object.resource, object.name))
             .collect()
     }
