@@ -152,7 +152,7 @@ mod tests {
             hostname: String::new(),
             status,
             ready: false,
-            instance_group: "False".parse().unwrap(),
+            instance_group: "nodes".parse().unwrap(),
         };
         let mut verdict = Verdict {
             cluster: "c.example.com".parse().unwrap(),
