@@ -44,8 +44,8 @@ struct Page {
 }
 
 impl MetricsServer {
-    /// Starts what makes the answers; [`router`](Self::router) gives them. `client` must be allowed to read what
-    /// [`components`] reads.
+    /// Starts what makes the answers; [`router`](Self::router) gives them. `client` must be allowed to list ComponentStatuses, and to
+    /// read `/readyz` and the Leases of the scheduler and the controller manager.
     #[must_use]
     pub fn start(cluster: ClusterName, client: Client, latest: Latest, tasks: &mut Tasks, kit: &Kit) -> Arc<Self> {
         let server = Arc::new(Self {

@@ -4,9 +4,9 @@
 //! ignored, whatever it holds; the ones that are read are strict.
 
 use tidewaiter_api::ClusterName;
-use tidewaiter_api::values::quoted;
 
-use crate::document::{InvalidFile, Mapping, NodeLabelField, parse};
+use crate::document::{InvalidFile, Mapping, NodeLabelField};
+use crate::spec::spec_of_cluster;
 
 /// Path of the Cluster below the configuration base.
 pub const CLUSTER_FILE: &str = "cluster-completed.spec";
@@ -33,20 +33,15 @@ impl Cluster {
     /// When it is not one document of YAML or JSON, not a Cluster of v1alpha2, another cluster's, or when a field that
     /// decides labels has the wrong shape.
     pub fn parse(file: &str, bytes: &[u8], expected: &ClusterName) -> Result<Self, InvalidFile> {
-        let document = parse(file, bytes)?;
-        let root = Mapping::root(file, &document);
-        expect_kind(&root, "Cluster")?;
-        expect_name(&root, expected.as_str(), || {
-            format!("clusterName of the configuration is {expected}")
-        })?;
-        let spec = root.require("spec", "a mapping")?.mapping("a mapping")?;
-        Ok(Self {
-            name: expected.clone(),
-            kubelet: kubelet_labels(&spec, "kubelet")?,
-            control_plane_kubelet: [
-                kubelet_labels(&spec, "masterKubelet")?,
-                kubelet_labels(&spec, "controlPlaneKubelet")?,
-            ],
+        spec_of_cluster(file, bytes, expected, |spec| {
+            Ok(Self {
+                name: expected.clone(),
+                kubelet: kubelet_labels(spec, "kubelet")?,
+                control_plane_kubelet: [
+                    kubelet_labels(spec, "masterKubelet")?,
+                    kubelet_labels(spec, "controlPlaneKubelet")?,
+                ],
+            })
         })
     }
 }
@@ -58,29 +53,6 @@ pub(crate) fn kubelet_labels(spec: &Mapping<'_>, key: &str) -> Result<NodeLabelF
             .mapping("a mapping of kubelet settings")?
             .node_labels("nodeLabels"),
         None => Ok(NodeLabelField::default()),
-    }
-}
-
-/// Makes sure that the document is a `kind` of v1alpha2.
-pub(crate) fn expect_kind(root: &Mapping<'_>, kind: &str) -> Result<(), InvalidFile> {
-    for (key, wanted) in [("apiVersion", API_VERSION), ("kind", kind)] {
-        let field = root.require(key, wanted)?;
-        if field.text(wanted)? != wanted {
-            return Err(field.must_be(wanted));
-        }
-    }
-    Ok(())
-}
-
-/// Makes sure that `metadata.name` is `expected`; `why` says in words who expects it.
-pub(crate) fn expect_name(root: &Mapping<'_>, expected: &str, why: impl FnOnce() -> String) -> Result<(), InvalidFile> {
-    let metadata = root.require("metadata", "a mapping")?.mapping("a mapping")?;
-    let field = metadata.require("name", expected)?;
-    let name = field.text("a string")?;
-    if name == expected {
-        Ok(())
-    } else {
-        Err(field.invalid(format!("is {}, but {}", quoted(name), why())))
     }
 }
 

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 
 use tidewaiter_api::ClusterName;
 
-use crate::cluster::{expect_kind, expect_name};
 use crate::config::Cloud;
-use crate::document::{InvalidFile, Mapping, parse};
+use crate::document::{InvalidFile, Mapping};
+use crate::spec::spec_of_cluster;
 
 /// Source: kOps; a cluster whose name ends so finds its API by gossip, and publishes nothing.
 const GOSSIP: &str = ".k8s.local";
@@ -39,19 +39,14 @@ impl ClusterSummary {
     /// When it is not one document of YAML or JSON, not a Cluster of v1alpha2, another cluster's, or when a field that is
     /// read has the wrong shape.
     pub fn parse(file: &str, bytes: &[u8], expected: &ClusterName) -> Result<Self, InvalidFile> {
-        let document = parse(file, bytes)?;
-        let root = Mapping::root(file, &document);
-        expect_kind(&root, "Cluster")?;
-        expect_name(&root, expected.as_str(), || {
-            format!("clusterName of the configuration is {expected}")
-        })?;
-        let spec = root.require("spec", A_MAPPING)?.mapping(A_MAPPING)?;
-        Ok(Self {
-            name: expected.clone(),
-            api_name: api_name(&spec, expected)?,
-            cloud: cloud(&spec)?,
-            project: text(&spec, "project")?.map(str::to_owned),
-            zones: zones(&spec)?,
+        spec_of_cluster(file, bytes, expected, |spec| {
+            Ok(Self {
+                name: expected.clone(),
+                api_name: api_name(spec, expected)?,
+                cloud: cloud(spec)?,
+                project: text(spec, "project")?.map(str::to_owned),
+                zones: zones(spec)?,
+            })
         })
     }
 

@@ -5,9 +5,9 @@
 
 use tidewaiter_api::InstanceGroupName;
 
-use crate::cluster::{expect_kind, expect_name};
-use crate::document::{InvalidFile, Mapping, parse};
+use crate::document::InvalidFile;
 use crate::instance_group::Role;
+use crate::spec::spec_of_group;
 
 /// What a list of InstanceGroups shows of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,25 +33,20 @@ impl GroupSummary {
     /// When it is not one document of YAML or JSON, not an InstanceGroup of v1alpha2, another group's, without a role
     /// that we know, or when a field that is shown has the wrong shape.
     pub fn parse(file: &str, bytes: &[u8], expected: &InstanceGroupName) -> Result<Self, InvalidFile> {
-        let document = parse(file, bytes)?;
-        let root = Mapping::root(file, &document);
-        expect_kind(&root, "InstanceGroup")?;
-        expect_name(&root, expected.as_str(), || {
-            format!("the file is that of group {expected}")
-        })?;
-        let spec = root.require("spec", "a mapping")?.mapping("a mapping")?;
-        let size = |key: &str| spec.get(key).map(|field| field.count()).transpose();
-        let machine_type = spec
-            .get("machineType")
-            .map(|field| field.text("a string").map(str::to_owned));
-        let subnets = spec.get("subnets").map(|field| field.texts("a list of strings"));
-        Ok(Self {
-            name: expected.clone(),
-            role: Role::of(&spec)?,
-            machine_type: machine_type.transpose()?.unwrap_or_default(),
-            min_size: size("minSize")?,
-            max_size: size("maxSize")?,
-            subnets: subnets.transpose()?.unwrap_or_default(),
+        spec_of_group(file, bytes, expected, |spec| {
+            let size = |key: &str| spec.get(key).map(|field| field.count()).transpose();
+            let machine_type = spec
+                .get("machineType")
+                .map(|field| field.text("a string").map(str::to_owned));
+            let subnets = spec.get("subnets").map(|field| field.texts("a list of strings"));
+            Ok(Self {
+                name: expected.clone(),
+                role: Role::of(spec)?,
+                machine_type: machine_type.transpose()?.unwrap_or_default(),
+                min_size: size("minSize")?,
+                max_size: size("maxSize")?,
+                subnets: subnets.transpose()?.unwrap_or_default(),
+            })
         })
     }
 }

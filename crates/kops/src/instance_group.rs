@@ -7,8 +7,9 @@ use std::fmt;
 
 use tidewaiter_api::InstanceGroupName;
 
-use crate::cluster::{expect_kind, expect_name, kubelet_labels};
-use crate::document::{InvalidFile, Mapping, NodeLabelField, parse};
+use crate::cluster::kubelet_labels;
+use crate::document::{InvalidFile, Mapping, NodeLabelField};
+use crate::spec::spec_of_group;
 
 /// The folder below the configuration base that holds a file for each group.
 pub const GROUPS_FOLDER: &str = "instancegroup";
@@ -88,18 +89,13 @@ impl InstanceGroup {
     /// When it is not one document of YAML or JSON, not an InstanceGroup of v1alpha2, another group's, without a role
     /// that we know, or when a field that decides labels has the wrong shape.
     pub fn parse(file: &str, bytes: &[u8], expected: &InstanceGroupName) -> Result<Self, InvalidFile> {
-        let document = parse(file, bytes)?;
-        let root = Mapping::root(file, &document);
-        expect_kind(&root, "InstanceGroup")?;
-        expect_name(&root, expected.as_str(), || {
-            format!("the file is that of group {expected}")
-        })?;
-        let spec = root.require("spec", "a mapping")?.mapping("a mapping")?;
-        Ok(Self {
-            name: expected.clone(),
-            role: Role::of(&spec)?,
-            kubelet: kubelet_labels(&spec, "kubelet")?,
-            node_labels: spec.node_labels("nodeLabels")?,
+        spec_of_group(file, bytes, expected, |spec| {
+            Ok(Self {
+                name: expected.clone(),
+                role: Role::of(spec)?,
+                kubelet: kubelet_labels(spec, "kubelet")?,
+                node_labels: spec.node_labels("nodeLabels")?,
+            })
         })
     }
 }

@@ -13,6 +13,7 @@ mod document;
 pub mod group_summary;
 pub mod instance_group;
 pub mod labels;
+mod spec;
 pub mod store;
 
 pub use cluster::Cluster;

@@ -1,0 +1,67 @@
+//! The `spec` of an object in the state store, once it is known to be the object that is looked for.
+
+use tidewaiter_api::values::quoted;
+use tidewaiter_api::{ClusterName, InstanceGroupName};
+
+use crate::cluster::API_VERSION;
+use crate::document::{InvalidFile, Mapping, parse};
+
+/// What `read` makes of the `spec` of the Cluster named `expected`, which `bytes`, the content of `file`, must be.
+pub(crate) fn spec_of_cluster<T>(
+    file: &str,
+    bytes: &[u8],
+    expected: &ClusterName,
+    read: impl FnOnce(&Mapping<'_>) -> Result<T, InvalidFile>,
+) -> Result<T, InvalidFile> {
+    let why = format!("clusterName of the configuration is {expected}");
+    spec(file, bytes, "Cluster", expected.as_str(), &why, read)
+}
+
+/// The same of an InstanceGroup.
+pub(crate) fn spec_of_group<T>(
+    file: &str,
+    bytes: &[u8],
+    expected: &InstanceGroupName,
+    read: impl FnOnce(&Mapping<'_>) -> Result<T, InvalidFile>,
+) -> Result<T, InvalidFile> {
+    let why = format!("the file is that of group {expected}");
+    spec(file, bytes, "InstanceGroup", expected.as_str(), &why, read)
+}
+
+fn spec<T>(
+    file: &str,
+    bytes: &[u8],
+    kind: &str,
+    name: &str,
+    why: &str,
+    read: impl FnOnce(&Mapping<'_>) -> Result<T, InvalidFile>,
+) -> Result<T, InvalidFile> {
+    let document = parse(file, bytes)?;
+    let root = Mapping::root(file, &document);
+    expect_kind(&root, kind)?;
+    expect_name(&root, name, why)?;
+    read(&root.require("spec", "a mapping")?.mapping("a mapping")?)
+}
+
+/// Makes sure that the document is a `kind` of v1alpha2.
+fn expect_kind(root: &Mapping<'_>, kind: &str) -> Result<(), InvalidFile> {
+    for (key, wanted) in [("apiVersion", API_VERSION), ("kind", kind)] {
+        let field = root.require(key, wanted)?;
+        if field.text(wanted)? != wanted {
+            return Err(field.must_be(wanted));
+        }
+    }
+    Ok(())
+}
+
+/// Makes sure that `metadata.name` is `expected`; `why` says in words who expects it.
+fn expect_name(root: &Mapping<'_>, expected: &str, why: &str) -> Result<(), InvalidFile> {
+    let metadata = root.require("metadata", "a mapping")?.mapping("a mapping")?;
+    let field = metadata.require("name", expected)?;
+    let name = field.text("a string")?;
+    if name == expected {
+        Ok(())
+    } else {
+        Err(field.invalid(format!("is {}, but {why}", quoted(name))))
+    }
+}
