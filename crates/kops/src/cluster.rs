@@ -11,9 +11,6 @@ use crate::spec::spec_of_cluster;
 /// Path of the Cluster below the configuration base.
 pub const CLUSTER_FILE: &str = "cluster-completed.spec";
 
-/// The only version of kOps' API that state stores hold.
-pub(crate) const API_VERSION: &str = "kops.k8s.io/v1alpha2";
-
 /// What a Cluster says about the labels of its nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {

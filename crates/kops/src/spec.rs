@@ -3,8 +3,10 @@
 use tidewaiter_api::values::quoted;
 use tidewaiter_api::{ClusterName, InstanceGroupName};
 
-use crate::cluster::API_VERSION;
 use crate::document::{InvalidFile, Mapping, parse};
+
+/// The only version of kOps' API that state stores hold.
+const API_VERSION: &str = "kops.k8s.io/v1alpha2";
 
 /// What `read` makes of the `spec` of the Cluster named `expected`, which `bytes`, the content of `file`, must be.
 pub(crate) fn spec_of_cluster<T>(

@@ -10,6 +10,7 @@ mod rounds;
 mod signals;
 mod sources;
 mod troubles;
+mod watching;
 
 use std::process::ExitCode;
 
@@ -21,9 +22,10 @@ use tidewaiter_validation::{Options, Outcome, Verdict, judge, observe};
 
 use crate::cli::ValidateArgs;
 use progress::Progress;
-use rounds::{Ended, Rounds};
+use rounds::Rounds;
 use signals::Signals;
 use sources::Asked;
+use watching::{Ended, watch};
 
 /// The codes of a verdict; `cli/validate.rs` tells the rest.
 const FAILED: u8 = 2;
@@ -50,9 +52,8 @@ async fn validate(args: &ValidateArgs) -> Result<ExitCode> {
     };
     let rounds = Rounds::new(args.wait, args.interval, args.count, clock.monotonic());
     let mut progress = Progress::on_stderr(&asked.sources.cluster, asked.term.as_deref());
-    let ended = rounds
-        .run(&*clock, || look(&asked, &options), &mut progress, signals)
-        .await;
+    let look = || look(&asked, &options);
+    let ended = watch(rounds, &*clock, look, &mut progress, signals).await;
     progress.clear();
     let Ended { verdict, interrupt } = ended?;
     if let Some(verdict) = &verdict {

@@ -9,8 +9,7 @@ use tidewaiter_testkit::moto::{Launched, text_of};
 use tidewaiter_testkit::{Identity, Kubelet, eventually};
 
 use crate::narrator::{command, output};
-use crate::story::{show, words};
-use crate::world::{CLUSTER, SOON, Stage, World, filtered, state_store};
+use crate::world::{CLUSTER, SOON, Stage, World, filtered, show, state_store, words};
 
 /// The gauges that the story looks at.
 const GAUGES: &str = "^kops_node";

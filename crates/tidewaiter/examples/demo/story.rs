@@ -10,7 +10,7 @@ use tidewaiter_testkit::{Identity, assets, eventually};
 
 use crate::health;
 use crate::narrator::{Narrator, command, output, say};
-use crate::world::{SOON, Stage, World, config_base, filtered, group};
+use crate::world::{SOON, Stage, World, config_base, filtered, group, show, words};
 
 const TEAM: &str = "example.com/team";
 const SPOT_ROLE: &str = "node-role.kubernetes.io/spot-worker";
@@ -289,19 +289,6 @@ async fn refused(world: &World, machines: &Machines) -> Result<()> {
     output(&metrics);
     say(&format!("{}, the real one, keeps its labels.", control_plane.name));
     Ok(())
-}
-
-/// Shows a kubectl command and what it answers.
-pub async fn show(stage: &Stage, args: &[&str]) -> Result<()> {
-    let answer = stage.kubectl(&Identity::Admin, args).await?;
-    command(&format!("kubectl {}", args.join(" ")));
-    output(&answer);
-    Ok(())
-}
-
-/// A failed look, for [`eventually`].
-pub fn words(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
 
 /// Waits until the Node has exactly these labels besides its kubelet's own, and no startup taint.

@@ -16,6 +16,8 @@ use tidewaiter_testkit::{
 };
 use tokio::io::AsyncWriteExt as _;
 
+use crate::narrator::{command, output};
+
 pub const CLUSTER: &str = "demo.example.com";
 const BUCKET: &str = "demo-state";
 
@@ -272,6 +274,19 @@ impl Stage {
     pub fn records(&self) -> Api<NodeIdentity> {
         Api::all(self.cluster.client(&Identity::Admin))
     }
+}
+
+/// Shows a kubectl command and what it answers.
+pub async fn show(stage: &Stage, args: &[&str]) -> Result<()> {
+    let answer = stage.kubectl(&Identity::Admin, args).await?;
+    command(&format!("kubectl {}", args.join(" ")));
+    output(&answer);
+    Ok(())
+}
+
+/// A failed look, for [`eventually`].
+pub fn words(error: impl std::fmt::Display) -> String {
+    error.to_string()
 }
 
 /// What a filter like sed makes of a text.

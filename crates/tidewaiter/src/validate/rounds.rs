@@ -3,18 +3,9 @@
 //! The time to wait limits how long a cluster may be not ready. A row that has begun is finished whatever the time, because a
 //! cluster that is ready at the end of it must not be told from one that is ready in the middle. There is always one look when the time is over.
 
-use std::pin::pin;
 use std::time::Duration;
 
-use anyhow::Result;
-use tidewaiter_kit::Clock;
-use tidewaiter_validation::{Outcome, Verdict};
-
-use super::progress::Progress;
-use super::signals::{Interrupt, Interrupts};
-
-/// Between two changes of what a terminal shows.
-const TICK: Duration = Duration::from_secs(1);
+use tidewaiter_validation::Outcome;
 
 /// What is left of the looks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,15 +17,6 @@ pub(super) struct Rounds {
     started: Duration,
     /// How many times in a row it was ready.
     ready: u32,
-}
-
-/// How it ended.
-#[derive(Debug)]
-pub(super) struct Ended {
-    /// The last verdict, if there was one.
-    pub(super) verdict: Option<Verdict>,
-    /// What ended it before its time.
-    pub(super) interrupt: Option<Interrupt>,
 }
 
 impl Rounds {
@@ -73,64 +55,4 @@ impl Rounds {
         let left = self.wait.saturating_sub(self.elapsed(now));
         (!left.is_zero()).then_some(left.min(self.interval))
     }
-
-    /// Looks until it was the last time, or something interrupts.
-    ///
-    /// # Errors
-    /// Those of `look`.
-    pub(super) async fn run<L: Future<Output = Result<Verdict>>>(
-        mut self,
-        clock: &dyn Clock,
-        look: impl Fn() -> L,
-        progress: &mut Progress,
-        mut interrupts: impl Interrupts,
-    ) -> Result<Ended> {
-        let mut verdict = None;
-        loop {
-            let seen = during(look(), &self, clock, progress, &mut interrupts).await;
-            let seen = match seen {
-                Ok(seen) => seen?,
-                Err(interrupt) => {
-                    let interrupt = Some(interrupt);
-                    return Ok(Ended { verdict, interrupt });
-                }
-            };
-            let next = self.next(seen.outcome(), clock.monotonic());
-            if next.is_some() {
-                progress.tell(&seen, &self, clock);
-            }
-            verdict = Some(seen);
-            let interrupt = match next {
-                None => None,
-                Some(after) => match during(clock.sleep(after), &self, clock, progress, &mut interrupts).await {
-                    Ok(()) => continue,
-                    Err(interrupt) => Some(interrupt),
-                },
-            };
-            return Ok(Ended { verdict, interrupt });
-        }
-    }
 }
-
-/// Awaits `work` while a terminal is kept up to date, unless something interrupts.
-async fn during<T>(
-    work: impl Future<Output = T>,
-    rounds: &Rounds,
-    clock: &dyn Clock,
-    progress: &mut Progress,
-    interrupts: &mut impl Interrupts,
-) -> Result<T, Interrupt> {
-    let mut work = pin!(work);
-    loop {
-        progress.draw(rounds, clock);
-        tokio::select! {
-            biased;
-            interrupt = interrupts.next() => return Err(interrupt),
-            done = &mut work => return Ok(done),
-            () = clock.sleep(TICK), if progress.is_live() => {}
-        }
-    }
-}
-
-#[cfg(test)]
-pub(in crate::validate) mod tests;

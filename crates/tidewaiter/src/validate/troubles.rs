@@ -50,7 +50,7 @@ impl Troubles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::validate::rounds::tests::{failed, ready};
+    use crate::validate::watching::tests::{failed, ready};
 
     const SECOND: Duration = Duration::from_secs(1);
 

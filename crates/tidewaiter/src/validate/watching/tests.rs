@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use futures::FutureExt as _;
 use tidewaiter_kit::ManualClock;
 use tidewaiter_validation::verdict::Counts;
-use tidewaiter_validation::{Failure, FailureKind, PartName, Unknown};
+use tidewaiter_validation::{Failure, FailureKind, Outcome, PartName, Unknown};
 
 use super::*;
 
@@ -156,7 +156,7 @@ fn run(wait: u32, count: u32, script: Vec<Result<Verdict>>, interrupt: Option<u6
     };
     let rounds = Rounds::new(wait * SECOND, 10 * SECOND, count, clock.monotonic());
     let interrupts = At(clock.clone(), interrupt.map(Duration::from_secs));
-    let mut running = Box::pin(rounds.run(&clock, look, &mut progress, interrupts));
+    let mut running = Box::pin(watch(rounds, &clock, look, &mut progress, interrupts));
     let ended = (0..1_000).find_map(|_| {
         let ended = running.as_mut().now_or_never();
         clock.advance(SECOND);
