@@ -116,7 +116,7 @@ macro_rules! words {
             fn read(at: &$crate::models::fields::At<'_>) -> Result<Self, $crate::models::InvalidField> {
                 match at.value.as_str() {
                     $(Some($word) => Ok(Self::$variant),)+
-                    _ => Err(at.must_be(&format!("{}: one of {}", $kind, [$($word),+].join(", ")))),
+                    _ => Err(at.must_be(&format!("the {}: one of {}", $kind, [$($word),+].join(", ")))),
                 }
             }
         }

@@ -186,3 +186,45 @@ fn times_and_versions_are_written_in_one_form() {
     }
     assert_eq!("v1.12.3".parse::<KubernetesVersion>().unwrap().to_string(), "1.12.3");
 }
+
+#[test]
+fn a_message_says_where_what_and_what_may_be() {
+    for (name, field, value, message) in [
+        (
+            "user",
+            "email",
+            json!("alice"),
+            r#"email: "alice": must be an e-mail address of at most 254 ASCII characters, for example alice@example.com"#,
+        ),
+        (
+            "user",
+            "id",
+            json!(7),
+            "id: is the number 7, must be the id of a user: a UUID of 36 characters",
+        ),
+        ("user", "name", Value::Null, "name: is missing: must be a text (name)"),
+        (
+            "login",
+            "password",
+            json!(1234),
+            "password: is a number, must be a text of 1 to 16384 bytes without NUL",
+        ),
+        (
+            "node pool",
+            "kubernetes_mode",
+            json!("both"),
+            r#"kubernetes_mode: is "both", must be the mode of a node pool: one of master, worker"#,
+        ),
+        (
+            "node pool",
+            "counts",
+            json!(3),
+            "counts: is no field of a node pool; the nearest is count, else leave it out",
+        ),
+    ] {
+        let mut document = named(name).example;
+        document[field] = value;
+        let error = (named(name).accept)(document.to_string().as_bytes()).err().unwrap();
+        assert_eq!(error.to_string(), message);
+    }
+}

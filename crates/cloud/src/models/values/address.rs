@@ -72,8 +72,11 @@ fn plain_url(text: &str) -> Option<Url> {
             .bytes()
             .all(|b| b.is_ascii_graphic() && !b"\\\"<>`{|}^@".contains(&b));
     let url = ascii.then(|| Url::parse(text).ok()).flatten()?;
-    let web = matches!(url.scheme(), "http" | "https") && text.contains("://");
-    (web && url.host().is_some()).then_some(url)
+    let web = matches!(url.scheme(), "http" | "https") && url.host().is_some();
+    // It also takes `https:host` and any number of slashes for a URL with a host, and decodes a host.
+    let authority = text.split_once("://").map_or("", |(_, rest)| rest);
+    let host = authority.split('/').next().unwrap_or_default();
+    (web && !host.is_empty() && !host.contains('%')).then_some(url)
 }
 
 #[cfg(test)]
@@ -106,6 +109,9 @@ mod tests {
             "a\n",
             "\u{e4}.example",
             "a\\b",
+            "//quay.io",
+            "https:///quay.io",
+            "%71uay.io",
             &"a".repeat(513),
         ] {
             assert!(text.parse::<Address>().is_err(), "{text:?}");
@@ -125,6 +131,8 @@ mod tests {
             "data:,a",
             "https:a",
             "https:///",
+            "https:///example.com",
+            "https://%65xample.com",
             "https://a b",
             "https://a/\u{e4}",
             "\thttps://a",
