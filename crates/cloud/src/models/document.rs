@@ -89,6 +89,16 @@ enum Path<'a> {
 }
 
 impl Path<'_> {
+    /// The end of the text, which names the key: what is open may be nested deep, below long keys.
+    fn shortened(&self) -> String {
+        const SHOWN: usize = 500;
+        let text = self.text();
+        match text.char_indices().rev().nth(SHOWN) {
+            Some((start, _)) => format!("...{}", &text[start..]),
+            None => text,
+        }
+    }
+
     fn text(&self) -> String {
         match self {
             Self::Root => String::new(),
@@ -162,7 +172,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
         while let Some(key) = access.next_key::<String>()? {
             let path = Path::Key(self.path, &key);
             if map.contains_key(&key) {
-                *self.twice.borrow_mut() = Some(path.text());
+                *self.twice.borrow_mut() = Some(path.shortened());
                 return Err(A::Error::custom("a key is given twice"));
             }
             let value = access.next_value_seed(Seed {
@@ -194,6 +204,12 @@ mod tests {
             assert_eq!(error(text), format!("{field}: is given twice; leave one of them out"));
         }
         assert!(parse(br#"{"a":{"a":1},"b":{"a":1}}"#, 1024).is_ok());
+        let (open, close) = (format!("{{\"{}\":", "\u{e4}".repeat(200)).repeat(100), "}".repeat(100));
+        let error = parse(format!("{open}{{\"k\":1,\"k\":2}}{close}").as_bytes(), 1 << 20).unwrap_err();
+        assert!(
+            error.field.starts_with("...") && error.field.ends_with("].k") && error.field.len() < 2_000,
+            "{error}"
+        );
     }
 
     #[test]

@@ -13,7 +13,7 @@ const MAX_BYTES: usize = 16 * 1024;
 const MAX_CREDENTIALS: usize = 32;
 const WANTED: &str = "a text of 1 to 16384 bytes without NUL";
 
-/// A password, key or token. Its memory is cleared when it is dropped.
+/// A password, key or token. Its memory is cleared when it is dropped; that of the JSON that it was read from is not.
 #[derive(Clone)]
 pub struct Secret(SecretString);
 

@@ -199,6 +199,9 @@ fn people_are_refused_for_these_reasons() {
     let key = user["ssh_keys"][0].clone();
     let mut renamed = key.clone();
     renamed["id"] = json!(OTHER_ID);
+    let mut other = key.clone();
+    other["key"] = json!(OTHER_KEY);
+    other["fingerprint"] = Value::Null;
     table(
         r#"
         user | /id | "7" | id | a UUID of 36 characters
@@ -241,6 +244,7 @@ fn people_are_refused_for_these_reasons() {
         ("user", "/ssh_keys/0/user_id", json!(ID), "ssh_keys", "another user's"),
         ("user", "/ssh_keys", json!([key, key]), "ssh_keys[1]", "twice"),
         ("user", "/ssh_keys", json!([key, renamed]), "ssh_keys[1]", "twice"),
+        ("user", "/ssh_keys", json!([key, other]), "ssh_keys[1]", "twice"),
         (
             "user",
             "/ssh_keys",
@@ -367,6 +371,7 @@ fn nodes_and_upgrades_are_refused_for_these_reasons() {
     for script in [
         "",
         "echo",
+        "echo\n",
         "#!/bin/sh",
         "#!/bin/sh\r\n",
         "#!/bin/sh\n\0\n",
