@@ -1,0 +1,168 @@
+//! The catalogue: which plugins there are, in which versions, and what each version goes together with.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::document::InvalidField;
+use super::fields::{Fields, Model, OpenObject};
+use super::values::{Slug, Version};
+
+/// The answer of `GET /v3/plugins`: an object whose keys are the types of plugins.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Catalogue(pub BTreeMap<Slug, Vec<PluginDefinition>>);
+
+/// One implementation of a type of plugin.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct PluginDefinition {
+    #[serde(rename = "type")]
+    pub plugin_type: Slug,
+    pub implementation: Slug,
+    /// None is there twice.
+    pub versions: Vec<PluginVersion>,
+}
+
+/// One version of an implementation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct PluginVersion {
+    pub version: Version,
+    pub disabled: bool,
+    /// What may be configured, in words that only the plugin and a form know: kept as it is.
+    pub configuration_schema: Vec<OpenObject>,
+    pub compatibility: Compatibility,
+}
+
+/// What a version goes together with.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct Compatibility {
+    pub kubernetes: VersionBounds,
+    /// The versions to which one may go from here.
+    pub upgrades: Vec<Version>,
+    /// By type: with which versions of which implementation.
+    pub plugins: BTreeMap<Slug, PluginBounds>,
+}
+
+/// From a version to a version, both included; a bound that is absent does not bound.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct VersionBounds {
+    pub min: Option<Version>,
+    pub max: Option<Version>,
+}
+
+/// Bounds of another plugin.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct PluginBounds {
+    pub implementation: Slug,
+    #[serde(flatten)]
+    pub bounds: VersionBounds,
+}
+
+/// An object of plugin types, for the field that holds one.
+#[derive(Default)]
+struct ByType(BTreeMap<Slug, PluginBounds>);
+
+impl Model for Catalogue {
+    const KIND: &'static str = "the catalogue";
+    const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        let types: BTreeMap<Slug, Vec<PluginDefinition>> = fields.entries()?;
+        for (key, definitions) in &types {
+            if let Some(other) = definitions.iter().find(|definition| definition.plugin_type != *key) {
+                let reason = format!("holds a definition of the type {}; move it there", other.plugin_type);
+                return Err(fields.invalid(key.as_str(), reason));
+            }
+            let implementations: Vec<_> = definitions
+                .iter()
+                .map(|definition| &definition.implementation)
+                .collect();
+            fields.unique(key.as_str(), &implementations)?;
+        }
+        Ok(Self(types))
+    }
+}
+
+impl Model for PluginDefinition {
+    const KIND: &'static str = "the definition of a plugin";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        let definition = Self {
+            plugin_type: fields.required("type")?,
+            implementation: fields.required("implementation")?,
+            versions: fields.or_default("versions")?,
+        };
+        let versions: Vec<_> = definition.versions.iter().map(|version| &version.version).collect();
+        fields.unique("versions", &versions)?;
+        Ok(definition)
+    }
+}
+
+impl Model for PluginVersion {
+    const KIND: &'static str = "the version of a plugin";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            version: fields.required("version")?,
+            disabled: fields.or_default("disabled")?,
+            configuration_schema: fields.or_default("configuration_schema")?,
+            compatibility: fields.or_default("compatibility")?,
+        })
+    }
+}
+
+impl Model for Compatibility {
+    const KIND: &'static str = "a compatibility";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        let ByType(plugins) = fields.or_default("plugins")?;
+        let compatibility = Self {
+            kubernetes: fields.or_default("kubernetes")?,
+            upgrades: fields.or_default("upgrades")?,
+            plugins,
+        };
+        fields.unique("upgrades", &compatibility.upgrades)?;
+        Ok(compatibility)
+    }
+}
+
+impl Model for VersionBounds {
+    const KIND: &'static str = "bounds of a version";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        let bounds = Self {
+            min: fields.optional("min")?,
+            max: fields.optional("max")?,
+        };
+        match (&bounds.min, &bounds.max) {
+            (Some(min), Some(max)) if min > max => {
+                Err(fields.invalid("max", format!("is {max}, must not be before min, {min}")))
+            }
+            _ => Ok(bounds),
+        }
+    }
+}
+
+impl Model for PluginBounds {
+    const KIND: &'static str = "bounds of a plugin";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            implementation: fields.required("implementation")?,
+            bounds: VersionBounds::take(fields)?,
+        })
+    }
+}
+
+impl Model for ByType {
+    const KIND: &'static str = "plugins by type";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        fields.entries().map(Self)
+    }
+}

@@ -1,0 +1,93 @@
+//! Clusters: one object with the fields of API's cluster and of Provision's, because one address answers for both.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::document::InvalidField;
+use super::fields::{Fields, Model, OpenObject};
+use super::status::Status;
+use super::values::{Address, ClusterId, DisplayName, OrganizationId, ProviderId, Slug, UserId, VersionText};
+
+/// What a person says of a cluster.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct ClusterSpec {
+    pub name: DisplayName,
+    pub environment: Option<Slug>,
+    pub version: Option<VersionText>,
+    pub api_server_address: Option<Address>,
+    pub worker_nodes_address: Option<Address>,
+    pub provider_id: Option<ProviderId>,
+    pub provider_name: Option<Slug>,
+    pub engine: Option<Slug>,
+}
+
+/// A cluster.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct Cluster {
+    pub id: ClusterId,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub organization_id: OrganizationId,
+    pub owner_id: UserId,
+    #[serde(flatten)]
+    pub spec: ClusterSpec,
+    pub configuration: ClusterConfiguration,
+    pub status: Option<Status>,
+    pub provision_service_version: Option<VersionText>,
+}
+
+/// How a cluster was provisioned, by whoever did it: kept as it is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct ClusterConfiguration {
+    pub provider: OpenObject,
+    pub resource: OpenObject,
+}
+
+impl Model for ClusterSpec {
+    const KIND: &'static str = "a cluster";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            name: fields.required("name")?,
+            environment: fields.optional("environment")?,
+            version: fields.optional("version")?,
+            api_server_address: fields.optional("api_server_address")?,
+            worker_nodes_address: fields.optional("worker_nodes_address")?,
+            provider_id: fields.optional("provider_id")?,
+            provider_name: fields.optional("provider_name")?,
+            engine: fields.optional("engine")?,
+        })
+    }
+}
+
+impl Model for Cluster {
+    const KIND: &'static str = ClusterSpec::KIND;
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            id: fields.required("id")?,
+            created_at: fields.required("created_at")?,
+            updated_at: fields.required("updated_at")?,
+            organization_id: fields.required("organization_id")?,
+            owner_id: fields.required("owner_id")?,
+            spec: ClusterSpec::take(fields)?,
+            configuration: fields.or_default("configuration")?,
+            status: fields.nullable("status")?,
+            provision_service_version: fields.optional("provision_service_version")?,
+        })
+    }
+}
+
+impl Model for ClusterConfiguration {
+    const KIND: &'static str = "a cluster's configuration";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            provider: fields.or_default("provider")?,
+            resource: fields.or_default("resource")?,
+        })
+    }
+}

@@ -1,0 +1,250 @@
+//! JSON as a tree in which no key was given twice, and the error that every kind is refused with.
+//!
+//! Two spellings of one key are how one reader is told another thing than the next one: `serde_json` alone would keep the
+//! last one in silence.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+use tidewaiter_api::values::quoted;
+
+/// A document that is not what it should be, with the field that makes it so.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct InvalidField {
+    /// The path of the field, for example `rules[0].verbs[1]`; empty when the whole document is at fault. Safe to show.
+    pub field: String,
+    /// What is wrong with it and what is allowed: one line, without control characters and without a secret.
+    pub reason: String,
+}
+
+impl fmt::Display for InvalidField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.field.is_empty() {
+            f.write_str(&self.reason)
+        } else {
+            write!(f, "{}: {}", self.field, self.reason)
+        }
+    }
+}
+
+/// What becomes of a field that the kind does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unknown {
+    /// It is an error: what a person writes should not lose half of its meaning to a typing error.
+    Refuse,
+    /// It is passed over: a server that is newer than its reader may tell more.
+    Ignore,
+}
+
+/// Parses `bytes` as one JSON value.
+pub(super) fn parse(bytes: &[u8], max_bytes: usize) -> Result<Value, InvalidField> {
+    let invalid = |reason: String| InvalidField {
+        field: String::new(),
+        reason,
+    };
+    if bytes.len() > max_bytes {
+        return Err(invalid(format!("is larger than {} KiB", max_bytes / 1024)));
+    }
+    match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        None => return Err(invalid("is empty, must be JSON".to_owned())),
+        Some(b'<') => return Err(invalid("is HTML or XML, must be JSON".to_owned())),
+        Some(_) => {}
+    }
+    let twice = RefCell::new(None);
+    let seed = Seed {
+        path: &Path::Root,
+        twice: &twice,
+    };
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let parsed = seed.deserialize(&mut reader).and_then(|value| {
+        reader.end()?;
+        Ok(value)
+    });
+    match (twice.take(), parsed) {
+        (Some(field), _) => Err(InvalidField {
+            field,
+            reason: "is given twice; leave one of them out".to_owned(),
+        }),
+        (None, parsed) => parsed.map_err(|error| invalid(format!("is not valid JSON: {error}"))),
+    }
+}
+
+/// `path.key`, or `path["key"]` for a key that could be taken for something else.
+pub(super) fn join(path: &str, key: &str) -> String {
+    let plain = (1..=63).contains(&key.len()) && key.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
+    match (plain, path.is_empty()) {
+        (true, true) => key.to_owned(),
+        (true, false) => format!("{path}.{key}"),
+        (false, _) => format!("{path}[{}]", quoted(key)),
+    }
+}
+
+/// Where the reader stands. It becomes a text only when something is wrong there.
+enum Path<'a> {
+    Root,
+    Key(&'a Path<'a>, &'a str),
+    Index(&'a Path<'a>, usize),
+}
+
+impl Path<'_> {
+    /// The end of the text, which names the key: what is open may be nested deep, below long keys.
+    fn shortened(&self) -> String {
+        const SHOWN: usize = 500;
+        let text = self.text();
+        match text.char_indices().rev().nth(SHOWN) {
+            Some((start, _)) => format!("...{}", &text[start..]),
+            None => text,
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Root => String::new(),
+            Self::Key(parent, key) => join(&parent.text(), key),
+            Self::Index(parent, index) => format!("{}[{index}]", parent.text()),
+        }
+    }
+}
+
+struct Seed<'a> {
+    path: &'a Path<'a>,
+    twice: &'a RefCell<Option<String>>,
+}
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element_seed(Seed {
+            path: &Path::Index(self.path, items.len()),
+            twice: self.twice,
+        })? {
+            items.push(item);
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = access.next_key::<String>()? {
+            let path = Path::Key(self.path, &key);
+            if map.contains_key(&key) {
+                *self.twice.borrow_mut() = Some(path.shortened());
+                return Err(A::Error::custom("a key is given twice"));
+            }
+            let value = access.next_value_seed(Seed {
+                path: &path,
+                twice: self.twice,
+            })?;
+            map.insert(key, value);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        parse(text.as_bytes(), 1024).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_key_that_is_given_twice_is_named() {
+        for (text, field) in [
+            (r#"{"a":1,"a":1}"#, "a"),
+            (r#"{"a":{"b":[{},{"c":1,"\u0063":2}]}}"#, "a.b[1].c"),
+            (r#"[{"a b":1,"a b":2}]"#, r#"[0]["a b"]"#),
+            (r#"{"\n":1,"\n":2}"#, r#"["\n"]"#),
+        ] {
+            assert_eq!(error(text), format!("{field}: is given twice; leave one of them out"));
+        }
+        assert!(parse(br#"{"a":{"a":1},"b":{"a":1}}"#, 1024).is_ok());
+        let (open, close) = (format!("{{\"{}\":", "\u{e4}".repeat(200)).repeat(100), "}".repeat(100));
+        let error = parse(format!("{open}{{\"k\":1,\"k\":2}}{close}").as_bytes(), 1 << 20).unwrap_err();
+        assert!(
+            error.field.starts_with("...") && error.field.ends_with("].k") && error.field.len() < 2_000,
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn what_is_no_json_says_so_in_one_line() {
+        for (text, found) in [
+            ("", "is empty, must be JSON"),
+            (" \n", "is empty, must be JSON"),
+            ("\n<html>", "is HTML or XML, must be JSON"),
+        ] {
+            assert_eq!(error(text), found);
+        }
+        for text in [
+            "{",
+            "[1,]",
+            "{} {}",
+            "nul",
+            "\"a\nb\"",
+            "{\"a\":}",
+            "1e999",
+            "\u{feff}{}",
+            &"[".repeat(1000),
+        ] {
+            let error = error(text);
+            assert!(
+                error.starts_with("is not valid JSON: ") && !error.contains('\n'),
+                "{text}: {error}"
+            );
+        }
+        assert_eq!(error(&" ".repeat(1025)), "is larger than 1 KiB");
+        assert!(parse(&[b'"', 0xff, b'"'], 1024).is_err(), "no UTF-8");
+    }
+
+    #[test]
+    fn numbers_stay_what_they_are() {
+        let value = parse(b"[18446744073709551615,-1,0.1,1e2]", 1024).unwrap();
+        assert_eq!(value.to_string(), "[18446744073709551615,-1,0.1,100.0]");
+    }
+}

@@ -1,0 +1,366 @@
+//! The fields that are read from one object. Every error names the path of the field, what stands there (never of a
+//! secret) and what may stand there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use tidewaiter_api::values::{InvalidValue, quoted};
+use tidewaiter_api::{LabelKey, LabelValue, NodeName};
+
+use super::document::{InvalidField, Unknown, join};
+
+/// No list within one object may be longer.
+pub(super) const MAX_ITEMS: usize = 1_000;
+
+/// An object of the API.
+pub trait Model: Sized {
+    /// What it is called in a message, for example `a registry`.
+    const KIND: &'static str;
+
+    /// The most bytes that one may have.
+    const MAX_BYTES: usize = 1024 * 1024;
+
+    /// Takes its fields. Objects that share fields take them from the same `fields`, one after the other.
+    ///
+    /// # Errors
+    /// The first field that is wrong, or two that do not go together.
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField>;
+}
+
+/// What can stand in a field.
+pub(super) trait Read: Sized {
+    fn read(at: &At<'_>) -> Result<Self, InvalidField>;
+}
+
+/// A value that knows where it stands.
+pub(super) struct At<'a> {
+    path: String,
+    pub(super) value: &'a Value,
+    unknown: Unknown,
+}
+
+/// The fields of one object, and which of them were asked for.
+pub struct Fields<'a> {
+    path: String,
+    map: &'a Map<String, Value>,
+    unknown: Unknown,
+    known: Vec<&'static str>,
+    all_known: bool,
+}
+
+impl<'a> At<'a> {
+    pub(super) fn root(value: &'a Value, unknown: Unknown) -> Self {
+        Self {
+            path: String::new(),
+            value,
+            unknown,
+        }
+    }
+
+    pub(super) fn text(&self, wanted: &str) -> Result<&'a str, InvalidField> {
+        self.value.as_str().ok_or_else(|| self.must_be(wanted))
+    }
+
+    /// The items of a list of at most `most`.
+    pub(super) fn items<T: Read>(&self, most: usize) -> Result<Vec<T>, InvalidField> {
+        let items = self.value.as_array().ok_or_else(|| self.must_be("a list"))?;
+        if items.len() > most {
+            return Err(self.invalid(format!("has {} items, may have at most {most}", items.len())));
+        }
+        let items = items.iter().enumerate().map(|(index, value)| {
+            T::read(&At {
+                path: format!("{}[{index}]", self.path),
+                value,
+                unknown: self.unknown,
+            })
+        });
+        items.collect()
+    }
+
+    pub(super) fn map(&self) -> Result<&'a Map<String, Value>, InvalidField> {
+        self.value.as_object().ok_or_else(|| self.must_be("an object"))
+    }
+
+    /// What stands below `key`.
+    pub(super) fn at(&self, key: &str, value: &'a Value) -> Self {
+        Self {
+            path: join(&self.path, key),
+            value,
+            unknown: self.unknown,
+        }
+    }
+
+    pub(super) fn fields(&self) -> Result<Fields<'a>, InvalidField> {
+        Ok(Fields {
+            path: self.path.clone(),
+            map: self.map()?,
+            unknown: self.unknown,
+            known: Vec::new(),
+            all_known: false,
+        })
+    }
+
+    /// The error that this field holds something else than `wanted`.
+    pub(super) fn must_be(&self, wanted: &str) -> InvalidField {
+        self.invalid(format!("is {}, must be {wanted}", shown(self.value)))
+    }
+
+    /// The same of a secret: the kind of the value is all that is told.
+    pub(super) fn secret_must_be(&self, wanted: &str) -> InvalidField {
+        self.invalid(format!("is {}, must be {wanted}", kind(self.value)))
+    }
+
+    pub(super) fn invalid(&self, reason: String) -> InvalidField {
+        InvalidField {
+            field: self.path.clone(),
+            reason,
+        }
+    }
+}
+
+impl<'a> Fields<'a> {
+    fn find(&mut self, key: &'static str) -> At<'a> {
+        self.known.push(key);
+        At {
+            path: join(&self.path, key),
+            value: self.map.get(key).unwrap_or(&Value::Null),
+            unknown: self.unknown,
+        }
+    }
+
+    /// A field that must be there.
+    pub(super) fn required<T: Read>(&mut self, key: &'static str) -> Result<T, InvalidField> {
+        let at = self.find(key);
+        // A type says best itself what it must be, and only the path tells a missing value from an empty one.
+        T::read(&at).map_err(|error| match at.value {
+            Value::Null => at.invalid(format!("is missing: {}", error.reason.replacen("is null, ", "", 1))),
+            _ => error,
+        })
+    }
+
+    /// A field that may be absent or `null`.
+    pub(super) fn nullable<T: Read>(&mut self, key: &'static str) -> Result<Option<T>, InvalidField> {
+        let at = self.find(key);
+        if at.value.is_null() {
+            Ok(None)
+        } else {
+            T::read(&at).map(Some)
+        }
+    }
+
+    /// A text that may be absent, `null` or empty: clients that know no absent text write an empty one.
+    pub(super) fn optional<T: Read>(&mut self, key: &'static str) -> Result<Option<T>, InvalidField> {
+        let at = self.find(key);
+        match at.value {
+            Value::Null => Ok(None),
+            Value::String(text) if text.is_empty() => Ok(None),
+            _ => T::read(&at).map(Some),
+        }
+    }
+
+    /// A field that stands for its default when it is absent or `null`.
+    pub(super) fn or_default<T: Read + Default>(&mut self, key: &'static str) -> Result<T, InvalidField> {
+        let at = self.find(key);
+        if at.value.is_null() {
+            Ok(T::default())
+        } else {
+            T::read(&at)
+        }
+    }
+
+    /// A whole number within `bounds`.
+    pub(super) fn number(&mut self, key: &'static str, least: u32, most: u32) -> Result<u32, InvalidField> {
+        let at = self.find(key);
+        let number = at.value.as_u64().and_then(|number| u32::try_from(number).ok());
+        let number = number.filter(|number| (least..=most).contains(number));
+        number.ok_or_else(|| match at.value {
+            Value::Null => at.invalid(format!("is missing: must be a whole number from {least} to {most}")),
+            _ => at.must_be(&format!("a whole number from {least} to {most}")),
+        })
+    }
+
+    pub(super) fn optional_number(
+        &mut self,
+        key: &'static str,
+        least: u32,
+        most: u32,
+    ) -> Result<Option<u32>, InvalidField> {
+        if self.find(key).value.is_null() {
+            return Ok(None);
+        }
+        self.number(key, least, most).map(Some)
+    }
+
+    /// The error of `key` that spans fields.
+    pub(super) fn invalid(&self, key: &str, reason: impl Into<String>) -> InvalidField {
+        InvalidField {
+            field: join(&self.path, key),
+            reason: reason.into(),
+        }
+    }
+
+    /// That no item of the list `key` is there twice.
+    pub(super) fn unique<T: Ord>(&self, key: &str, items: &[T]) -> Result<(), InvalidField> {
+        let mut seen = BTreeSet::new();
+        match items.iter().position(|item| !seen.insert(item)) {
+            Some(index) => Err(InvalidField {
+                field: format!("{}[{index}]", join(&self.path, key)),
+                reason: "is given twice; leave one of them out".to_owned(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Every key with its value, of an object whose keys are names.
+    pub(super) fn entries<K: FromStr<Err = InvalidValue> + Ord, V: Read>(
+        &mut self,
+    ) -> Result<BTreeMap<K, V>, InvalidField> {
+        self.all_known = true;
+        let entries = self.map.iter().map(|(key, value)| {
+            let at = At {
+                path: join(&self.path, key),
+                value,
+                unknown: self.unknown,
+            };
+            let name = key
+                .parse()
+                .map_err(|error: InvalidValue| at.invalid(format!("as a key: {}", error.rule)))?;
+            Ok((name, V::read(&at)?))
+        });
+        entries.collect()
+    }
+
+    /// The fields that nobody asked for, of an object that keeps them.
+    pub(super) fn rest(&mut self) -> OpenObject {
+        let rest = self.map.iter().filter(|(key, _)| !self.known.contains(&key.as_str()));
+        let rest = OpenObject(rest.map(|(key, value)| (key.clone(), value.clone())).collect());
+        self.all_known = true;
+        rest
+    }
+
+    fn finish(&self, kind: &str) -> Result<(), InvalidField> {
+        let unknown = self.map.keys().find(|key| !self.known.contains(&key.as_str()));
+        match unknown {
+            Some(key) if self.unknown == Unknown::Refuse && !self.all_known => Err(InvalidField {
+                field: join(&self.path, key),
+                reason: format!("is no field of {kind}{}", self.nearest(key)),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn nearest(&self, key: &str) -> String {
+        let key: String = key.chars().take(64).collect();
+        let nearest = self
+            .known
+            .iter()
+            .min_by_key(|known| strsim::damerau_levenshtein(known, &key));
+        nearest.map_or_else(String::new, |known| {
+            format!("; the nearest is {known}, else leave it out")
+        })
+    }
+}
+
+impl<T: Model> Read for T {
+    fn read(at: &At<'_>) -> Result<Self, InvalidField> {
+        let mut fields = at.fields()?;
+        let model = T::take(&mut fields)?;
+        fields.finish(T::KIND)?;
+        Ok(model)
+    }
+}
+
+impl<T: Read> Read for Vec<T> {
+    fn read(at: &At<'_>) -> Result<Self, InvalidField> {
+        at.items(MAX_ITEMS)
+    }
+}
+
+impl Read for bool {
+    fn read(at: &At<'_>) -> Result<Self, InvalidField> {
+        at.value.as_bool().ok_or_else(|| at.must_be("true or false"))
+    }
+}
+
+impl Read for Timestamp {
+    /// RFC 3339, and nothing of what else the library reads: no annotations, no missing seconds, no spaces.
+    fn read(at: &At<'_>) -> Result<Self, InvalidField> {
+        const WANTED: &str = "a time as in RFC 3339, for example 2019-03-01T12:00:00Z";
+        let text = at.text(WANTED)?;
+        let bytes = text.as_bytes();
+        let shaped = (20..=35).contains(&bytes.len())
+            && [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':')]
+                .iter()
+                .all(|(at, byte)| bytes[*at] == *byte)
+            && bytes.iter().all(|b| b.is_ascii_digit() || b"-:.TZ+".contains(b));
+        let time = shaped.then(|| text.parse().ok()).flatten();
+        time.ok_or_else(|| at.must_be(WANTED))
+    }
+}
+
+/// Reads a text through the type's own `FromStr`.
+pub(super) fn read_text<T: FromStr<Err = InvalidValue>>(at: &At<'_>, wanted: &str) -> Result<T, InvalidField> {
+    at.text(wanted)?
+        .parse()
+        .map_err(|error: InvalidValue| at.invalid(format!("{}: {}", error.shown, error.rule)))
+}
+
+impl Read for LabelKey {
+    fn read(at: &At<'_>) -> Result<Self, InvalidField> {
+        read_text(at, "the key of a label")
+    }
+}
+
+impl Read for LabelValue {
+    fn read(at: &At<'_>) -> Result<Self, InvalidField> {
+        read_text(at, "the value of a label")
+    }
+}
+
+impl Read for NodeName {
+    fn read(at: &At<'_>) -> Result<Self, InvalidField> {
+        read_text(at, "the name of a node")
+    }
+}
+
+/// An object whose fields are another's matter: kept as they are. `Debug` shows how many, because nobody here knows which
+/// of them are secret.
+#[derive(Clone, Default, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct OpenObject(pub Map<String, Value>);
+
+impl fmt::Debug for OpenObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OpenObject({} fields)", self.0.len())
+    }
+}
+
+impl Read for OpenObject {
+    fn read(at: &At<'_>) -> Result<Self, InvalidField> {
+        at.map().cloned().map(Self)
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Bool(value) => value.to_string(),
+        Value::Number(value) => format!("the number {value}"),
+        Value::String(text) => quoted(text),
+        other => kind(other).to_owned(),
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}

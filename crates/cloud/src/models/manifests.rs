@@ -1,0 +1,120 @@
+//! The manifests of a plugin's version: groups of Kubernetes objects, applied in order, and jobs before and after them.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::document::InvalidField;
+use super::fields::{At, Fields, Model, OpenObject, Read};
+
+/// The answer of `GET …/plugins/ID`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PluginManifests {
+    /// Groups, applied in this order.
+    pub manifests: Vec<Vec<Manifest>>,
+    /// What must succeed before and after.
+    pub jobs: Jobs,
+}
+
+/// Jobs around the manifests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Jobs {
+    /// Before the first group.
+    pub pre_apply: Vec<Job>,
+    /// After the last one.
+    pub post_apply: Vec<Job>,
+}
+
+/// A Kubernetes object: it says which, everything else of it is the API server's to check.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Manifest(OpenObject);
+
+/// A `Job` of `batch/v1` that ends: it has `activeDeadlineSeconds`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Job(Manifest);
+
+impl Manifest {
+    /// The object.
+    #[must_use]
+    pub fn object(&self) -> &Map<String, Value> {
+        &self.0.0
+    }
+}
+
+impl Job {
+    /// The object.
+    #[must_use]
+    pub fn object(&self) -> &Map<String, Value> {
+        self.0.object()
+    }
+}
+
+impl Model for PluginManifests {
+    const KIND: &'static str = "a plugin's manifests";
+    const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            manifests: fields.required("manifests")?,
+            jobs: fields.or_default("jobs")?,
+        })
+    }
+}
+
+impl Model for Jobs {
+    const KIND: &'static str = "a plugin's jobs";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            pre_apply: fields.or_default("pre_apply")?,
+            post_apply: fields.or_default("post_apply")?,
+        })
+    }
+}
+
+impl Read for Manifest {
+    fn read(at: &At<'_>) -> Result<Self, InvalidField> {
+        let object = at.map()?;
+        let null = Value::Null;
+        for (key, wanted) in [
+            ("apiVersion", "an API version, for example v1"),
+            ("kind", "a kind, for example Job"),
+        ] {
+            word(&at.at(key, object.get(key).unwrap_or(&null)), wanted)?;
+        }
+        let metadata = at.at("metadata", object.get("metadata").unwrap_or(&null));
+        let name = metadata.map()?.get("name").unwrap_or(&null);
+        word(&metadata.at("name", name), "the name of the object")?;
+        OpenObject::read(at).map(Self)
+    }
+}
+
+/// A text that can stand in a path: some kinds have names that are no DNS names.
+fn word(at: &At<'_>, wanted: &str) -> Result<(), InvalidField> {
+    let ok = at
+        .value
+        .as_str()
+        .is_some_and(|text| (1..=253).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic() && b != b'%'));
+    if ok { Ok(()) } else { Err(at.must_be(wanted)) }
+}
+
+impl Read for Job {
+    fn read(at: &At<'_>) -> Result<Self, InvalidField> {
+        let manifest = Manifest::read(at)?;
+        let (object, null) = (at.map()?, Value::Null);
+        for (key, wanted) in [("apiVersion", "batch/v1"), ("kind", "Job")] {
+            let at = at.at(key, object.get(key).unwrap_or(&null));
+            if at.value.as_str() != Some(wanted) {
+                return Err(at.must_be(wanted));
+            }
+        }
+        let spec = at.at("spec", object.get("spec").unwrap_or(&null));
+        let deadline = spec.map()?.get("activeDeadlineSeconds").unwrap_or(&null);
+        if deadline.as_i64().is_some_and(|seconds| seconds > 0) {
+            return Ok(Self(manifest));
+        }
+        let wanted = "a whole number from 1: a job that never ends would hold up the plugin for ever";
+        Err(spec.at("activeDeadlineSeconds", deadline).must_be(wanted))
+    }
+}

@@ -1,0 +1,49 @@
+//! Nodes of a node pool, and what a cluster reports of them.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::document::InvalidField;
+use super::fields::{Fields, Model};
+use super::status::Status;
+use super::values::NodeId;
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct Node {
+    pub id: NodeId,
+    pub status: Option<Status>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// The body of `PUT …/nodes/N/status`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NodeStatusReport {
+    /// How the node is doing.
+    pub status: Status,
+}
+
+impl Model for Node {
+    const KIND: &'static str = "a node";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            id: fields.required("id")?,
+            status: fields.nullable("status")?,
+            created_at: fields.required("created_at")?,
+            updated_at: fields.required("updated_at")?,
+        })
+    }
+}
+
+impl Model for NodeStatusReport {
+    const KIND: &'static str = "the status of a node";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            status: fields.required("status")?,
+        })
+    }
+}

@@ -1,0 +1,167 @@
+//! Node pools: nodes that are alike.
+
+use serde::Serialize;
+
+use super::document::InvalidField;
+use super::fields::{Fields, Model, OpenObject};
+use super::status::Status;
+use super::values::{DisplayName, KubernetesVersion, NodePoolId, VersionText, words};
+
+/// As many nodes as Kubernetes promises to work with in one cluster.
+const MAX_NODES: u32 = 5_000;
+
+words! {
+    /// What the nodes of a pool are for.
+    KubernetesMode, "mode of a node pool" {
+        /// The control plane.
+        Master = "master",
+        /// Everything else.
+        Worker = "worker",
+    }
+}
+
+/// What a person says of a node pool.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct NodePoolSpec {
+    pub name: DisplayName,
+    pub os: Option<DisplayName>,
+    /// Within the bounds of the autoscaling, when that is enabled.
+    pub count: u32,
+    pub docker_version: Option<VersionText>,
+    pub kubernetes_mode: KubernetesMode,
+    pub kubernetes_version: KubernetesVersion,
+    /// Only the control plane has it.
+    pub etcd: bool,
+    pub etcd_version: Option<VersionText>,
+    pub is_schedulable: bool,
+    pub autoscaling: Autoscaling,
+}
+
+/// A node pool.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct NodePool {
+    pub id: NodePoolId,
+    pub status: Option<Status>,
+    #[serde(flatten)]
+    pub spec: NodePoolSpec,
+}
+
+/// Between which counts a pool is scaled. The bounds are checked; whatever else an autoscaler wants to know is kept.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Autoscaling {
+    /// Whether it is scaled at all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+    /// The fewest nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_nodes: Option<u32>,
+    /// The most nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_nodes: Option<u32>,
+    /// The other fields.
+    #[serde(flatten)]
+    pub rest: OpenObject,
+}
+
+/// The body of a PATCH: one of the two, never both.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodePoolChange {
+    /// How many nodes it should have.
+    Count(u32),
+    /// Which version it should have.
+    KubernetesVersion(KubernetesVersion),
+}
+
+impl Model for NodePoolSpec {
+    const KIND: &'static str = "a node pool";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        let spec = Self {
+            name: fields.required("name")?,
+            os: fields.optional("os")?,
+            count: fields.number("count", 0, MAX_NODES)?,
+            docker_version: fields.optional("docker_version")?,
+            kubernetes_mode: fields.required("kubernetes_mode")?,
+            kubernetes_version: fields.required("kubernetes_version")?,
+            etcd: fields.required("etcd")?,
+            etcd_version: fields.optional("etcd_version")?,
+            is_schedulable: fields.required("is_schedulable")?,
+            autoscaling: fields.or_default("autoscaling")?,
+        };
+        spec.check(fields)?;
+        Ok(spec)
+    }
+}
+
+impl NodePoolSpec {
+    fn check(&self, fields: &Fields<'_>) -> Result<(), InvalidField> {
+        if self.etcd && self.kubernetes_mode == KubernetesMode::Worker {
+            return Err(fields.invalid("etcd", "is true, must be false in a pool of workers"));
+        }
+        if !self.etcd && self.etcd_version.is_some() {
+            return Err(fields.invalid("etcd_version", "cannot stand in a pool without etcd; leave it out"));
+        }
+        let scaling = &self.autoscaling;
+        let (min, max) = (scaling.min_nodes.unwrap_or(0), scaling.max_nodes.unwrap_or(MAX_NODES));
+        if scaling.enabled == Some(true) && !(min..=max).contains(&self.count) {
+            let reason = format!(
+                "is {}, must be from {min} to {max}, the bounds of its autoscaling",
+                self.count
+            );
+            return Err(fields.invalid("count", reason));
+        }
+        Ok(())
+    }
+}
+
+impl Model for NodePool {
+    const KIND: &'static str = NodePoolSpec::KIND;
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            id: fields.required("id")?,
+            status: fields.nullable("status")?,
+            spec: NodePoolSpec::take(fields)?,
+        })
+    }
+}
+
+impl Model for Autoscaling {
+    const KIND: &'static str = "an autoscaling";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        let scaling = Self {
+            enabled: fields.nullable("enabled")?,
+            min_nodes: fields.optional_number("min_nodes", 0, MAX_NODES)?,
+            max_nodes: fields.optional_number("max_nodes", 0, MAX_NODES)?,
+            rest: fields.rest(),
+        };
+        match (scaling.min_nodes, scaling.max_nodes) {
+            (Some(min), Some(max)) if min > max => {
+                Err(fields.invalid("max_nodes", format!("is {max}, must not be less than min_nodes, {min}")))
+            }
+            _ => Ok(scaling),
+        }
+    }
+}
+
+impl Model for NodePoolChange {
+    const KIND: &'static str = "a change of a node pool";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        let count = fields.optional_number("count", 0, MAX_NODES)?;
+        let version = fields.optional("kubernetes_version")?;
+        match (count, version) {
+            (Some(count), None) => Ok(Self::Count(count)),
+            (None, Some(version)) => Ok(Self::KubernetesVersion(version)),
+            (Some(_), Some(_)) => Err(fields.invalid(
+                "kubernetes_version",
+                "cannot change together with count; send one after the other",
+            )),
+            (None, None) => Err(fields.invalid("count", "is missing: must have count or kubernetes_version")),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Organizations: what owns everything else.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::document::InvalidField;
+use super::fields::{Fields, Model};
+use super::values::{DisplayName, OrganizationId, UserId};
+
+/// What a person says of an organization.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OrganizationSpec {
+    /// What it is called.
+    pub name: DisplayName,
+}
+
+/// An organization.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct Organization {
+    pub id: OrganizationId,
+    #[serde(flatten)]
+    pub spec: OrganizationSpec,
+    pub owner_id: UserId,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    /// Nobody may change anything in it.
+    pub locked: bool,
+}
+
+impl Model for OrganizationSpec {
+    const KIND: &'static str = "an organization";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            name: fields.required("name")?,
+        })
+    }
+}
+
+impl Model for Organization {
+    const KIND: &'static str = OrganizationSpec::KIND;
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            id: fields.required("id")?,
+            spec: OrganizationSpec::take(fields)?,
+            owner_id: fields.required("owner_id")?,
+            created_at: fields.required("created_at")?,
+            updated_at: fields.required("updated_at")?,
+            locked: fields.required("locked")?,
+        })
+    }
+}

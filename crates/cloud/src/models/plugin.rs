@@ -1,0 +1,82 @@
+//! Plugins of a cluster: which implementation of each type it runs, in which version.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::document::InvalidField;
+use super::fields::{Fields, Model, OpenObject};
+use super::values::{ClusterId, Description, OrganizationId, PluginId, Slug, Version};
+
+/// What a person says of a plugin.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct PluginSpec {
+    #[serde(rename = "type")]
+    pub plugin_type: Slug,
+    pub implementation: Slug,
+    pub version: Version,
+    pub description: Description,
+    /// By the schema of the version: kept as it is.
+    pub configuration: OpenObject,
+}
+
+/// A plugin of a cluster.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct Plugin {
+    pub id: PluginId,
+    pub added_at: Option<Timestamp>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub organization_id: OrganizationId,
+    pub cluster_id: ClusterId,
+    #[serde(flatten)]
+    pub spec: PluginSpec,
+}
+
+/// The body of a PATCH.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PluginChange {
+    /// The version that it should have.
+    pub version: Version,
+}
+
+impl Model for PluginSpec {
+    const KIND: &'static str = "a plugin";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            plugin_type: fields.required("type")?,
+            implementation: fields.required("implementation")?,
+            version: fields.required("version")?,
+            description: fields.or_default("description")?,
+            configuration: fields.or_default("configuration")?,
+        })
+    }
+}
+
+impl Model for Plugin {
+    const KIND: &'static str = PluginSpec::KIND;
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            id: fields.required("id")?,
+            added_at: fields.optional("added_at")?,
+            created_at: fields.required("created_at")?,
+            updated_at: fields.required("updated_at")?,
+            organization_id: fields.required("organization_id")?,
+            cluster_id: fields.required("cluster_id")?,
+            spec: PluginSpec::take(fields)?,
+        })
+    }
+}
+
+impl Model for PluginChange {
+    const KIND: &'static str = "a change of a plugin";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            version: fields.required("version")?,
+        })
+    }
+}

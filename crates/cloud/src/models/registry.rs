@@ -1,0 +1,125 @@
+//! Container registries and the credentials with which a cluster pulls from them.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::document::InvalidField;
+use super::fields::{Fields, Model};
+use super::secret::Credentials;
+use super::values::{Address, Description, Email, OrganizationId, RegistryId, UserId, words};
+
+words! {
+    /// Whose registry it is: it decides how credentials become a pull secret.
+    RegistryProvider, "provider of a registry" {
+        /// ECR; a token is asked for with the credentials.
+        AmazonEc2Registry = "amazon_ec2_registry",
+        /// GCR, with a JSON key.
+        GoogleRegistry = "google_registry",
+        /// ACR, with `username` and `password`.
+        Azure = "azure",
+        /// Docker Hub, with `username` and `password`.
+        Dockerhub = "dockerhub",
+        /// Quay, with `username` and `password`.
+        Quay = "quay",
+        /// Any other, with `username` and `password`.
+        Private = "private",
+    }
+}
+
+impl RegistryProvider {
+    fn takes_password(self) -> bool {
+        match self {
+            Self::AmazonEc2Registry | Self::GoogleRegistry => false,
+            Self::Azure | Self::Dockerhub | Self::Quay | Self::Private => true,
+        }
+    }
+}
+
+/// What a person says of a registry. `Serialize` leaves the credentials out.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct RegistrySpec {
+    pub description: Description,
+    pub provider: RegistryProvider,
+    pub serveraddress: Address,
+    pub email: Option<Email>,
+    #[serde(skip)]
+    pub credentials: Credentials,
+}
+
+/// A registry. `Serialize` leaves the credentials out; an answer to a client is [`revealed`](Self::revealed).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct Registry {
+    pub id: RegistryId,
+    pub added_at: Option<Timestamp>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub organization_id: OrganizationId,
+    pub owner: Option<UserId>,
+    #[serde(flatten)]
+    pub spec: RegistrySpec,
+}
+
+impl Registry {
+    /// The registry with its credentials in clear, for those answers alone that are documented to hold them.
+    #[must_use]
+    pub fn revealed(&self) -> impl Serialize + '_ {
+        #[derive(Serialize)]
+        struct Revealed<'a> {
+            #[serde(flatten)]
+            registry: &'a Registry,
+            credentials: BTreeMap<&'a str, &'a str>,
+        }
+        Revealed {
+            registry: self,
+            credentials: self.spec.credentials.revealed(),
+        }
+    }
+}
+
+impl Model for RegistrySpec {
+    const KIND: &'static str = "a registry";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        let spec = Self {
+            description: fields.or_default("description")?,
+            provider: fields.required("provider")?,
+            serveraddress: fields.required("serveraddress")?,
+            email: fields.optional("email")?,
+            credentials: fields.or_default("credentials")?,
+        };
+        // They are joined by ':' and encoded, so a name with one would move its end into the password.
+        if spec.provider.takes_password() {
+            for name in ["username", "password"] {
+                if spec.credentials.get(name).is_none() {
+                    let reason = format!("must have username and password for the provider {}", spec.provider);
+                    return Err(fields.invalid("credentials", reason));
+                }
+            }
+            let username = spec.credentials.get("username").map_or("", |name| name.expose());
+            if username.contains(':') || username.chars().any(char::is_control) {
+                return Err(fields.invalid("credentials", "must have a username without ':' and control characters"));
+            }
+        }
+        Ok(spec)
+    }
+}
+
+impl Model for Registry {
+    const KIND: &'static str = RegistrySpec::KIND;
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            id: fields.required("id")?,
+            added_at: fields.optional("added_at")?,
+            created_at: fields.required("created_at")?,
+            updated_at: fields.required("updated_at")?,
+            organization_id: fields.required("organization_id")?,
+            owner: fields.optional("owner")?,
+            spec: RegistrySpec::take(fields)?,
+        })
+    }
+}

@@ -1,0 +1,173 @@
+//! Roles: named lists of rules, which become `ClusterRole`s.
+//!
+//! Source: `ValidatePolicyRule` of Kubernetes' `pkg/apis/rbac/validation`, so that no rule is taken here that an API server
+//! refuses later.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::document::InvalidField;
+use super::fields::{Fields, Model};
+use super::values::{
+    ApiGroup, Description, DisplayName, NonResourceUrl, OrganizationId, Resource, ResourceName, RoleId, RuleId, UserId,
+    Verb, words,
+};
+
+words! {
+    /// Whose rule it is.
+    RuleType, "type of a rule" {
+        /// Of the cluster's API server.
+        Kubernetes = "kubernetes",
+        /// Of the cloud's own API.
+        Containership = "containership",
+    }
+}
+
+/// What a person says of a role.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct RoleSpec {
+    pub name: DisplayName,
+    pub description: Description,
+    pub rules: Vec<RuleSpec>,
+}
+
+/// A role.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct Role {
+    pub id: RoleId,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub organization_id: OrganizationId,
+    pub owner_id: Option<UserId>,
+    pub name: DisplayName,
+    pub description: Description,
+    /// Only with `side_load=rules`. None is not the same as an empty list, which allows nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rules: Option<Vec<Rule>>,
+}
+
+/// What a person says of a rule: either resources of some groups, or paths that are no resources.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct RuleSpec {
+    #[serde(rename = "type")]
+    pub rule_type: RuleType,
+    pub api_groups: Vec<ApiGroup>,
+    pub resources: Vec<Resource>,
+    pub resource_names: Vec<ResourceName>,
+    pub verbs: Vec<Verb>,
+    pub non_resource_urls: Vec<NonResourceUrl>,
+}
+
+/// A rule of a role.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct Rule {
+    pub id: RuleId,
+    pub created_at: Option<Timestamp>,
+    pub updated_at: Option<Timestamp>,
+    #[serde(flatten)]
+    pub spec: RuleSpec,
+}
+
+impl Model for RoleSpec {
+    const KIND: &'static str = "a role";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            name: fields.required("name")?,
+            description: fields.or_default("description")?,
+            rules: fields.required("rules")?,
+        })
+    }
+}
+
+impl Model for Role {
+    const KIND: &'static str = RoleSpec::KIND;
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        let role = Self {
+            id: fields.required("id")?,
+            created_at: fields.required("created_at")?,
+            updated_at: fields.required("updated_at")?,
+            organization_id: fields.required("organization_id")?,
+            owner_id: fields.optional("owner_id")?,
+            name: fields.required("name")?,
+            description: fields.or_default("description")?,
+            rules: fields.nullable("rules")?,
+        };
+        let ids: Vec<_> = role.rules.iter().flatten().map(|rule| rule.id).collect();
+        fields.unique("rules", &ids)?;
+        Ok(role)
+    }
+}
+
+impl Model for RuleSpec {
+    const KIND: &'static str = "a rule";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        let rule = Self {
+            rule_type: fields.required("type")?,
+            api_groups: fields.or_default("api_groups")?,
+            resources: fields.or_default("resources")?,
+            resource_names: fields.or_default("resource_names")?,
+            verbs: fields.required("verbs")?,
+            non_resource_urls: fields.or_default("non_resource_urls")?,
+        };
+        rule.check(fields)?;
+        Ok(rule)
+    }
+}
+
+impl RuleSpec {
+    fn check(&self, fields: &Fields<'_>) -> Result<(), InvalidField> {
+        fields.unique("api_groups", &self.api_groups)?;
+        fields.unique("resources", &self.resources)?;
+        fields.unique("resource_names", &self.resource_names)?;
+        fields.unique("verbs", &self.verbs)?;
+        fields.unique("non_resource_urls", &self.non_resource_urls)?;
+        if self.verbs.is_empty() {
+            return Err(fields.invalid("verbs", "is empty, must have one verb at least"));
+        }
+        if !self.non_resource_urls.is_empty() {
+            let regular = [
+                ("api_groups", self.api_groups.is_empty()),
+                ("resources", self.resources.is_empty()),
+                ("resource_names", self.resource_names.is_empty()),
+            ];
+            return match regular.iter().find(|(_, empty)| !empty) {
+                Some((key, _)) => {
+                    Err(fields.invalid(key, "cannot stand beside non_resource_urls; make it a rule of its own"))
+                }
+                None => Ok(()),
+            };
+        }
+        if self.resources.is_empty() {
+            return Err(fields.invalid(
+                "resources",
+                "is empty, must have one resource, or non_resource_urls instead",
+            ));
+        }
+        // Only Kubernetes' resources are in groups.
+        if self.api_groups.is_empty() && self.rule_type == RuleType::Kubernetes {
+            let reason = "is empty, must have one group at least; the core group is the empty text";
+            return Err(fields.invalid("api_groups", reason));
+        }
+        Ok(())
+    }
+}
+
+impl Model for Rule {
+    const KIND: &'static str = RuleSpec::KIND;
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            id: fields.required("id")?,
+            created_at: fields.optional("created_at")?,
+            updated_at: fields.optional("updated_at")?,
+            spec: RuleSpec::take(fields)?,
+        })
+    }
+}

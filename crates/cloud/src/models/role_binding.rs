@@ -1,0 +1,116 @@
+//! Role bindings: who has a role, in which cluster, in which namespace.
+
+use jiff::Timestamp;
+use serde::{Serialize, Serializer};
+
+use super::document::InvalidField;
+use super::fields::{Fields, Model};
+use super::values::{ClusterId, Namespace, OrganizationId, RoleBindingId, RoleId, TeamId, UserId, words};
+
+words! {
+    /// Which of the two ids counts.
+    BindingType, "type of a role binding" {
+        /// `user_id`.
+        User = "UserBinding",
+        /// `team_id`.
+        Team = "TeamBinding",
+    }
+}
+
+/// Who has the role. On the wire `type`, `user_id` and `team_id`; of the ids the other one is `null`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BindingSubject {
+    /// A user.
+    User(UserId),
+    /// A team.
+    Team(TeamId),
+}
+
+impl Serialize for BindingSubject {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Wire {
+            #[serde(rename = "type")]
+            binding_type: BindingType,
+            user_id: Option<UserId>,
+            team_id: Option<TeamId>,
+        }
+        let (binding_type, user_id, team_id) = match *self {
+            Self::User(id) => (BindingType::User, Some(id), None),
+            Self::Team(id) => (BindingType::Team, None, Some(id)),
+        };
+        let wire = Wire {
+            binding_type,
+            user_id,
+            team_id,
+        };
+        wire.serialize(serializer)
+    }
+}
+
+/// What a person says of a role binding.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct RoleBindingSpec {
+    #[serde(flatten)]
+    pub subject: BindingSubject,
+    pub authorization_role_id: RoleId,
+    /// None is every cluster of the organization.
+    pub cluster_id: Option<ClusterId>,
+    /// None is every namespace.
+    pub namespace: Option<Namespace>,
+}
+
+/// A role binding.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct RoleBinding {
+    pub id: RoleBindingId,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub organization_id: OrganizationId,
+    pub owner_id: Option<UserId>,
+    #[serde(flatten)]
+    pub spec: RoleBindingSpec,
+}
+
+impl Model for RoleBindingSpec {
+    const KIND: &'static str = "a role binding";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        let binding_type = fields.required("type")?;
+        let user_id: Option<UserId> = fields.optional("user_id")?;
+        let team_id: Option<TeamId> = fields.optional("team_id")?;
+        let other = |key| fields.invalid(key, format!("cannot stand in a {binding_type}; leave it out"));
+        let missing = |key| fields.invalid(key, format!("is missing: must be there in a {binding_type}"));
+        let subject = match (binding_type, user_id, team_id) {
+            (BindingType::User, Some(id), None) => BindingSubject::User(id),
+            (BindingType::Team, None, Some(id)) => BindingSubject::Team(id),
+            (BindingType::User, _, Some(_)) => return Err(other("team_id")),
+            (BindingType::Team, Some(_), _) => return Err(other("user_id")),
+            (BindingType::User, None, None) => return Err(missing("user_id")),
+            (BindingType::Team, None, None) => return Err(missing("team_id")),
+        };
+        Ok(Self {
+            subject,
+            authorization_role_id: fields.required("authorization_role_id")?,
+            cluster_id: fields.optional("cluster_id")?,
+            namespace: fields.optional("namespace")?,
+        })
+    }
+}
+
+impl Model for RoleBinding {
+    const KIND: &'static str = RoleBindingSpec::KIND;
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            id: fields.required("id")?,
+            created_at: fields.required("created_at")?,
+            updated_at: fields.required("updated_at")?,
+            organization_id: fields.required("organization_id")?,
+            owner_id: fields.optional("owner_id")?,
+            spec: RoleBindingSpec::take(fields)?,
+        })
+    }
+}

@@ -1,0 +1,95 @@
+//! Secrets: nothing shows them, nothing writes them but the one view of each kind that says so by its name, `revealed`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use secrecy::{ExposeSecret, SecretString};
+
+use super::document::InvalidField;
+use super::fields::{At, Read};
+use super::values::CredentialName;
+
+const MAX_BYTES: usize = 16 * 1024;
+const MAX_CREDENTIALS: usize = 32;
+const WANTED: &str = "a text of 1 to 16384 bytes without NUL";
+
+/// A password, key or token. Its memory is cleared when it is dropped; that of the JSON that it was read from is not.
+#[derive(Clone)]
+pub struct Secret(SecretString);
+
+impl Secret {
+    /// The text, for the one place that needs it.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        self.0.expose_secret()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(not shown)")
+    }
+}
+
+/// For tests and for "did it change"; not in constant time, so no answer to a stranger may depend on it.
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        self.expose() == other.expose()
+    }
+}
+
+impl Read for Secret {
+    fn read(at: &At<'_>) -> Result<Self, InvalidField> {
+        let text = at.value.as_str();
+        let text = text.filter(|text| (1..=MAX_BYTES).contains(&text.len()) && !text.contains('\0'));
+        match text {
+            Some(text) => Ok(Self(text.into())),
+            None => Err(at.secret_must_be(WANTED)),
+        }
+    }
+}
+
+/// What a registry or a cloud wants to see, by name: `username`, `password`, …
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Credentials(BTreeMap<CredentialName, Secret>);
+
+impl Credentials {
+    /// The secret called `name`.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Secret> {
+        self.0.get(name)
+    }
+
+    /// The names alone.
+    pub fn names(&self) -> impl Iterator<Item = &CredentialName> {
+        self.0.keys()
+    }
+
+    /// Names and texts, for the answer that a cluster gets.
+    pub(super) fn revealed(&self) -> BTreeMap<&str, &str> {
+        self.0
+            .iter()
+            .map(|(name, secret)| (name.as_str(), secret.expose()))
+            .collect()
+    }
+}
+
+impl Read for Credentials {
+    fn read(at: &At<'_>) -> Result<Self, InvalidField> {
+        let map = at
+            .value
+            .as_object()
+            .ok_or_else(|| at.secret_must_be("an object of names and texts"))?;
+        if map.len() > MAX_CREDENTIALS {
+            return Err(at.invalid(format!("has {} names, may have at most {MAX_CREDENTIALS}", map.len())));
+        }
+        let credentials = map.iter().map(|(key, value)| {
+            // Someone may have put the secret where its name belongs.
+            let name: CredentialName = key.parse().map_err(|error: tidewaiter_api::InvalidValue| {
+                at.invalid(format!("has a name that is not valid (not shown): {}", error.rule))
+            })?;
+            Ok((name, Secret::read(&at.at(key, value))?))
+        });
+        credentials.collect::<Result<_, _>>().map(Self)
+    }
+}

@@ -1,0 +1,33 @@
+//! How something is doing.
+
+use serde::Serialize;
+
+use super::document::InvalidField;
+use super::fields::{Fields, Model};
+use super::values::{Description, Percent, StatusType};
+
+/// The status of a cluster, a node pool or a node.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Status {
+    /// For example `RUNNING`.
+    #[serde(rename = "type")]
+    pub status: StatusType,
+    /// What a person should know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<Description>,
+    /// How far it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub percent: Option<Percent>,
+}
+
+impl Model for Status {
+    const KIND: &'static str = "a status";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            status: fields.required("type")?,
+            message: fields.optional("message")?,
+            percent: fields.optional("percent")?,
+        })
+    }
+}

@@ -1,0 +1,58 @@
+//! Teams: users to whom a role is given together.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::document::InvalidField;
+use super::fields::{Fields, Model};
+use super::values::{Description, DisplayName, OrganizationId, TeamId, UserId};
+
+/// What a person says of a team.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct TeamSpec {
+    pub name: DisplayName,
+    pub description: Description,
+    /// None is there twice.
+    pub user_ids: Vec<UserId>,
+}
+
+/// A team.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct Team {
+    pub id: TeamId,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub organization_id: OrganizationId,
+    #[serde(flatten)]
+    pub spec: TeamSpec,
+}
+
+impl Model for TeamSpec {
+    const KIND: &'static str = "a team";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        let spec = Self {
+            name: fields.required("name")?,
+            description: fields.or_default("description")?,
+            user_ids: fields.or_default("user_ids")?,
+        };
+        fields.unique("user_ids", &spec.user_ids)?;
+        Ok(spec)
+    }
+}
+
+impl Model for Team {
+    const KIND: &'static str = TeamSpec::KIND;
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            id: fields.required("id")?,
+            created_at: fields.required("created_at")?,
+            updated_at: fields.required("updated_at")?,
+            organization_id: fields.required("organization_id")?,
+            spec: TeamSpec::take(fields)?,
+        })
+    }
+}

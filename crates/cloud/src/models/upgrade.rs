@@ -1,0 +1,239 @@
+//! Upgrades of a cluster, and the script that each node runs for one. Other than the rest of the API, an upgrade has
+//! camel-case names: it is the spec of the `ClusterUpgrade` in the cluster.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+use tidewaiter_api::{InvalidValue, LabelKey, LabelValue, NodeName};
+
+use super::document::InvalidField;
+use super::fields::{Fields, Model};
+use super::values::{Description, TargetVersion, UnixSeconds, UpgradeId, words};
+
+const MAX_TIMEOUT: u32 = 24 * 60 * 60;
+const MAX_SCRIPT: usize = 1024 * 1024;
+
+words! {
+    /// What is upgraded. `etcd` has a name in the API, and was never supported.
+    UpgradeType, "type of an upgrade (etcd is not supported)" {
+        /// Kubernetes.
+        Kubernetes = "kubernetes",
+    }
+}
+
+words! {
+    /// How a node's label is compared.
+    ///
+    /// Source: `selection.Operator` of `k8s.io/apimachinery`.
+    SelectorOperator, "operator of a label selector" {
+        /// One of the values.
+        In = "in",
+        /// None of the values.
+        NotIn = "notin",
+        /// The value.
+        Equals = "=",
+        /// The value.
+        DoubleEquals = "==",
+        /// Not the value.
+        NotEquals = "!=",
+        /// The label is there.
+        Exists = "exists",
+        /// The label is not there.
+        DoesNotExist = "!",
+        /// A greater number.
+        GreaterThan = "gt",
+        /// A smaller number.
+        LessThan = "lt",
+    }
+}
+
+words! {
+    /// How an upgrade is doing, of the cluster or of one node.
+    UpgradeStatus, "status of an upgrade" {
+        /// Goes on.
+        InProgress = "InProgress",
+        /// Is done.
+        Success = "Success",
+        /// One node at least failed.
+        Failed = "Failed",
+    }
+}
+
+/// What a person says of an upgrade.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct UpgradeSpec {
+    #[serde(rename = "type")]
+    pub upgrade_type: UpgradeType,
+    pub description: Description,
+    pub target_version: TargetVersion,
+    /// Every one must match a node; none matches every node.
+    pub label_selector: Vec<NodeSelector>,
+    pub node_timeout_seconds: u32,
+}
+
+/// An upgrade.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct Upgrade {
+    pub id: UpgradeId,
+    pub added_at: UnixSeconds,
+    #[serde(flatten)]
+    pub spec: UpgradeSpec,
+    pub status: Option<UpgradeProgress>,
+}
+
+/// One requirement of a node's labels.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct NodeSelector {
+    pub label: LabelKey,
+    pub operator: SelectorOperator,
+    /// As many as the operator takes.
+    pub value: Vec<LabelValue>,
+}
+
+/// How far an upgrade is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct UpgradeProgress {
+    pub cluster_status: UpgradeStatus,
+    pub node_statuses: BTreeMap<NodeName, UpgradeStatus>,
+    pub current_node: Option<NodeName>,
+    pub current_start_time: Option<UnixSeconds>,
+}
+
+/// The script with which a node upgrades itself. It runs there as root; `Debug` shows only its length.
+#[derive(Clone, PartialEq)]
+pub struct UpgradeScript(String);
+
+impl UpgradeScript {
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for UpgradeScript {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "UpgradeScript({} bytes)", self.0.len())
+    }
+}
+
+impl FromStr for UpgradeScript {
+    type Err = InvalidValue;
+
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        let control = |b: u8| b.is_ascii_control() && !matches!(b, b'\n' | b'\t');
+        if text.len() <= MAX_SCRIPT && text.starts_with("#!/") && text.ends_with('\n') && !text.bytes().any(control) {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(super::values::invalid(
+            "upgrade script",
+            text.lines().next().unwrap_or_default(),
+            "must be at most 1 MiB of text that begins with #!/, ends with a line feed, and has no other control characters than line feeds and tabs",
+        ))
+    }
+}
+
+/// The statuses of nodes by name, for the field that holds them.
+#[derive(Default)]
+struct ByNode(BTreeMap<NodeName, UpgradeStatus>);
+
+impl Model for UpgradeSpec {
+    const KIND: &'static str = "an upgrade";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            upgrade_type: fields.required("type")?,
+            description: fields.or_default("description")?,
+            target_version: fields.required("targetVersion")?,
+            label_selector: fields.or_default("labelSelector")?,
+            node_timeout_seconds: fields.number("nodeTimeoutSeconds", 1, MAX_TIMEOUT)?,
+        })
+    }
+}
+
+impl Model for Upgrade {
+    const KIND: &'static str = UpgradeSpec::KIND;
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            id: fields.required("id")?,
+            added_at: fields.required("addedAt")?,
+            spec: UpgradeSpec::take(fields)?,
+            status: fields.nullable("status")?,
+        })
+    }
+}
+
+impl Model for NodeSelector {
+    const KIND: &'static str = "a label selector";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        let selector = Self {
+            label: fields.required("label")?,
+            operator: fields.required("operator")?,
+            value: fields.or_default("value")?,
+        };
+        fields.unique("value", &selector.value)?;
+        match selector.wanted() {
+            Some(wanted) => {
+                let reason = format!(
+                    "has {} items, with the operator {} {wanted}",
+                    selector.value.len(),
+                    selector.operator
+                );
+                Err(fields.invalid("value", reason))
+            }
+            None => Ok(selector),
+        }
+    }
+}
+
+impl NodeSelector {
+    /// What the operator wants of its values, unless it has that.
+    fn wanted(&self) -> Option<&'static str> {
+        let number = |value: &LabelValue| value.as_str().parse::<i64>().is_ok();
+        let (ok, wanted) = match self.operator {
+            SelectorOperator::In | SelectorOperator::NotIn => (!self.value.is_empty(), "must have one at least"),
+            SelectorOperator::Equals | SelectorOperator::DoubleEquals | SelectorOperator::NotEquals => {
+                (self.value.len() == 1, "must have one")
+            }
+            SelectorOperator::Exists | SelectorOperator::DoesNotExist => (self.value.is_empty(), "must have none"),
+            SelectorOperator::GreaterThan | SelectorOperator::LessThan => (
+                self.value.len() == 1 && self.value.iter().all(number),
+                "must have one, a whole number in quotes",
+            ),
+        };
+        (!ok).then_some(wanted)
+    }
+}
+
+impl Model for UpgradeProgress {
+    const KIND: &'static str = "the status of an upgrade";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        let ByNode(node_statuses) = fields.or_default("nodeStatuses")?;
+        Ok(Self {
+            cluster_status: fields.required("clusterStatus")?,
+            node_statuses,
+            current_node: fields.optional("currentNode")?,
+            current_start_time: fields.optional("currentStartTime")?,
+        })
+    }
+}
+
+impl Model for ByNode {
+    const KIND: &'static str = "statuses by node";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        fields.entries().map(Self)
+    }
+}

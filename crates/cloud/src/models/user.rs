@@ -1,0 +1,122 @@
+//! Users of an organization and their SSH keys. A key becomes a line of `authorized_keys` on every node of a cluster.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::document::InvalidField;
+use super::fields::{Fields, Model};
+use super::values::{DisplayName, Email, Fingerprint, HttpUrl, SshKeyId, SshPublicKey, UserId};
+
+/// What a person says of a user.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct UserSpec {
+    pub name: DisplayName,
+    pub email: Email,
+    pub avatar_url: Option<HttpUrl>,
+}
+
+/// A user.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct User {
+    pub id: UserId,
+    #[serde(flatten)]
+    pub spec: UserSpec,
+    pub added_at: Timestamp,
+    /// Each is this user's, and none is there twice.
+    pub ssh_keys: Vec<SshKey>,
+}
+
+/// What a person says of an SSH key.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct SshKeySpec {
+    pub name: DisplayName,
+    pub key: SshPublicKey,
+}
+
+/// An SSH key.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "each is the field of the API")]
+pub struct SshKey {
+    pub id: SshKeyId,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub user_id: UserId,
+    /// That of the key; computed where it is not given.
+    pub fingerprint: Fingerprint,
+    #[serde(flatten)]
+    pub spec: SshKeySpec,
+}
+
+impl Model for UserSpec {
+    const KIND: &'static str = "a user";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            name: fields.required("name")?,
+            email: fields.required("email")?,
+            avatar_url: fields.optional("avatar_url")?,
+        })
+    }
+}
+
+impl Model for User {
+    const KIND: &'static str = UserSpec::KIND;
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        let user = Self {
+            id: fields.required("id")?,
+            spec: UserSpec::take(fields)?,
+            added_at: fields.required("added_at")?,
+            ssh_keys: fields.or_default("ssh_keys")?,
+        };
+        let ids: Vec<_> = user.ssh_keys.iter().map(|key| key.id).collect();
+        fields.unique("ssh_keys", &ids)?;
+        // By their data: the same key under another comment opens the same door.
+        let keys: Vec<_> = user.ssh_keys.iter().map(|key| key.spec.key.fingerprint()).collect();
+        fields.unique("ssh_keys", &keys)?;
+        match user.ssh_keys.iter().find(|key| key.user_id != user.id) {
+            Some(key) => Err(fields.invalid(
+                "ssh_keys",
+                format!("holds the key {}, whose user_id is another user's", key.id),
+            )),
+            None => Ok(user),
+        }
+    }
+}
+
+impl Model for SshKeySpec {
+    const KIND: &'static str = "an SSH key";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            name: fields.required("name")?,
+            key: fields.required("key")?,
+        })
+    }
+}
+
+impl Model for SshKey {
+    const KIND: &'static str = SshKeySpec::KIND;
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        let spec = SshKeySpec::take(fields)?;
+        let fingerprint = fields
+            .optional("fingerprint")?
+            .unwrap_or_else(|| spec.key.fingerprint().clone());
+        if !fingerprint.matches(&spec.key) {
+            let reason = format!("is not that of the key, which is {}", spec.key.fingerprint());
+            return Err(fields.invalid("fingerprint", reason));
+        }
+        Ok(Self {
+            id: fields.required("id")?,
+            created_at: fields.required("created_at")?,
+            updated_at: fields.required("updated_at")?,
+            user_id: fields.required("user_id")?,
+            fingerprint,
+            spec,
+        })
+    }
+}

@@ -1,0 +1,143 @@
+//! Value types of the API: a string becomes one of these where it enters, and no raw one goes further in.
+//!
+//! Identifiers are ASCII only, so that no two look alike. Text that people read ([`DisplayName`], [`Description`]) may be in
+//! any alphabet, but holds nothing that a terminal or a log line would obey.
+
+mod address;
+mod id;
+mod rbac;
+mod ssh_public_key;
+mod text;
+mod unix_seconds;
+mod version;
+
+pub use address::{Address, HttpUrl};
+pub use id::{
+    AutoscalingPolicyId, ClusterId, ClusterLabelId, NodeId, NodePoolId, NodePoolLabelId, OrganizationId, PluginId,
+    ProviderId, RegistryId, RoleBindingId, RoleId, RuleId, SshKeyId, TeamId, UpgradeId, UserId,
+};
+pub use rbac::{ApiGroup, NonResourceUrl, Resource, ResourceName, Verb};
+pub use ssh_public_key::{Fingerprint, SshPublicKey};
+pub use text::{CredentialName, Description, DisplayName, Email, Namespace, Percent, Phone, Slug, StatusType};
+pub use unix_seconds::UnixSeconds;
+pub use version::{KubernetesVersion, TargetVersion, Version, VersionText};
+
+/// Implements what the string newtypes share, through the type's own `check`, which gives the rule that a text breaks.
+macro_rules! text_value {
+    ($(#[$doc:meta])* $type:ident, $kind:literal, $check:path) => {
+        $crate::models::values::text_value! { $(#[$doc])* $type, $kind, $check, $crate::models::values::invalid }
+    };
+    ($(#[$doc:meta])* $type:ident, $kind:literal, $check:path, $invalid:path) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+        #[serde(transparent)]
+        pub struct $type(String);
+
+        impl $type {
+            /// The text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = tidewaiter_api::InvalidValue;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                match $check(text) {
+                    Ok(()) => Ok(Self(text.to_owned())),
+                    Err(rule) => Err($invalid($kind, text, rule)),
+                }
+            }
+        }
+
+        impl std::borrow::Borrow<str> for $type {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        $crate::models::values::shown_and_read!($type, $kind);
+    };
+}
+pub(super) use text_value;
+
+/// `Display` and reading, of types that have `as_str` and `FromStr`.
+macro_rules! shown_and_read {
+    ($type:ident, $kind:literal) => {
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl $crate::models::fields::Read for $type {
+            fn read(at: &$crate::models::fields::At<'_>) -> Result<Self, $crate::models::InvalidField> {
+                $crate::models::fields::read_text(at, concat!("a text (", $kind, ")"))
+            }
+        }
+    };
+}
+pub(super) use shown_and_read;
+
+/// An enum that is one of some words on the wire.
+macro_rules! words {
+    ($(#[$doc:meta])* $type:ident, $kind:literal { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $type {
+            $($(#[$variant_doc])* #[doc = concat!("`", $word, "`")] $variant),+
+        }
+
+        impl $type {
+            /// The word.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word),+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_str())
+            }
+        }
+
+        impl $crate::models::fields::Read for $type {
+            fn read(at: &$crate::models::fields::At<'_>) -> Result<Self, $crate::models::InvalidField> {
+                match at.value.as_str() {
+                    $(Some($word) => Ok(Self::$variant),)+
+                    _ => Err(at.must_be(&format!("the {}: one of {}", $kind, [$($word),+].join(", ")))),
+                }
+            }
+        }
+    };
+}
+pub(super) use words;
+
+pub(super) fn invalid(kind: &'static str, text: &str, rule: &'static str) -> tidewaiter_api::InvalidValue {
+    tidewaiter_api::InvalidValue {
+        kind,
+        shown: tidewaiter_api::values::quoted(text),
+        rule,
+    }
+}
+
+/// As [`invalid`], of an address, which may be refused because of the password in it.
+pub(super) fn invalid_address(kind: &'static str, text: &str, rule: &'static str) -> tidewaiter_api::InvalidValue {
+    let shown = if text.contains('@') {
+        "(not shown: holds '@')"
+    } else {
+        text
+    };
+    invalid(kind, shown, rule)
+}

@@ -1,0 +1,96 @@
+//! Ids: UUIDs of 36 characters, a type for each kind, so that none is taken for another's.
+
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+use tidewaiter_api::InvalidValue;
+use uuid::Uuid;
+
+use super::invalid;
+use crate::models::document::InvalidField;
+use crate::models::fields::{At, Read, read_text};
+
+const RULE: &str = "must be a UUID of 36 characters, for example 9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e";
+
+/// Only the hyphenated form: it is what every client wrote, and becomes the name of an object in the cluster. Upper case
+/// is read (RFC 9562) and written as lower case.
+fn uuid(kind: &'static str, text: &str) -> Result<Uuid, InvalidValue> {
+    let id = (text.len() == 36).then(|| Uuid::try_parse(text).ok()).flatten();
+    id.ok_or_else(|| invalid(kind, text, RULE))
+}
+
+macro_rules! ids {
+    ($($type:ident, $kind:literal;)+) => { $(
+        #[doc = concat!("The id of ", $kind, ".")]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $type(pub Uuid);
+
+        impl FromStr for $type {
+            type Err = InvalidValue;
+
+            fn from_str(text: &str) -> Result<Self, InvalidValue> {
+                uuid(concat!("id of ", $kind), text).map(Self)
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.0.hyphenated().fmt(f)
+            }
+        }
+
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl Read for $type {
+            fn read(at: &At<'_>) -> Result<Self, InvalidField> {
+                read_text(at, concat!("the id of ", $kind, ": a UUID of 36 characters"))
+            }
+        }
+    )+ };
+}
+
+ids! {
+    OrganizationId, "an organization";
+    UserId, "a user";
+    SshKeyId, "an SSH key";
+    TeamId, "a team";
+    RegistryId, "a registry";
+    ProviderId, "a provider";
+    ClusterId, "a cluster";
+    PluginId, "a plugin";
+    ClusterLabelId, "a cluster label";
+    NodePoolId, "a node pool";
+    NodePoolLabelId, "a node pool label";
+    NodeId, "a node";
+    AutoscalingPolicyId, "an autoscaling policy";
+    RoleId, "a role";
+    RuleId, "a rule";
+    RoleBindingId, "a role binding";
+    UpgradeId, "an upgrade";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_form_of_36_characters() {
+        let id: UserId = "9F3D1C9E-6a0b-4c57-8d7e-1f2a3b4c5d6e".parse().unwrap();
+        assert_eq!(id.to_string(), "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e");
+        for text in [
+            "",
+            "9f3d1c9e6a0b4c578d7e1f2a3b4c5d6e",
+            "{9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e}",
+            "urn:uuid:9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e",
+            "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6g",
+            "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e\n",
+            "9f3d1c9e-6a0b-4c57-8d7e1-f2a3b4c5d6e",
+        ] {
+            assert!(text.parse::<UserId>().is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What stands in a rule of a role.
+//!
+//! Source: `ValidatePolicyRule` of Kubernetes' `pkg/apis/rbac/validation`, which asks little of the single words; here
+//! they must also be words that could match anything at all.
+
+use super::text_value;
+
+text_value! {
+    /// A verb of the API, or `*`.
+    Verb, "verb", verb
+}
+text_value! {
+    /// An API group; the empty one is the core group; `*` is all.
+    ApiGroup, "API group", api_group
+}
+text_value! {
+    /// A resource, `resource/subresource`, or one with `*` for either.
+    Resource, "resource", resource
+}
+text_value! {
+    /// The name of an object: anything that can be one segment of a path.
+    ResourceName, "name of an object", resource_name
+}
+text_value! {
+    /// A path of the API server that is no resource, with `*` only as its last character.
+    NonResourceUrl, "non-resource URL", non_resource_url
+}
+
+fn rule(ok: bool, rule: &'static str) -> Result<(), &'static str> {
+    if ok { Ok(()) } else { Err(rule) }
+}
+
+/// A word of lower-case letters; resources may have digits and `-` too.
+fn word(text: &str) -> bool {
+    (1..=63).contains(&text.len())
+        && text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+}
+
+fn verb(text: &str) -> Result<(), &'static str> {
+    rule(
+        text == "*" || word(text),
+        "must be '*' or a verb in lower case: get, list, watch, create, update, patch, delete, deletecollection, ...",
+    )
+}
+
+fn api_group(text: &str) -> Result<(), &'static str> {
+    let part = |part: &str| {
+        let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+        part.starts_with(edge) && part.ends_with(edge) && part.chars().all(|c| edge(c) || c == '-')
+    };
+    let ok = text.is_empty() || text == "*" || (text.len() <= 253 && text.split('.').all(part));
+    rule(
+        ok,
+        "must be '*', empty (the core group) or a group such as apps or rbac.authorization.k8s.io",
+    )
+}
+
+fn resource(text: &str) -> Result<(), &'static str> {
+    let star_or_word = |part: &str| part == "*" || word(part);
+    let ok = match text.split_once('/') {
+        Some((resource, subresource)) => {
+            star_or_word(resource) && subresource.len() <= 127 && subresource.split('/').all(star_or_word)
+        }
+        None => star_or_word(text),
+    };
+    rule(ok, "must be '*' or a resource in lower case, such as pods or pods/log")
+}
+
+fn resource_name(text: &str) -> Result<(), &'static str> {
+    let ok = (1..=253).contains(&text.len())
+        && !matches!(text, "." | "..")
+        && text.bytes().all(|b| b.is_ascii_graphic() && b != b'/' && b != b'%');
+    rule(
+        ok,
+        "must be 1 to 253 printable ASCII characters without '/', '%' and spaces, and neither '.' nor '..'",
+    )
+}
+
+fn non_resource_url(text: &str) -> Result<(), &'static str> {
+    let path = text.strip_suffix('*').unwrap_or(text);
+    let ok = text.len() <= 253
+        && (text == "*" || path.starts_with('/'))
+        && path.bytes().all(|b| b.is_ascii_alphanumeric() || b"/-._~".contains(&b));
+    rule(
+        ok,
+        "must be '*' or a path such as /healthz or /metrics/*, with '*' only as its last character",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidewaiter_api::InvalidValue;
+
+    fn table<T: std::str::FromStr<Err = InvalidValue>>(good: &[&str], bad: &[&str]) {
+        for text in good {
+            assert!(text.parse::<T>().is_ok(), "{text:?}");
+        }
+        for text in bad.iter().chain(&["a\n", "a\0", "\u{430}", &"a".repeat(300)]) {
+            assert!(text.parse::<T>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn words_of_rules() {
+        table::<Verb>(
+            &["*", "get", "deletecollection", "use", "create-on"],
+            &["", "Get", "get*", "get,list", "1a"],
+        );
+        table::<ApiGroup>(
+            &["", "*", "apps", "rbac.authorization.k8s.io"],
+            &["Apps", "apps/v1", "a..b", ".a", "*.a", "a_b"],
+        );
+        table::<Resource>(
+            &["*", "pods", "pods/log", "*/scale", "pods/*", "services/proxy"],
+            &["", "/", "pods/", "/log", "Pods", "po*", "pods,secrets", "pods//log"],
+        );
+        table::<ResourceName>(
+            &["a", "system:node:x", "a.b", "A_b"],
+            &["", ".", "..", "a/b", "a%2f", "a b"],
+        );
+        table::<NonResourceUrl>(
+            &["*", "/", "/healthz", "/metrics/*", "/api*"],
+            &["", "healthz", "/a/*/b", "/a?b", "/a b", "//\\", "**", "/**"],
+        );
+    }
+}

@@ -1,0 +1,248 @@
+//! Names and short texts.
+
+use super::text_value;
+
+text_value! {
+    /// What people call something: 1 to 128 characters of any alphabet.
+    DisplayName, "name", display_name
+}
+text_value! {
+    /// A sentence about something: at most 1,024 characters of any alphabet, on one line.
+    #[derive(Default)]
+    Description, "description", description
+}
+text_value! {
+    /// An e-mail address, checked loosely: only a mail that arrives proves one.
+    Email, "e-mail address", email
+}
+text_value! {
+    /// A telephone number as a person writes it.
+    Phone, "telephone number", phone
+}
+text_value! {
+    /// A word that programs compare: the name of a provider, an engine, the type or implementation of a plugin.
+    Slug, "identifier", slug
+}
+text_value! {
+    /// The name of a credential: `username`, `password`, …
+    CredentialName, "name of a credential", slug
+}
+text_value! {
+    /// The name of a namespace: a DNS label (RFC 1123).
+    Namespace, "namespace", namespace
+}
+text_value! {
+    /// The type of a status, for example `RUNNING`.
+    StatusType, "type of a status", status_type
+}
+text_value! {
+    /// How far something is: a decimal number from 0 to 100 in a text, as the old clients write it.
+    Percent, "percentage", percent
+}
+fn rule(ok: bool, rule: &'static str) -> Result<(), &'static str> {
+    if ok { Ok(()) } else { Err(rule) }
+}
+
+/// Neither control characters nor those that are invisible, break a line, or turn the direction of what follows.
+fn readable(text: &str) -> bool {
+    !text.chars().any(|c| {
+        c.is_control()
+            || matches!(c,
+                '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff0}'..='\u{ffff}' | '\u{e0000}'..='\u{e0fff}')
+    })
+}
+
+fn display_name(text: &str) -> Result<(), &'static str> {
+    let length = text.chars().count();
+    rule(
+        (1..=128).contains(&length) && text.trim() == text && readable(text),
+        "must be 1 to 128 visible characters, without spaces around them",
+    )
+}
+
+fn description(text: &str) -> Result<(), &'static str> {
+    rule(
+        text.chars().count() <= 1024 && readable(text),
+        "must be at most 1024 visible characters on one line",
+    )
+}
+
+fn email(text: &str) -> Result<(), &'static str> {
+    let ok = text.len() <= 254
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_graphic() && !b"\"(),:;<>[\\]".contains(&b))
+        && text.split_once('@').is_some_and(|(local, domain)| {
+            (1..=64).contains(&local.len()) && !domain.contains('@') && domain.split('.').all(|part| !part.is_empty())
+        });
+    rule(
+        ok,
+        "must be an e-mail address of at most 254 ASCII characters, for example alice@example.com",
+    )
+}
+
+fn phone(text: &str) -> Result<(), &'static str> {
+    let ok = (1..=32).contains(&text.len())
+        && text.bytes().any(|b| b.is_ascii_digit())
+        && text.bytes().all(|b| b.is_ascii_digit() || b" +-()./x".contains(&b));
+    rule(
+        ok,
+        "must be 1 to 32 digits, spaces and \"+-()./x\", for example +1 555 0100",
+    )
+}
+
+fn slug(text: &str) -> Result<(), &'static str> {
+    let bytes = text.as_bytes();
+    let ok = (1..=63).contains(&bytes.len())
+        && bytes[0].is_ascii_alphanumeric()
+        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(b));
+    rule(
+        ok,
+        "must be 1 to 63 ASCII letters, digits, '_', '-' and '.', and begin with a letter or digit",
+    )
+}
+
+fn namespace(text: &str) -> Result<(), &'static str> {
+    let edge = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let bytes = text.as_bytes();
+    let ok = bytes.len() <= 63
+        && edge(bytes.first())
+        && edge(bytes.last())
+        && bytes
+            .iter()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-');
+    rule(
+        ok,
+        "must be 1 to 63 lower-case letters, digits and '-', beginning and ending with a letter or digit",
+    )
+}
+
+fn status_type(text: &str) -> Result<(), &'static str> {
+    let ok = (1..=63).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    rule(ok, "must be 1 to 63 ASCII letters, digits and '_', for example RUNNING")
+}
+
+fn percent(text: &str) -> Result<(), &'static str> {
+    let digits = |part: &str, most: usize| (1..=most).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
+    let shaped = match text.split_once('.') {
+        Some((whole, fraction)) => digits(whole, 3) && digits(fraction, 16),
+        None => digits(text, 3),
+    };
+    let ok = shaped && text.parse().is_ok_and(|number: f64| number <= 100.0);
+    rule(
+        ok,
+        "must be a decimal number from 0 to 100 in quotes, for example \"50\"",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidewaiter_api::InvalidValue;
+
+    fn table<T: std::str::FromStr<Err = InvalidValue>>(good: &[&str], bad: &[&str]) {
+        for text in good {
+            assert!(text.parse::<T>().is_ok(), "{text:?}");
+        }
+        for text in bad {
+            assert!(text.parse::<T>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn people_may_have_names_in_their_own_alphabet() {
+        table::<DisplayName>(
+            &[
+                "a",
+                "Zo\u{eb} O'Neill",
+                "\u{674e}\u{56db}",
+                "e\u{301}",
+                &"\u{e4}".repeat(128),
+            ],
+            &[
+                "",
+                " a",
+                "a ",
+                "a\nb",
+                "a\tb",
+                "\u{1b}[31m",
+                "\u{202e}a",
+                "a\u{200b}b",
+                "\u{85}",
+                &"a".repeat(129),
+            ],
+        );
+        table::<Description>(
+            &["", " two words ", &"\u{e4}".repeat(1024)],
+            &["a\nb", "\0", "\u{2028}", &"a".repeat(1025)],
+        );
+    }
+
+    #[test]
+    fn email_addresses() {
+        table::<Email>(
+            &["a@b", "alice+dev@example.com"],
+            &[
+                "",
+                "a",
+                "@b",
+                "a@",
+                "a@b@c",
+                "a@b..c",
+                "a b@c",
+                "a@b\n",
+                "<a@b>",
+                "\u{e4}@b.c",
+                &format!("a@{}", "b".repeat(253)),
+            ],
+        );
+    }
+
+    #[test]
+    fn words_that_programs_compare() {
+        table::<Slug>(
+            &[
+                "CNI",
+                "cloud_controller_manager",
+                "digital-ocean",
+                "v1.2",
+                &"a".repeat(63),
+            ],
+            &["", "_a", "-a", "..", "a/b", "a b", "a\n", "\u{430}", &"a".repeat(64)],
+        );
+        table::<Namespace>(
+            &["a", "kube-system", "0", &"a".repeat(63)],
+            &[
+                "",
+                "A",
+                "-a",
+                "a-",
+                "a.b",
+                "a_b",
+                "a/b",
+                "a\n",
+                "\u{e4}",
+                &"a".repeat(64),
+            ],
+        );
+        table::<StatusType>(
+            &["RUNNING", "a_1"],
+            &["", "A B", "A-B", "\u{c4}", "A\n", &"A".repeat(64)],
+        );
+    }
+
+    #[test]
+    fn numbers_in_texts() {
+        table::<Percent>(
+            &["0", "1", "100", "0.5", "99.99"],
+            &[
+                "", "101", "100.1", "-1", "+1", "1e1", ".5", "5.", "1%", "NaN", "\u{661}",
+            ],
+        );
+        table::<Phone>(
+            &["+1 (555) 01-00", "112"],
+            &["", "+", "call me", "1\n2", "\u{661}", &"1".repeat(33)],
+        );
+    }
+}

@@ -1,0 +1,81 @@
+//! Times as seconds since 1970.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use crate::models::document::InvalidField;
+use crate::models::fields::{At, Read};
+
+/// The year 10000, from which on a time has no RFC 3339.
+const END: u64 = 253_402_300_800;
+const WANTED: &str = "whole seconds since 1970, for example \"1551441600\"";
+
+/// A time as seconds since 1970: a text on the wire, as the old clients declare it. A number is read too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct UnixSeconds(u64);
+
+impl UnixSeconds {
+    /// The seconds, when they are before the year 10000.
+    #[must_use]
+    pub fn new(seconds: u64) -> Option<Self> {
+        (seconds < END).then_some(Self(seconds))
+    }
+
+    /// The seconds.
+    #[must_use]
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for UnixSeconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Serialize for UnixSeconds {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Read for UnixSeconds {
+    fn read(at: &At<'_>) -> Result<Self, InvalidField> {
+        let digits = |text: &&str| text.bytes().all(|b| b.is_ascii_digit());
+        let text = at.value.as_str().filter(digits).and_then(|text| text.parse().ok());
+        let seconds = at.value.as_u64().or(text);
+        seconds.and_then(Self::new).ok_or_else(|| at.must_be(WANTED))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::models::document::Unknown;
+    use serde_json::json;
+
+    #[test]
+    fn a_text_or_a_number() {
+        for value in [json!("1551441600"), json!(1_551_441_600)] {
+            let seconds = UnixSeconds::read(&At::root(&value, Unknown::Refuse)).unwrap();
+            assert_eq!(serde_json::to_value(seconds).unwrap(), "1551441600");
+        }
+        for value in [
+            json!(""),
+            json!("-1"),
+            json!("+1"),
+            json!("1.5"),
+            json!("\u{661}"),
+            json!(-1),
+            json!(1.5),
+            json!(END),
+        ] {
+            assert!(
+                UnixSeconds::read(&At::root(&value, Unknown::Refuse)).is_err(),
+                "{value}"
+            );
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Versions.
+
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+use tidewaiter_api::InvalidValue;
+
+use super::{invalid, text_value};
+use crate::models::document::InvalidField;
+use crate::models::fields::{At, Read, read_text};
+
+/// As many bytes as a label's value, into which a version may be put.
+const MAX_BYTES: usize = 63;
+
+fn semver(text: &str) -> Option<semver::Version> {
+    (text.len() <= MAX_BYTES)
+        .then(|| semver::Version::parse(text).ok())
+        .flatten()
+}
+
+/// A version by Semantic Versioning 2.0.0, for example `1.2.3-rc.1`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Version(pub semver::Version);
+
+/// A version of Kubernetes without `v`, as the path of an upgrade script has it. One with `v` is read too.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KubernetesVersion(pub semver::Version);
+
+/// The version that an upgrade leads to, with `v`: `v1.12.3`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TargetVersion(pub semver::Version);
+
+impl FromStr for Version {
+    type Err = InvalidValue;
+
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        const RULE: &str = "must be a semantic version of at most 63 characters, for example 1.2.3";
+        semver(text).map(Self).ok_or_else(|| invalid("version", text, RULE))
+    }
+}
+
+impl FromStr for KubernetesVersion {
+    type Err = InvalidValue;
+
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        const RULE: &str = "must be a version of Kubernetes, for example 1.12.3";
+        let version = semver(text.strip_prefix('v').unwrap_or(text));
+        version
+            .map(Self)
+            .ok_or_else(|| invalid("Kubernetes version", text, RULE))
+    }
+}
+
+impl FromStr for TargetVersion {
+    type Err = InvalidValue;
+
+    fn from_str(text: &str) -> Result<Self, InvalidValue> {
+        const RULE: &str = "must be a version of Kubernetes with a leading v, for example v1.12.3";
+        let version = text.strip_prefix('v').and_then(semver);
+        version.map(Self).ok_or_else(|| invalid("target version", text, RULE))
+    }
+}
+
+/// `Display`, writing and reading, with the letters that stand before the number.
+macro_rules! written {
+    ($type:ident, $before:literal, $wanted:literal) => {
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, concat!($before, "{}"), self.0)
+            }
+        }
+
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl Read for $type {
+            fn read(at: &At<'_>) -> Result<Self, InvalidField> {
+                read_text(at, $wanted)
+            }
+        }
+    };
+}
+written!(Version, "", "a version, for example 1.2.3");
+written!(KubernetesVersion, "", "a version of Kubernetes, for example 1.12.3");
+written!(TargetVersion, "v", "a version of Kubernetes, for example v1.12.3");
+
+text_value! {
+    /// A version that someone else numbers, for example `17.03.2-ce` of Docker, which is no semantic version.
+    VersionText, "version", version_text
+}
+
+fn version_text(text: &str) -> Result<(), &'static str> {
+    let number = text.strip_prefix('v').unwrap_or(text);
+    let ok = text.len() <= MAX_BYTES
+        && number.starts_with(|c: char| c.is_ascii_digit())
+        && number
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b".+-~_".contains(&b));
+    if ok {
+        Ok(())
+    } else {
+        Err("must be a version of at most 63 ASCII characters, for example 17.03.2-ce")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_field_has_its_own_form() {
+        assert_eq!("1.2.3-rc.1+b".parse::<Version>().unwrap().to_string(), "1.2.3-rc.1+b");
+        assert_eq!("v1.12.3".parse::<KubernetesVersion>().unwrap().to_string(), "1.12.3");
+        assert_eq!("v1.12.3".parse::<TargetVersion>().unwrap().to_string(), "v1.12.3");
+        assert_eq!("17.03.2-ce".parse::<VersionText>().unwrap().to_string(), "17.03.2-ce");
+        let long = format!("1.2.3-{}", "a".repeat(63));
+        for text in [
+            "",
+            "v",
+            "1",
+            "1.2",
+            "01.2.3",
+            "1.2.3 ",
+            "1.2.3\n",
+            "1.2.x",
+            "latest",
+            "1.2.\u{663}",
+            &long,
+        ] {
+            assert!(text.parse::<Version>().is_err(), "{text:?}");
+            assert!(text.parse::<KubernetesVersion>().is_err(), "{text:?}");
+            assert!(format!("v{text}").parse::<TargetVersion>().is_err(), "{text:?}");
+        }
+        assert!("v1.2.3".parse::<Version>().is_err());
+        assert!("1.2.3".parse::<TargetVersion>().is_err());
+        for text in ["", "v", "latest", "1 2", "1/2", "1\n", "\u{661}", &"1".repeat(64)] {
+            assert!(text.parse::<VersionText>().is_err(), "{text:?}");
+        }
+    }
+}
