@@ -8,6 +8,7 @@ mod kept;
 mod outside;
 
 use std::convert::Infallible;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use tidewaiter_kit::{Cache, Cacheable, Change, Kit, OnChange, SharedClock, Tasks
 use tidewaiter_kops::Definitions;
 use tidewaiter_validation::{Observation, Options, Part, Pod, Verdict, judge, matters};
 use tokio::sync::{Notify, watch};
+use tokio::task::{JoinError, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
@@ -142,17 +144,22 @@ struct Judge {
 
 impl Judge {
     async fn run(self, shutdown: CancellationToken) -> Result<(), Infallible> {
-        shutdown.run_until_cancelled(self.keep_judging()).await;
+        shutdown.run_until_cancelled(Arc::new(self).keep_judging()).await;
         Ok(())
     }
 
-    async fn keep_judging(&self) -> Infallible {
+    async fn keep_judging(self: Arc<Self>) -> Infallible {
         let listed = join(self.nodes.synced(), self.pods.synced());
         let all = Box::pin(join(listed, self.outside.asked()));
         select(all, self.clock.sleep(FIRST)).await;
         loop {
             let began = self.clock.monotonic();
-            self.judge();
+            let judge = Arc::clone(&self);
+            // On a thread apart: scrapes and watches would have to wait for the runtime's own.
+            let judged = spawn_blocking(move || judge.judge()).await;
+            if let Err(Ok(panic)) = judged.map_err(JoinError::try_into_panic) {
+                resume_unwind(panic);
+            }
             let took = self.clock.monotonic().saturating_sub(began);
             self.clock.sleep((took * REST).min(LONGEST_REST)).await;
             select(Box::pin(self.changed.notified()), self.clock.sleep(AT_LEAST)).await;
