@@ -44,8 +44,8 @@ pub struct Status {
     /// The addresses of type `InternalIP` that are addresses.
     #[serde(default, rename = "addresses", with = "internal_ips")]
     pub internal_ips: Vec<IpAddr>,
-    /// The conditions that decide whether the Node is ready: for the verdict on the cluster, which shares this cache. No plan
-    /// reads them.
+    /// The conditions that decide whether the Node is ready: for the verdict on the cluster, which shares this cache and reads
+    /// it as [`tidewaiter_validation::Node`]. No plan reads them.
     #[serde(default, deserialize_with = "conditions", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<NodeCondition>,
 }
@@ -69,12 +69,6 @@ impl Node {
             && self.spec.provider_id == other.spec.provider_id
             && self.startup_taints().eq(other.startup_taints())
             && self.status.internal_ips == other.status.internal_ips
-    }
-
-    /// The Node as the verdict on the cluster reads it.
-    #[must_use]
-    pub fn judged(self) -> tidewaiter_validation::Node {
-        tidewaiter_validation::Node::of(self.metadata, self.spec.provider_id.as_deref(), self.status.conditions)
     }
 
     /// Whether the two differ in nothing that the verdict on the cluster reads.

@@ -12,13 +12,15 @@ use serde_json::json;
 use tidewaiter_api::NodeIdentity;
 use tidewaiter_api::names::KOPS_NAMESPACE;
 use tidewaiter_testkit::builders::{cluster, controller_config, instance_group, node};
-use tidewaiter_testkit::fake_ec2::FakeInstance;
-use tidewaiter_testkit::{ControlPlane, FakeEc2, Identity, Scratch, TokenBucket, eventually};
+use tidewaiter_testkit::fake_ec2::{FakeGroup, FakeInstance, group, member};
+use tidewaiter_testkit::{Call, ControlPlane, FakeEc2, Identity, Scratch, TokenBucket, eventually};
 
 use tidewaiter_testkit::usage::cpu_seconds;
 
 pub const CLUSTER: &str = "bench.example.com";
-pub const GROUP: &str = "nodes";
+
+/// So many InstanceGroups, each with its Auto Scaling group; the instances are in them in turn.
+pub const GROUPS: u32 = 50;
 
 /// What a call of EC2 takes.
 pub const LATENCY: Duration = Duration::from_millis(50);
@@ -47,9 +49,10 @@ impl Bed {
         cluster.apply_manifests(deploy.join("controller/rbac.yaml")).await;
         let ec2 = FakeEc2::start().await;
         let instances: Vec<_> = (1..=nodes)
-            .map(|number| FakeInstance::numbered(number).kops(CLUSTER, GROUP))
+            .map(|number| FakeInstance::numbered(number).kops(CLUSTER, &group_name(number)))
             .collect();
         ec2.launch(instances.clone());
+        ec2.groups((0..GROUPS).map(|number| auto_scaling_group(number, &instances)));
         ec2.latency(LATENCY);
         let admin = cluster.client(&Identity::Admin);
         let bed = Self {
@@ -137,6 +140,13 @@ impl Bed {
         Ok(())
     }
 
+    /// The calls of EC2 since this was asked last that ask who somebody is: the verdict asks for groups.
+    pub fn take_identity_calls(&self) -> Vec<Call> {
+        let mut calls = self.ec2.take_calls();
+        calls.retain(|call| call.api == "DescribeInstances" && !call.names.is_empty());
+        calls
+    }
+
     /// What the API server has used of the cores so far.
     pub fn api_server_cpu_seconds(&self) -> f64 {
         cpu_seconds(self.cluster.apiserver().pid())
@@ -173,15 +183,39 @@ impl Bed {
     fn fill_store(&self) -> Result<()> {
         let state = self.scratch.path().join("state");
         let url = format!("file://{}", state.display());
-        let group = instance_group(GROUP, CLUSTER, "Node")
-            .node_label("example.com/team", "web")
-            .node_label("example.com/tier", "front");
         std::fs::create_dir_all(state.join("instancegroup"))?;
-        std::fs::write(state.join("cluster-completed.spec"), cluster(CLUSTER, &url).to_yaml())?;
-        std::fs::write(state.join("instancegroup").join(GROUP), group.to_yaml())?;
+        for name in (0..GROUPS).map(group_name) {
+            let group = instance_group(&name, CLUSTER, "Node")
+                .node_label("example.com/team", "web")
+                .node_label("example.com/tier", "front");
+            std::fs::write(state.join("instancegroup").join(name), group.to_yaml())?;
+        }
+        // Without DNS: no number is to depend on a resolver.
+        let cluster = cluster(CLUSTER, &url).set(&["spec", "topology", "dns", "type"], "None");
+        std::fs::write(state.join("cluster-completed.spec"), cluster.to_yaml())?;
         std::fs::write(self.config(), controller_config(CLUSTER, &url).to_yaml())?;
         let on_gce = controller_config(CLUSTER, &url).set(&["cloud"], "gce");
         std::fs::write(self.config_on_gce(), on_gce.without(&["server", "provider"]).to_json())?;
         Ok(())
     }
+}
+
+/// The InstanceGroup of the `number`th instance.
+pub fn group_name(number: u32) -> String {
+    format!("nodes-{:02}", number % GROUPS)
+}
+
+/// The `number`th group, with its part of the instances.
+fn auto_scaling_group(number: u32, instances: &[FakeInstance]) -> FakeGroup {
+    let (name, template) = (group_name(number), "lt-0123456789abcdef0");
+    let ours = (1..).zip(instances).filter(|(instance, _)| instance % GROUPS == number);
+    let members: Vec<_> = ours
+        .map(|(_, instance)| member(instance.id()).template(template, "1"))
+        .collect();
+    let size = i32::try_from(members.len()).unwrap_or(i32::MAX);
+    group(&format!("{name}.{CLUSTER}"))
+        .kops(CLUSTER, &name)
+        .sizes(0, size, size)
+        .template(template, "1")
+        .with(members)
 }

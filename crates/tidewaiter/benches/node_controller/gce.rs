@@ -8,7 +8,7 @@ use tidewaiter_testkit::builders::node;
 use tidewaiter_testkit::fake_gce::{FakeInstance, REGION, regional_group, template};
 use tidewaiter_testkit::{FakeGce, TokenBucket};
 
-use crate::bed::{Bed, CLUSTER, GROUP, LATENCY};
+use crate::bed::{Bed, CLUSTER, LATENCY, group_name};
 use crate::observer::Observer;
 use crate::process;
 use crate::report::{Chapter, count, figure, note};
@@ -27,8 +27,9 @@ pub async fn measure(bed: &Bed) -> Result<Chapter> {
     let gce = FakeGce::start().await;
     gce.latency(LATENCY);
     gce.throttle(Some(TokenBucket::COMPUTE));
-    let template = template("nodes-v1").kops(CLUSTER, GROUP);
-    let group = regional_group(REGION, GROUP);
+    let name = group_name(0);
+    let template = template("nodes-v1").kops(CLUSTER, &name);
+    let group = regional_group(REGION, &name);
     let instances: Vec<FakeInstance> = (1..=NODES)
         .map(|number| FakeInstance::numbered(number).kops(CLUSTER, &group))
         .collect();

@@ -1,4 +1,4 @@
-//! `make bench`: the NodeController's speed and size, as ratios in one run.
+//! `make bench`: the controller's speed and size, as ratios in one run.
 //!
 //! The released controller runs against a real API server and stand-ins for the cloud that have its latency and its limits.
 //! Where a time is reported it is next to that of a bare client, which sends the same writes and reads and decides nothing:
@@ -15,11 +15,13 @@ mod cold_start;
 mod failover;
 mod gce;
 mod observer;
+mod pods;
 mod poison;
 mod process;
 mod reaction;
 mod report;
 mod steady;
+mod verdict;
 
 use std::path::PathBuf;
 
@@ -29,7 +31,7 @@ use clap::{Parser, ValueEnum};
 use bed::Bed;
 use report::{Chapter, Report, note};
 
-/// The NodeController's speed and size, as ratios in one run.
+/// The controller's speed and size, as ratios in one run.
 #[derive(Debug, Parser)]
 #[command(name = "node_controller")]
 struct Args {
@@ -81,6 +83,8 @@ enum Which {
     Failover,
     /// What the group listings of Compute Engine cost
     Gce,
+    /// The verdict on the cluster: its cost, how soon it is there, scrapes, `tidewaiter validate`
+    Verdict,
 }
 
 #[tokio::main(worker_threads = 2)]
@@ -113,5 +117,6 @@ async fn run(which: Which, args: &Args, bed: &Bed) -> Result<Chapter> {
         Which::Reaction => reaction::measure(bed).await,
         Which::Failover => failover::measure(bed).await,
         Which::Gce => gce::measure(bed).await,
+        Which::Verdict => verdict::measure(bed).await,
     }
 }

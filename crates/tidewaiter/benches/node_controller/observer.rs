@@ -72,7 +72,7 @@ async fn next(events: &mut UnboundedReceiver<(Instant, String)>) -> Result<(Inst
 
 /// Follows a watch from here on.
 #[expect(clippy::disallowed_methods, reason = "a run is measured in real time")]
-async fn follow<K>(
+pub async fn follow<K>(
     api: Api<K>,
     params: watcher::Config,
     what: impl Fn(&K) -> Option<String> + Send + 'static,

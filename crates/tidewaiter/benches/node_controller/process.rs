@@ -26,7 +26,7 @@ pub struct ColdStart {
     pub cpu_seconds: f64,
     /// What the API server used of the cores for it.
     pub api_server_cpu_seconds: f64,
-    /// What it asked of EC2, throttled calls included.
+    /// What it asked of EC2 about instances, throttled calls included.
     pub ec2_calls: usize,
     /// What it asked of the API server, by verb and resource.
     pub requests: BTreeMap<String, usize>,
@@ -62,7 +62,7 @@ pub fn start_on_gce(bed: &Bed, gce: &FakeGce) -> Controller {
 }
 
 fn start_as(bed: &Bed, config: &Path, kubeconfig: &Path, environment: Vec<(&'static str, String)>) -> Controller {
-    let port = free_port();
+    let (port, metrics) = (free_port(), free_port());
     let program = Program::new(&bed.controller)
         .name(format!("controller-{port}"))
         .arg("controller")
@@ -71,12 +71,15 @@ fn start_as(bed: &Bed, config: &Path, kubeconfig: &Path, environment: Vec<(&'sta
         .arg("--kubeconfig")
         .arg(kubeconfig)
         .arg("--admin-address")
-        .arg(format!("127.0.0.1:{port}"));
+        .arg(format!("127.0.0.1:{port}"))
+        .arg("--metrics-address")
+        .arg(format!("127.0.0.1:{metrics}"));
     let environment = environment.into_iter();
     let program = environment.fold(program, |program, (key, value)| program.env(key, value));
     Controller {
         process: Process::start(&bed.scratch, program),
         admin: format!("http://127.0.0.1:{port}"),
+        metrics: format!("http://127.0.0.1:{metrics}/metrics"),
     }
 }
 
@@ -84,6 +87,8 @@ fn start_as(bed: &Bed, config: &Path, kubeconfig: &Path, environment: Vec<(&'sta
 pub struct Controller {
     pub process: Process,
     admin: String,
+    /// Where the MetricsServer tells of the cluster.
+    pub metrics: String,
 }
 
 impl Controller {
@@ -136,7 +141,7 @@ pub async fn cold_start(bed: &Bed, nodes: usize) -> Result<(ColdStart, Controlle
         seconds_from_leadership: (end - led).as_secs_f64(),
         cpu_seconds,
         api_server_cpu_seconds,
-        ec2_calls: bed.ec2.take_calls().len(),
+        ec2_calls: bed.take_identity_calls().len(),
         requests,
         memory,
     };
@@ -160,8 +165,9 @@ pub async fn settled(bed: &Bed) {
     .await;
 }
 
-/// Writes of the controller so far, to anything but its Lease.
+/// Writes of the controller so far, to Nodes and to records.
 pub async fn writes(bed: &Bed) -> usize {
     let writes = bed.cluster.audit().await.by(&Bed::account()).writes();
-    writes.filter(|entry| entry.object_ref.resource != "leases").count()
+    let of_nodes = |entry: &AuditEntry| matches!(entry.object_ref.resource.as_str(), "nodes" | "nodeidentities");
+    writes.filter(of_nodes).count()
 }

@@ -13,7 +13,7 @@ use crate::report::{Chapter, count, figure, note};
 use tidewaiter_testkit::usage::{Memory, Peak};
 
 /// Each kubelet reports at least so often when nothing changes (`nodeStatusReportFrequency`).
-const REPORT_EVERY: Duration = Duration::from_mins(5);
+pub const REPORT_EVERY: Duration = Duration::from_mins(5);
 
 pub async fn measure(bed: &Bed, seconds: u32) -> Result<Chapter> {
     let nodes = bed.instances.len();
@@ -42,7 +42,7 @@ pub async fn measure(bed: &Bed, seconds: u32) -> Result<Chapter> {
     );
     let writes = process::writes(bed).await - before.0;
     let cpu = controller.cpu_seconds() - before.1;
-    let calls = bed.ec2.take_calls().len();
+    let calls = bed.take_identity_calls().len();
     let steady = controller.memory();
 
     note("at rest: every watch expires");
@@ -126,7 +126,8 @@ async fn without_nodes(bed: &Bed, proxy: &ApiProxy) -> Result<Memory> {
     Ok(memory)
 }
 
-async fn heartbeats(bed: &Bed, rate: f64, seconds: u32) -> Result<()> {
+/// So many a second, for so long.
+pub async fn heartbeats(bed: &Bed, rate: f64, seconds: u32) -> Result<()> {
     let mut pace = tokio::time::interval(Duration::from_secs_f64(1.0 / rate));
     let mut number = 0;
     while count(number) < rate * f64::from(seconds) {
@@ -140,7 +141,7 @@ async fn heartbeats(bed: &Bed, rate: f64, seconds: u32) -> Result<()> {
 /// Has every watch told that it is too old, and waits until everything was listed again.
 async fn relist(proxy: &ApiProxy, process: &Process) -> Memory {
     let watches = || {
-        ["nodes", "nodeidentities"]
+        ["nodes", "nodeidentities", "pods"]
             .map(|resource| proxy.count(|request| request.resource() == resource && request.is_watch()))
     };
     // One that is answered 410, and one after the list.

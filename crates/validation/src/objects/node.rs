@@ -1,23 +1,25 @@
 //! The Node: whether it is ready, which instance it says it is, and the labels that the verdict shows.
 
+use std::borrow::Cow;
+
 use k8s_openapi::api::core::v1::Node as FullNode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer, Serialize};
 use tidewaiter_api::names::ROLE_CONTROL_PLANE_LABEL;
 use tidewaiter_api::{ConditionStatus, ProviderId};
 
-use super::{keep_labels, known, known_text, label, resource_like, same_metadata};
+use super::{known, known_text, label, resource_like, same_metadata};
 
-const HOSTNAME: &str = "kubernetes.io/hostname";
-const ZONE: &str = "topology.kubernetes.io/zone";
+pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
+pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 /// What [`ZONE`] was called before Kubernetes 1.17.
-const OLD_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
+pub(super) const OLD_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 
 /// A slim Node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     /// Name, uid, resourceVersion, and the labels for control plane, host name and zone.
-    #[serde(deserialize_with = "metadata")]
+    #[serde(deserialize_with = "super::metadata")]
     pub metadata: ObjectMeta,
     /// What is read of the spec.
     #[serde(default)]
@@ -68,19 +70,6 @@ pub enum NodeConditionType {
 }
 
 impl Node {
-    /// What is read of a Node of which somebody holds more: its metadata, its providerID as it stands, its conditions.
-    #[must_use]
-    pub fn of(mut metadata: ObjectMeta, provider_id: Option<&str>, conditions: Vec<NodeCondition>) -> Self {
-        keep_labels(&mut metadata, &LABELS);
-        Self {
-            metadata,
-            spec: NodeSpec {
-                provider_id: provider_id.and_then(known),
-            },
-            status: NodeStatus { conditions },
-        }
-    }
-
     /// Whether the two differ in nothing that the verdict reads: a heartbeat changes only the resourceVersion and what was
     /// dropped while decoding.
     #[must_use]
@@ -126,26 +115,19 @@ impl Node {
     }
 }
 
-/// The labels that are read.
-const LABELS: [&str; 4] = [ROLE_CONTROL_PLANE_LABEL, HOSTNAME, ZONE, OLD_ZONE];
-
-fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    super::metadata(deserializer, &LABELS)
-}
-
 /// The conditions that decide readiness, of all that a Node has; for whoever reads more of a Node than the verdict does.
 ///
 /// # Errors
 /// When it is no list of conditions.
 pub fn conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<NodeCondition>, D::Error> {
     #[derive(Deserialize)]
-    struct Condition {
-        #[serde(rename = "type")]
-        type_: String,
-        #[serde(default)]
-        status: String,
+    struct Condition<'a> {
+        #[serde(rename = "type", borrow)]
+        type_: Cow<'a, str>,
+        #[serde(default, borrow)]
+        status: Cow<'a, str>,
     }
-    let all = Option::<Vec<Condition>>::deserialize(deserializer)?.unwrap_or_default();
+    let all = Option::<Vec<Condition<'de>>>::deserialize(deserializer)?.unwrap_or_default();
     let read = all.iter().filter_map(|condition| {
         Some(NodeCondition {
             type_: known(&condition.type_)?,

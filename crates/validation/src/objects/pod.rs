@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{known_text, label, resource_like, same_metadata};
 
-const APP: &str = "k8s-app";
+pub(super) const APP: &str = "k8s-app";
 const SYSTEM_NAMESPACE: &str = "kube-system";
 /// What each control-plane node runs, by its label `k8s-app`.
 pub(crate) const STATIC_PODS: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
@@ -17,7 +17,7 @@ pub(crate) const STATIC_PODS: [&str; 3] = ["kube-apiserver", "kube-controller-ma
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pod {
     /// Namespace, name, uid, resourceVersion, and the label `k8s-app`.
-    #[serde(deserialize_with = "metadata")]
+    #[serde(deserialize_with = "super::metadata")]
     pub metadata: ObjectMeta,
     /// What is read of the spec.
     #[serde(default)]
@@ -155,10 +155,6 @@ impl Pod {
             .into_iter()
             .find(|name| *name == app && self.namespace() == SYSTEM_NAMESPACE)
     }
-}
-
-fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    super::metadata(deserializer, &[APP])
 }
 
 fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ContainerStatus>, D::Error> {
