@@ -35,7 +35,8 @@ const LIMIT: Duration = Duration::from_mins(2);
 const FIRST: Duration = Duration::from_mins(1);
 /// A verdict is made at least so often.
 const AT_LEAST: Duration = Duration::from_secs(30);
-/// Between two verdicts, as a multiple of what the last one took: where everything changes all the time, a fifth of a core.
+/// Between two verdicts, as a multiple of what the last one took: a cluster that changes all the time costs a fifth of a core,
+/// unless it is so large that this would be longer than [`LONGEST_REST`].
 const REST: u32 = 4;
 /// Of 5,000 Nodes one takes 25 ms: what changes while one is made is to be in the next within a tenth of a second. That is at
 /// most half a core.

@@ -11,7 +11,7 @@ use kube::Resource;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::json;
 use tidewaiter_api::names::{UNIDENTIFIED_EFFECT, UNIDENTIFIED_TAINT};
-use tidewaiter_validation::objects::{NodeCondition, conditions};
+use tidewaiter_validation::objects::{LABELS_READ, NodeCondition, conditions};
 
 /// A slim Node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -74,7 +74,11 @@ impl Node {
     /// Whether the two differ in nothing that the verdict on the cluster reads.
     #[must_use]
     pub fn same_to_the_verdict(&self, other: &Self) -> bool {
-        self.status.conditions == other.status.conditions && self.same(other)
+        let same_label = |key: &&str| self.labels().get(*key) == other.labels().get(*key);
+        self.status.conditions == other.status.conditions
+            && self.metadata.uid == other.metadata.uid
+            && self.spec.provider_id == other.spec.provider_id
+            && LABELS_READ.iter().all(same_label)
     }
 
     /// The taints as they should be once the Node is identified, if the startup taint is there to be lifted.
@@ -194,6 +198,15 @@ mod tests {
         after["status"]["conditions"][0]["status"] = json!("True");
         assert!(node(before.clone()).same(&node(after.clone())), "no plan reads it");
         assert!(!node(before.clone()).same_to_the_verdict(&node(after.clone())));
+        let labelled = |key: &str| {
+            let mut labelled = before.clone();
+            labelled["metadata"]["labels"] = json!({ key: "" });
+            node(labelled)
+        };
+        let role = labelled("node-role.kubernetes.io/control-plane");
+        assert!(!node(before.clone()).same_to_the_verdict(&role));
+        let other = labelled("example.com/team");
+        assert!(node(before.clone()).same_to_the_verdict(&other), "no rule reads it");
         for (pointer, value) in [
             ("/metadata/uid", json!("v")),
             ("/metadata/labels", json!({"a": "b"})),

@@ -15,6 +15,9 @@ pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 /// What [`ZONE`] was called before Kubernetes 1.17.
 pub(super) const OLD_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 
+/// The labels of a Node that the verdict reads.
+pub const LABELS_READ: [&str; 4] = [ROLE_CONTROL_PLANE_LABEL, HOSTNAME, ZONE, OLD_ZONE];
+
 /// A slim Node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Node {
