@@ -129,9 +129,10 @@ async fn metrics(
 #[cfg(test)]
 mod tests {
     use tidewaiter_kit::ManualClock;
-    use tidewaiter_validation::verdict::{Counts, Verdict};
+    use tidewaiter_validation::verdict::Counts;
 
     use super::*;
+    use crate::verdicts::by_hand::verdict;
 
     #[test]
     fn a_verdict_is_told_for_two_minutes_and_its_age_for_ever() {
@@ -143,18 +144,11 @@ mod tests {
             page: RwLock::default(),
         };
         assert_eq!(server.answer().unwrap(), "", "nothing was judged yet");
-        let verdict = Verdict {
-            cluster,
-            failures: vec![],
-            tolerated: vec![],
-            unknown: vec![],
-            groups: vec![],
-            nodes: vec![],
-            counts: Counts {
-                nodes_ready: Some(3),
-                ..Counts::default()
-            },
+        let counts = Counts {
+            nodes_ready: Some(3),
+            ..Counts::default()
         };
+        let verdict = verdict(cluster.as_str(), counts);
         let judged = Judged {
             verdict,
             at: server.clock.now(),

@@ -207,3 +207,22 @@ fn objects<K: Cacheable, T: DeserializeOwned>(cache: &Cache<K>, now: Duration) -
         _ => Part::Known(cache.all_as().map(Arc::new).collect()),
     }
 }
+
+#[cfg(test)]
+pub(crate) mod by_hand {
+    //! A verdict without anything in it, for the tests of what shows one.
+
+    use tidewaiter_validation::verdict::{Counts, Verdict};
+
+    pub(crate) fn verdict(cluster: &str, counts: Counts) -> Verdict {
+        Verdict {
+            cluster: cluster.parse().unwrap(),
+            failures: vec![],
+            tolerated: vec![],
+            unknown: vec![],
+            groups: vec![],
+            nodes: vec![],
+            counts,
+        }
+    }
+}

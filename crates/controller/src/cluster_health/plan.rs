@@ -87,6 +87,7 @@ mod tests {
     use tidewaiter_validation::{FailureKind, PartName, Unknown};
 
     use super::*;
+    use crate::verdicts::by_hand;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -103,17 +104,14 @@ mod tests {
             part: PartName::Cloud,
             reason: (*reason).to_owned(),
         });
+        let counts = Counts {
+            nodes_ready: Some(3),
+            ..Counts::default()
+        };
         Verdict {
-            cluster: "cluster.example.com".parse().unwrap(),
             failures: (0..failures).map(failure).collect(),
-            tolerated: vec![],
             unknown: unknown.collect(),
-            groups: vec![],
-            nodes: vec![],
-            counts: Counts {
-                nodes_ready: Some(3),
-                ..Counts::default()
-            },
+            ..by_hand::verdict("cluster.example.com", counts)
         }
     }
 

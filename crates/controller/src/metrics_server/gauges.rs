@@ -220,6 +220,7 @@ mod tests {
     use tidewaiter_validation::verdict::Counts;
 
     use super::*;
+    use crate::verdicts::by_hand;
 
     const CLUSTER: &str = "clustername.mydomain.com";
 
@@ -268,22 +269,15 @@ kops_pod_unknown{cluster_name="clustername.mydomain.com"} 0
     }
 
     fn verdict() -> Verdict {
-        Verdict {
-            cluster: CLUSTER.parse().unwrap(),
-            failures: vec![],
-            tolerated: vec![],
-            unknown: vec![],
-            groups: vec![],
-            nodes: vec![],
-            counts: Counts {
-                nodes_ready: Some(2),
-                nodes_not_ready: Some(0),
-                pods_missing: Some(0),
-                pods_not_ready: Some(0),
-                pods_pending: Some(0),
-                pods_unknown: Some(0),
-            },
-        }
+        let counts = Counts {
+            nodes_ready: Some(2),
+            nodes_not_ready: Some(0),
+            pods_missing: Some(0),
+            pods_not_ready: Some(0),
+            pods_pending: Some(0),
+            pods_unknown: Some(0),
+        };
+        by_hand::verdict(CLUSTER, counts)
     }
 
     fn shown(verdict: &Verdict, components: Option<Components>) -> String {
