@@ -4,3 +4,4 @@
 //! [`models`] are its objects as they stand on the wire. Nothing here does I/O or reads a clock.
 
 pub mod models;
+pub mod server;
