@@ -1,7 +1,7 @@
 //! The cloud: the API, version 3, that says which users, SSH keys, registries, plugins, labels, roles, node pools and
 //! upgrades each cluster has.
 //!
-//! [`models`] are its objects as they stand on the wire. Nothing here does I/O or reads a clock.
+//! [`models`] are its objects as they stand on the wire, [`server`] is who answers for them. Nothing here reads a clock.
 
 pub mod models;
 pub mod server;
