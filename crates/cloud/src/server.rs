@@ -15,6 +15,7 @@ mod error;
 pub mod hash;
 mod http;
 mod identity;
+mod init;
 pub mod kind;
 mod limits;
 mod members;
@@ -37,4 +38,5 @@ mod view;
 
 pub use cloud::Lives;
 pub use error::Error;
+pub use init::{Founded, Founder, found, make_keys};
 pub use serve::{DRAIN, ServeError, ServerParts, start};
