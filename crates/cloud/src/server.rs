@@ -36,6 +36,7 @@ mod tls;
 pub mod token;
 mod view;
 
+pub use accounts::LONGEST_TOKEN;
 pub use cloud::Lives;
 pub use error::Error;
 pub use init::{Founded, Founder, found, make_keys};

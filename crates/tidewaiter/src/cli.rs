@@ -1,5 +1,6 @@
 //! The command line: what can be asked for, in words that a person can read.
 
+mod cloud_server;
 mod validate;
 
 use std::ffi::OsString;
@@ -12,6 +13,7 @@ use serde::Serialize;
 use tidewaiter_api::{ClusterName, InstanceGroupName, Lifecycle, NodeName};
 use url::Url;
 
+pub(crate) use cloud_server::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
 pub(crate) use validate::ValidateArgs;
 
 /// Makes true in a Kubernetes cluster what its cloud says.
@@ -67,6 +69,9 @@ pub(crate) enum Command {
     /// Gives each Node the labels of its InstanceGroup, once the cloud vouches for it, and says whether the cluster is healthy
     /// (the role of kops-controller)
     Controller(ControllerArgs),
+    /// Serves the cloud API, from which clusters mirror users, registries, plugins, labels, roles and upgrades
+    #[command(subcommand)]
+    Cloud(ServerCommand),
     /// Says whether the cluster is ready: groups, instances, Nodes, the system's pods (as kops validate cluster); writes nothing
     Validate(ValidateArgs),
     /// Says why a Node has, or has not, a label

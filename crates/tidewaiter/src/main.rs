@@ -1,8 +1,10 @@
 //! The binary: flags, settings and wiring. What a role does lies in the role's own crate.
 
 mod cli;
+mod cloud_server;
 mod controller;
 mod explain;
+mod password;
 mod place;
 mod validate;
 
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
     let result = match command {
         Command::Validate(args) => return validate::main(&args).unwrap_or_else(|error| fail(&error, 1)),
         Command::Controller(args) => controller::main(&args),
+        Command::Cloud(command) => cloud_server::main(&command),
         Command::Explain(question) => explain::main(&question),
         Command::Crds => print_crds().map_err(Failure::Running),
         Command::Completions { shell } => {

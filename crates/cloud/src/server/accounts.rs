@@ -27,6 +27,9 @@ use crate::models::{Login, Unknown, parse};
 /// The longest life of a token that a user makes for himself: a year.
 const LONGEST: u32 = 365 * 24 * 60 * 60;
 
+/// No token is valid for longer.
+pub const LONGEST_TOKEN: SignedDuration = SignedDuration::from_hours(365 * 24);
+
 pub(super) async fn log_in(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     match call.word("method") {
         "password" => with_password(cloud, call).await,
