@@ -89,7 +89,7 @@ pub struct Claims {
     pub token_use: TokenUse,
     /// `iat`, in whole seconds as all times here.
     pub issued_at: Timestamp,
-    /// `nbf`: it is refused earlier than [`LEEWAY`] before this.
+    /// `nbf`: it is refused earlier than a minute before this.
     pub not_before: Timestamp,
     /// `exp`: it is refused from this time on.
     pub expires_at: Timestamp,
