@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
@@ -13,7 +14,7 @@ use super::values::NodeId;
 pub struct NodeSpec {}
 
 /// A node.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct Node {
     pub id: NodeId,
@@ -23,7 +24,7 @@ pub struct Node {
 }
 
 /// The body of `PUT …/nodes/N/status`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct NodeStatusReport {
     /// How the node is doing.
     pub status: Status,
