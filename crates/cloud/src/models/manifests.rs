@@ -61,7 +61,12 @@ impl ToSchema for Manifest {}
 
 impl PartialSchema for Manifest {
     fn schema() -> RefOr<Schema> {
-        manifest("A Kubernetes object.", schema::text(WORD), schema::text(WORD)).into()
+        manifest(
+            "A Kubernetes object.",
+            schema::text(WORD, "v1"),
+            schema::text(WORD, "Namespace"),
+        )
+        .into()
     }
 }
 
@@ -73,10 +78,14 @@ impl PartialSchema for Job {
         let spec = open("")
             .property("activeDeadlineSeconds", seconds)
             .required("activeDeadlineSeconds");
-        manifest("A job that ends.", schema::text("^batch/v1$"), schema::text("^Job$"))
-            .property("spec", spec)
-            .required("spec")
-            .into()
+        manifest(
+            "A job that ends.",
+            schema::text("^batch/v1$", "batch/v1"),
+            schema::text("^Job$", "Job"),
+        )
+        .property("spec", spec)
+        .required("spec")
+        .into()
     }
 }
 
@@ -88,7 +97,9 @@ fn open(description: &str) -> ObjectBuilder {
 }
 
 fn manifest(description: &str, api_version: ObjectBuilder, kind: ObjectBuilder) -> ObjectBuilder {
-    let metadata = open("").property("name", schema::text(WORD)).required("name");
+    let metadata = open("")
+        .property("name", schema::text(WORD, "migrate"))
+        .required("name");
     open(description)
         .property("apiVersion", api_version)
         .property("kind", kind)

@@ -10,7 +10,8 @@ use super::status::Status;
 use super::values::NodeId;
 
 /// What a person says of a node: that it is to be. Everything else of it the cluster knows.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct NodeSpec {}
 
 /// A node.

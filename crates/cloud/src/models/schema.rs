@@ -49,8 +49,16 @@ impl Described {
     #[must_use]
     pub fn answer(mut self) -> BTreeMap<String, RefOr<Schema>> {
         self.closed = false;
-        let names = self.derived.keys().filter(|name| !is_value(&self.named(name)));
-        names.map(|name| (name.clone(), self.named(name))).collect()
+        let mut schemas = BTreeMap::new();
+        let mut names = vec![self.name.clone()];
+        while let Some(name) = names.pop() {
+            if !schemas.contains_key(&name) {
+                let schema = self.named(&name);
+                referred(&schema, &mut names);
+                schemas.insert(name, schema);
+            }
+        }
+        schemas
     }
 
     /// As a body that people write: closed, and without references.
@@ -64,13 +72,7 @@ impl Described {
     /// and sent back.
     #[must_use]
     pub fn replacement(self, answer: Self) -> RefOr<Schema> {
-        let mut spec = self.request();
-        if let (RefOr::T(Schema::Object(spec)), RefOr::T(Schema::Object(answer))) = (&mut spec, answer.request()) {
-            for (key, property) in answer.properties {
-                spec.properties.entry(key).or_insert_with(|| read_only(property));
-            }
-        }
-        spec
+        merged(self.request(), answer.request())
     }
 
     /// As a JSON merge patch (RFC 7386): no field must be there.
@@ -103,6 +105,9 @@ impl Described {
             return reference.clone().into();
         }
         describe(&mut target, &reference.description);
+        if reference.write_only == Some(true) {
+            return write_only(target);
+        }
         target
     }
 
@@ -179,6 +184,29 @@ fn is_value(schema: &RefOr<Schema>) -> bool {
     }
 }
 
+/// The names of the objects that `schema` refers to.
+fn referred(schema: &RefOr<Schema>, names: &mut Vec<String>) {
+    match schema {
+        RefOr::Ref(reference) => names.push(reference.ref_location.trim_start_matches(COMPONENTS).to_owned()),
+        RefOr::T(Schema::Object(object)) => {
+            object
+                .properties
+                .values()
+                .for_each(|property| referred(property, names));
+            if let Some(AdditionalProperties::RefOr(values)) = object.additional_properties.as_deref() {
+                referred(values, names);
+            }
+        }
+        RefOr::T(Schema::Array(array)) => {
+            if let ArrayItems::RefOrSchema(items) = &array.items {
+                referred(items, names);
+            }
+        }
+        RefOr::T(Schema::OneOf(one)) => one.items.iter().for_each(|item| referred(item, names)),
+        RefOr::T(_) => {}
+    }
+}
+
 /// Puts what is said of a field before what is said of its type.
 fn describe(schema: &mut RefOr<Schema>, of_field: &str) {
     let description = match schema {
@@ -209,6 +237,28 @@ fn or_null(mut schema: RefOr<Schema>) -> RefOr<Schema> {
     schema
 }
 
+/// `spec` with what only the answer has, which can be sent back and not be changed.
+fn merged(mut spec: RefOr<Schema>, answer: RefOr<Schema>) -> RefOr<Schema> {
+    match (&mut spec, answer) {
+        (RefOr::T(Schema::Object(spec)), RefOr::T(Schema::Object(answer))) => {
+            for (key, property) in answer.properties {
+                let property = match spec.properties.shift_remove(&key) {
+                    Some(said) => merged(said, property),
+                    None => read_only(property),
+                };
+                spec.properties.insert(key, property);
+            }
+        }
+        (RefOr::T(Schema::Array(spec)), RefOr::T(Schema::Array(answer))) => {
+            if let (ArrayItems::RefOrSchema(said), ArrayItems::RefOrSchema(items)) = (&mut spec.items, answer.items) {
+                **said = merged((**said).clone(), *items);
+            }
+        }
+        _ => {}
+    }
+    spec
+}
+
 fn read_only(mut schema: RefOr<Schema>) -> RefOr<Schema> {
     if let RefOr::T(Schema::Object(object)) = &mut schema {
         object.read_only = Some(true);
@@ -219,7 +269,6 @@ fn read_only(mut schema: RefOr<Schema>) -> RefOr<Schema> {
 fn optional(mut schema: RefOr<Schema>) -> RefOr<Schema> {
     if let RefOr::T(Schema::Object(object)) = &mut schema {
         object.required.clear();
-        object.examples.clear();
         for property in object.properties.values_mut() {
             *property = optional(property.clone());
         }
@@ -232,9 +281,10 @@ pub(super) fn object(description: &str) -> ObjectBuilder {
     ObjectBuilder::new().description(Some(description).filter(|text| !text.is_empty()))
 }
 
-/// A text of this form.
-pub(super) fn text(pattern: &str) -> ObjectBuilder {
-    ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern))
+/// A text of this form, such as `example`.
+pub(super) fn text(pattern: &str, example: &str) -> ObjectBuilder {
+    let text = ObjectBuilder::new().schema_type(Type::String);
+    text.pattern(Some(pattern)).examples([example])
 }
 
 /// The schema of a value that may be `null`.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 use utoipa::openapi::schema::{ArrayItems, SchemaType};
-use utoipa::openapi::{Object, RefOr, Schema, Type};
+use utoipa::openapi::{KnownFormat, Object, RefOr, Schema, SchemaFormat, Type};
 
 /// A value that is valid by `schema`; references are looked up in `components`.
 #[must_use]
@@ -51,7 +51,10 @@ fn of_object(object: &Object, components: &BTreeMap<String, RefOr<Schema>>) -> V
             let fields = written.map(|(key, schema)| (key.clone(), example(schema, components)));
             Value::Object(fields.collect::<Map<_, _>>())
         }
-        Some(Type::String) => "2019-03-01T12:00:00Z".into(),
+        Some(Type::String) => match object.format {
+            Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)) => "2019-03-01T12:00:00Z".into(),
+            _ => "text".into(),
+        },
         Some(Type::Boolean) => true.into(),
         Some(Type::Integer | Type::Number) => 1.into(),
         Some(Type::Array | Type::Null) | None => Value::Null,
