@@ -11,6 +11,7 @@ mod example;
 mod foreign;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use utoipa::openapi::schema::{AdditionalProperties, AllOf, ArrayItems, OneOf, SchemaType};
 use utoipa::openapi::{Array, Object, ObjectBuilder, Ref, RefOr, Schema, Type};
@@ -52,10 +53,10 @@ impl Described {
         let mut schemas = BTreeMap::new();
         let mut names = vec![self.name.clone()];
         while let Some(name) = names.pop() {
-            if !schemas.contains_key(&name) {
-                let schema = self.named(&name);
+            if let Entry::Vacant(place) = schemas.entry(name) {
+                let schema = self.named(place.key());
                 referred(&schema, &mut names);
-                schemas.insert(name, schema);
+                place.insert(schema);
             }
         }
         schemas

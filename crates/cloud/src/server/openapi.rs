@@ -196,18 +196,24 @@ fn refusals(endpoint: &Endpoint) -> Vec<StatusCode> {
 /// The parameters that many endpoints have, by their names among the components.
 fn shared_parameters(endpoint: &Endpoint) -> &'static [&'static str] {
     use Action as A;
-    match (endpoint.action, endpoint.answers) {
-        (A::List(_) | A::ListMembers | A::NodesInCluster, _) => &["limit", "after", "If-None-Match"],
-        (A::Authenticate, _) => &[],
-        (A::OpenApi | A::Docs | A::GetScript, _) => &["If-None-Match"],
-        (A::Events, _) => &["Last-Event-ID"],
-        (A::Replace(_) | A::Patch(_) | A::Delete(_), _)
-        | (A::ReplaceAccount | A::PatchAccount | A::ReplaceMember | A::PatchMember | A::DeleteMember, _) => {
-            &["If-Match"]
-        }
-        (_, Answers::List(_) | Answers::One(_)) if endpoint.method == Method::GET => &["If-None-Match"],
-        (_, Answers::Made(_)) => &["Idempotency-Key"],
-        _ => &[],
+    match endpoint.action {
+        A::List(_) | A::ListMembers | A::NodesInCluster => &["limit", "after", "If-None-Match"],
+        A::Authenticate => &[],
+        A::OpenApi | A::Docs | A::GetScript => &["If-None-Match"],
+        A::Events => &["Last-Event-ID"],
+        A::Replace(_)
+        | A::Patch(_)
+        | A::Delete(_)
+        | A::ReplaceAccount
+        | A::PatchAccount
+        | A::ReplaceMember
+        | A::PatchMember
+        | A::DeleteMember => &["If-Match"],
+        _ => match endpoint.answers {
+            Answers::List(_) | Answers::One(_) if endpoint.method == Method::GET => &["If-None-Match"],
+            Answers::Made(_) => &["Idempotency-Key"],
+            _ => &[],
+        },
     }
 }
 
