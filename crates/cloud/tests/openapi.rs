@@ -325,7 +325,7 @@ fn the_page_shows_everything_and_loads_nothing() {
 #[tokio::test]
 async fn the_documents_are_served_as_they_are_and_only_once() {
     let document = document(&ENDPOINTS);
-    let json = Served::json(&document).unwrap();
+    let json = Served::json(&document);
     let answer = json.answer(&HeaderMap::new());
     assert_eq!(answer.status(), StatusCode::OK);
     assert_eq!(answer.headers()["content-type"], "application/json");
@@ -354,7 +354,7 @@ async fn body_of(body: Body) -> String {
 
 #[tokio::test]
 async fn the_browser_is_told_to_allow_the_pages_style_and_nothing_else() {
-    let answer = Served::page(&document(&ENDPOINTS)).unwrap().answer(&HeaderMap::new());
+    let answer = Served::page(&document(&ENDPOINTS)).answer(&HeaderMap::new());
     assert_eq!(answer.headers()["content-type"], "text/html; charset=utf-8");
     assert_eq!(answer.headers()["x-content-type-options"], "nosniff");
     let policy = answer.headers()["content-security-policy"].to_str().unwrap().to_owned();

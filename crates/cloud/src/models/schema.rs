@@ -308,3 +308,29 @@ pub(super) fn value<T: PartialSchema>() -> Schema {
         RefOr::Ref(_) => Object::new().into(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(ToSchema)]
+    #[expect(dead_code, reason = "stands for its schema")]
+    enum Word {
+        Some,
+    }
+
+    #[derive(ToSchema)]
+    #[expect(dead_code, reason = "stands for its schema")]
+    struct Sentence {
+        /// Of the field.
+        word: Option<Word>,
+    }
+
+    #[test]
+    fn a_word_that_may_be_null_has_null_among_its_words() {
+        let schema = serde_json::to_value(Described::of::<Sentence>().request()).unwrap();
+        let word =
+            serde_json::json!({"type": ["string", "null"], "enum": ["Some", null], "description": "Of the field."});
+        assert_eq!(schema["properties"]["word"], word);
+    }
+}

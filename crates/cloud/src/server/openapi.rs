@@ -199,7 +199,7 @@ fn shared_parameters(endpoint: &Endpoint) -> &'static [&'static str] {
     match endpoint.action {
         A::List(_) | A::ListMembers | A::NodesInCluster => &["limit", "after", "If-None-Match"],
         A::Authenticate => &[],
-        A::OpenApi | A::Docs | A::GetScript => &["If-None-Match"],
+        A::OpenApi | A::Docs | A::Discovery | A::Jwks | A::GetScript => &["If-None-Match"],
         A::Events => &["Last-Event-ID"],
         A::Replace(_)
         | A::Patch(_)
