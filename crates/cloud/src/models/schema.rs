@@ -261,8 +261,11 @@ fn merged(mut spec: RefOr<Schema>, answer: RefOr<Schema>) -> RefOr<Schema> {
 }
 
 fn read_only(mut schema: RefOr<Schema>) -> RefOr<Schema> {
-    if let RefOr::T(Schema::Object(object)) = &mut schema {
-        object.read_only = Some(true);
+    match &mut schema {
+        RefOr::T(Schema::Object(object)) => object.read_only = Some(true),
+        // The library's array has no such field of its own.
+        RefOr::T(Schema::Array(array)) => array.extensions = Some([("readOnly", true)].into_iter().collect()),
+        _ => {}
     }
     schema
 }

@@ -62,5 +62,12 @@ fn of_object(object: &Object, components: &BTreeMap<String, RefOr<Schema>>) -> V
 }
 
 fn is_read_only(schema: &RefOr<Schema>) -> bool {
-    matches!(schema, RefOr::T(Schema::Object(object)) if object.read_only == Some(true))
+    match schema {
+        RefOr::T(Schema::Object(object)) => object.read_only == Some(true),
+        RefOr::T(Schema::Array(array)) => array
+            .extensions
+            .as_ref()
+            .is_some_and(|more| more.contains_key("readOnly")),
+        _ => false,
+    }
 }
