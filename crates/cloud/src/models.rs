@@ -43,7 +43,7 @@ pub use fields::{Fields, Model, OpenObject};
 pub use label::{ClusterLabel, LabelSpec, NodePoolLabel};
 pub use login::{Accepted, Login, Token};
 pub use manifests::{Job, Jobs, Manifest, PluginManifests};
-pub use node::{Node, NodeStatusReport};
+pub use node::{Node, NodeSpec, NodeStatusReport};
 pub use node_pool::{Autoscaling, KubernetesMode, NodePool, NodePoolChange, NodePoolSpec};
 pub use organization::{Organization, OrganizationSpec};
 pub use plugin::{Plugin, PluginChange, PluginSpec};

@@ -8,6 +8,10 @@ use super::fields::{Fields, Model};
 use super::status::Status;
 use super::values::NodeId;
 
+/// What a person says of a node: that it is to be. Everything else of it the cluster knows.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NodeSpec {}
+
 /// A node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "each is the field of the API")]
@@ -25,8 +29,16 @@ pub struct NodeStatusReport {
     pub status: Status,
 }
 
-impl Model for Node {
+impl Model for NodeSpec {
     const KIND: &'static str = "a node";
+
+    fn take(_: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {})
+    }
+}
+
+impl Model for Node {
+    const KIND: &'static str = NodeSpec::KIND;
 
     fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
         Ok(Self {

@@ -65,8 +65,9 @@ impl Credentials {
         self.0.keys()
     }
 
-    /// Names and texts, for the answer that a cluster gets.
-    pub(super) fn revealed(&self) -> BTreeMap<&str, &str> {
+    /// Names and texts, for the answer that a cluster gets, and for sealing.
+    #[must_use]
+    pub fn revealed(&self) -> BTreeMap<&str, &str> {
         self.0
             .iter()
             .map(|(name, secret)| (name.as_str(), secret.expose()))

@@ -1,0 +1,155 @@
+//! The kinds of objects that the store holds, and the words by which it, the audit and the events call them.
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident = $word:literal, $singular:literal;)+) => {
+        /// A kind of object.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Kind { $($(#[$doc])* $kind),+ }
+
+        impl Kind {
+            /// Every kind.
+            pub const ALL: &'static [Self] = &[$(Self::$kind),+];
+
+            /// How the store, the audit and the events call it.
+            #[must_use]
+            pub const fn word(self) -> &'static str {
+                match self { $(Self::$kind => $word),+ }
+            }
+
+            /// How a message calls one, with its article.
+            #[must_use]
+            pub const fn singular(self) -> &'static str {
+                match self { $(Self::$kind => $singular),+ }
+            }
+
+            /// The kind that is called `word`.
+            #[must_use]
+            pub fn of(word: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|kind| kind.word() == word)
+            }
+        }
+    };
+}
+
+kinds! {
+    /// What owns everything else.
+    Organization = "organizations", "an organization";
+    /// Below the organization that made it, its home.
+    User = "users", "a user";
+    /// Of a user.
+    SshKey = "ssh-keys", "an SSH key";
+    /// That a user is in an organization, and as what.
+    Membership = "memberships", "a membership";
+    /// The hash of a user's password.
+    Password = "passwords", "a password";
+    /// That a user may do what concerns all organizations.
+    Operator = "operators", "an operator";
+    /// A token of a user: its text is not kept.
+    Token = "tokens", "a token";
+    /// Of an organization.
+    Team = "teams", "a team";
+    /// Of an organization.
+    Registry = "registries", "a registry";
+    /// Of an organization.
+    Provider = "providers", "a provider";
+    /// Of an organization.
+    Cluster = "clusters", "a cluster";
+    /// The hash of a cluster's key.
+    ApiKey = "api-keys", "an API key";
+    /// Of a cluster.
+    Plugin = "plugins", "a plugin";
+    /// Of a cluster.
+    ClusterLabel = "labels", "a cluster label";
+    /// Of a cluster.
+    NodePool = "node-pools", "a node pool";
+    /// Of a node pool.
+    NodePoolLabel = "node-pool-labels", "a node pool label";
+    /// Of a node pool.
+    Node = "nodes", "a node";
+    /// Of a cluster.
+    AutoscalingPolicy = "autoscaling-policies", "an autoscaling policy";
+    /// That a node pool is scaled by a policy.
+    PolicyAssignment = "autoscaling-assignments", "the assignment of an autoscaling policy";
+    /// Of an organization.
+    Role = "roles", "a role";
+    /// Of an organization.
+    RoleBinding = "role-bindings", "a role binding";
+    /// Of a cluster.
+    Upgrade = "upgrades", "an upgrade";
+    /// Of an upgrade, for all nodes or for one.
+    UpgradeScript = "upgrade-scripts", "an upgrade script";
+    /// A version in the catalogue of plugins.
+    PluginVersion = "plugin-versions", "a version of a plugin";
+    /// The manifests of a version in the catalogue.
+    PluginManifests = "plugin-manifests", "the manifests of a plugin";
+}
+
+impl Kind {
+    /// The kinds of what goes when one of this kind goes: those whose `parent_id` is its id.
+    #[must_use]
+    pub const fn children(self) -> &'static [Self] {
+        match self {
+            Self::Organization => &[
+                Self::RoleBinding,
+                Self::Role,
+                Self::Team,
+                Self::Registry,
+                Self::Cluster,
+                Self::Provider,
+                Self::Membership,
+                Self::User,
+            ],
+            Self::User => &[Self::SshKey, Self::Password, Self::Operator, Self::Token],
+            Self::Cluster => &[
+                Self::Upgrade,
+                Self::Plugin,
+                Self::ClusterLabel,
+                Self::NodePool,
+                Self::AutoscalingPolicy,
+                Self::ApiKey,
+            ],
+            Self::NodePool => &[Self::PolicyAssignment, Self::NodePoolLabel, Self::Node],
+            Self::Upgrade => &[Self::UpgradeScript],
+            Self::PluginVersion => &[Self::PluginManifests],
+            _ => &[],
+        }
+    }
+
+    /// As what clients of a cluster's change stream hear of it; None when no cluster has a use for it.
+    #[must_use]
+    pub const fn event(self) -> Option<&'static str> {
+        Some(match self {
+            Self::User | Self::SshKey | Self::Membership => Self::User.word(),
+            Self::AutoscalingPolicy | Self::PolicyAssignment => Self::AutoscalingPolicy.word(),
+            Self::Upgrade | Self::UpgradeScript => Self::Upgrade.word(),
+            Self::Plugin | Self::PluginVersion | Self::PluginManifests => Self::Plugin.word(),
+            Self::Registry
+            | Self::Cluster
+            | Self::ClusterLabel
+            | Self::NodePool
+            | Self::NodePoolLabel
+            | Self::Node
+            | Self::Role
+            | Self::RoleBinding
+            | Self::Team => self.word(),
+            Self::Organization | Self::Password | Self::Operator | Self::Token | Self::Provider | Self::ApiKey => {
+                return None;
+            }
+        })
+    }
+
+    /// Whether a change of one may change who somebody is or what he may do.
+    #[must_use]
+    pub const fn decides_who_may(self) -> bool {
+        matches!(
+            self,
+            Self::Organization
+                | Self::User
+                | Self::Membership
+                | Self::Operator
+                | Self::Token
+                | Self::Cluster
+                | Self::ApiKey
+        )
+    }
+}

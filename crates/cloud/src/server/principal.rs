@@ -1,0 +1,106 @@
+//! Who asks, and as what.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use uuid::Uuid;
+
+/// What a user may do in an organization; each may what those before it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OrgRole {
+    /// See everything but credentials and the audit. His SSH keys are not given to clusters.
+    ReadOnly,
+    /// Change labels, node pools and autoscaling policies, and have SSH keys on the nodes.
+    Member,
+    /// Change everything but the organization itself and its owners.
+    Admin,
+    /// Everything.
+    Owner,
+}
+
+impl OrgRole {
+    /// Every role, the least one first.
+    pub const ALL: [Self; 4] = [Self::ReadOnly, Self::Member, Self::Admin, Self::Owner];
+
+    /// The word on the wire.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "read_only",
+            Self::Member => "member",
+            Self::Admin => "admin",
+            Self::Owner => "owner",
+        }
+    }
+
+    /// The role that is called `word`.
+    #[must_use]
+    pub fn of(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.word() == word)
+    }
+}
+
+impl fmt::Display for OrgRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// Who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Principal {
+    /// A person, or a program in his name.
+    User {
+        /// Who.
+        id: Uuid,
+        /// In which organizations, and as what.
+        memberships: BTreeMap<Uuid, OrgRole>,
+        /// Whether he may do what concerns all organizations.
+        operator: bool,
+    },
+    /// A cluster, with its own key or a token that it got for it.
+    Cluster {
+        /// Which.
+        id: Uuid,
+        /// Whose.
+        organization: Uuid,
+    },
+}
+
+impl Principal {
+    /// As the audit calls it: `user:ID` or `cluster:ID`.
+    #[must_use]
+    pub fn actor(&self) -> String {
+        match self {
+            Self::User { id, .. } => format!("user:{id}"),
+            Self::Cluster { id, .. } => format!("cluster:{id}"),
+        }
+    }
+
+    /// What a user is in `organization`; None of a cluster and of a stranger.
+    #[must_use]
+    pub fn role_in(&self, organization: Uuid) -> Option<OrgRole> {
+        match self {
+            Self::User { memberships, .. } => memberships.get(&organization).copied(),
+            Self::Cluster { .. } => None,
+        }
+    }
+
+    /// The id of the user.
+    #[must_use]
+    pub fn user(&self) -> Option<Uuid> {
+        match self {
+            Self::User { id, .. } => Some(*id),
+            Self::Cluster { .. } => None,
+        }
+    }
+
+    /// Whether credentials of `organization` are shown.
+    #[must_use]
+    pub fn sees_secrets(&self, organization: Uuid) -> bool {
+        match self {
+            Self::User { .. } => self.role_in(organization) >= Some(OrgRole::Admin),
+            Self::Cluster { organization: own, .. } => *own == organization,
+        }
+    }
+}

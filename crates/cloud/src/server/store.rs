@@ -1,0 +1,429 @@
+//! What the cloud knows: objects, each change of one in a transaction with its audit row and its event.
+//!
+//! Reads see what is committed. Writes go through the one [`Writer`] of the process, in commits that many share. The
+//! [`Feed`] says what changed since, on this replica at once and of others as soon as they are heard.
+
+mod backup;
+mod engine;
+mod feed;
+mod keeper;
+mod row;
+mod transaction;
+mod writer;
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::Value;
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::{Any, AnyConnection, AnyPool, Executor as _};
+use tidewaiter_kit::{Chain, SharedClock};
+use tokio::sync::{mpsc, oneshot};
+use url::Url;
+use uuid::Uuid;
+
+use super::kind::Kind;
+use super::refusal::Refusal;
+pub use backup::{BackupError, Copied, backup, restore};
+use engine::Engine;
+pub use feed::{Feed, Note, Scope};
+pub use keeper::Keeper;
+use row::{Columns, select};
+pub use row::{Row, Secreted};
+use transaction::scope;
+pub use transaction::{By, Draft, Name, Ties, Transaction};
+pub use writer::Writer;
+use writer::{Job, QUEUE, Waiting};
+
+static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
+
+/// The database cannot be used as it is.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The setting that says where it is.
+    #[error("{0}")]
+    Setting(String),
+    /// The file cannot be made or opened.
+    #[error("database is {path}: the file cannot be used")]
+    File {
+        /// The file.
+        path: String,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// It does not answer, or does not take what it is given.
+    #[error("the database cannot be used")]
+    Unavailable(#[source] sqlx::Error),
+    /// It holds what nobody of us wrote.
+    #[error("the database is damaged: {0}")]
+    Damaged(String),
+    /// Its tables cannot be brought to the form that this version reads.
+    #[error("the database's tables are not those of this version: {0}")]
+    Migrate(#[source] MigrateError),
+    /// So many wait already.
+    #[error("too much waits to be written")]
+    Full,
+    /// The process is about to end.
+    #[error("the server is stopping")]
+    Stopping,
+    /// As another request, that was in the same commit.
+    #[error("{0}")]
+    Shared(Arc<Self>),
+}
+
+impl From<sqlx::Error> for StoreError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Unavailable(error)
+    }
+}
+
+/// A change that was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The caller can do something about it.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The caller can only come again.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<sqlx::Error> for WriteError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+/// Whether the database takes what it is given.
+#[derive(Debug, Default)]
+struct Health(Mutex<Option<String>>);
+
+impl Health {
+    fn wrote<E: std::borrow::Borrow<StoreError>>(&self, result: &Result<(), E>) {
+        let trouble = result.as_ref().err().map(|error| Chain(error.borrow()).to_string());
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+            .map_or(Ok(()), Err)
+    }
+}
+
+/// The database. Clones share it.
+#[derive(Clone)]
+pub struct Store {
+    pool: AnyPool,
+    jobs: mpsc::Sender<Box<dyn Job>>,
+    feed: Arc<Feed>,
+    health: Arc<Health>,
+    epoch: Arc<str>,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store")
+            .field("epoch", &self.epoch)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A database that was opened, and the tasks that it needs.
+pub struct Opened {
+    /// For everybody.
+    pub store: Store,
+    /// Without it nothing is written.
+    pub writer: Writer,
+    /// Without it other replicas are not heard.
+    pub keeper: Keeper,
+}
+
+impl Store {
+    /// Opens the database at `url` (`sqlite:///FOLDER/FILE` or `postgres://…`), makes it where it is a file that is not
+    /// there, and brings its tables to the form of this version.
+    ///
+    /// # Errors
+    /// When it cannot be used: the message names the file or says what the server says, never the password.
+    pub async fn open(url: &Url, clock: SharedClock) -> Result<Opened, StoreError> {
+        sqlx::any::install_default_drivers();
+        let engine: Arc<dyn Engine> = Arc::from(engine::of(url)?);
+        let pool = engine.pool().await?;
+        engine.check(&mut *pool.acquire().await?).await?;
+        MIGRATIONS.run(&pool).await.map_err(StoreError::Migrate)?;
+        let epoch = epoch(&mut *pool.acquire().await?).await?;
+        let (sequence,): (i64,) = sqlx::query_as("SELECT value FROM sequence WHERE one = 1")
+            .fetch_one(&pool)
+            .await?;
+        let feed = Arc::new(Feed::at(sequence));
+        // Until the keeper listens.
+        feed.set_deaf(engine.announce().is_some());
+        let health = Arc::new(Health::default());
+        let (jobs, waiting) = mpsc::channel(QUEUE);
+        let store = Self {
+            pool: pool.clone(),
+            jobs,
+            feed: Arc::clone(&feed),
+            health: Arc::clone(&health),
+            epoch: epoch.into(),
+        };
+        Ok(Opened {
+            keeper: Keeper {
+                engine: Arc::clone(&engine),
+                store: store.clone(),
+                clock: clock.clone(),
+            },
+            writer: Writer {
+                engine,
+                pool,
+                jobs: waiting,
+                feed,
+                health,
+                clock,
+                kept: None,
+            },
+            store,
+        })
+    }
+
+    /// What changed.
+    #[must_use]
+    pub fn feed(&self) -> &Feed {
+        &self.feed
+    }
+
+    /// Which database it is: a copy that was restored is another one, in which old numbers mean nothing.
+    #[must_use]
+    pub fn epoch(&self) -> &str {
+        &self.epoch
+    }
+
+    /// Whether it takes what it is given, and other replicas are heard.
+    ///
+    /// # Errors
+    /// With what is wrong, in words.
+    pub fn check(&self) -> Result<(), String> {
+        self.health.check()?;
+        if self.feed.hears() {
+            Ok(())
+        } else {
+            Err("other replicas are not heard: the connection to the database is lost".to_owned())
+        }
+    }
+
+    /// The object, if there is one.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn get(&self, kind: Kind, id: &str) -> Result<Option<Row>, StoreError> {
+        transaction::get(&mut *self.reader().await?, kind, id).await
+    }
+
+    /// What stands below `parent`, in the order in which it was made.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn children(&self, kind: Kind, parent: &str) -> Result<Vec<Row>, StoreError> {
+        transaction::children(&mut *self.reader().await?, kind, parent).await
+    }
+
+    /// What there is of one kind in a cluster, in the order in which it was made.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn in_cluster(&self, kind: Kind, cluster: &str) -> Result<Vec<Row>, StoreError> {
+        let found: Vec<Columns> = sqlx::query_as(select!("kind = $1 AND cluster_id = $2 ORDER BY position"))
+            .bind(kind.word())
+            .bind(cluster)
+            .fetch_all(&self.pool)
+            .await?;
+        found.into_iter().map(Row::try_from).collect()
+    }
+
+    /// The id of the object with that name.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn named(&self, kind: Kind, scope: &str, name: &str) -> Result<Option<String>, StoreError> {
+        transaction::named(&mut *self.reader().await?, kind, scope, name).await
+    }
+
+    /// Which organizations a user is in: the rows of his memberships.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn using(&self, kind: Kind, used: Kind, id: &str) -> Result<Vec<Row>, StoreError> {
+        let found: Vec<Columns> = sqlx::query_as(select!(
+            "kind = $1 AND id IN (SELECT id FROM uses WHERE used_kind = $2 AND used_id = $3 AND kind = $1) ORDER BY position"
+        ))
+        .bind(kind.word())
+        .bind(used.word())
+        .bind(id)
+        .fetch_all(&self.pool)
+        .await?;
+        found.into_iter().map(Row::try_from).collect()
+    }
+
+    async fn reader(&self) -> Result<sqlx::pool::PoolConnection<Any>, StoreError> {
+        Ok(self.pool.acquire().await?)
+    }
+
+    /// Makes a change: all of it or nothing. It is committed when this returns.
+    ///
+    /// # Errors
+    /// When `change` refuses it, or the database cannot be written. After a database error it may have been made all the
+    /// same, if the answer to the commit got lost.
+    pub async fn write<T, F>(&self, by: By, change: F) -> Result<T, WriteError>
+    where
+        T: Send + 'static,
+        F: for<'t> FnOnce(&'t mut Transaction) -> futures::future::BoxFuture<'t, Result<T, WriteError>>
+            + Send
+            + 'static,
+    {
+        let (answer, answered) = oneshot::channel();
+        let job = Waiting {
+            by,
+            change: Some(Box::new(change)),
+            result: None,
+            answer,
+        };
+        self.jobs.try_send(Box::new(job)).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => StoreError::Full,
+            mpsc::error::TrySendError::Closed(_) => StoreError::Stopping,
+        })?;
+        answered.await.unwrap_or_else(|_| Err(StoreError::Stopping.into()))
+    }
+
+    /// The changes after `sequence` that concern `cluster`.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn since(&self, sequence: i64, organization: Uuid, cluster: Uuid) -> Result<Vec<Note>, StoreError> {
+        if let Some(notes) = self.feed.since(sequence, organization, cluster) {
+            return Ok(notes);
+        }
+        let mut notes = notes_after(&self.pool, sequence).await?;
+        notes.retain(|note| note.concerns(organization, cluster));
+        Ok(notes)
+    }
+
+    /// The audit of an organization, the newest first: at most `limit` changes before the number `before`.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn audit(&self, organization: &str, before: i64, limit: u32) -> Result<Vec<Audited>, StoreError> {
+        let found: Vec<AuditColumns> = sqlx::query_as(
+            "SELECT sequence, at, cluster_id, kind, object_id, action, actor, request_id, before, after FROM changes \
+             WHERE organization_id = $1 AND sequence < $2 ORDER BY sequence DESC LIMIT $3",
+        )
+        .bind(organization)
+        .bind(before)
+        .bind(i64::from(limit))
+        .fetch_all(&self.pool)
+        .await?;
+        Ok(found.into_iter().map(Audited::from).collect())
+    }
+}
+
+type AuditColumns = (
+    i64,
+    String,
+    String,
+    String,
+    String,
+    String,
+    String,
+    String,
+    String,
+    String,
+);
+
+/// A row of the audit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Audited {
+    /// The number of the change.
+    pub sequence: i64,
+    /// When, RFC 3339.
+    pub at: String,
+    /// Which cluster it concerns, or empty.
+    pub cluster_id: String,
+    /// The kind of the object.
+    pub kind: String,
+    /// The object.
+    pub object_id: String,
+    /// `create`, `update` or `delete`.
+    pub action: String,
+    /// Who: `user:ID`, `cluster:ID` or `system`.
+    pub actor: String,
+    /// On which request.
+    pub request_id: String,
+    /// What it was, without secrets; null when it was not there.
+    pub before: Value,
+    /// What it is, without secrets; null when it is not there any more.
+    pub after: Value,
+}
+
+impl From<AuditColumns> for Audited {
+    fn from(columns: AuditColumns) -> Self {
+        let (sequence, at, cluster_id, kind, object_id, action, actor, request_id, before, after) = columns;
+        let document = |text: String| serde_json::from_str(&text).unwrap_or_default();
+        Self {
+            sequence,
+            at,
+            cluster_id,
+            kind,
+            object_id,
+            action,
+            actor,
+            request_id,
+            before: document(before),
+            after: document(after),
+        }
+    }
+}
+
+/// The name of the database, made when it has none.
+async fn epoch(connection: &mut AnyConnection) -> Result<String, StoreError> {
+    sqlx::query("INSERT INTO meta (name, value) VALUES ('epoch', $1) ON CONFLICT DO NOTHING")
+        .bind(Uuid::new_v4().simple().to_string())
+        .execute(&mut *connection)
+        .await?;
+    let (epoch,): (String,) = sqlx::query_as("SELECT value FROM meta WHERE name = 'epoch'")
+        .fetch_one(connection)
+        .await?;
+    Ok(epoch)
+}
+
+async fn notes_after(pool: &AnyPool, sequence: i64) -> Result<Vec<Note>, StoreError> {
+    let found: Vec<(i64, String, String, String)> = sqlx::query_as(
+        "SELECT sequence, kind, organization_id, cluster_id FROM changes WHERE sequence > $1 ORDER BY sequence",
+    )
+    .bind(sequence)
+    .fetch_all(pool)
+    .await?;
+    let note = |(sequence, kind, organization, cluster): (i64, String, String, String)| {
+        Some(Note {
+            sequence,
+            scope: scope(Kind::of(&kind)?, &organization, &cluster),
+        })
+    };
+    Ok(found.into_iter().filter_map(note).collect())
+}
+
+/// Publishes what is committed and not yet published.
+async fn catch_up(pool: &AnyPool, feed: &Feed) -> Result<(), StoreError> {
+    let notes = notes_after(pool, feed.latest()).await?;
+    feed.publish(&notes);
+    Ok(())
+}
+
+/// The statement is one of ours; see [`sqlx::AssertSqlSafe`].
+async fn ping(pool: &AnyPool) -> Result<(), StoreError> {
+    pool.acquire()
+        .await?
+        .execute("UPDATE sequence SET value = value WHERE one = 1")
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,288 @@
+//! A copy of everything, in one form for both databases: lines of JSON, a row each, between a head and a foot that says how
+//! many there must be and what their digest is. It is one moment's, while others write. Secrets are in it as they are in
+//! the database: sealed, or hashes.
+
+use std::io::{self, BufRead, Write};
+
+use aws_lc_rs::digest::{Context, SHA256};
+use futures::TryStreamExt as _;
+use serde_json::{Value, json};
+use sqlx::any::AnyRow;
+use sqlx::{AnyConnection, AssertSqlSafe, Executor as _, Row as _};
+use url::Url;
+use uuid::Uuid;
+
+use super::{MIGRATIONS, StoreError, engine};
+
+/// A table, its columns and how many of them, at the end, are numbers' places.
+struct Table {
+    name: &'static str,
+    columns: &'static [&'static str],
+    numbers: &'static [&'static str],
+}
+
+const TABLES: &[Table] = &[
+    Table {
+        name: "sequence",
+        columns: &["one", "value"],
+        numbers: &["one", "value"],
+    },
+    Table {
+        name: "objects",
+        columns: &[
+            "kind",
+            "id",
+            "organization_id",
+            "cluster_id",
+            "parent_id",
+            "owner_id",
+            "position",
+            "created_at",
+            "updated_at",
+            "spec",
+            "status",
+            "secret",
+        ],
+        numbers: &["position"],
+    },
+    Table {
+        name: "names",
+        columns: &["kind", "scope_id", "name", "id"],
+        numbers: &[],
+    },
+    Table {
+        name: "uses",
+        columns: &["used_kind", "used_id", "kind", "id"],
+        numbers: &[],
+    },
+    Table {
+        name: "changes",
+        columns: &[
+            "sequence",
+            "at",
+            "organization_id",
+            "cluster_id",
+            "kind",
+            "object_id",
+            "action",
+            "actor",
+            "request_id",
+            "before",
+            "after",
+        ],
+        numbers: &["sequence"],
+    },
+];
+
+/// A copy that cannot be made or read.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// The database cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The copy cannot be read or written.
+    #[error("the copy cannot be read or written")]
+    File(#[from] io::Error),
+    /// It is no copy, or not a whole one.
+    #[error("line {line} of the copy: {reason}")]
+    Copy {
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong.
+        reason: String,
+    },
+    /// There is something where the copy is to go.
+    #[error("the database is not empty: it has {0} objects; restore into a new one")]
+    NotEmpty(i64),
+}
+
+impl From<sqlx::Error> for BackupError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+/// How much was copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// Rows of all tables.
+    pub rows: u64,
+}
+
+fn version() -> i64 {
+    MIGRATIONS
+        .iter()
+        .map(|migration| migration.version)
+        .max()
+        .unwrap_or_default()
+}
+
+fn hex(context: Context) -> String {
+    context
+        .finish()
+        .as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+/// Writes a copy of the database at `url`, which may be served meanwhile. `told` hears after every thousand rows how many
+/// there are.
+///
+/// # Errors
+/// When the database cannot be read or the copy not be written.
+pub async fn backup(
+    url: &Url,
+    copy: &mut (dyn Write + Send),
+    told: &mut (dyn FnMut(u64) + Send),
+) -> Result<Copied, BackupError> {
+    let engine = engine::beside(url)?;
+    let pool = engine.pool().await?;
+    let mut connection = pool.acquire().await.map_err(StoreError::from)?;
+    connection.execute(engine.snapshot()).await?;
+    writeln!(copy, "{}", json!({ "tidewaiter-cloud-backup": 1, "tables": version() }))?;
+    let (mut rows, mut digest) = (0, Context::new(&SHA256));
+    for table in TABLES {
+        let statement = format!(
+            "SELECT {} FROM {} ORDER BY {}",
+            table.columns.join(", "),
+            table.name,
+            table.columns[..2].join(", ")
+        );
+        let mut found = sqlx::query(AssertSqlSafe(statement)).fetch(&mut *connection);
+        while let Some(row) = found.try_next().await? {
+            let line = json!([table.name, table.values(&row)?]).to_string();
+            digest.update(line.as_bytes());
+            writeln!(copy, "{line}")?;
+            rows += 1;
+            if rows % 1_000 == 0 {
+                told(rows);
+            }
+        }
+    }
+    writeln!(copy, "{}", json!({ "rows": rows, "sha256": hex(digest) }))?;
+    copy.flush()?;
+    Ok(Copied { rows })
+}
+
+/// Fills the empty database at `url` from a copy, all of it or nothing. It is another database then: streams begin anew.
+///
+/// # Errors
+/// When the copy is not whole, is of a newer version, or there is something in the database.
+pub async fn restore(
+    url: &Url,
+    copy: &mut (dyn BufRead + Send),
+    told: &mut (dyn FnMut(u64) + Send),
+) -> Result<Copied, BackupError> {
+    let engine = engine::of(url)?;
+    let pool = engine.pool().await?;
+    MIGRATIONS.run(&pool).await.map_err(StoreError::Migrate)?;
+    let mut connection = pool.acquire().await.map_err(StoreError::from)?;
+    connection.close_on_drop();
+    connection.execute(engine.begin()).await?;
+    let (objects,): (i64,) = sqlx::query_as("SELECT COUNT(*) FROM objects")
+        .fetch_one(&mut *connection)
+        .await?;
+    if objects > 0 {
+        return Err(BackupError::NotEmpty(objects));
+    }
+    connection.execute("DELETE FROM sequence").await?;
+    let copied = fill(&mut connection, copy, told).await?;
+    connection.execute("DELETE FROM meta").await?;
+    sqlx::query("INSERT INTO meta (name, value) VALUES ('epoch', $1)")
+        .bind(Uuid::new_v4().simple().to_string())
+        .execute(&mut *connection)
+        .await?;
+    connection.execute("COMMIT").await?;
+    Ok(copied)
+}
+
+async fn fill(
+    connection: &mut AnyConnection,
+    copy: &mut (dyn BufRead + Send),
+    told: &mut (dyn FnMut(u64) + Send),
+) -> Result<Copied, BackupError> {
+    let (mut rows, mut number, mut digest) = (0, 0, Context::new(&SHA256));
+    let mut text = String::new();
+    loop {
+        number += 1;
+        text.clear();
+        let wrong = |reason: &str| BackupError::Copy {
+            line: number,
+            reason: reason.to_owned(),
+        };
+        if copy.read_line(&mut text)? == 0 {
+            return Err(wrong("ends here, before its foot: it is not whole"));
+        }
+        let line = text.trim_end_matches('\n');
+        let value: Value = serde_json::from_str(line).map_err(|_| wrong("is no JSON"))?;
+        if number == 1 {
+            let tables = value.get("tables").and_then(Value::as_i64);
+            match tables.filter(|_| value.get("tidewaiter-cloud-backup") == Some(&json!(1))) {
+                None => return Err(wrong("is not the head of a copy by tidewaiter cloud backup")),
+                Some(tables) if tables > version() => {
+                    return Err(wrong("is of a newer version; restore it with that one"));
+                }
+                Some(_) => {}
+            }
+        } else if let Some(foot) = value.as_object() {
+            if foot.get("rows") != Some(&json!(rows)) || foot.get("sha256") != Some(&json!(hex(digest))) {
+                return Err(wrong("does not go with the lines before it: the copy was damaged"));
+            }
+            return Ok(Copied { rows });
+        } else {
+            digest.update(line.as_bytes());
+            insert(connection, &value)
+                .await?
+                .ok_or_else(|| wrong("is no row of a table"))?;
+            rows += 1;
+            if rows % 1_000 == 0 {
+                told(rows);
+            }
+        }
+    }
+}
+
+async fn insert(connection: &mut AnyConnection, line: &Value) -> Result<Option<()>, BackupError> {
+    let row = || {
+        let [name, values] = line.as_array()?.as_slice() else {
+            return None;
+        };
+        let table = TABLES.iter().find(|table| Some(table.name) == name.as_str())?;
+        let values = values.as_array().filter(|values| values.len() == table.columns.len())?;
+        Some((table, values))
+    };
+    let Some((table, values)) = row() else { return Ok(None) };
+    let places: Vec<String> = (1..=values.len()).map(|place| format!("${place}")).collect();
+    let statement = format!(
+        "INSERT INTO {} ({}) VALUES ({})",
+        table.name,
+        table.columns.join(", "),
+        places.join(", ")
+    );
+    let mut query = sqlx::query(AssertSqlSafe(statement));
+    for (column, value) in table.columns.iter().zip(values) {
+        query = if table.numbers.contains(column) {
+            let Some(number) = value.as_i64() else { return Ok(None) };
+            query.bind(number)
+        } else {
+            let Some(text) = value.as_str() else { return Ok(None) };
+            query.bind(text.to_owned())
+        };
+    }
+    query.execute(connection).await?;
+    Ok(Some(()))
+}
+
+impl Table {
+    fn values(&self, row: &AnyRow) -> Result<Vec<Value>, sqlx::Error> {
+        let value = |column: &&str| {
+            if self.numbers.contains(column) {
+                row.try_get::<i64, _>(*column).map(Value::from)
+            } else {
+                row.try_get::<String, _>(*column).map(Value::from)
+            }
+        };
+        self.columns.iter().map(value).collect()
+    }
+}

@@ -1,0 +1,217 @@
+//! What the two databases do differently, and nothing else: every statement over the data is the same text for both.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rustix::fs::{FlockOperation, flock};
+use sqlx::any::AnyPoolOptions;
+use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
+use sqlx::{AnyConnection, AnyPool, Executor as _, Row as _};
+use url::Url;
+
+use super::StoreError;
+
+/// How long a request waits for a connection.
+const ACQUIRE: Duration = Duration::from_secs(5);
+const READERS: u32 = 8;
+/// On which replicas tell each other of changes.
+const CHANNEL: &str = "tidewaiter_changes";
+
+/// A database.
+#[async_trait]
+pub(super) trait Engine: Send + Sync {
+    /// The statement with which a writer begins: from then on it knows that it will not have to give way.
+    fn begin(&self) -> &'static str;
+
+    /// The statement with which a reader begins who wants to see one moment.
+    fn snapshot(&self) -> &'static str;
+
+    /// The statement that tells other replicas of a commit, within the transaction; None where there can be none.
+    fn announce(&self) -> Option<&'static str>;
+
+    /// Connections for reading, and one at a time for writing.
+    async fn pool(&self) -> Result<AnyPool, StoreError>;
+
+    /// Whether the file, if it is one, is whole. Asked once, before anything is served.
+    async fn check(&self, connection: &mut AnyConnection) -> Result<(), StoreError>;
+
+    /// Hears of other replicas' commits; None where there can be none.
+    async fn listen(&self) -> Result<Option<Heard>, StoreError>;
+}
+
+/// The other replicas' commits.
+pub(super) struct Heard(PgListener);
+
+impl Heard {
+    /// Completes after each; an error is that the connection is lost, and some may have been missed.
+    pub(super) async fn next(&mut self) -> Result<(), StoreError> {
+        match self.0.try_recv().await {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(StoreError::Unavailable(sqlx::Error::PoolClosed)),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The engine for `url`, for the one who writes there.
+///
+/// # Errors
+/// When it is none that we know, or another process serves the same file.
+pub(super) fn of(url: &Url) -> Result<Box<dyn Engine>, StoreError> {
+    engine(url, true)
+}
+
+/// The engine for `url`, for one who only reads, beside whoever writes there.
+///
+/// # Errors
+/// When it is none that we know.
+pub(super) fn beside(url: &Url) -> Result<Box<dyn Engine>, StoreError> {
+    engine(url, false)
+}
+
+fn engine(url: &Url, writes: bool) -> Result<Box<dyn Engine>, StoreError> {
+    match url.scheme() {
+        "sqlite" => Ok(Box::new(Sqlite::at(url, writes)?)),
+        "postgres" | "postgresql" => Ok(Box::new(Postgres { url: url.clone() })),
+        other => Err(StoreError::Setting(format!(
+            "database is {other}://…, must be sqlite:///FOLDER/FILE or postgres://USER@HOST/DATABASE"
+        ))),
+    }
+}
+
+/// One file, served by one process.
+struct Sqlite {
+    path: PathBuf,
+    url: String,
+    /// Held for the life of the process: what is kept in memory is right only while nobody else writes.
+    _lock: Option<File>,
+}
+
+impl Sqlite {
+    fn at(url: &Url, writes: bool) -> Result<Self, StoreError> {
+        let path = PathBuf::from(url.path());
+        if !url.host_str().unwrap_or_default().is_empty() || url.query().is_some() || path.file_name().is_none() {
+            let shown = url.as_str();
+            return Err(StoreError::Setting(format!(
+                "database is {shown}, must be sqlite:///FOLDER/FILE"
+            )));
+        }
+        let file = |path: &Path| {
+            let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
+            opened.map_err(|source| StoreError::File {
+                path: path.display().to_string(),
+                source,
+            })
+        };
+        let lock = if writes {
+            let lock = file(&path.with_added_extension("lock"))?;
+            flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+                StoreError::Setting(format!(
+                    "database is {}, which another process serves; stop it first, or use PostgreSQL for several replicas",
+                    path.display()
+                ))
+            })?;
+            file(&path)?;
+            Some(lock)
+        } else {
+            None
+        };
+        Ok(Self {
+            url: format!("sqlite://{}?mode=rw", path.display()),
+            path,
+            _lock: lock,
+        })
+    }
+}
+
+#[async_trait]
+impl Engine for Sqlite {
+    fn begin(&self) -> &'static str {
+        "BEGIN IMMEDIATE"
+    }
+
+    fn snapshot(&self) -> &'static str {
+        "BEGIN"
+    }
+
+    fn announce(&self) -> Option<&'static str> {
+        None
+    }
+
+    async fn pool(&self) -> Result<AnyPool, StoreError> {
+        let pool = AnyPoolOptions::new()
+            .max_connections(READERS)
+            .acquire_timeout(ACQUIRE)
+            .after_connect(|connection, _| {
+                Box::pin(async move {
+                    // FULL: a commit that was acknowledged is on the disk, whatever happens to the machine.
+                    connection
+                        .execute("PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")
+                        .await?;
+                    Ok(())
+                })
+            })
+            .connect(&self.url)
+            .await?;
+        Ok(pool)
+    }
+
+    async fn check(&self, connection: &mut AnyConnection) -> Result<(), StoreError> {
+        let row = connection.fetch_one("PRAGMA quick_check(1)").await?;
+        let said: String = row.try_get(0)?;
+        if said == "ok" {
+            return Ok(());
+        }
+        let path = self.path.display();
+        Err(StoreError::Damaged(format!("{path} ({said}); restore a backup")))
+    }
+
+    async fn listen(&self) -> Result<Option<Heard>, StoreError> {
+        Ok(None)
+    }
+}
+
+/// A server, shared by any number of replicas.
+struct Postgres {
+    url: Url,
+}
+
+#[async_trait]
+impl Engine for Postgres {
+    fn begin(&self) -> &'static str {
+        "BEGIN"
+    }
+
+    fn snapshot(&self) -> &'static str {
+        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+    }
+
+    fn announce(&self) -> Option<&'static str> {
+        Some("SELECT pg_notify('tidewaiter_changes', '')")
+    }
+
+    async fn pool(&self) -> Result<AnyPool, StoreError> {
+        let options = AnyPoolOptions::new().max_connections(READERS).acquire_timeout(ACQUIRE);
+        Ok(options.connect(self.url.as_str()).await?)
+    }
+
+    async fn check(&self, _connection: &mut AnyConnection) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn listen(&self) -> Result<Option<Heard>, StoreError> {
+        let options: PgConnectOptions = self.url.as_str().parse()?;
+        let pool = PgPoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(ACQUIRE)
+            .connect_with(options)
+            .await?;
+        let mut listener = PgListener::connect_with(&pool).await?;
+        listener.eager_reconnect(false);
+        listener.listen(CHANNEL).await?;
+        Ok(Some(Heard(listener)))
+    }
+}

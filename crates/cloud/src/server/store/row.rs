@@ -1,0 +1,133 @@
+//! An object as it is stored.
+
+use serde_json::{Map, Value};
+
+use crate::server::kind::Kind;
+use crate::server::store::StoreError;
+
+/// An object. Ids, times and documents were checked before they came here; what is not there is empty.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Its kind.
+    pub kind: Kind,
+    /// Unique among its kind.
+    pub id: String,
+    /// Whose it is; of an organization itself its own id, of the catalogue nothing.
+    pub organization_id: String,
+    /// Which cluster it concerns; empty when it concerns all of the organization.
+    pub cluster_id: String,
+    /// Below what it stands.
+    pub parent_id: String,
+    /// Which user made it.
+    pub owner_id: String,
+    /// When it was made, as a number that only grows: lists are in this order.
+    pub position: i64,
+    /// When it was made, RFC 3339.
+    pub created_at: String,
+    /// When it last changed, RFC 3339.
+    pub updated_at: String,
+    /// What a person said of it.
+    pub spec: Map<String, Value>,
+    /// What a cluster reported of it.
+    pub status: Option<Value>,
+    /// What nothing shows: sealed credentials, or a hash.
+    pub secret: Secreted,
+}
+
+/// The column that nothing shows.
+#[derive(Clone, Default, PartialEq)]
+pub struct Secreted(pub String);
+
+impl std::fmt::Debug for Secreted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_empty() { "none" } else { "not shown" })
+    }
+}
+
+/// A statement that selects objects, with what follows `WHERE`; the columns are in the order of [`Columns`].
+macro_rules! select {
+    ($where:literal) => {
+        concat!(
+            "SELECT kind, id, organization_id, cluster_id, parent_id, owner_id, position, created_at, updated_at, spec, status, secret ",
+            "FROM objects WHERE ",
+            $where
+        )
+    };
+}
+pub(super) use select;
+
+pub(super) type Columns = (
+    String,
+    String,
+    String,
+    String,
+    String,
+    String,
+    i64,
+    String,
+    String,
+    String,
+    String,
+    String,
+);
+
+impl TryFrom<Columns> for Row {
+    type Error = StoreError;
+
+    fn try_from(columns: Columns) -> Result<Self, StoreError> {
+        let (
+            kind,
+            id,
+            organization_id,
+            cluster_id,
+            parent_id,
+            owner_id,
+            position,
+            created_at,
+            updated_at,
+            spec,
+            status,
+            secret,
+        ) = columns;
+        let damaged = |what: &str| StoreError::Damaged(format!("{what} of {kind} {id}"));
+        let known = Kind::of(&kind).ok_or_else(|| damaged("the kind"))?;
+        let spec = serde_json::from_str(&spec).map_err(|_| damaged("the document"))?;
+        let status = match status.as_str() {
+            "" => None,
+            text => Some(serde_json::from_str(text).map_err(|_| damaged("the status"))?),
+        };
+        Ok(Self {
+            kind: known,
+            id,
+            organization_id,
+            cluster_id,
+            parent_id,
+            owner_id,
+            position,
+            created_at,
+            updated_at,
+            spec,
+            status,
+            secret: Secreted(secret),
+        })
+    }
+}
+
+impl Row {
+    pub(super) fn spec_text(&self) -> String {
+        Value::Object(self.spec.clone()).to_string()
+    }
+
+    pub(super) fn status_text(&self) -> String {
+        self.status.as_ref().map_or_else(String::new, Value::to_string)
+    }
+
+    /// What the audit says of it: everything but what is secret.
+    pub(super) fn audited(&self) -> String {
+        let mut shown = self.spec.clone();
+        if let Some(status) = &self.status {
+            shown.insert("status".to_owned(), status.clone());
+        }
+        Value::Object(shown).to_string()
+    }
+}

@@ -1,0 +1,390 @@
+//! What a writer can do, each with its audit row and its event, all within one transaction.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use sqlx::pool::PoolConnection;
+use sqlx::{Any, AnyConnection, Executor as _};
+use uuid::Uuid;
+
+use super::feed::{Note, Scope};
+use super::row::{Columns, Row, Secreted, select};
+use super::{StoreError, WriteError};
+use crate::server::kind::Kind;
+use crate::server::refusal::Refusal;
+
+/// Who makes a change, on which request.
+#[derive(Clone, Debug, Default)]
+pub struct By {
+    /// `user:ID`, `cluster:ID` or `system`.
+    pub actor: String,
+    /// The id of the request.
+    pub request_id: String,
+}
+
+/// What other objects have to do with one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ties {
+    /// Under which name no other may be there.
+    pub name: Option<Name>,
+    /// To which objects it refers.
+    pub uses: Vec<(Kind, String)>,
+}
+
+/// A name that is taken once within a scope.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Name {
+    /// The scope: mostly what the object stands below.
+    pub scope: String,
+    /// The name.
+    pub name: String,
+    /// The field, for the message.
+    pub field: &'static str,
+}
+
+/// An object that is to be.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// Its kind.
+    pub kind: Kind,
+    /// Unique among its kind.
+    pub id: String,
+    /// Whose it will be.
+    pub organization_id: String,
+    /// Which cluster it concerns, or empty.
+    pub cluster_id: String,
+    /// Below what it will stand.
+    pub parent_id: String,
+    /// Which user makes it, or empty.
+    pub owner_id: String,
+    /// What is said of it.
+    pub spec: Map<String, Value>,
+    /// What nothing shows.
+    pub secret: String,
+    /// What others have to do with it.
+    pub ties: Ties,
+}
+
+/// An open transaction.
+pub struct Transaction {
+    pub(super) connection: PoolConnection<Any>,
+    pub(super) sequence: i64,
+    pub(super) notes: Vec<Note>,
+    pub(super) by: By,
+    pub(super) now: Timestamp,
+}
+
+impl Transaction {
+    /// The time that everything in it happens at.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// The object, if there is one.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn get(&mut self, kind: Kind, id: &str) -> Result<Option<Row>, StoreError> {
+        get(&mut *self.connection, kind, id).await
+    }
+
+    /// What stands below `parent`, in the order in which it was made.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn children(&mut self, kind: Kind, parent: &str) -> Result<Vec<Row>, StoreError> {
+        children(&mut *self.connection, kind, parent).await
+    }
+
+    /// The id of the object with that name.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn named(&mut self, kind: Kind, scope: &str, name: &str) -> Result<Option<String>, StoreError> {
+        named(&mut *self.connection, kind, scope, name).await
+    }
+
+    /// Which objects refer to it.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn users_of(&mut self, kind: Kind, id: &str) -> Result<Vec<(Kind, String)>, StoreError> {
+        let found: Vec<(String, String)> =
+            sqlx::query_as("SELECT kind, id FROM uses WHERE used_kind = $1 AND used_id = $2 ORDER BY kind, id")
+                .bind(kind.word())
+                .bind(id)
+                .fetch_all(&mut *self.connection)
+                .await?;
+        Ok(found
+            .into_iter()
+            .filter_map(|(kind, id)| Some((Kind::of(&kind)?, id)))
+            .collect())
+    }
+
+    /// Makes an object.
+    ///
+    /// # Errors
+    /// When its name or id is taken, or the database cannot be written.
+    pub async fn insert(&mut self, draft: Draft) -> Result<Row, WriteError> {
+        if self.get(draft.kind, &draft.id).await?.is_some() {
+            let message = format!("there is {} {} already", draft.kind.singular(), draft.id);
+            return Err(Refusal::conflict(message).into());
+        }
+        let now = self.now.to_string();
+        let row = Row {
+            kind: draft.kind,
+            id: draft.id,
+            organization_id: draft.organization_id,
+            cluster_id: draft.cluster_id,
+            parent_id: draft.parent_id,
+            owner_id: draft.owner_id,
+            position: self.sequence + 1,
+            created_at: now.clone(),
+            updated_at: now,
+            spec: draft.spec,
+            status: None,
+            secret: Secreted(draft.secret),
+        };
+        sqlx::query::<Any>(
+            "INSERT INTO objects (kind, id, organization_id, cluster_id, parent_id, owner_id, position, created_at, updated_at, spec, status, secret) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+        )
+        .bind(row.kind.word())
+        .bind(&row.id)
+        .bind(&row.organization_id)
+        .bind(&row.cluster_id)
+        .bind(&row.parent_id)
+        .bind(&row.owner_id)
+        .bind(row.position)
+        .bind(&row.created_at)
+        .bind(&row.updated_at)
+        .bind(row.spec_text())
+        .bind(row.status_text())
+        .bind(&row.secret.0)
+        .execute(&mut *self.connection)
+        .await?;
+        self.tie(&row, &draft.ties).await?;
+        self.record(&row, "create", "", &row.audited()).await?;
+        Ok(row)
+    }
+
+    /// Makes `before` say `spec` and hold `secret`. What says the same is not written.
+    ///
+    /// # Errors
+    /// When its name is taken, or the database cannot be written.
+    pub async fn update(
+        &mut self,
+        before: &Row,
+        spec: Map<String, Value>,
+        secret: String,
+        ties: &Ties,
+    ) -> Result<Row, WriteError> {
+        if before.spec == spec && before.secret.0 == secret {
+            return Ok(before.clone());
+        }
+        let after = Row {
+            spec,
+            secret: Secreted(secret),
+            updated_at: self.now.to_string(),
+            ..before.clone()
+        };
+        self.untie(before).await?;
+        self.tie(&after, ties).await?;
+        self.write(before, after).await
+    }
+
+    /// Makes `before` have the status `status`. One that says the same is not written.
+    ///
+    /// # Errors
+    /// When the database cannot be written.
+    pub async fn set_status(&mut self, before: &Row, status: Value) -> Result<Row, WriteError> {
+        if before.status.as_ref() == Some(&status) {
+            return Ok(before.clone());
+        }
+        let after = Row {
+            status: Some(status),
+            updated_at: self.now.to_string(),
+            ..before.clone()
+        };
+        self.write(before, after).await
+    }
+
+    async fn write(&mut self, before: &Row, after: Row) -> Result<Row, WriteError> {
+        sqlx::query::<Any>(
+            "UPDATE objects SET updated_at = $1, spec = $2, status = $3, secret = $4 WHERE kind = $5 AND id = $6",
+        )
+        .bind(&after.updated_at)
+        .bind(after.spec_text())
+        .bind(after.status_text())
+        .bind(&after.secret.0)
+        .bind(after.kind.word())
+        .bind(&after.id)
+        .execute(&mut *self.connection)
+        .await?;
+        self.record(&after, "update", &before.audited(), &after.audited())
+            .await?;
+        Ok(after)
+    }
+
+    /// Removes `row` and all that stands below it.
+    ///
+    /// # Errors
+    /// When the database cannot be written.
+    pub async fn remove(&mut self, row: &Row) -> Result<(), WriteError> {
+        let mut going = vec![row.clone()];
+        let mut next = 0;
+        while let Some(parent) = going.get(next).cloned() {
+            for kind in parent.kind.children() {
+                going.extend(self.children(*kind, &parent.id).await?);
+            }
+            next += 1;
+        }
+        for row in going.iter().rev() {
+            self.untie(row).await?;
+            for statement in [
+                "DELETE FROM uses WHERE used_kind = $1 AND used_id = $2",
+                "DELETE FROM objects WHERE kind = $1 AND id = $2",
+            ] {
+                sqlx::query::<Any>(statement)
+                    .bind(row.kind.word())
+                    .bind(&row.id)
+                    .execute(&mut *self.connection)
+                    .await?;
+            }
+            self.record(row, "delete", &row.audited(), "").await?;
+        }
+        Ok(())
+    }
+
+    /// Says of `row` that it changed for the clusters of `organization` too, which is not its own.
+    ///
+    /// # Errors
+    /// When the database cannot be written.
+    pub async fn tell(&mut self, row: &Row, organization: &str, action: &'static str) -> Result<(), WriteError> {
+        let elsewhere = Row {
+            organization_id: organization.to_owned(),
+            ..row.clone()
+        };
+        self.record(&elsewhere, action, "", "").await
+    }
+
+    async fn tie(&mut self, row: &Row, ties: &Ties) -> Result<(), WriteError> {
+        if let Some(name) = &ties.name {
+            if self.named(row.kind, &name.scope, &name.name).await?.is_some() {
+                let reason = format!("there is {} with this {} already", row.kind.singular(), name.field);
+                let mut refusal = Refusal::field(name.field, reason);
+                refusal.status = http::StatusCode::CONFLICT;
+                return Err(refusal.into());
+            }
+            sqlx::query::<Any>("INSERT INTO names (kind, scope_id, name, id) VALUES ($1, $2, $3, $4)")
+                .bind(row.kind.word())
+                .bind(&name.scope)
+                .bind(&name.name)
+                .bind(&row.id)
+                .execute(&mut *self.connection)
+                .await?;
+        }
+        for (kind, id) in &ties.uses {
+            sqlx::query::<Any>(
+                "INSERT INTO uses (used_kind, used_id, kind, id) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
+            )
+            .bind(kind.word())
+            .bind(id)
+            .bind(row.kind.word())
+            .bind(&row.id)
+            .execute(&mut *self.connection)
+            .await?;
+        }
+        Ok(())
+    }
+
+    async fn untie(&mut self, row: &Row) -> Result<(), StoreError> {
+        for statement in [
+            "DELETE FROM names WHERE kind = $1 AND id = $2",
+            "DELETE FROM uses WHERE kind = $1 AND id = $2",
+        ] {
+            sqlx::query::<Any>(statement)
+                .bind(row.kind.word())
+                .bind(&row.id)
+                .execute(&mut *self.connection)
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn record(&mut self, row: &Row, action: &'static str, before: &str, after: &str) -> Result<(), WriteError> {
+        self.sequence += 1;
+        sqlx::query::<Any>(
+            "INSERT INTO changes (sequence, at, organization_id, cluster_id, kind, object_id, action, actor, request_id, before, after) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+        )
+        .bind(self.sequence)
+        .bind(self.now.to_string())
+        .bind(&row.organization_id)
+        .bind(&row.cluster_id)
+        .bind(row.kind.word())
+        .bind(&row.id)
+        .bind(action)
+        .bind(&self.by.actor)
+        .bind(&self.by.request_id)
+        .bind(before)
+        .bind(after)
+        .execute(&mut *self.connection)
+        .await?;
+        self.notes.push(Note {
+            sequence: self.sequence,
+            scope: scope(row.kind, &row.organization_id, &row.cluster_id),
+        });
+        Ok(())
+    }
+
+    pub(super) async fn say(&mut self, statement: &'static str) -> Result<(), StoreError> {
+        self.connection.execute(statement).await?;
+        Ok(())
+    }
+}
+
+pub(super) fn scope(kind: Kind, organization: &str, cluster: &str) -> Scope {
+    let id = |text: &str| Uuid::try_parse(text).unwrap_or_default();
+    Scope {
+        kind,
+        organization: id(organization),
+        cluster: id(cluster),
+    }
+}
+
+pub(super) async fn get(connection: &mut AnyConnection, kind: Kind, id: &str) -> Result<Option<Row>, StoreError> {
+    let statement = select!("kind = $1 AND id = $2");
+    let found: Option<Columns> = sqlx::query_as(statement)
+        .bind(kind.word())
+        .bind(id)
+        .fetch_optional(connection)
+        .await?;
+    found.map(Row::try_from).transpose()
+}
+
+pub(super) async fn children(connection: &mut AnyConnection, kind: Kind, parent: &str) -> Result<Vec<Row>, StoreError> {
+    let statement = select!("kind = $1 AND parent_id = $2 ORDER BY position");
+    let found: Vec<Columns> = sqlx::query_as(statement)
+        .bind(kind.word())
+        .bind(parent)
+        .fetch_all(connection)
+        .await?;
+    found.into_iter().map(Row::try_from).collect()
+}
+
+pub(super) async fn named(
+    connection: &mut AnyConnection,
+    kind: Kind,
+    scope: &str,
+    name: &str,
+) -> Result<Option<String>, StoreError> {
+    let found: Option<(String,)> =
+        sqlx::query_as("SELECT id FROM names WHERE kind = $1 AND scope_id = $2 AND name = $3")
+            .bind(kind.word())
+            .bind(scope)
+            .bind(name)
+            .fetch_optional(connection)
+            .await?;
+    Ok(found.map(|(id,)| id))
+}

@@ -1,0 +1,200 @@
+//! The one writer of a process: what waits to be written goes into one commit, each in a savepoint of its own.
+//!
+//! Nobody is told that something was done before it is committed, and everybody who was refused is told why without that
+//! the others lose anything. Whoever asks may go away: what he asked for is done or not done, never half.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use sqlx::pool::PoolConnection;
+use sqlx::{Any, AnyPool, Executor as _};
+use tidewaiter_kit::{Chain, SharedClock};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tracing::error;
+
+use super::engine::Engine;
+use super::feed::Feed;
+use super::transaction::{By, Transaction};
+use super::{StoreError, WriteError};
+
+/// So many go into one commit at most.
+const BATCH: usize = 128;
+/// So many may wait; more are refused at once.
+pub(super) const QUEUE: usize = 1_024;
+
+/// What is to be written.
+pub(super) type Change<T> = Box<dyn for<'t> FnOnce(&'t mut Transaction) -> BoxFuture<'t, Result<T, WriteError>> + Send>;
+
+/// A change whose answer's type is its own matter.
+pub(super) trait Job: Send {
+    /// Makes the change; false when it was refused, so that what it began must go.
+    fn run<'t>(&'t mut self, transaction: &'t mut Transaction) -> BoxFuture<'t, bool>;
+
+    /// Tells whoever waits, after the commit or instead of it.
+    fn finish(self: Box<Self>, committed: Result<(), Arc<StoreError>>);
+}
+
+/// See [`Job`].
+pub(super) struct Waiting<T> {
+    pub(super) by: By,
+    pub(super) change: Option<Change<T>>,
+    pub(super) result: Option<Result<T, WriteError>>,
+    pub(super) answer: oneshot::Sender<Result<T, WriteError>>,
+}
+
+impl<T: Send + 'static> Job for Waiting<T> {
+    fn run<'t>(&'t mut self, transaction: &'t mut Transaction) -> BoxFuture<'t, bool> {
+        Box::pin(async move {
+            let Some(change) = self.change.take() else { return false };
+            transaction.by = self.by.clone();
+            let result = change(transaction).await;
+            let keep = result.is_ok();
+            self.result = Some(result);
+            keep
+        })
+    }
+
+    fn finish(self: Box<Self>, committed: Result<(), Arc<StoreError>>) {
+        let result = match (self.result, committed) {
+            (Some(Err(WriteError::Refused(refusal))), _) => Err(WriteError::Refused(refusal)),
+            (_, Err(error)) => Err(StoreError::Shared(error).into()),
+            (Some(result), Ok(())) => result,
+            (None, Ok(())) => Err(StoreError::Stopping.into()),
+        };
+        // Whoever has gone away is not told.
+        let _ = self.answer.send(result);
+    }
+}
+
+/// The task that writes.
+pub struct Writer {
+    pub(super) engine: Arc<dyn Engine>,
+    pub(super) pool: AnyPool,
+    pub(super) jobs: mpsc::Receiver<Box<dyn Job>>,
+    pub(super) feed: Arc<Feed>,
+    pub(super) health: Arc<super::Health>,
+    pub(super) clock: SharedClock,
+    /// The connection of the last commit, unless it failed.
+    pub(super) kept: Option<PoolConnection<Any>>,
+}
+
+impl Writer {
+    /// Writes until `shutdown`, and then what is waiting.
+    ///
+    /// # Errors
+    /// None: what cannot be written is told to those who wait for it, and tried again by those who come next.
+    pub async fn run(mut self, shutdown: CancellationToken) -> Result<(), Infallible> {
+        loop {
+            let first = tokio::select! {
+                job = self.jobs.recv() => job,
+                () = shutdown.cancelled() => {
+                    self.jobs.close();
+                    self.jobs.recv().await
+                }
+            };
+            let Some(first) = first else { return Ok(()) };
+            let mut batch = vec![first];
+            while batch.len() < BATCH
+                && let Ok(job) = self.jobs.try_recv()
+            {
+                batch.push(job);
+            }
+            let committed = self.commit(&mut batch).await;
+            self.health.wrote(&committed);
+            if let Err(error) = &committed {
+                error!(error = %Chain(error.as_ref()), "nothing was written");
+            }
+            for job in batch {
+                job.finish(committed.clone());
+            }
+        }
+    }
+
+    async fn commit(&mut self, batch: &mut [Box<dyn Job>]) -> Result<(), Arc<StoreError>> {
+        let mut transaction = self.begin().await.map_err(Arc::new)?;
+        let begun = transaction.sequence;
+        if let Err(error) = self.fill(&mut transaction, batch, begun).await {
+            // With it goes whatever is open on it.
+            transaction.connection.close_on_drop();
+            return Err(Arc::new(error));
+        }
+        let Transaction { connection, notes, .. } = transaction;
+        self.kept = Some(connection);
+        // When other replicas wrote since, theirs come first, and ours are among them.
+        if self.feed.latest() < begun
+            && let Err(error) = super::catch_up(&self.pool, &self.feed).await
+        {
+            error!(error = %Chain(&error), "what other replicas wrote cannot be read");
+            self.feed.set_deaf(true);
+        }
+        self.feed.publish(&notes);
+        Ok(())
+    }
+
+    async fn begin(&mut self) -> Result<Transaction, StoreError> {
+        // A connection that was kept may have been lost meanwhile: then nothing was written on it.
+        if let Some(connection) = self.kept.take()
+            && let Ok(transaction) = self.begin_on(connection).await
+        {
+            return Ok(transaction);
+        }
+        let connection = self.pool.acquire().await?;
+        self.begin_on(connection).await
+    }
+
+    async fn begin_on(&self, mut connection: PoolConnection<Any>) -> Result<Transaction, StoreError> {
+        let begun = async {
+            connection.execute(self.engine.begin()).await?;
+            // On PostgreSQL this row is the lock that makes writers take turns.
+            sqlx::query_as("UPDATE sequence SET value = value WHERE one = 1 RETURNING value")
+                .fetch_one(&mut *connection)
+                .await
+        };
+        match begun.await {
+            Ok((sequence,)) => Ok(Transaction {
+                connection,
+                sequence,
+                notes: Vec::new(),
+                by: By::default(),
+                now: self.clock.now(),
+            }),
+            Err(error) => {
+                connection.close_on_drop();
+                Err(error.into())
+            }
+        }
+    }
+
+    async fn fill(
+        &self,
+        transaction: &mut Transaction,
+        batch: &mut [Box<dyn Job>],
+        begun: i64,
+    ) -> Result<(), StoreError> {
+        for job in batch {
+            let (sequence, notes) = (transaction.sequence, transaction.notes.len());
+            transaction.say("SAVEPOINT job").await?;
+            if job.run(transaction).await {
+                transaction.say("RELEASE SAVEPOINT job").await?;
+            } else {
+                transaction.say("ROLLBACK TO SAVEPOINT job").await?;
+                transaction.say("RELEASE SAVEPOINT job").await?;
+                transaction.sequence = sequence;
+                transaction.notes.truncate(notes);
+            }
+        }
+        if transaction.sequence == begun {
+            return transaction.say("ROLLBACK").await;
+        }
+        sqlx::query("UPDATE sequence SET value = $1 WHERE one = 1")
+            .bind(transaction.sequence)
+            .execute(&mut *transaction.connection)
+            .await?;
+        if let Some(announce) = self.engine.announce() {
+            transaction.say(announce).await?;
+        }
+        transaction.say("COMMIT").await
+    }
+}
