@@ -1,5 +1,6 @@
 //! The command line: what can be asked for, in words that a person can read.
 
+mod cloud;
 mod validate;
 
 use std::ffi::OsString;
@@ -12,6 +13,10 @@ use serde::Serialize;
 use tidewaiter_api::{ClusterName, InstanceGroupName, Lifecycle, NodeName};
 use url::Url;
 
+pub(crate) use cloud::{
+    ApplyArgs, AuditArgs, CloudCommand, CloudFormat, CloudKind, ContextCommand, CreateArgs, CredentialArgs, DeleteArgs,
+    DiffArgs, GetArgs, LoginArgs, LogoutArgs, ObjectArgs, Place as CloudPlace, WhoamiArgs,
+};
 pub(crate) use validate::ValidateArgs;
 
 /// Makes true in a Kubernetes cluster what its cloud says.
@@ -72,6 +77,11 @@ pub(crate) enum Command {
     /// Says why a Node has, or has not, a label
     #[command(subcommand)]
     Explain(Explain),
+    /// The cloud that says which users, registries, plugins, labels, roles and upgrades each cluster has
+    #[command(subcommand)]
+    Cloud(CloudCommand),
+    /// Gives kubectl a token for a cluster (a plugin, as users[].user.exec of a kubeconfig names it)
+    Credential(CredentialArgs),
     /// Prints the CustomResourceDefinitions, for `kubectl apply -f -`
     Crds,
     /// Prints the completions of a shell

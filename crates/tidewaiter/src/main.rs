@@ -1,6 +1,7 @@
 //! The binary: flags, settings and wiring. What a role does lies in the role's own crate.
 
 mod cli;
+mod cloud;
 mod controller;
 mod explain;
 mod place;
@@ -37,6 +38,11 @@ fn main() -> ExitCode {
         Command::Validate(args) => return validate::main(&args).unwrap_or_else(|error| fail(&error, 1)),
         Command::Controller(args) => controller::main(&args),
         Command::Explain(question) => explain::main(&question),
+        Command::Cloud(command) => match cloud::main(&command) {
+            Ok(code) => return code,
+            Err(failure) => Err(failure),
+        },
+        Command::Credential(args) => cloud::credential(&args),
         Command::Crds => print_crds().map_err(Failure::Running),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "tidewaiter", &mut io::stdout());
