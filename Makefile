@@ -39,11 +39,13 @@ docs:
 unit: assets
 	cargo test --workspace
 
-assets: ## etcd, the Kubernetes control plane, moto, fake-gcs-server and Prometheus, put once into the cache
+assets: ## etcd, the Kubernetes control plane, moto, fake-gcs-server, Prometheus, PostgreSQL and Schemathesis, put once into the cache
 	hack/kube-assets/build
 	hack/moto
 	hack/fake-gcs-server/build
 	hack/prometheus
+	hack/postgresql
+	hack/schemathesis
 
 deny: ## Licences, sources and duplicates of dependencies (installs cargo-deny)
 	command -v cargo-deny >/dev/null || cargo install --locked cargo-deny

@@ -75,7 +75,6 @@ CREATE TABLE idempotency (
     name TEXT NOT NULL,
     request TEXT NOT NULL,
     at BIGINT NOT NULL,
-    status BIGINT NOT NULL,
     answer TEXT NOT NULL,
     PRIMARY KEY (principal, name)
 );

@@ -64,6 +64,9 @@ use fields::{At, Read as _};
 /// The most bytes that a list of objects may have.
 const MAX_LIST_BYTES: usize = 64 * 1024 * 1024;
 
+/// The most bytes that any object may have.
+const MAX_OPEN_BYTES: usize = 16 * 1024 * 1024;
+
 /// Reads one object.
 ///
 /// # Errors
@@ -71,6 +74,15 @@ const MAX_LIST_BYTES: usize = 64 * 1024 * 1024;
 pub fn parse<T: Model>(bytes: &[u8], unknown: Unknown) -> Result<T, InvalidField> {
     let value = document::parse(bytes, T::MAX_BYTES)?;
     T::read(&At::root(&value, unknown))
+}
+
+/// Reads an object of which nothing is known but that it is one.
+///
+/// # Errors
+/// When `bytes` are no object, or one in which a key is given twice.
+pub fn parse_open(bytes: &[u8]) -> Result<OpenObject, InvalidField> {
+    let value = document::parse(bytes, MAX_OPEN_BYTES)?;
+    OpenObject::read(&At::root(&value, Unknown::Refuse))
 }
 
 /// Reads a list of objects. Only a JSON array is one: no bytes at all, `null` or a page of HTML is an error and never the

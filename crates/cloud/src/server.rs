@@ -1,9 +1,43 @@
 //! The server of the cloud API: who may speak to it, and what it keeps secret.
+//!
+//! No error, `Debug` or log line of it holds a key, a password or a token.
 
 pub mod access;
+mod accounts;
+mod call;
+mod catalogue;
+mod cloud;
+mod clusters;
 mod document;
+mod documents;
 pub mod endpoints;
+mod error;
+pub mod hash;
+mod http;
+mod identity;
+mod init;
 pub mod kind;
+mod limits;
+mod members;
+mod metrics;
 pub mod principal;
 pub mod refusal;
+mod remember;
+mod resources;
+mod roles;
+pub mod sealing;
+pub mod secret_file;
+mod serve;
+pub mod signing;
+mod source;
 pub mod store;
+mod stream;
+mod tls;
+pub mod token;
+mod view;
+
+pub use accounts::LONGEST_TOKEN;
+pub use cloud::Lives;
+pub use error::Error;
+pub use init::{Founded, Founder, found, make_keys};
+pub use serve::{DRAIN, ServeError, ServerParts, start};

@@ -10,13 +10,16 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
@@ -57,6 +60,38 @@ pub async fn bind(setting: &'static str, address: SocketAddr) -> Result<TcpListe
     })
 }
 
+/// How connections are served.
+#[derive(Clone)]
+pub struct Options {
+    /// So many at once; more wait.
+    pub connections: usize,
+    /// A connection without a request, or with half of one, or in the middle of its handshake, is closed after this.
+    pub head: Duration,
+    /// No connection lives longer; None lets one live as long as it is used.
+    pub life: Option<Duration>,
+    /// With which certificate; None is plain HTTP.
+    pub tls: Option<Arc<ServerConfig>>,
+    /// How long answers that are under way may take after the order to stop.
+    pub drain: Duration,
+}
+
+impl Default for Options {
+    /// For a port that is scraped: what is under way at the end is lost, and asked again.
+    fn default() -> Self {
+        Self {
+            connections: CONNECTIONS,
+            head: HEAD_TIMEOUT,
+            life: Some(CONNECTION_LIFE),
+            tls: None,
+            drain: Duration::ZERO,
+        }
+    }
+}
+
+/// Who is at the other end of the connection: an extension of every request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer(pub SocketAddr);
+
 /// Answers with `router` until `shutdown`, in plain HTTP/1.1.
 ///
 /// # Errors
@@ -67,18 +102,21 @@ pub async fn serve(
     clock: SharedClock,
     shutdown: CancellationToken,
 ) -> Result<(), Infallible> {
-    accept(listener, router, HEAD_TIMEOUT, clock, shutdown).await;
-    Ok(())
+    serve_with(listener, router, Options::default(), clock, shutdown).await
 }
 
-async fn accept(
+/// Answers with `router` until `shutdown`, in HTTP/1.1.
+///
+/// # Errors
+/// None, as of [`serve`].
+pub async fn serve_with(
     listener: TcpListener,
     router: Router,
-    head: Duration,
+    options: Options,
     clock: SharedClock,
     shutdown: CancellationToken,
-) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+) -> Result<(), Infallible> {
+    let places = Arc::new(Semaphore::new(options.connections));
     // Dropped with this future, and with them their connections: kept-alive ones may not hold up the end.
     let mut connections = JoinSet::new();
     loop {
@@ -88,11 +126,12 @@ async fn accept(
         };
         tokio::select! {
             biased;
-            () = shutdown.cancelled() => return,
+            () = shutdown.cancelled() => break,
             Some(_) = connections.join_next() => {}
             accepted = accepted => match accepted {
-                (Ok((stream, _)), place) => {
-                    let connection = connection(stream, router.clone(), head, Arc::clone(&clock));
+                (Ok((stream, peer)), place) => {
+                    let router = router.clone().layer(Extension(Peer(peer)));
+                    let connection = connection(stream, router, options.clone(), Arc::clone(&clock), shutdown.clone());
                     connections.spawn(async move {
                         connection.await;
                         drop(place);
@@ -105,29 +144,70 @@ async fn accept(
             },
         }
     }
+    drop(listener);
+    let all = async { while connections.join_next().await.is_some() {} };
+    // What is not done by then is dropped.
+    let _ = timeout(&*clock, options.drain, all).await;
+    Ok(())
 }
 
-async fn connection(stream: TcpStream, router: Router, head: Duration, clock: SharedClock) {
+async fn connection(
+    stream: TcpStream,
+    router: Router,
+    options: Options,
+    clock: SharedClock,
+    shutdown: CancellationToken,
+) {
+    // A small answer is not held back to wait for more.
+    let _ = stream.set_nodelay(true);
+    let Some(tls) = options.tls.clone() else {
+        return requests(stream, router, &options, clock, shutdown).await;
+    };
+    match timeout(&*clock, options.head, TlsAcceptor::from(tls).accept(stream)).await {
+        Ok(Ok(stream)) => requests(stream, router, &options, clock, shutdown).await,
+        Ok(Err(error)) => debug!(%error, "a handshake failed"),
+        Err(elapsed) => debug!(%elapsed, "a handshake was not ended"),
+    }
+}
+
+async fn requests(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    router: Router,
+    options: &Options,
+    clock: SharedClock,
+    shutdown: CancellationToken,
+) {
     let mut connection = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(head)
+            .header_read_timeout(options.head)
             .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
     );
-    match timeout(&*clock, CONNECTION_LIFE, connection.as_mut()).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => debug!(%error, "a connection failed"),
-        Err(_) => {
-            connection.as_mut().graceful_shutdown();
-            // It is closed, whatever became of its last answer.
-            let _ = timeout(&*clock, LAST_ANSWER, connection).await;
+    let life = async {
+        match options.life {
+            Some(life) => clock.sleep(life).await,
+            None => std::future::pending().await,
         }
-    }
+    };
+    let last = tokio::select! {
+        ended = connection.as_mut() => {
+            if let Err(error) = ended {
+                debug!(%error, "a connection failed");
+            }
+            return;
+        }
+        () = life => LAST_ANSWER,
+        () = shutdown.cancelled() => options.drain,
+    };
+    connection.as_mut().graceful_shutdown();
+    // It is closed, whatever became of its last answer.
+    let _ = timeout(&*clock, last, connection).await;
 }
 
 #[cfg(test)]
 mod tests {
     use axum::routing::get;
+    use futures::FutureExt as _;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
@@ -139,8 +219,11 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let shutdown = CancellationToken::new();
         let router = Router::new().route("/", get(async || "hello\n"));
-        let head = Duration::from_secs(1);
-        beside(accept(listener, router, head, SystemClock::shared(), shutdown.clone()));
+        let options = Options {
+            head: Duration::from_secs(1),
+            ..Options::default()
+        };
+        beside(serve_with(listener, router, options, SystemClock::shared(), shutdown.clone()).map(drop));
         (address, shutdown)
     }
 

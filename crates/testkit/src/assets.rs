@@ -1,4 +1,5 @@
-//! Where the real components lie that tests start: the control plane, moto, fake-gcs-server and Prometheus.
+//! Where the real components lie that tests start: the control plane, moto, fake-gcs-server, Prometheus,
+//! Postgres and Schemathesis.
 //!
 //! Never downloads or builds anything: what is missing fails the test with the line that installs it. The versions are those that
 //! `hack/` pins, read from the same files at compile time.
@@ -8,6 +9,8 @@ use std::path::PathBuf;
 const GO_MOD: &str = include_str!("../../../hack/kube-assets/go.mod");
 const FAKE_GCS_GO_MOD: &str = include_str!("../../../hack/fake-gcs-server/go.mod");
 const MOTO_PINS: &str = include_str!("../../../hack/moto-requirements.txt");
+const SCHEMATHESIS_PINS: &str = include_str!("../../../hack/schemathesis-requirements.txt");
+const POSTGRESQL: &str = include_str!("../../../hack/postgresql");
 
 /// The control plane's binary of this name (`etcd`, `kube-apiserver`, `kubectl`, `kube-controller-manager`, `kube-scheduler`): from
 /// `KUBEBUILDER_ASSETS` when that is set, else from the cache that `hack/kube-assets/build` fills.
@@ -77,6 +80,41 @@ pub fn fake_gcs_server() -> PathBuf {
 pub fn prometheus(name: &str) -> PathBuf {
     let path = cache_folder().join("prometheus").join(name);
     assert!(path.is_file(), "{} is missing: run hack/prometheus", path.display());
+    path
+}
+
+/// The folder with `initdb` and `postgres`, from the cache that `hack/postgresql` fills.
+///
+/// # Panics
+/// When they are not there, naming the folder and the remedy.
+#[must_use]
+pub fn postgres() -> PathBuf {
+    let version = POSTGRESQL
+        .lines()
+        .find_map(|line| line.strip_prefix("version="))
+        .expect("hack/postgresql says its version");
+    let folder = cache_folder().join(format!("postgresql-{version}"));
+    for name in ["initdb", "postgres"] {
+        let path = folder.join(name);
+        assert!(path.is_file(), "{} is missing: run hack/postgresql", path.display());
+    }
+    folder
+}
+
+/// Schemathesis, from the cache that `hack/schemathesis` fills.
+///
+/// # Panics
+/// When it is not there, naming the folder and the remedy.
+#[must_use]
+pub fn schemathesis() -> PathBuf {
+    let version = SCHEMATHESIS_PINS
+        .lines()
+        .find_map(|line| line.strip_prefix("schemathesis=="))
+        .expect("hack/schemathesis-requirements.txt pins schemathesis");
+    let path = cache_folder()
+        .join(format!("schemathesis-{version}"))
+        .join("bin/schemathesis");
+    assert!(path.is_file(), "{} is missing: run hack/schemathesis", path.display());
     path
 }
 

@@ -1,6 +1,7 @@
 //! The command line: what can be asked for, in words that a person can read.
 
 mod cloud;
+mod cloud_server;
 mod validate;
 
 use std::ffi::OsString;
@@ -14,9 +15,10 @@ use tidewaiter_api::{ClusterName, InstanceGroupName, Lifecycle, NodeName};
 use url::Url;
 
 pub(crate) use cloud::{
-    ApplyArgs, AuditArgs, CloudCommand, CloudFormat, CloudKind, ContextCommand, CreateArgs, CredentialArgs, DeleteArgs,
-    DiffArgs, GetArgs, LoginArgs, LogoutArgs, ObjectArgs, Place as CloudPlace, WhoamiArgs,
+    ApplyArgs, AuditArgs, ClientCommand, CloudCommand, CloudFormat, CloudKind, ContextCommand, CreateArgs,
+    CredentialArgs, DeleteArgs, DiffArgs, GetArgs, LoginArgs, LogoutArgs, ObjectArgs, Place as CloudPlace, WhoamiArgs,
 };
+pub(crate) use cloud_server::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
 pub(crate) use validate::ValidateArgs;
 
 /// Makes true in a Kubernetes cluster what its cloud says.
@@ -77,7 +79,7 @@ pub(crate) enum Command {
     /// Says why a Node has, or has not, a label
     #[command(subcommand)]
     Explain(Explain),
-    /// The cloud that says which users, registries, plugins, labels, roles and upgrades each cluster has
+    /// The cloud from which clusters mirror users, registries, plugins, labels, roles and upgrades: asks it, changes it, serves it
     #[command(subcommand)]
     Cloud(CloudCommand),
     /// Gives kubectl a token for a cluster (a plugin, as users[].user.exec of a kubeconfig names it)

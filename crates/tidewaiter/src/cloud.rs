@@ -1,4 +1,4 @@
-//! `tidewaiter cloud` and `tidewaiter credential`: the cloud as a person sees it.
+//! `tidewaiter cloud get`, `apply` and their like, and `tidewaiter credential`: the cloud as a person sees it.
 //!
 //! Secrets come from files, the environment or a prompt, never from arguments, and go to nobody but the cloud. What is to
 //! change is shown before it is changed, and nothing is changed when one document of several is wrong.
@@ -21,29 +21,29 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::Failure;
-use crate::cli::{CloudCommand, CredentialArgs};
+use crate::cli::{ClientCommand, CredentialArgs};
 
 /// Does what was asked for.
-pub(crate) fn main(command: &CloudCommand) -> Result<ExitCode, Failure> {
+pub(crate) fn main(command: &ClientCommand) -> Result<ExitCode, Failure> {
     run(async {
         match command {
-            CloudCommand::Login(args) => login::login(args).await.map(done),
-            CloudCommand::Logout(args) => login::logout(args).map(done),
-            CloudCommand::Whoami(args) => login::whoami(args).await.map(done),
-            CloudCommand::Get(args) => objects::get(args).await.map(done),
-            CloudCommand::Describe(args) => objects::describe(args).await.map(done),
-            CloudCommand::Create(args) => objects::create(args).await.map(done),
-            CloudCommand::Apply(args) => apply::apply(args).await.map(done),
-            CloudCommand::Diff(args) => apply::diff(args).await,
-            CloudCommand::Edit(args) => objects::edit(args).await.map(done),
-            CloudCommand::Delete(args) => objects::delete(args).await.map(done),
-            CloudCommand::Audit(args) => objects::audit(args).await.map(done),
-            CloudCommand::Context(command) => login::context(command).map(done),
+            ClientCommand::Login(args) => login::login(args).await.map(done),
+            ClientCommand::Logout(args) => login::logout(args).map(done),
+            ClientCommand::Whoami(args) => login::whoami(args).await.map(done),
+            ClientCommand::Get(args) => objects::get(args).await.map(done),
+            ClientCommand::Describe(args) => objects::describe(args).await.map(done),
+            ClientCommand::Create(args) => objects::create(args).await.map(done),
+            ClientCommand::Apply(args) => apply::apply(args).await.map(done),
+            ClientCommand::Diff(args) => apply::diff(args).await,
+            ClientCommand::Edit(args) => objects::edit(args).await.map(done),
+            ClientCommand::Delete(args) => objects::delete(args).await.map(done),
+            ClientCommand::Audit(args) => objects::audit(args).await.map(done),
+            ClientCommand::Context(command) => login::context(command).map(done),
         }
     })
     // With diff, 1 says that something differs.
     .map_err(|error| match command {
-        CloudCommand::Diff(_) => Failure::Configuration(error),
+        ClientCommand::Diff(_) => Failure::Configuration(error),
         _ => Failure::Running(error),
     })
 }

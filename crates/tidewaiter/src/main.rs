@@ -2,8 +2,10 @@
 
 mod cli;
 mod cloud;
+mod cloud_server;
 mod controller;
 mod explain;
+mod password;
 mod place;
 mod validate;
 
@@ -14,7 +16,7 @@ use anyhow::{Context as _, Result};
 use clap::CommandFactory as _;
 use tidewaiter_kit::Chain;
 
-use cli::{Cli, Command};
+use cli::{Cli, CloudCommand, Command};
 
 /// It gives back what the burst of a cold start took; `.cargo/config.toml` says how it is built.
 #[global_allocator]
@@ -37,8 +39,9 @@ fn main() -> ExitCode {
     let result = match command {
         Command::Validate(args) => return validate::main(&args).unwrap_or_else(|error| fail(&error, 1)),
         Command::Controller(args) => controller::main(&args),
+        Command::Cloud(CloudCommand::Server(command)) => cloud_server::main(&command),
         Command::Explain(question) => explain::main(&question),
-        Command::Cloud(command) => match cloud::main(&command) {
+        Command::Cloud(CloudCommand::Client(command)) => match cloud::main(&command) {
             Ok(code) => return code,
             Err(failure) => Err(failure),
         },

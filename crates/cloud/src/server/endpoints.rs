@@ -120,6 +120,7 @@ pub enum Action {
     DeleteMember,
     SetRole,
     SetPassword,
+    SetLocked,
     Audit,
     ListKeys,
     CreateKey,
@@ -143,8 +144,53 @@ pub enum Action {
     Templates,
     Discovery,
     Jwks,
-    OpenApi,
-    Docs,
+}
+
+impl Action {
+    /// The kind that it is about, of those that act alike on many kinds.
+    #[must_use]
+    pub const fn kind(self) -> Option<Kind> {
+        match self {
+            Self::List(kind)
+            | Self::Create(kind)
+            | Self::Get(kind)
+            | Self::Replace(kind)
+            | Self::Patch(kind)
+            | Self::Delete(kind)
+            | Self::SetStatus(kind) => Some(kind),
+            _ => None,
+        }
+    }
+
+    /// Whether it changes nothing.
+    #[must_use]
+    pub const fn reads(self) -> bool {
+        matches!(
+            self,
+            Self::List(_)
+                | Self::Get(_)
+                | Self::Authenticate
+                | Self::GetAccount
+                | Self::ListTokens
+                | Self::ListOrganizations
+                | Self::ListMembers
+                | Self::GetMember
+                | Self::Audit
+                | Self::ListKeys
+                | Self::Events
+                | Self::ListAssigned
+                | Self::NodeInCluster
+                | Self::NodesInCluster
+                | Self::GetScript
+                | Self::Catalogue
+                | Self::CatalogueType
+                | Self::CatalogueDefinition
+                | Self::CatalogueVersion
+                | Self::Templates
+                | Self::Discovery
+                | Self::Jwks
+        )
+    }
 }
 
 /// The kinds that are listed, made, got, replaced, patched and deleted all alike.
@@ -428,6 +474,7 @@ fn organizations() -> Vec<Endpoint> {
         entry(Method::GET, ORGANIZATION, t, organization(OrgRole::ReadOnly, true, false), A::Get(Kind::Organization), Takes::Nothing, Answers::One("Organization"), "Get an organization"),
         entry(Method::PUT, ORGANIZATION, t, owner, A::Replace(Kind::Organization), Takes::Json("OrganizationSpec"), Answers::One("Organization"), "Replace an organization"),
         entry(Method::PATCH, ORGANIZATION, t, owner, A::Patch(Kind::Organization), Takes::Patch("OrganizationSpec"), Answers::One("Organization"), "Change an organization"),
+        entry(Method::PUT, format!("{ORGANIZATION}/locked"), t, May::Operator, A::SetLocked, Takes::Json("Lock"), Answers::One("Organization"), "Lock an organization, so that nothing in it changes, or unlock it"),
         entry(Method::DELETE, ORGANIZATION, t, owner, A::Delete(Kind::Organization), Takes::Nothing, Answers::Nothing, "Delete an organization and everything in it"),
         entry(Method::GET, &*users, u, organization(OrgRole::ReadOnly, true, false), A::ListMembers, Takes::Nothing, Answers::List("User"), "List the users of an organization and their SSH keys"),
         entry(Method::POST, &*users, u, admin, A::CreateMember, Takes::Json("MemberSpec"), Answers::Made("User"), "Make a user, at home in this organization"),
@@ -499,7 +546,5 @@ fn documents() -> Vec<Endpoint> {
     vec![
         entry(Method::GET, "/.well-known/openid-configuration", t, May::Anyone, A::Discovery, Takes::Nothing, Answers::Json, "Say what this OpenID Connect issuer is"),
         entry(Method::GET, "/.well-known/jwks.json", t, May::Anyone, A::Jwks, Takes::Nothing, Answers::Json, "Give the keys that verify its tokens"),
-        entry(Method::GET, "/openapi.json", t, May::Anyone, A::OpenApi, Takes::Nothing, Answers::Json, "Describe this API (OpenAPI 3.1)"),
-        entry(Method::GET, "/docs", t, May::Anyone, A::Docs, Takes::Nothing, Answers::Text("text/html; charset=utf-8"), "Describe this API to people"),
     ]
 }

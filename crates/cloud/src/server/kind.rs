@@ -44,7 +44,7 @@ kinds! {
     Password = "passwords", "a password";
     /// That a user may do what concerns all organizations.
     Operator = "operators", "an operator";
-    /// A token of a user: its text is not kept.
+    /// A token of a user, or of a cluster, made with a key of its: its text is not kept.
     Token = "tokens", "a token";
     /// Of an organization.
     Team = "teams", "a team";
@@ -109,6 +109,7 @@ impl Kind {
                 Self::ApiKey,
             ],
             Self::NodePool => &[Self::PolicyAssignment, Self::NodePoolLabel, Self::Node],
+            Self::ApiKey => &[Self::Token],
             Self::Upgrade => &[Self::UpgradeScript],
             Self::PluginVersion => &[Self::PluginManifests],
             _ => &[],

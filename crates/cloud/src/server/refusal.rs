@@ -16,6 +16,8 @@ pub struct Refusal {
     pub message: String,
     /// The field that is at fault.
     pub field: Option<String>,
+    /// After so many seconds it may be granted.
+    pub retry_after: Option<u64>,
 }
 
 impl Refusal {
@@ -25,6 +27,7 @@ impl Refusal {
             status,
             message: message.into(),
             field: None,
+            retry_after: None,
         }
     }
 
@@ -51,6 +54,7 @@ impl Refusal {
             status: StatusCode::UNPROCESSABLE_ENTITY,
             message: format!("{field}: {reason}"),
             field: Some(field),
+            retry_after: None,
         }
     }
 
@@ -93,6 +97,7 @@ impl From<InvalidField> for Refusal {
             status: StatusCode::UNPROCESSABLE_ENTITY,
             message: error.to_string(),
             field: Some(error.field),
+            retry_after: None,
         }
     }
 }

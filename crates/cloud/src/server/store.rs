@@ -22,8 +22,8 @@ use tokio::sync::{mpsc, oneshot};
 use url::Url;
 use uuid::Uuid;
 
+use super::Error;
 use super::kind::Kind;
-use super::refusal::Refusal;
 pub use backup::{BackupError, Copied, backup, restore};
 use engine::Engine;
 pub use feed::{Feed, Note, Scope};
@@ -74,23 +74,6 @@ pub enum StoreError {
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
         Self::Unavailable(error)
-    }
-}
-
-/// A change that was not made.
-#[derive(Debug, thiserror::Error)]
-pub enum WriteError {
-    /// The caller can do something about it.
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    /// The caller can only come again.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-impl From<sqlx::Error> for WriteError {
-    fn from(error: sqlx::Error) -> Self {
-        Self::Store(error.into())
     }
 }
 
@@ -242,6 +225,38 @@ impl Store {
         found.into_iter().map(Row::try_from).collect()
     }
 
+    /// Everything of one kind.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn of_kind(&self, kind: Kind) -> Result<Vec<Row>, StoreError> {
+        let found: Vec<Columns> = sqlx::query_as(select!("kind = $1 ORDER BY position"))
+            .bind(kind.word())
+            .fetch_all(&self.pool)
+            .await?;
+        found.into_iter().map(Row::try_from).collect()
+    }
+
+    /// The users who are in an organization, wherever they are at home, and their SSH keys.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn members(&self, organization: &str) -> Result<(Vec<Row>, Vec<Row>), StoreError> {
+        let of = |statement: &'static str| sqlx::query_as(statement).bind(organization).fetch_all(&self.pool);
+        let users: Vec<Columns> = of(select!(
+            "kind = 'users' AND id IN (SELECT used_id FROM uses WHERE used_kind = 'users' AND kind = 'memberships' \
+             AND id IN (SELECT id FROM objects WHERE kind = 'memberships' AND parent_id = $1))"
+        ))
+        .await?;
+        let keys: Vec<Columns> = of(select!(
+            "kind = 'ssh-keys' AND parent_id IN (SELECT used_id FROM uses WHERE used_kind = 'users' AND kind = 'memberships' \
+             AND id IN (SELECT id FROM objects WHERE kind = 'memberships' AND parent_id = $1)) ORDER BY position"
+        ))
+        .await?;
+        let rows = |found: Vec<Columns>| found.into_iter().map(Row::try_from).collect::<Result<_, _>>();
+        Ok((rows(users)?, rows(keys)?))
+    }
+
     /// The id of the object with that name.
     ///
     /// # Errors
@@ -275,12 +290,10 @@ impl Store {
     /// # Errors
     /// When `change` refuses it, or the database cannot be written. After a database error it may have been made all the
     /// same, if the answer to the commit got lost.
-    pub async fn write<T, F>(&self, by: By, change: F) -> Result<T, WriteError>
+    pub async fn write<T, F>(&self, by: By, change: F) -> Result<T, Error>
     where
         T: Send + 'static,
-        F: for<'t> FnOnce(&'t mut Transaction) -> futures::future::BoxFuture<'t, Result<T, WriteError>>
-            + Send
-            + 'static,
+        F: for<'t> FnOnce(&'t mut Transaction) -> futures::future::BoxFuture<'t, Result<T, Error>> + Send + 'static,
     {
         let (answer, answered) = oneshot::channel();
         let job = Waiting {

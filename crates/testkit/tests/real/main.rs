@@ -8,6 +8,8 @@ mod audit;
 mod cleanup;
 mod control_plane;
 mod manifests;
+mod postgres;
+mod schemathesis;
 
 /// For what takes milliseconds on an idle machine.
 const SOON: Duration = Duration::from_secs(30);

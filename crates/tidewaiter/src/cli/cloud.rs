@@ -6,8 +6,19 @@ use clap::{Args, Subcommand, ValueEnum};
 use tidewaiter_cloud::client::BaseUrl;
 use tidewaiter_cloud::models::values::{Email, OrganizationId};
 
+use super::ServerCommand;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum CloudCommand {
+    #[command(flatten)]
+    Client(ClientCommand),
+    #[command(flatten)]
+    Server(ServerCommand),
+}
+
+/// What is asked of a cloud from anywhere.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClientCommand {
     /// Logs in with a password, and makes a context of it
     Login(LoginArgs),
     /// Forgets the token of a context

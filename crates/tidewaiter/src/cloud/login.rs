@@ -1,22 +1,17 @@
 //! Logging in and out, and where one is.
 
-use std::io::{self, IsTerminal as _};
 use std::path::absolute;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow};
 use serde_json::{Value, json};
 use tidewaiter_cloud::client::{AccessToken, Client, Method, Path, Request};
 use tidewaiter_kit::SystemClock;
-use tidewaiter_kit::settings::environment;
 use url::Url;
 
 use super::contexts::{Contexts, Login};
 use super::output::{print, table, value};
 use super::session::{Session, settings, text};
 use crate::cli::{CloudFormat, ContextCommand, LoginArgs, LogoutArgs, WhoamiArgs};
-
-/// Where a password may stand.
-const PASSWORD: &str = "TIDEWAITER_CLOUD_PASSWORD";
 
 /// Logs in, and remembers the token.
 pub(super) async fn login(args: &LoginArgs) -> Result<()> {
@@ -41,7 +36,9 @@ pub(super) async fn login(args: &LoginArgs) -> Result<()> {
         cluster: known.and_then(|known| known.cluster.clone()),
         token: None,
     };
-    let token = token(&login, &password(args)?).await?;
+    let prompt = format!("Password of {} at {}", args.email, args.server);
+    let password = crate::password::read(args.password_file.as_deref(), &prompt, false)?;
+    let token = token(&login, &password).await?;
     let mut settings = settings(&login)?;
     settings.token = Some(
         token
@@ -89,25 +86,6 @@ async fn token(login: &Login, password: &str) -> Result<String> {
     token
         .map(str::to_owned)
         .ok_or_else(|| anyhow!("the answer to the login has no token"))
-}
-
-/// From a file, the environment or a prompt: arguments can be seen by everybody on the machine.
-fn password(args: &LoginArgs) -> Result<String> {
-    let password = if let Some(path) = &args.password_file {
-        let text = std::fs::read_to_string(path).with_context(|| format!("--password-file {}", path.display()))?;
-        text.trim_end_matches(['\r', '\n']).to_owned()
-    } else if let Some((_, value)) = environment().into_iter().find(|(name, _)| name == PASSWORD) {
-        value
-    } else if io::stdin().is_terminal() {
-        rpassword::prompt_password(format!("Password of {} at {}: ", args.email, args.server))
-            .context("the password")?
-    } else {
-        bail!("no password: give it in a file (--password-file) or in {PASSWORD}, or log in from a terminal");
-    };
-    if password.is_empty() {
-        bail!("the password is empty");
-    }
-    Ok(password)
 }
 
 /// Forgets the token.

@@ -106,18 +106,18 @@ pub(super) async fn edit(args: &ObjectArgs) -> Result<()> {
     let head =
         "# What you change here is sent when you leave the editor. Secrets are left out, and stay as they are.\n";
     write_private(&file, format!("{head}{}", yaml(&before)?).as_bytes())?;
-    let edited = edited(&file);
+    let result = read_after_editor(&file);
     let removed = fs::remove_file(&file);
-    let after = edited?;
+    let after = result?;
     removed.with_context(|| format!("removing {}", file.display()))?;
-    let Some(patch) = patch(&before, &after) else {
+    let Some(change) = patch(&before, &after) else {
         return print("nothing was changed\n");
     };
-    session.send(&request(Method::PATCH, path, patch, etag)).await?;
+    session.send(&request(Method::PATCH, path, change, etag)).await?;
     print(&format!("changed {} {}\n", shape.name, text(&before, "id")))
 }
 
-fn edited(file: &std::path::Path) -> Result<Value> {
+fn read_after_editor(file: &std::path::Path) -> Result<Value> {
     let environment = environment();
     let set = |name: &str| environment.iter().find(|(key, value)| key == name && !value.is_empty());
     let editor = set("VISUAL").or_else(|| set("EDITOR")).map_or("vi", |(_, value)| value);

@@ -160,7 +160,7 @@ impl ControllerSettings {
 
 // What serde says of a wrong value is meant for programmers; these say what an operator may write.
 
-fn address<'de, D: Deserializer<'de>>(value: D) -> Result<SocketAddr, D::Error> {
+pub(crate) fn address<'de, D: Deserializer<'de>>(value: D) -> Result<SocketAddr, D::Error> {
     SocketAddr::deserialize(value).map_err(|_| D::Error::custom("must be ADDRESS:PORT, for example 127.0.0.1:3989"))
 }
 
@@ -168,11 +168,11 @@ fn whole_number<'de, D: Deserializer<'de>>(value: D) -> Result<u32, D::Error> {
     u32::deserialize(value).map_err(|_| D::Error::custom("must be a whole number, 0 or more"))
 }
 
-fn whole_seconds<'de, D: Deserializer<'de>>(value: D) -> Result<NonZeroU32, D::Error> {
+pub(crate) fn whole_seconds<'de, D: Deserializer<'de>>(value: D) -> Result<NonZeroU32, D::Error> {
     NonZeroU32::deserialize(value).map_err(|_| D::Error::custom("must be a whole number of seconds, 1 or more"))
 }
 
-fn endpoint<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Url>, D::Error> {
+pub(crate) fn endpoint<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Url>, D::Error> {
     let url = Option::<Url>::deserialize(value).ok();
     url.filter(|url| {
         url.as_ref()
@@ -190,7 +190,7 @@ fn object_name<'de, D: Deserializer<'de>>(value: D) -> Result<String, D::Error> 
     }
 }
 
-const fn seconds(count: u32) -> NonZeroU32 {
+pub(crate) const fn seconds(count: u32) -> NonZeroU32 {
     match NonZeroU32::new(count) {
         Some(count) => count,
         None => NonZeroU32::MIN,

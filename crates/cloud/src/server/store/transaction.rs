@@ -6,9 +6,10 @@ use sqlx::pool::PoolConnection;
 use sqlx::{Any, AnyConnection, Executor as _};
 use uuid::Uuid;
 
+use super::StoreError;
 use super::feed::{Note, Scope};
 use super::row::{Columns, Row, Secreted, select};
-use super::{StoreError, WriteError};
+use crate::server::Error;
 use crate::server::kind::Kind;
 use crate::server::refusal::Refusal;
 
@@ -71,6 +72,8 @@ pub struct Transaction {
     pub(super) notes: Vec<Note>,
     pub(super) by: By,
     pub(super) now: Timestamp,
+    /// Whether something is to be committed that is no change.
+    pub(super) silent: bool,
 }
 
 impl Transaction {
@@ -125,7 +128,7 @@ impl Transaction {
     ///
     /// # Errors
     /// When its name or id is taken, or the database cannot be written.
-    pub async fn insert(&mut self, draft: Draft) -> Result<Row, WriteError> {
+    pub async fn insert(&mut self, draft: Draft) -> Result<Row, Error> {
         if self.get(draft.kind, &draft.id).await?.is_some() {
             let message = format!("there is {} {} already", draft.kind.singular(), draft.id);
             return Err(Refusal::conflict(message).into());
@@ -178,7 +181,7 @@ impl Transaction {
         spec: Map<String, Value>,
         secret: String,
         ties: &Ties,
-    ) -> Result<Row, WriteError> {
+    ) -> Result<Row, Error> {
         if before.spec == spec && before.secret.0 == secret {
             return Ok(before.clone());
         }
@@ -197,7 +200,7 @@ impl Transaction {
     ///
     /// # Errors
     /// When the database cannot be written.
-    pub async fn set_status(&mut self, before: &Row, status: Value) -> Result<Row, WriteError> {
+    pub async fn set_status(&mut self, before: &Row, status: Value) -> Result<Row, Error> {
         if before.status.as_ref() == Some(&status) {
             return Ok(before.clone());
         }
@@ -209,7 +212,7 @@ impl Transaction {
         self.write(before, after).await
     }
 
-    async fn write(&mut self, before: &Row, after: Row) -> Result<Row, WriteError> {
+    async fn write(&mut self, before: &Row, after: Row) -> Result<Row, Error> {
         sqlx::query::<Any>(
             "UPDATE objects SET updated_at = $1, spec = $2, status = $3, secret = $4 WHERE kind = $5 AND id = $6",
         )
@@ -226,11 +229,26 @@ impl Transaction {
         Ok(after)
     }
 
+    /// Gives `row` the same secret, sealed anew: nothing that anybody sees changes, so there is no audit row and no event.
+    ///
+    /// # Errors
+    /// When the database cannot be written.
+    pub async fn reseal(&mut self, row: &Row, secret: &str) -> Result<(), Error> {
+        sqlx::query::<Any>("UPDATE objects SET secret = $1 WHERE kind = $2 AND id = $3")
+            .bind(secret)
+            .bind(row.kind.word())
+            .bind(&row.id)
+            .execute(&mut *self.connection)
+            .await?;
+        self.silent = true;
+        Ok(())
+    }
+
     /// Removes `row` and all that stands below it.
     ///
     /// # Errors
     /// When the database cannot be written.
-    pub async fn remove(&mut self, row: &Row) -> Result<(), WriteError> {
+    pub async fn remove(&mut self, row: &Row) -> Result<(), Error> {
         let mut going = vec![row.clone()];
         let mut next = 0;
         while let Some(parent) = going.get(next).cloned() {
@@ -260,7 +278,7 @@ impl Transaction {
     ///
     /// # Errors
     /// When the database cannot be written.
-    pub async fn tell(&mut self, row: &Row, organization: &str, action: &'static str) -> Result<(), WriteError> {
+    pub async fn tell(&mut self, row: &Row, organization: &str, action: &'static str) -> Result<(), Error> {
         let elsewhere = Row {
             organization_id: organization.to_owned(),
             ..row.clone()
@@ -268,7 +286,45 @@ impl Transaction {
         self.record(&elsewhere, action, "", "").await
     }
 
-    async fn tie(&mut self, row: &Row, ties: &Ties) -> Result<(), WriteError> {
+    /// What was asked and answered under an Idempotency-Key of `principal`: the request's digest, and the sealed answer.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn remembered(&mut self, principal: &str, name: &str) -> Result<Option<(String, String)>, StoreError> {
+        let found = sqlx::query_as("SELECT request, answer FROM idempotency WHERE principal = $1 AND name = $2")
+            .bind(principal)
+            .bind(name)
+            .fetch_optional(&mut *self.connection)
+            .await?;
+        Ok(found)
+    }
+
+    /// Remembers it, until the keeper throws it away.
+    ///
+    /// # Errors
+    /// When the database cannot be written.
+    pub async fn remember(
+        &mut self,
+        principal: &str,
+        name: &str,
+        request: &str,
+        sealed: &str,
+    ) -> Result<(), StoreError> {
+        sqlx::query::<Any>(
+            "INSERT INTO idempotency (principal, name, request, at, answer) VALUES ($1, $2, $3, $4, $5)",
+        )
+        .bind(principal)
+        .bind(name)
+        .bind(request)
+        .bind(self.now.as_second())
+        .bind(sealed)
+        .execute(&mut *self.connection)
+        .await?;
+        self.silent = true;
+        Ok(())
+    }
+
+    async fn tie(&mut self, row: &Row, ties: &Ties) -> Result<(), Error> {
         if let Some(name) = &ties.name {
             if self.named(row.kind, &name.scope, &name.name).await?.is_some() {
                 let reason = format!("there is {} with this {} already", row.kind.singular(), name.field);
@@ -312,7 +368,7 @@ impl Transaction {
         Ok(())
     }
 
-    async fn record(&mut self, row: &Row, action: &'static str, before: &str, after: &str) -> Result<(), WriteError> {
+    async fn record(&mut self, row: &Row, action: &'static str, before: &str, after: &str) -> Result<(), Error> {
         self.sequence += 1;
         sqlx::query::<Any>(
             "INSERT INTO changes (sequence, at, organization_id, cluster_id, kind, object_id, action, actor, request_id, before, after) \

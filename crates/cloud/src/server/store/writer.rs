@@ -9,15 +9,16 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use sqlx::pool::PoolConnection;
 use sqlx::{Any, AnyPool, Executor as _};
-use tidewaiter_kit::{Chain, SharedClock};
+use tidewaiter_kit::{Chain, Clock, SharedClock};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
+use super::StoreError;
 use super::engine::Engine;
 use super::feed::Feed;
 use super::transaction::{By, Transaction};
-use super::{StoreError, WriteError};
+use crate::server::Error;
 
 /// So many go into one commit at most.
 const BATCH: usize = 128;
@@ -25,7 +26,7 @@ const BATCH: usize = 128;
 pub(super) const QUEUE: usize = 1_024;
 
 /// What is to be written.
-pub(super) type Change<T> = Box<dyn for<'t> FnOnce(&'t mut Transaction) -> BoxFuture<'t, Result<T, WriteError>> + Send>;
+pub(super) type Change<T> = Box<dyn for<'t> FnOnce(&'t mut Transaction) -> BoxFuture<'t, Result<T, Error>> + Send>;
 
 /// A change whose answer's type is its own matter.
 pub(super) trait Job: Send {
@@ -40,8 +41,8 @@ pub(super) trait Job: Send {
 pub(super) struct Waiting<T> {
     pub(super) by: By,
     pub(super) change: Option<Change<T>>,
-    pub(super) result: Option<Result<T, WriteError>>,
-    pub(super) answer: oneshot::Sender<Result<T, WriteError>>,
+    pub(super) result: Option<Result<T, Error>>,
+    pub(super) answer: oneshot::Sender<Result<T, Error>>,
 }
 
 impl<T: Send + 'static> Job for Waiting<T> {
@@ -58,7 +59,7 @@ impl<T: Send + 'static> Job for Waiting<T> {
 
     fn finish(self: Box<Self>, committed: Result<(), Arc<StoreError>>) {
         let result = match (self.result, committed) {
-            (Some(Err(WriteError::Refused(refusal))), _) => Err(WriteError::Refused(refusal)),
+            (Some(Err(Error::Refused(refusal))), _) => Err(Error::Refused(refusal)),
             (_, Err(error)) => Err(StoreError::Shared(error).into()),
             (Some(result), Ok(())) => result,
             (None, Ok(())) => Err(StoreError::Stopping.into()),
@@ -115,7 +116,7 @@ impl Writer {
     async fn commit(&mut self, batch: &mut [Box<dyn Job>]) -> Result<(), Arc<StoreError>> {
         let mut transaction = self.begin().await.map_err(Arc::new)?;
         let begun = transaction.sequence;
-        if let Err(error) = self.fill(&mut transaction, batch, begun).await {
+        if let Err(error) = fill(&*self.engine, &mut transaction, batch, begun).await {
             // With it goes whatever is open on it.
             transaction.connection.close_on_drop();
             return Err(Arc::new(error));
@@ -136,65 +137,70 @@ impl Writer {
     async fn begin(&mut self) -> Result<Transaction, StoreError> {
         // A connection that was kept may have been lost meanwhile: then nothing was written on it.
         if let Some(connection) = self.kept.take()
-            && let Ok(transaction) = self.begin_on(connection).await
+            && let Ok(transaction) = begin_on(&*self.engine, &*self.clock, connection).await
         {
             return Ok(transaction);
         }
         let connection = self.pool.acquire().await?;
-        self.begin_on(connection).await
+        begin_on(&*self.engine, &*self.clock, connection).await
     }
+}
 
-    async fn begin_on(&self, mut connection: PoolConnection<Any>) -> Result<Transaction, StoreError> {
-        let begun = async {
-            connection.execute(self.engine.begin()).await?;
-            // On PostgreSQL this row is the lock that makes writers take turns.
-            sqlx::query_as("UPDATE sequence SET value = value WHERE one = 1 RETURNING value")
-                .fetch_one(&mut *connection)
-                .await
-        };
-        match begun.await {
-            Ok((sequence,)) => Ok(Transaction {
-                connection,
-                sequence,
-                notes: Vec::new(),
-                by: By::default(),
-                now: self.clock.now(),
-            }),
-            Err(error) => {
-                connection.close_on_drop();
-                Err(error.into())
-            }
+async fn begin_on(
+    engine: &dyn Engine,
+    clock: &dyn Clock,
+    mut connection: PoolConnection<Any>,
+) -> Result<Transaction, StoreError> {
+    let begun = async {
+        connection.execute(engine.begin()).await?;
+        // On PostgreSQL this row is the lock that makes writers take turns.
+        sqlx::query_as("UPDATE sequence SET value = value WHERE one = 1 RETURNING value")
+            .fetch_one(&mut *connection)
+            .await
+    };
+    match begun.await {
+        Ok((sequence,)) => Ok(Transaction {
+            connection,
+            sequence,
+            notes: Vec::new(),
+            by: By::default(),
+            now: clock.now(),
+            silent: false,
+        }),
+        Err(error) => {
+            connection.close_on_drop();
+            Err(error.into())
         }
     }
+}
 
-    async fn fill(
-        &self,
-        transaction: &mut Transaction,
-        batch: &mut [Box<dyn Job>],
-        begun: i64,
-    ) -> Result<(), StoreError> {
-        for job in batch {
-            let (sequence, notes) = (transaction.sequence, transaction.notes.len());
-            transaction.say("SAVEPOINT job").await?;
-            if job.run(transaction).await {
-                transaction.say("RELEASE SAVEPOINT job").await?;
-            } else {
-                transaction.say("ROLLBACK TO SAVEPOINT job").await?;
-                transaction.say("RELEASE SAVEPOINT job").await?;
-                transaction.sequence = sequence;
-                transaction.notes.truncate(notes);
-            }
+async fn fill(
+    engine: &dyn Engine,
+    transaction: &mut Transaction,
+    batch: &mut [Box<dyn Job>],
+    begun: i64,
+) -> Result<(), StoreError> {
+    for job in batch {
+        let (sequence, notes) = (transaction.sequence, transaction.notes.len());
+        transaction.say("SAVEPOINT job").await?;
+        if job.run(transaction).await {
+            transaction.say("RELEASE SAVEPOINT job").await?;
+        } else {
+            transaction.say("ROLLBACK TO SAVEPOINT job").await?;
+            transaction.say("RELEASE SAVEPOINT job").await?;
+            transaction.sequence = sequence;
+            transaction.notes.truncate(notes);
         }
-        if transaction.sequence == begun {
-            return transaction.say("ROLLBACK").await;
-        }
-        sqlx::query("UPDATE sequence SET value = $1 WHERE one = 1")
-            .bind(transaction.sequence)
-            .execute(&mut *transaction.connection)
-            .await?;
-        if let Some(announce) = self.engine.announce() {
-            transaction.say(announce).await?;
-        }
-        transaction.say("COMMIT").await
     }
+    if transaction.sequence == begun && !transaction.silent {
+        return transaction.say("ROLLBACK").await;
+    }
+    sqlx::query("UPDATE sequence SET value = $1 WHERE one = 1")
+        .bind(transaction.sequence)
+        .execute(&mut *transaction.connection)
+        .await?;
+    if let Some(announce) = engine.announce() {
+        transaction.say(announce).await?;
+    }
+    transaction.say("COMMIT").await
 }

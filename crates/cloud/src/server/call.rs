@@ -1,0 +1,228 @@
+//! One request: what was asked, by whom.
+
+use std::sync::Arc;
+
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_MATCH, IF_NONE_MATCH, LOCATION};
+use http::{HeaderName, StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::access::Place;
+use super::endpoints::Endpoint;
+use super::identity::Known;
+use super::refusal::Refusal;
+use super::store::By;
+use super::view::etag;
+
+/// A request that may be granted: whoever asks may ask this.
+pub(super) struct Call {
+    pub(super) endpoint: &'static Endpoint,
+    pub(super) path: String,
+    pub(super) parameters: Vec<(String, String)>,
+    pub(super) query: Vec<(String, String)>,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+    pub(super) known: Option<Arc<Known>>,
+    pub(super) request_id: String,
+}
+
+impl Call {
+    /// A parameter of the path, as it stands there.
+    pub(super) fn word(&self, name: &str) -> &str {
+        let found = self.parameters.iter().find(|(key, _)| key == name);
+        found.map_or("", |(_, value)| value.as_str())
+    }
+
+    /// An id in the path. What is no id is the id of nothing.
+    pub(super) fn id(&self, name: &str) -> Result<Uuid, Refusal> {
+        let text = self.word(name);
+        let id = (text.len() == 36).then(|| Uuid::try_parse(text).ok()).flatten();
+        id.ok_or_else(Refusal::not_found)
+    }
+
+    /// The same as the text that the store has.
+    pub(super) fn key(&self, name: &str) -> Result<String, Refusal> {
+        Ok(self.id(name)?.hyphenated().to_string())
+    }
+
+    pub(super) fn place(&self) -> Place {
+        Place {
+            organization: self.id("organization_id").ok(),
+            cluster: self.id("cluster_id").ok(),
+            user: self.id("user_id").ok(),
+        }
+    }
+
+    pub(super) fn asked(&self, name: &str) -> Option<&str> {
+        let found = self.query.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    /// A number of the query, within bounds.
+    pub(super) fn number(&self, name: &str, most: u32) -> Result<Option<u32>, Refusal> {
+        let Some(text) = self.asked(name) else { return Ok(None) };
+        let number = text.parse().ok().filter(|number| (1..=most).contains(number));
+        let refusal = || {
+            let mut refusal = Refusal::field(name, format!("must be a whole number from 1 to {most}"));
+            refusal.status = StatusCode::BAD_REQUEST;
+            refusal
+        };
+        number.map(Some).ok_or_else(refusal)
+    }
+
+    pub(super) fn known(&self) -> Result<&Known, Refusal> {
+        self.known.as_deref().ok_or_else(super::access::unknown)
+    }
+
+    /// The user who asks.
+    pub(super) fn user(&self) -> Result<Uuid, Refusal> {
+        self.known()?.principal.user().ok_or_else(Refusal::not_found)
+    }
+
+    pub(super) fn by(&self) -> By {
+        By {
+            actor: self
+                .known
+                .as_ref()
+                .map_or_else(String::new, |known| known.principal.actor()),
+            request_id: self.request_id.clone(),
+        }
+    }
+
+    /// The id of the user who makes something; empty for a cluster.
+    pub(super) fn owner(&self) -> String {
+        self.user()
+            .map_or_else(|_| String::new(), |user| user.hyphenated().to_string())
+    }
+
+    pub(super) fn header(&self, name: &HeaderName) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// Whether the caller has what has this ETag (RFC 9110, 13.1.2).
+    pub(super) fn has(&self, etag: &str) -> bool {
+        self.header(&IF_NONE_MATCH)
+            .is_some_and(|known| matches(known, etag, true))
+    }
+
+    /// What the caller changes must be what he saw (RFC 9110, 13.1.1).
+    pub(super) fn condition(&self) -> Condition {
+        Condition(self.header(&IF_MATCH).map(str::to_owned))
+    }
+}
+
+/// What `If-Match` wants.
+pub(super) struct Condition(Option<String>);
+
+impl Condition {
+    /// Whether something that is shown as `body` is what the caller saw.
+    pub(super) fn check(&self, body: &[u8]) -> Result<(), Refusal> {
+        match &self.0 {
+            Some(wanted) if !matches(wanted, &etag(body), false) => Err(Refusal::changed()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A proxy that compresses makes a strong tag a weak one: that is good enough to see that nothing changed.
+fn matches(list: &str, etag: &str, weak: bool) -> bool {
+    list.split(',').map(str::trim).any(|one| {
+        let one = if weak {
+            one.strip_prefix("W/").unwrap_or(one)
+        } else {
+            one
+        };
+        one == "*" || one == etag
+    })
+}
+
+/// A good answer, as it can be remembered for whoever asks the same again.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Reply {
+    pub(super) status: u16,
+    pub(super) location: Option<String>,
+    pub(super) body: String,
+}
+
+impl Reply {
+    /// 201, with what was made and where it is.
+    pub(super) fn made(location: String, body: &impl Serialize) -> Self {
+        Self {
+            status: StatusCode::CREATED.as_u16(),
+            location: Some(location),
+            body: text(body),
+        }
+    }
+
+    /// 200, with `body`.
+    pub(super) fn ok(body: &impl Serialize) -> Self {
+        Self {
+            status: StatusCode::OK.as_u16(),
+            location: None,
+            body: text(body),
+        }
+    }
+
+    /// 204.
+    pub(super) fn nothing() -> Self {
+        Self {
+            status: StatusCode::NO_CONTENT.as_u16(),
+            location: None,
+            body: String::new(),
+        }
+    }
+}
+
+impl IntoResponse for Reply {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::OK);
+        if self.body.is_empty() {
+            return status.into_response();
+        }
+        let tag = etag(self.body.as_bytes());
+        let mut response = json(status, self.body.into());
+        set(response.headers_mut(), ETAG, &tag);
+        if let Some(location) = self.location {
+            set(response.headers_mut(), LOCATION, &location);
+        }
+        response
+    }
+}
+
+/// An answer that the caller may have already.
+pub(super) fn unless_known(call: &Call, tag: &str, body: Bytes) -> Response {
+    let mut response = if call.has(tag) {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        json(StatusCode::OK, body)
+    };
+    set(response.headers_mut(), ETAG, tag);
+    response
+}
+
+pub(super) fn json(status: StatusCode, body: Bytes) -> Response {
+    let mut response = (status, body).into_response();
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
+}
+
+pub(super) fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}
+
+/// As JSON. What is given here are maps, lists and texts, which always can be written.
+pub(super) fn text(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// The body as JSON, with no key given twice.
+pub(super) fn object(body: &[u8]) -> Result<serde_json::Map<String, Value>, Refusal> {
+    let crate::models::OpenObject(map) = crate::models::parse_open(body)?;
+    Ok(map)
+}

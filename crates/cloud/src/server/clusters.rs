@@ -1,0 +1,359 @@
+//! What a cluster has beside its collections: API keys, tokens for its kube-apiserver, what it reports, upgrade scripts,
+//! the nodes of all its pools, and which policies scale a pool.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use serde_json::{Map, Value, json};
+
+use super::Error;
+use super::call::{Call, Reply, object, text, unless_known};
+use super::cloud::Cloud;
+use super::hash::ApiKey;
+use super::kind::Kind;
+use super::refusal::Refusal;
+use super::remember::made;
+use super::resources::found;
+use super::source::{Source, Spot};
+use super::store::{Draft, Row, Ties, Transaction};
+use super::token::{Claims, TokenUse};
+use super::view::{self, etag, shown, uuid};
+use crate::models::values::{ClusterId, KubernetesVersion, TeamId, UserId};
+use crate::models::{NodeStatusReport, Unknown, UpgradeProgress, UpgradeScript, parse};
+
+/// Makes a key for a cluster, and puts it where it is shown this once.
+pub(super) async fn add_key(
+    transaction: &mut Transaction,
+    cluster: &Row,
+    owner: &str,
+    item: &mut Map<String, Value>,
+) -> Result<String, Error> {
+    let key = ApiKey::generate().map_err(Error::internal)?;
+    let id = key.id().hyphenated().to_string();
+    let draft = Draft {
+        kind: Kind::ApiKey,
+        id: id.clone(),
+        organization_id: cluster.organization_id.clone(),
+        cluster_id: cluster.id.clone(),
+        parent_id: cluster.id.clone(),
+        owner_id: owner.to_owned(),
+        spec: Map::new(),
+        secret: key.hash().map_err(Error::internal)?,
+        ties: Ties::default(),
+    };
+    transaction.insert(draft).await?;
+    item.insert("api_key".to_owned(), Value::from(key.expose().as_str()));
+    Ok(id)
+}
+
+fn key_shown(row: &Row) -> Value {
+    json!({ "id": row.id, "created_at": row.created_at, "owner_id": row.owner_id })
+}
+
+async fn cluster(source: &mut Source<'_>, spot: &Spot) -> Result<Row, Error> {
+    let row = source.get(Kind::Cluster, &spot.cluster).await?;
+    let row = row.filter(|row| row.organization_id == spot.organization);
+    Ok(row.ok_or_else(Refusal::not_found)?)
+}
+
+pub(super) async fn list_keys(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let spot = Spot::of(call)?;
+    cluster(&mut Source::Store(&cloud.store), &spot).await?;
+    let rows = cloud.store.children(Kind::ApiKey, &spot.cluster).await?;
+    let items: Vec<Value> = rows.iter().map(key_shown).collect();
+    let body = Bytes::from(text(&items));
+    Ok(unless_known(call, &etag(&body), body))
+}
+
+pub(super) async fn create_key(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let spot = Spot::of(call)?;
+    let (owner, path) = (call.owner(), call.path.clone());
+    made(cloud, call, move |transaction| {
+        Box::pin(async move {
+            spot.check(&mut Source::Transaction(transaction), Kind::ApiKey, true)
+                .await?;
+            let row = cluster(&mut Source::Transaction(transaction), &spot).await?;
+            let mut item = Map::new();
+            let id = add_key(transaction, &row, &owner, &mut item).await?;
+            item.insert("id".to_owned(), Value::from(id.clone()));
+            Ok(Reply::made(format!("{path}/{id}"), &item))
+        })
+    })
+    .await
+}
+
+pub(super) async fn delete_key(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let spot = Spot::of(call)?;
+    let reply = cloud.store.write(call.by(), move |transaction| {
+        Box::pin(async move {
+            spot.check(&mut Source::Transaction(transaction), Kind::ApiKey, true)
+                .await?;
+            let row = found(&mut Source::Transaction(transaction), Kind::ApiKey, &spot).await?;
+            transaction.remove(&row).await?;
+            Ok(Reply::nothing())
+        })
+    });
+    Ok(reply.await?.into_response())
+}
+
+/// A short token that says to one cluster's kube-apiserver who the user is and in which teams. That cannot be told of a
+/// revocation: whoever has lost his place gets no other one, and this one ends soon.
+pub(super) async fn token(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let spot = Spot::of(call)?;
+    let user = call.user()?;
+    cluster(&mut Source::Store(&cloud.store), &spot).await?;
+    let teams = cloud
+        .store
+        .using(Kind::Team, Kind::User, &user.hyphenated().to_string())
+        .await?;
+    let teams = teams.iter().filter(|team| team.organization_id == spot.organization);
+    let token_use = TokenUse::Kubernetes {
+        user: UserId(user),
+        cluster: ClusterId(uuid(&spot.cluster)),
+        teams: teams.map(|team| TeamId(uuid(&team.id))).collect(),
+    };
+    let claims = Claims::new(token_use, cloud.clock.now(), cloud.lives.kubernetes);
+    let token = cloud.tokens.load().sign(&claims).map_err(Error::internal)?;
+    let body = json!({ "token": token, "expires_at": claims.expires_at.to_string() });
+    Ok(Reply::ok(&body).into_response())
+}
+
+/// Keeps what a cluster, or an admin in its place, says of its own state.
+pub(super) async fn set_status(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Response, Error> {
+    let status = said_status(kind, &call.body)?;
+    let spot = Spot::of(call)?;
+    let state = cloud.clone();
+    let reply = cloud.store.write(call.by(), move |transaction| {
+        Box::pin(async move {
+            let mut source = Source::Transaction(transaction);
+            spot.check(&mut source, kind, true).await?;
+            let row = source.get(kind, &spot.id).await?;
+            let own = |row: &Row| match kind {
+                Kind::Cluster => row.organization_id == spot.organization,
+                _ => row.cluster_id == spot.cluster,
+            };
+            let row = row.filter(own).ok_or_else(Refusal::not_found)?;
+            let row = transaction.set_status(&row, status).await?;
+            Ok(Reply::ok(&shown(&state, &row, false)?))
+        })
+    });
+    Ok(reply.await?.into_response())
+}
+
+fn said_status(kind: Kind, body: &[u8]) -> Result<Value, Error> {
+    if kind == Kind::Upgrade {
+        let mut body = object(body)?;
+        let status = body
+            .remove("status")
+            .ok_or_else(|| Refusal::field("status", "is missing"))?;
+        super::members::refuse_others(&body)?;
+        let below = |mut error: crate::models::InvalidField| {
+            error.field = if error.field.is_empty() {
+                "status".to_owned()
+            } else {
+                format!("status.{}", error.field)
+            };
+            error
+        };
+        let said: UpgradeProgress = parse(text(&status).as_bytes(), Unknown::Refuse).map_err(below)?;
+        return serde_json::to_value(&said).map_err(Error::internal);
+    }
+    let said: NodeStatusReport = parse(body, Unknown::Refuse)?;
+    serde_json::to_value(&said.status).map_err(Error::internal)
+}
+
+pub(super) async fn nodes(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let spot = Spot::of(call)?;
+    cluster(&mut Source::Store(&cloud.store), &spot).await?;
+    let (rows, next) = super::resources::part(call, cloud.store.in_cluster(Kind::Node, &spot.cluster).await?)?;
+    let items: Vec<_> = rows
+        .iter()
+        .map(|row| shown(cloud, row, false))
+        .collect::<Result<_, _>>()?;
+    let body = Bytes::from(text(&items));
+    let answer = super::cloud::Answer::new(0, Vec::new(), body, next);
+    super::resources::answered(call, &answer).ok_or_else(|| Refusal::not_found().into())
+}
+
+/// A node of whatever pool.
+async fn node_row(cloud: &Cloud, spot: &Spot) -> Result<Row, Error> {
+    let mut source = Source::Store(&cloud.store);
+    cluster(&mut source, spot).await?;
+    let row = source.get(Kind::Node, &spot.id).await?;
+    let row = row.filter(|row| row.cluster_id == spot.cluster);
+    Ok(row.ok_or_else(Refusal::not_found)?)
+}
+
+pub(super) async fn node(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let row = node_row(cloud, &Spot::of(call)?).await?;
+    let body = Bytes::from(text(&shown(cloud, &row, false)?));
+    Ok(unless_known(call, &view::etag(&body), body))
+}
+
+fn script_id(upgrade: &str, node: &str) -> String {
+    if node.is_empty() {
+        upgrade.to_owned()
+    } else {
+        format!("{upgrade}/{node}")
+    }
+}
+
+/// Keeps the script of an upgrade, sealed: it may hold a token with which a node joins. The audit has its digest.
+pub(super) async fn set_script(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let script = str::from_utf8(&call.body).map_err(|_| Refusal::field("script", "must be UTF-8"))?;
+    let script: UpgradeScript = script.parse().map_err(|error| Refusal::field("script", error))?;
+    let spot = Spot::of(call)?;
+    let (upgrade, owner, state) = (call.key("upgrade_id")?, call.owner(), cloud.clone());
+    let reply = cloud.store.write(call.by(), move |transaction| {
+        Box::pin(async move {
+            let mut source = Source::Transaction(transaction);
+            spot.check(&mut source, Kind::UpgradeScript, true).await?;
+            let above = source.get(Kind::Upgrade, &upgrade).await?;
+            above
+                .filter(|row| row.parent_id == spot.cluster)
+                .ok_or_else(Refusal::not_found)?;
+            if !spot.id.is_empty() {
+                let node = source.get(Kind::Node, &spot.id).await?;
+                node.filter(|row| row.cluster_id == spot.cluster)
+                    .ok_or_else(Refusal::not_found)?;
+            }
+            let id = script_id(&upgrade, &spot.id);
+            let sha256: String = digest(&SHA256, script.as_str().as_bytes())
+                .as_ref()
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
+            let spec = json!({ "sha256": sha256 }).as_object().cloned().unwrap_or_default();
+            let secret = state.seal(Kind::UpgradeScript, &id, &spot.organization, script.as_str())?;
+            match transaction.get(Kind::UpgradeScript, &id).await? {
+                Some(before) if before.spec == spec => {}
+                Some(before) => {
+                    transaction.update(&before, spec, secret, &Ties::default()).await?;
+                }
+                None => {
+                    let draft = Draft {
+                        kind: Kind::UpgradeScript,
+                        id,
+                        organization_id: spot.organization.clone(),
+                        cluster_id: spot.cluster.clone(),
+                        parent_id: upgrade,
+                        owner_id: owner,
+                        spec,
+                        secret,
+                        ties: Ties::default(),
+                    };
+                    transaction.insert(draft).await?;
+                }
+            }
+            Ok(Reply::nothing())
+        })
+    });
+    Ok(reply.await?.into_response())
+}
+
+/// The script with which a node goes to a version: that of the newest upgrade to it, and of those the node's own first.
+pub(super) async fn script(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let asked = call.asked("version").unwrap_or_default();
+    let bad = |error: tidewaiter_api::InvalidValue| {
+        let mut refusal = Refusal::field("version", error);
+        refusal.status = http::StatusCode::BAD_REQUEST;
+        refusal
+    };
+    let version: KubernetesVersion = asked.parse().map_err(bad)?;
+    let node = node_row(cloud, &Spot::of(call)?).await?;
+    let wanted = format!("v{version}");
+    let upgrades = cloud.store.children(Kind::Upgrade, &node.cluster_id).await?;
+    let of_version = |row: &&Row| row.spec.get("targetVersion").and_then(Value::as_str) == Some(&wanted);
+    for upgrade in upgrades.iter().rev().filter(of_version) {
+        for id in [script_id(&upgrade.id, &node.id), upgrade.id.clone()] {
+            if let Some(row) = cloud.store.get(Kind::UpgradeScript, &id).await?
+                && let Some(script) = cloud.open(&row)?
+            {
+                let body = Bytes::copy_from_slice(script.as_bytes());
+                let mut response = unless_known(call, &etag(&body), body);
+                let shell = HeaderValue::from_static("text/x-shellscript; charset=utf-8");
+                response.headers_mut().insert(CONTENT_TYPE, shell);
+                return Ok(response);
+            }
+        }
+    }
+    let message = format!("no upgrade to {wanted} has a script; put one to …/upgrades/ID/script");
+    Err(Refusal::new(http::StatusCode::NOT_FOUND, message).into())
+}
+
+fn assignment_id(spot: &Spot) -> String {
+    format!("{}.{}", spot.pool, spot.id)
+}
+
+pub(super) async fn list_assigned(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let spot = Spot::of(call)?;
+    let mut source = Source::Store(&cloud.store);
+    spot.check(&mut source, Kind::PolicyAssignment, false).await?;
+    let assigned = source.children(Kind::PolicyAssignment, &spot.pool).await?;
+    let policies = source.children(Kind::AutoscalingPolicy, &spot.cluster).await?;
+    let is_assigned = |policy: &&Row| {
+        let of = |row: &Row| row.spec.get("policy_id").and_then(Value::as_str) == Some(&policy.id);
+        assigned.iter().any(of)
+    };
+    let items: Vec<_> = policies
+        .iter()
+        .filter(is_assigned)
+        .map(|row| shown(cloud, row, false))
+        .collect::<Result<_, _>>()?;
+    let body = Bytes::from(text(&items));
+    Ok(unless_known(call, &etag(&body), body))
+}
+
+pub(super) async fn assign(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let spot = Spot::of(call)?;
+    let owner = call.owner();
+    let reply = cloud.store.write(call.by(), move |transaction| {
+        Box::pin(async move {
+            let mut source = Source::Transaction(transaction);
+            spot.check(&mut source, Kind::PolicyAssignment, true).await?;
+            let policy = source.get(Kind::AutoscalingPolicy, &spot.id).await?;
+            policy
+                .filter(|policy| policy.parent_id == spot.cluster)
+                .ok_or_else(Refusal::not_found)?;
+            if source
+                .get(Kind::PolicyAssignment, &assignment_id(&spot))
+                .await?
+                .is_some()
+            {
+                return Ok(Reply::nothing());
+            }
+            let draft = Draft {
+                kind: Kind::PolicyAssignment,
+                id: assignment_id(&spot),
+                organization_id: spot.organization.clone(),
+                cluster_id: spot.cluster.clone(),
+                parent_id: spot.pool.clone(),
+                owner_id: owner,
+                spec: json!({ "policy_id": spot.id }).as_object().cloned().unwrap_or_default(),
+                secret: String::new(),
+                ties: Ties {
+                    name: None,
+                    uses: vec![(Kind::AutoscalingPolicy, spot.id.clone())],
+                },
+            };
+            transaction.insert(draft).await?;
+            Ok(Reply::nothing())
+        })
+    });
+    Ok(reply.await?.into_response())
+}
+
+pub(super) async fn unassign(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let spot = Spot::of(call)?;
+    let reply = cloud.store.write(call.by(), move |transaction| {
+        Box::pin(async move {
+            let mut source = Source::Transaction(transaction);
+            spot.check(&mut source, Kind::PolicyAssignment, true).await?;
+            let row = source.get(Kind::PolicyAssignment, &assignment_id(&spot)).await?;
+            transaction.remove(&row.ok_or_else(Refusal::not_found)?).await?;
+            Ok(Reply::nothing())
+        })
+    });
+    Ok(reply.await?.into_response())
+}

@@ -1,0 +1,36 @@
+//! Why a request did not do what was asked.
+
+use super::refusal::Refusal;
+use super::store::StoreError;
+
+/// A request that did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The caller can do something about it.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The caller can only come again.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Only an operator can do something about it; the caller is told nothing of it.
+    #[error("something is wrong with this server")]
+    Internal(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Error {
+    pub(super) fn internal(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::Internal(Box::new(error))
+    }
+}
+
+impl From<sqlx::Error> for Error {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+impl From<crate::models::InvalidField> for Error {
+    fn from(error: crate::models::InvalidField) -> Self {
+        Self::Refused(error.into())
+    }
+}

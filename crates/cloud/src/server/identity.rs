@@ -1,0 +1,169 @@
+//! Who a request is from, proven by its token: a user's or a cluster's JSON Web Token, or a cluster's API key.
+//!
+//! A token that was proven is remembered by its digest, until something changes that may decide who somebody is: a
+//! revocation counts with the next request. An API key that is not known takes as long as one whose secret is wrong.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use jiff::Timestamp;
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::Error;
+use super::cloud::Cloud;
+use super::hash::ApiKey;
+use super::kind::Kind;
+use super::principal::{OrgRole, Principal};
+use super::store::{Row, StoreError};
+use super::token::{Accepted, Claims, TokenUse};
+use super::view::uuid;
+
+/// Who asks, and by what that is known.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    /// Who.
+    pub(super) principal: Principal,
+    /// What his token says; None of an API key.
+    pub(super) claims: Option<Claims>,
+    /// The feed stood here when it was looked up.
+    pub(super) as_of: i64,
+}
+
+/// The text after `JWT` or `Bearer`.
+fn sent(headers: &HeaderMap) -> Option<&str> {
+    let text = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = text.split_once(' ')?;
+    let known = scheme.eq_ignore_ascii_case("jwt") || scheme.eq_ignore_ascii_case("bearer");
+    Some(token.trim()).filter(|token| known && !token.is_empty())
+}
+
+/// Who sent `headers`; None when nobody whom we know.
+///
+/// # Errors
+/// When the database cannot be read.
+pub(super) async fn of(cloud: &Cloud, headers: &HeaderMap, accepted: Accepted) -> Result<Option<Arc<Known>>, Error> {
+    let Some(token) = sent(headers) else { return Ok(None) };
+    let now = cloud.clock.now();
+    let mut name = [0; 32];
+    name.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
+    if let Some(known) = cloud.identities.get(&name).await
+        && known.still_is(cloud, now)
+        && (accepted == Accepted::Any || known.is_for_us())
+    {
+        return Ok(Some(known));
+    }
+    let as_of = cloud.store.feed().latest();
+    let found = if token.starts_with("twk_") {
+        by_key(cloud, token).await?.map(|principal| (principal, None))
+    } else {
+        by_token(cloud, token, now, accepted).await?
+    };
+    let Some((principal, claims)) = found else {
+        return Ok(None);
+    };
+    let known = Arc::new(Known {
+        principal,
+        claims,
+        as_of,
+    });
+    cloud.identities.insert(name, Arc::clone(&known)).await;
+    Ok(Some(known))
+}
+
+impl Known {
+    fn still_is(&self, cloud: &Cloud, now: Timestamp) -> bool {
+        let lives = self.claims.as_ref().is_none_or(|claims| now < claims.expires_at);
+        lives && cloud.store.feed().identities_hold(self.as_of)
+    }
+
+    /// A token for a kube-apiserver, which others hold too, opens nothing here.
+    fn is_for_us(&self) -> bool {
+        let of_use = |claims: &Claims| !matches!(claims.token_use, TokenUse::Kubernetes { .. });
+        self.claims.as_ref().is_none_or(of_use)
+    }
+}
+
+/// The cluster whose API key `text` is.
+pub(super) async fn by_key(cloud: &Cloud, text: &str) -> Result<Option<Principal>, Error> {
+    let Ok(key) = ApiKey::parse(text) else { return Ok(None) };
+    let row = cloud
+        .store
+        .get(Kind::ApiKey, &key.id().hyphenated().to_string())
+        .await?;
+    let stored = row.as_ref().map(|row| row.secret.0.as_str());
+    if !key.verify(stored).map_err(Error::internal)? {
+        return Ok(None);
+    }
+    Ok(row.map(|row| Principal::Cluster {
+        id: uuid(&row.cluster_id),
+        organization: uuid(&row.organization_id),
+    }))
+}
+
+async fn by_token(
+    cloud: &Cloud,
+    text: &str,
+    now: Timestamp,
+    accepted: Accepted,
+) -> Result<Option<(Principal, Option<Claims>)>, Error> {
+    let Ok(claims) = cloud.tokens.load().verify(text, now, accepted) else {
+        return Ok(None);
+    };
+    let principal = match &claims.token_use {
+        TokenUse::User(user) => {
+            // It is revoked by taking its row away.
+            let row = cloud
+                .store
+                .get(Kind::Token, &claims.id.hyphenated().to_string())
+                .await?;
+            let his = row.is_some_and(|row| row.parent_id == user.to_string());
+            if his {
+                user_principal(cloud, user.0).await?
+            } else {
+                None
+            }
+        }
+        TokenUse::Kubernetes { user, .. } => user_principal(cloud, user.0).await?,
+        TokenUse::Cluster(cluster) => {
+            let row = cloud
+                .store
+                .get(Kind::Token, &claims.id.hyphenated().to_string())
+                .await?;
+            let its = row.filter(|row| row.cluster_id == cluster.to_string());
+            its.map(|row| Principal::Cluster {
+                id: cluster.0,
+                organization: uuid(&row.organization_id),
+            })
+        }
+    };
+    Ok(principal.map(|principal| (principal, Some(claims))))
+}
+
+/// A user with what he is in each organization, if there is such a user.
+///
+/// # Errors
+/// When the database cannot be read.
+pub(super) async fn user_principal(cloud: &Cloud, user: Uuid) -> Result<Option<Principal>, StoreError> {
+    let id = user.hyphenated().to_string();
+    if cloud.store.get(Kind::User, &id).await?.is_none() {
+        return Ok(None);
+    }
+    let memberships = cloud.store.using(Kind::Membership, Kind::User, &id).await?;
+    let operator = cloud.store.get(Kind::Operator, &id).await?.is_some();
+    let memberships: BTreeMap<Uuid, OrgRole> = memberships.iter().filter_map(membership).collect();
+    Ok(Some(Principal::User {
+        id: user,
+        memberships,
+        operator,
+    }))
+}
+
+/// What a membership says: the organization, and what the user is there.
+pub(super) fn membership(row: &Row) -> Option<(Uuid, OrgRole)> {
+    let role = row.spec.get("role").and_then(Value::as_str).and_then(OrgRole::of)?;
+    Some((uuid(&row.organization_id), role))
+}

@@ -1,0 +1,136 @@
+//! The beginning of a server: its keys, and the first organization with its owner, who operates the server.
+
+use std::path::Path;
+
+use serde_json::Map;
+use tidewaiter_kit::SharedClock;
+use tokio_util::sync::CancellationToken;
+use url::Url;
+use uuid::Uuid;
+
+use super::Error;
+use super::accounts::new_organization;
+use super::document::{self, Document};
+use super::hash::Password;
+use super::kind::Kind;
+use super::members::join;
+use super::principal::OrgRole;
+use super::refusal::Refusal;
+use super::sealing::Sealer;
+use super::serve::ServeError;
+use super::signing::KeyRing;
+use super::store::{By, Draft, Name, Opened, Store, Ties, Transaction};
+
+/// Who begins.
+#[derive(Debug)]
+pub struct Founder<'a> {
+    /// What the organization is called.
+    pub organization: &'a str,
+    /// What the owner is called.
+    pub name: &'a str,
+    /// With which address he logs in.
+    pub email: &'a str,
+    /// And with which password.
+    pub password: Password<'a>,
+}
+
+/// What was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Founded {
+    /// The organization.
+    pub organization: Uuid,
+    /// Its owner.
+    pub owner: Uuid,
+}
+
+/// Makes the signing keys and the sealing key, where there are none.
+///
+/// # Errors
+/// When they cannot be written. Keys that are there stay, and are never written over.
+pub fn make_keys(keys: &Path, sealing: &Path, clock: &SharedClock) -> Result<(), ServeError> {
+    if !keys.exists() {
+        KeyRing::create(keys, clock.now())?;
+    }
+    if !sealing.exists() {
+        Sealer::create(sealing)?;
+    }
+    Ok(())
+}
+
+/// Makes the first organization in the database at `url`, and its owner.
+///
+/// # Errors
+/// When there is one already, a name or address is none, or the database cannot be written.
+pub async fn found(url: &Url, clock: SharedClock, founder: Founder<'_>) -> Result<Founded, Error> {
+    let organization = text_object(&[("name", founder.organization)]);
+    let organization = document::read(Kind::Organization, organization.as_bytes())?;
+    let user = text_object(&[("name", founder.name), ("email", founder.email)]);
+    let user = document::read(Kind::User, user.as_bytes())?;
+    let hash = founder.password.hash().map_err(Error::internal)?;
+    let Opened { store, writer, .. } = Store::open(url, clock).await?;
+    let done = CancellationToken::new();
+    let by = By {
+        actor: "system".to_owned(),
+        request_id: String::new(),
+    };
+    let made = async {
+        let made = store
+            .write(by, move |transaction| {
+                Box::pin(first(transaction, organization, user, hash))
+            })
+            .await;
+        done.cancel();
+        made
+    };
+    let (made, _) = tokio::join!(made, writer.run(done.clone()));
+    made
+}
+
+fn text_object(fields: &[(&str, &str)]) -> String {
+    let fields = fields
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), serde_json::Value::from(*value)));
+    serde_json::Value::Object(fields.collect()).to_string()
+}
+
+async fn first(
+    transaction: &mut Transaction,
+    organization: Document,
+    user: Document,
+    hash: String,
+) -> Result<Founded, Error> {
+    if !transaction.children(Kind::Organization, "").await?.is_empty() {
+        let message = "the database has an organization already; log in, or begin with an empty one";
+        return Err(Refusal::conflict(message).into());
+    }
+    let owner = Uuid::new_v4();
+    let id = owner.hyphenated().to_string();
+    let organization = new_organization(transaction, organization.spec, &id).await?;
+    let draft = |kind, parent: &str, spec, secret| Draft {
+        kind,
+        id: id.clone(),
+        organization_id: organization.id.clone(),
+        cluster_id: String::new(),
+        parent_id: parent.to_owned(),
+        owner_id: id.clone(),
+        spec,
+        secret,
+        ties: Ties::default(),
+    };
+    let mut row = draft(Kind::User, &organization.id, user.spec, String::new());
+    row.ties.name = user.name.map(|(field, name)| Name {
+        scope: String::new(),
+        name,
+        field,
+    });
+    transaction.insert(row).await?;
+    transaction.insert(draft(Kind::Password, &id, Map::new(), hash)).await?;
+    transaction
+        .insert(draft(Kind::Operator, &id, Map::new(), String::new()))
+        .await?;
+    join(transaction, &organization.id, &id, OrgRole::Owner, &id).await?;
+    Ok(Founded {
+        organization: super::view::uuid(&organization.id),
+        owner,
+    })
+}

@@ -1,0 +1,500 @@
+//! The users of an organization. Who is made here is at home here: only his home's admins, and he himself, change him.
+//!
+//! Nobody gets more power over a user than he has himself: whoever may set a password may be that user.
+
+use std::sync::Arc;
+
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::Error;
+use super::call::{Call, Reply, object, text, unless_known};
+use super::cloud::{Answer, Cloud};
+use super::document;
+use super::hash::Password;
+use super::kind::Kind;
+use super::principal::{OrgRole, Principal};
+use super::refusal::Refusal;
+use super::remember::made;
+use super::resources::{answered, part, said, ties};
+use super::source::{Source, at_home, membership_id, unlocked};
+use super::store::{Draft, Row, Scope, Store, Ties, Transaction};
+use super::view::{self, shown, uuid};
+
+/// A user as an organization sees him.
+struct Member {
+    membership: Row,
+    user: Row,
+    keys: Vec<Row>,
+}
+
+impl Member {
+    /// As it is answered. A cluster is not given the keys of those who may only read.
+    fn shown(&self, cloud: &Cloud, to: &Principal) -> Result<Map<String, Value>, Error> {
+        let mut item = shown(cloud, &self.user, false)?;
+        item.remove("phone");
+        item.insert("added_at".to_owned(), Value::from(self.membership.created_at.clone()));
+        let role = self.membership.spec.get("role").cloned().unwrap_or_default();
+        let hidden = matches!(to, Principal::Cluster { .. }) && role == OrgRole::ReadOnly.word();
+        let keys = self.keys.iter().filter(|_| !hidden);
+        let keys: Vec<_> = keys.map(|key| shown(cloud, key, false)).collect::<Result<_, _>>()?;
+        item.insert("role".to_owned(), role);
+        item.insert("ssh_keys".to_owned(), json!(keys));
+        Ok(item)
+    }
+
+    async fn found(source: &mut Source<'_>, organization: &str, user: &str) -> Result<Self, Error> {
+        let membership = source.get(Kind::Membership, &membership_id(organization, user)).await?;
+        let membership = membership.ok_or_else(Refusal::not_found)?;
+        let row = source.get(Kind::User, user).await?.ok_or_else(Refusal::not_found)?;
+        let keys = source.children(Kind::SshKey, user).await?;
+        Ok(Self {
+            membership,
+            user: row,
+            keys,
+        })
+    }
+}
+
+pub(super) async fn list(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let organization = call.key("organization_id")?;
+    let to = &call.known()?.principal;
+    let key = format!("{} {:?} {}", call.path, call.query, to.user().is_some());
+    if let Some(answer) = cloud.kept(&key).await
+        && let Some(response) = answered(call, &answer)
+    {
+        return Ok(response);
+    }
+    let as_of = cloud.store.feed().latest();
+    let (rows, next) = part(call, members_as_users(&cloud.store, &organization).await?)?;
+    let (users, keys) = cloud.store.members(&organization).await?;
+    let mut items = Vec::with_capacity(rows.len());
+    for membership in rows {
+        let user = users.iter().find(|user| user.id == membership.id).cloned();
+        let Some(user) = user else { continue };
+        let keys = keys.iter().filter(|key| key.parent_id == user.id).cloned().collect();
+        items.push(Member { membership, user, keys }.shown(cloud, to)?);
+    }
+    let scope = |kind| Scope {
+        kind,
+        organization: uuid(&organization),
+        cluster: Uuid::nil(),
+    };
+    let scopes = [Kind::User, Kind::SshKey, Kind::Membership].map(scope).to_vec();
+    let answer = Arc::new(Answer::new(as_of, scopes, Bytes::from(text(&items)), next));
+    cloud.keep(key, Arc::clone(&answer), false).await;
+    answered(call, &answer).ok_or_else(|| Refusal::not_found().into())
+}
+
+/// The memberships of an organization, each with its user's id in place of its own: by that a list goes on.
+async fn members_as_users(store: &Store, organization: &str) -> Result<Vec<Row>, Error> {
+    let mut rows = store.children(Kind::Membership, organization).await?;
+    for row in &mut rows {
+        let user = row.spec.get("user_id").and_then(Value::as_str).unwrap_or_default();
+        row.id = user.to_owned();
+    }
+    Ok(rows)
+}
+
+pub(super) async fn get(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let mut source = Source::Store(&cloud.store);
+    let member = Member::found(&mut source, &call.key("organization_id")?, &call.key("user_id")?).await?;
+    let body = Bytes::from(text(&member.shown(cloud, &call.known()?.principal)?));
+    Ok(unless_known(call, &view::etag(&body), body))
+}
+
+/// The role that `body` names.
+fn role_of(body: &mut Map<String, Value>) -> Result<Option<OrgRole>, Refusal> {
+    let Some(said) = body.remove("role") else {
+        return Ok(None);
+    };
+    let role = said.as_str().and_then(OrgRole::of);
+    let words = OrgRole::ALL.map(OrgRole::word).join(", ");
+    role.map(Some)
+        .ok_or_else(|| Refusal::field("role", format!("must be one of {words}")))
+}
+
+/// The hash of the password that `field` of `body` holds.
+pub(super) async fn hashed(cloud: &Cloud, body: &mut Map<String, Value>, field: &str) -> Result<Option<String>, Error> {
+    let password = match body.remove(field) {
+        None => return Ok(None),
+        Some(Value::String(password)) => zeroize::Zeroizing::new(password),
+        Some(_) => return Err(Refusal::field(field, "must be a text").into()),
+    };
+    Password::new(&password).map_err(|error| Refusal::field(field, error))?;
+    let place = cloud.limits.hashes.acquire().await;
+    let hash = tokio::task::spawn_blocking(move || {
+        let password = Password::new(&password).map_err(Error::internal)?;
+        password.hash().map_err(Error::internal)
+    });
+    let hash = hash.await.map_err(Error::internal)?;
+    drop(place);
+    hash.map(Some)
+}
+
+pub(super) async fn create(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let mut body = object(&call.body)?;
+    let role = role_of(&mut body)?.unwrap_or(OrgRole::Member);
+    let password = hashed(cloud, &mut body, "password").await?;
+    let document = document::read(Kind::User, text(&body).as_bytes())?;
+    let organization = call.key("organization_id")?;
+    let asker = call.known()?.principal.clone();
+    only_owners_make_owners(&asker, &organization, role)?;
+    let (state, path, owner) = (cloud.clone(), call.path.clone(), call.owner());
+    made(cloud, call, move |transaction| {
+        Box::pin(async move {
+            unlocked(&mut Source::Transaction(transaction), &organization).await?;
+            let ties = ties(transaction, Kind::User, &organization, &organization, &document).await?;
+            let id = Uuid::new_v4().hyphenated().to_string();
+            let draft = |kind, id: &str, parent: &str, spec, secret, ties| Draft {
+                kind,
+                id: id.to_owned(),
+                organization_id: organization.clone(),
+                cluster_id: String::new(),
+                parent_id: parent.to_owned(),
+                owner_id: owner.clone(),
+                spec,
+                secret,
+                ties,
+            };
+            let user = transaction
+                .insert(draft(
+                    Kind::User,
+                    &id,
+                    &organization,
+                    document.spec,
+                    String::new(),
+                    ties,
+                ))
+                .await?;
+            if let Some(hash) = password {
+                let password = draft(Kind::Password, &id, &id, Map::new(), hash, Ties::default());
+                transaction.insert(password).await?;
+            }
+            let membership = join(transaction, &organization, &id, role, &owner).await?;
+            let member = Member {
+                membership,
+                user,
+                keys: Vec::new(),
+            };
+            Ok(Reply::made(format!("{path}/{id}"), &member.shown(&state, &asker)?))
+        })
+    })
+    .await
+}
+
+/// Makes `user` be in `organization` as `role`.
+pub(super) async fn join(
+    transaction: &mut Transaction,
+    organization: &str,
+    user: &str,
+    role: OrgRole,
+    owner: &str,
+) -> Result<Row, Error> {
+    let spec = json!({ "user_id": user, "role": role.word() });
+    let draft = Draft {
+        kind: Kind::Membership,
+        id: membership_id(organization, user),
+        organization_id: organization.to_owned(),
+        cluster_id: String::new(),
+        parent_id: organization.to_owned(),
+        owner_id: owner.to_owned(),
+        spec: spec.as_object().cloned().unwrap_or_default(),
+        secret: String::new(),
+        ties: ties_of(user),
+    };
+    transaction.insert(draft).await
+}
+
+fn ties_of(user: &str) -> Ties {
+    Ties {
+        name: None,
+        uses: vec![(Kind::User, user.to_owned())],
+    }
+}
+
+fn only_owners_make_owners(asker: &Principal, organization: &str, role: OrgRole) -> Result<(), Refusal> {
+    if role == OrgRole::Owner && asker.role_in(uuid(organization)) != Some(OrgRole::Owner) {
+        return Err(Refusal::forbidden("only an owner makes or unmakes an owner"));
+    }
+    Ok(())
+}
+
+/// Whether `asker` may be that user, in effect: change how he logs in, or what stands for him.
+pub(super) async fn may_act_for(
+    transaction: &mut Transaction,
+    asker: &Principal,
+    organization: &str,
+    user: &str,
+) -> Result<Row, Error> {
+    let row = at_home(&mut Source::Transaction(transaction), organization, user).await?;
+    if asker.user().is_some_and(|asker| asker == uuid(user)) {
+        return Ok(row);
+    }
+    let membership = transaction
+        .get(Kind::Membership, &membership_id(organization, user))
+        .await?;
+    let role = membership
+        .as_ref()
+        .and_then(super::identity::membership)
+        .map(|(_, role)| role);
+    if role > asker.role_in(uuid(organization)) {
+        return Err(
+            Refusal::forbidden("the user may do more than you: only an owner, or he himself, changes him").into(),
+        );
+    }
+    let memberships = transaction.users_of(Kind::User, user).await?;
+    let elsewhere = memberships.iter().filter(|(kind, _)| *kind == Kind::Membership).count() > 1;
+    if elsewhere || transaction.get(Kind::Operator, user).await?.is_some() {
+        let message = "the user has power elsewhere too, so only he himself changes this";
+        return Err(Refusal::forbidden(message).into());
+    }
+    Ok(row)
+}
+
+pub(super) async fn change(cloud: &Cloud, call: &Call, patch: bool) -> Result<Response, Error> {
+    let mut body = object(&call.body)?;
+    let (organization, id) = (call.key("organization_id")?, call.key("user_id")?);
+    let (asker, state, condition) = (call.known()?.principal.clone(), cloud.clone(), call.condition());
+    let reply = cloud.store.write(call.by(), move |transaction| {
+        Box::pin(async move {
+            unlocked(&mut Source::Transaction(transaction), &organization).await?;
+            let member = Member::found(&mut Source::Transaction(transaction), &organization, &id).await?;
+            let seen = member.shown(&state, &asker)?;
+            condition.check(text(&seen).as_bytes())?;
+            may_act_for(transaction, &asker, &organization, &id).await?;
+            if let Some(role) = body.remove("role")
+                && seen.get("role") != Some(&role)
+            {
+                return Err(Refusal::field("role", "is changed by PUT …/role; leave it out").into());
+            }
+            let user = rewrite(transaction, &state, &member.user, &seen, body, patch).await?;
+            let member = Member { user, ..member };
+            Ok(Reply::ok(&member.shown(&state, &asker)?))
+        })
+    });
+    Ok(reply.await?.into_response())
+}
+
+/// Makes a user what `body` says, and keeps his telephone number, which only he says.
+async fn rewrite(
+    transaction: &mut Transaction,
+    cloud: &Cloud,
+    before: &Row,
+    seen: &Map<String, Value>,
+    body: Map<String, Value>,
+    patch: bool,
+) -> Result<Row, Error> {
+    let mut public = before.clone();
+    let phone = public.spec.remove("phone");
+    let mut document = said(cloud, &public, seen, body, patch)?;
+    if let Some(phone) = phone {
+        document.spec.insert("phone".to_owned(), phone);
+    }
+    let ties = ties(
+        transaction,
+        Kind::User,
+        &before.parent_id,
+        &before.organization_id,
+        &document,
+    )
+    .await?;
+    let after = transaction.update(before, document.spec, String::new(), &ties).await?;
+    if after != *before {
+        tell_elsewhere(transaction, &after).await?;
+    }
+    Ok(after)
+}
+
+/// Says of a user, or of something of his, that it changed to the other organizations that he is in.
+pub(super) async fn tell_elsewhere(transaction: &mut Transaction, row: &Row) -> Result<(), Error> {
+    let user = if row.kind == Kind::User {
+        &row.id
+    } else {
+        &row.parent_id
+    };
+    for (kind, id) in transaction.users_of(Kind::User, user).await? {
+        let organization = id.split('.').next().unwrap_or_default();
+        if kind == Kind::Membership && organization != row.organization_id {
+            transaction.tell(row, organization, "update").await?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn set_role(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let mut body = object(&call.body)?;
+    let role = role_of(&mut body)?.ok_or_else(|| Refusal::field("role", "is missing"))?;
+    refuse_others(&body)?;
+    let (organization, id) = (call.key("organization_id")?, call.key("user_id")?);
+    let (asker, owner) = (call.known()?.principal.clone(), call.owner());
+    only_owners_make_owners(&asker, &organization, role)?;
+    let reply = cloud.store.write(call.by(), move |transaction| {
+        Box::pin(async move {
+            unlocked(&mut Source::Transaction(transaction), &organization).await?;
+            let membership = transaction
+                .get(Kind::Membership, &membership_id(&organization, &id))
+                .await?;
+            let row = match membership {
+                Some(row) => {
+                    let was = super::identity::membership(&row).map(|(_, role)| role);
+                    if was == Some(OrgRole::Owner) && role != OrgRole::Owner {
+                        only_owners_make_owners(&asker, &organization, OrgRole::Owner)?;
+                        not_the_last_owner(transaction, &organization, &id).await?;
+                    }
+                    let mut spec = row.spec.clone();
+                    spec.insert("role".to_owned(), Value::from(role.word()));
+                    transaction.update(&row, spec, String::new(), &ties_of(&id)).await?
+                }
+                None => {
+                    let operator = matches!(asker, Principal::User { operator: true, .. });
+                    let known = transaction.get(Kind::User, &id).await?;
+                    // Whether there is such a user elsewhere is nothing that an admin has to know.
+                    known.filter(|_| operator).ok_or_else(Refusal::not_found)?;
+                    join(transaction, &organization, &id, role, &owner).await?
+                }
+            };
+            Ok(Reply::ok(&row.spec))
+        })
+    });
+    Ok(reply.await?.into_response())
+}
+
+pub(super) fn refuse_others(body: &Map<String, Value>) -> Result<(), Refusal> {
+    let other = body.keys().next();
+    other.map_or(Ok(()), |field| {
+        Err(Refusal::field(field.clone(), "is no field of this; leave it out"))
+    })
+}
+
+async fn not_the_last_owner(transaction: &mut Transaction, organization: &str, user: &str) -> Result<(), Error> {
+    let members = transaction.children(Kind::Membership, organization).await?;
+    let owns = |row: &&Row| {
+        let id = row.spec.get("user_id").and_then(Value::as_str);
+        id != Some(user) && super::identity::membership(row).is_some_and(|(_, role)| role == OrgRole::Owner)
+    };
+    if members.iter().any(|row| owns(&row)) {
+        return Ok(());
+    }
+    Err(Refusal::conflict("the organization would have no owner; make another user one first").into())
+}
+
+pub(super) async fn set_password(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let mut body = object(&call.body)?;
+    let hash = hashed(cloud, &mut body, "password").await?;
+    let hash = hash.ok_or_else(|| Refusal::field("password", "is missing"))?;
+    refuse_others(&body)?;
+    let (organization, id) = (call.key("organization_id")?, call.key("user_id")?);
+    let asker = call.known()?.principal.clone();
+    let reply = cloud.store.write(call.by(), move |transaction| {
+        Box::pin(async move {
+            unlocked(&mut Source::Transaction(transaction), &organization).await?;
+            Member::found(&mut Source::Transaction(transaction), &organization, &id).await?;
+            let user = may_act_for(transaction, &asker, &organization, &id).await?;
+            replace_password(transaction, &user, hash, None).await?;
+            Ok(Reply::nothing())
+        })
+    });
+    Ok(reply.await?.into_response())
+}
+
+/// Gives a user a password, and ends his tokens but `kept`.
+pub(super) async fn replace_password(
+    transaction: &mut Transaction,
+    user: &Row,
+    hash: String,
+    kept: Option<Uuid>,
+) -> Result<(), Error> {
+    match transaction.get(Kind::Password, &user.id).await? {
+        Some(before) => {
+            transaction.update(&before, Map::new(), hash, &Ties::default()).await?;
+        }
+        None => {
+            let draft = Draft {
+                kind: Kind::Password,
+                id: user.id.clone(),
+                organization_id: user.organization_id.clone(),
+                cluster_id: String::new(),
+                parent_id: user.id.clone(),
+                owner_id: user.id.clone(),
+                spec: Map::new(),
+                secret: hash,
+                ties: Ties::default(),
+            };
+            transaction.insert(draft).await?;
+        }
+    }
+    for token in transaction.children(Kind::Token, &user.id).await? {
+        if kept.is_none_or(|kept| token.id != kept.hyphenated().to_string()) {
+            transaction.remove(&token).await?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn delete(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let (organization, id) = (call.key("organization_id")?, call.key("user_id")?);
+    let (asker, state, condition) = (call.known()?.principal.clone(), cloud.clone(), call.condition());
+    let reply = cloud.store.write(call.by(), move |transaction| {
+        Box::pin(async move {
+            unlocked(&mut Source::Transaction(transaction), &organization).await?;
+            let member = Member::found(&mut Source::Transaction(transaction), &organization, &id).await?;
+            condition.check(text(&member.shown(&state, &asker)?).as_bytes())?;
+            let role = super::identity::membership(&member.membership).map_or(OrgRole::Owner, |(_, role)| role);
+            only_owners_make_owners(&asker, &organization, role)?;
+            not_the_last_owner(transaction, &organization, &id).await?;
+            if member.user.organization_id == organization {
+                may_act_for(transaction, &asker, &organization, &id).await?;
+                forget(transaction, &member.user).await?;
+            } else {
+                leave(transaction, &member.membership).await?;
+            }
+            Ok(Reply::nothing())
+        })
+    });
+    Ok(reply.await?.into_response())
+}
+
+/// Deletes a user, wherever he is.
+pub(super) async fn forget(transaction: &mut Transaction, user: &Row) -> Result<(), Error> {
+    for (kind, id) in transaction.users_of(Kind::User, &user.id).await? {
+        if kind == Kind::Membership
+            && let Some(membership) = transaction.get(kind, &id).await?
+        {
+            leave(transaction, &membership).await?;
+        }
+    }
+    transaction.remove(user).await
+}
+
+/// Takes a user out of an organization, and out of its teams and bindings.
+async fn leave(transaction: &mut Transaction, membership: &Row) -> Result<(), Error> {
+    let user = membership
+        .spec
+        .get("user_id")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
+    for (kind, id) in transaction.users_of(Kind::User, &user).await? {
+        let row = transaction.get(kind, &id).await?;
+        let Some(row) = row.filter(|row| row.organization_id == membership.organization_id) else {
+            continue;
+        };
+        match kind {
+            Kind::RoleBinding => transaction.remove(&row).await?,
+            Kind::Team => {
+                let mut spec = row.spec.clone();
+                if let Some(users) = spec.get_mut("user_ids").and_then(Value::as_array_mut) {
+                    users.retain(|id| id.as_str() != Some(&user));
+                }
+                let document = document::read(Kind::Team, text(&spec).as_bytes())?;
+                let ties = ties(transaction, Kind::Team, &row.parent_id, &row.organization_id, &document).await?;
+                transaction.update(&row, spec, String::new(), &ties).await?;
+            }
+            _ => {}
+        }
+    }
+    transaction.remove(membership).await
+}

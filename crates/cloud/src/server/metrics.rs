@@ -1,0 +1,46 @@
+//! What `/metrics` shows of the server, beside what every process shows.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use prometheus::{HistogramVec, IntCounterVec};
+use tidewaiter_kit::Metrics;
+use tidewaiter_kit::metrics::MetricsError;
+
+use super::endpoints::Endpoint;
+
+/// In seconds.
+const BUCKETS: [f64; 8] = [0.001, 0.002, 0.005, 0.01, 0.05, 0.2, 1.0, 5.0];
+
+/// Requests, by the endpoint's path with its parameters' names: nothing that a caller chooses is a label.
+#[derive(Clone)]
+pub(super) struct Requests {
+    count: IntCounterVec,
+    duration: HistogramVec,
+}
+
+impl Requests {
+    pub(super) fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
+        Ok(Self {
+            count: metrics.counter_vec(
+                "tidewaiter_cloud_requests_total",
+                "Requests to the cloud API, by endpoint and status.",
+                &["method", "path", "status"],
+            )?,
+            duration: metrics.histogram_vec(
+                "tidewaiter_cloud_request_duration_seconds",
+                "How long answers took; of a stream, until it began.",
+                &["method"],
+                &BUCKETS,
+            )?,
+        })
+    }
+
+    pub(super) fn count(&self, endpoint: &Endpoint, status: StatusCode, took: Duration) {
+        let method = endpoint.method.as_str();
+        self.count
+            .with_label_values(&[method, &endpoint.path, status.as_str()])
+            .inc();
+        self.duration.with_label_values(&[method]).observe(took.as_secs_f64());
+    }
+}

@@ -1,0 +1,74 @@
+//! Requests that make something, once: the same request with the same Idempotency-Key gets the same answer.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use axum::response::{IntoResponse as _, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use futures::future::BoxFuture;
+use http::{HeaderName, HeaderValue};
+
+use super::Error;
+use super::call::{Call, Reply, text};
+use super::cloud::Cloud;
+use super::kind::Kind;
+use super::refusal::Refusal;
+use super::store::Transaction;
+
+/// The header.
+pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// Makes something by `make`, unless it was made by the same request before.
+///
+/// # Errors
+/// When `make` refuses it, the key was used for another request, or the database cannot be written.
+pub(super) async fn made<F>(cloud: &Cloud, call: &Call, make: F) -> Result<Response, Error>
+where
+    F: for<'t> FnOnce(&'t mut Transaction) -> BoxFuture<'t, Result<Reply, Error>> + Send + 'static,
+{
+    let Some(name) = call.headers.get(IDEMPOTENCY_KEY) else {
+        return Ok(cloud.store.write(call.by(), make).await?.into_response());
+    };
+    let name = name.to_str().ok().filter(|name| (1..=255).contains(&name.len()));
+    let name = name.ok_or_else(|| Refusal::field("Idempotency-Key", "must be 1 to 255 visible ASCII characters"))?;
+    let (name, actor, state) = (name.to_owned(), call.by().actor, cloud.clone());
+    let mut asked = call.path.clone().into_bytes();
+    asked.push(0);
+    asked.extend_from_slice(&call.body);
+    let request = URL_SAFE_NO_PAD.encode(digest(&SHA256, &asked));
+    let answered = cloud.store.write(call.by(), move |transaction| {
+        Box::pin(async move {
+            if let Some((before, sealed)) = transaction.remembered(&actor, &name).await? {
+                if before != request {
+                    let reason = "was used for another request; take a new one";
+                    return Err(Refusal::field("Idempotency-Key", reason).into());
+                }
+                return Ok((state.unseal_reply(&sealed)?, true));
+            }
+            let reply = make(transaction).await?;
+            let sealed = state.seal_reply(&reply)?;
+            transaction.remember(&actor, &name, &request, &sealed).await?;
+            Ok((reply, false))
+        })
+    });
+    let (reply, replayed) = answered.await?;
+    let mut response = reply.into_response();
+    if replayed {
+        response
+            .headers_mut()
+            .insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+impl Cloud {
+    /// An answer may hold a key that is shown once, so it is sealed.
+    fn seal_reply(&self, reply: &Reply) -> Result<String, Error> {
+        self.seal(Kind::ApiKey, "", "", &text(reply))
+    }
+
+    fn unseal_reply(&self, sealed: &str) -> Result<Reply, Error> {
+        let text = self.unseal(Kind::ApiKey, "", "", sealed)?;
+        serde_json::from_str(&text).map_err(Error::internal)
+    }
+}

@@ -1,0 +1,48 @@
+//! What is asked of roles and bindings beside what all kinds have: rules on demand, and the bindings of one cluster.
+
+use serde_json::{Map, Value};
+
+use super::call::Call;
+
+/// Shows of each role what the query wants. Below an organization rules are always shown; below a cluster on demand, as
+/// the old API had it.
+pub(super) fn narrow(call: &Call, roles: &mut Vec<Map<String, Value>>) {
+    let side_loaded = call.word("cluster_id").is_empty() || call.asked("side_load") == Some("rules");
+    let wanted = call.asked("rule_type");
+    for role in roles.iter_mut() {
+        if let (Some(wanted), Some(rules)) = (wanted, role.get_mut("rules").and_then(Value::as_array_mut)) {
+            rules.retain(|rule| rule.get("type").and_then(Value::as_str) == Some(wanted));
+        }
+    }
+    if call.asked("remove_empty") == Some("true") {
+        roles.retain(|role| {
+            role.get("rules")
+                .and_then(Value::as_array)
+                .is_some_and(|rules| !rules.is_empty())
+        });
+    }
+    if !side_loaded {
+        for role in roles {
+            role.remove("rules");
+        }
+    }
+}
+
+/// Leaves the bindings of `cluster`, and those of every cluster.
+pub(super) fn of_cluster(cluster: Option<&str>, bindings: &mut Vec<Map<String, Value>>) {
+    let Some(cluster) = cluster else { return };
+    bindings.retain(|binding| match binding.get("cluster_id").and_then(Value::as_str) {
+        None => true,
+        Some(id) => id == cluster,
+    });
+}
+
+/// Rules are sent back with what the server made of them.
+pub(super) fn forget_ids(body: &mut Map<String, Value>) {
+    let rules = body.get_mut("rules").and_then(Value::as_array_mut);
+    for rule in rules.into_iter().flatten().filter_map(Value::as_object_mut) {
+        for field in ["id", "created_at", "updated_at"] {
+            rule.remove(field);
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Credentials at rest: sealed with AES-256-GCM-SIV (RFC 8452), so that a copy of the database gives nothing away.
+//!
+//! What is kept true: a sealed value opens only as what it was sealed for, so one that was copied to another object, organization
+//! or kind does not open; a nonce is random and would, if it came twice, tell no more than that two values are equal; keys are in a
+//! file that only its owner can read. No error and no `Debug` holds a key or a value.
+//!
+//! The file has a line for each key, `<id>:<base64 of 32 bytes>`. The first seals, all open. Where several servers share a
+//! database, a new key is given to all of them as a later line before it becomes the first one anywhere.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+use super::secret_file::{self, SecretFileError};
+
+const VERSION: u8 = 1;
+const KEY_BYTES: usize = 32;
+
+/// The version, the id of the key, the nonce: what stands before the sealed bytes.
+const HEAD: usize = 1 + KeyId::BYTES + NONCE_LEN;
+
+/// Something was not sealed or not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum SealingError {
+    /// The file was not read or not written.
+    #[error(transparent)]
+    File(#[from] SecretFileError),
+    /// A line of the file is no key.
+    #[error("line {line} of {}: {rule}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// Which one, from 1.
+        line: usize,
+        /// What is wrong with it.
+        rule: &'static str,
+    },
+    /// The file has no key.
+    #[error("{} holds no key", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The value was sealed with a key that is not here.
+    #[error("the value was sealed with the key {id}, which {} does not hold", path.display())]
+    NoKey {
+        /// The id of the key.
+        id: KeyId,
+        /// The file.
+        path: PathBuf,
+    },
+    /// The value is no sealed one, or a newer version's.
+    #[error("the value is not one that was sealed here")]
+    Malformed,
+    /// The value was changed, or sealed for something else.
+    #[error("the value that was sealed with the key {id} was changed, or belongs to another object")]
+    Refused {
+        /// The id of the key.
+        id: KeyId,
+    },
+    /// The library could not seal or make a key: there is no randomness.
+    #[error("cannot seal")]
+    Seal,
+}
+
+/// The id of a key: eight hexadecimal digits, at random.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct KeyId([u8; Self::BYTES]);
+
+impl KeyId {
+    const BYTES: usize = 4;
+
+    fn parse(text: &str) -> Option<Self> {
+        let id = Self(u32::from_str_radix(text, 16).ok()?.to_be_bytes());
+        (id.to_string() == text).then_some(id)
+    }
+}
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", u32::from_be_bytes(self.0))
+    }
+}
+
+impl fmt::Debug for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What a value belongs to. It opens as this and as nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner<'a> {
+    /// Which field of which kind of object: `registry.credentials`.
+    pub kind: &'a str,
+    /// The object.
+    pub object: Uuid,
+    /// Its organization.
+    pub organization: Uuid,
+}
+
+impl Owner<'_> {
+    /// What is authenticated with the value, its head too. Only the kind varies in length, and stands last.
+    fn bound_to(&self, head: [u8; HEAD - NONCE_LEN]) -> Aad<Vec<u8>> {
+        let mut bytes = head.to_vec();
+        bytes.extend_from_slice(self.object.as_bytes());
+        bytes.extend_from_slice(self.organization.as_bytes());
+        bytes.extend_from_slice(self.kind.as_bytes());
+        Aad::from(bytes)
+    }
+}
+
+/// The keys of a file, the one that seals first; at least one.
+#[derive(Debug)]
+pub struct Sealer {
+    path: PathBuf,
+    keys: Vec<(KeyId, RandomizedNonceKey)>,
+}
+
+impl Sealer {
+    /// Makes the file, with one key; refuses one that is there.
+    ///
+    /// # Errors
+    /// When the file is there, or cannot be written.
+    pub fn create(path: &Path) -> Result<Self, SealingError> {
+        secret_file::create(path, &new_line()?.1)?;
+        Self::load(path)
+    }
+
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// When others can read or change it, and when a line of it is no key.
+    pub fn load(path: &Path) -> Result<Self, SealingError> {
+        let text = secret_file::read(path)?;
+        let mut keys: Vec<(KeyId, RandomizedNonceKey)> = Vec::new();
+        for (line, text) in (1..).zip(text.lines()) {
+            let wrong = |rule| SealingError::Line {
+                path: path.to_owned(),
+                line,
+                rule,
+            };
+            let (id, key) =
+                parse_line(text).ok_or_else(|| wrong("must be <8 hexadecimal digits>:<base64 of 32 bytes>"))?;
+            if keys.iter().any(|(other, _)| *other == id) {
+                return Err(wrong("has the id of a line before it"));
+            }
+            keys.push((id, key));
+        }
+        let path = path.to_owned();
+        if keys.is_empty() {
+            return Err(SealingError::Empty { path });
+        }
+        Ok(Self { path, keys })
+    }
+
+    /// Puts a new key before those of the file: it seals from now on, the others still open.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load), and when the file cannot be written.
+    pub fn add_key(path: &Path) -> Result<Self, SealingError> {
+        let sealer = Self::load(path)?;
+        let (id, line) = new_line()?;
+        if sealer.key(id).is_some() {
+            // One in four thousand million: the next attempt has another id.
+            return Err(SealingError::Seal);
+        }
+        let text = secret_file::read(path)?;
+        let mut all = Zeroizing::new(String::with_capacity(line.len() + text.len()));
+        all.push_str(&line);
+        all.push_str(&text);
+        secret_file::replace(path, &all)?;
+        Self::load(path)
+    }
+
+    /// Seals the value: version, id of the key, nonce, and what is sealed with its tag of 16 bytes.
+    ///
+    /// # Errors
+    /// When there is no randomness.
+    pub fn seal(&self, owner: Owner<'_>, value: &[u8]) -> Result<Vec<u8>, SealingError> {
+        let (id, key) = &self.keys[0];
+        let head = head(*id);
+        // Encrypted in place; room for the tag, so that no copy of the value stays behind where it grew.
+        let mut sealed = Zeroizing::new(Vec::with_capacity(value.len() + AES_256_GCM_SIV.tag_len()));
+        sealed.extend_from_slice(value);
+        let nonce = key.seal_in_place_append_tag(owner.bound_to(head), &mut *sealed);
+        let nonce = nonce.map_err(|_| SealingError::Seal)?;
+        Ok([&head[..], nonce.as_ref(), &sealed].concat())
+    }
+
+    /// Opens what was sealed for this owner.
+    ///
+    /// # Errors
+    /// When it was sealed for another one, changed, or with a key that is not in the file.
+    pub fn open(&self, owner: Owner<'_>, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealingError> {
+        let id = key_of(sealed).ok_or(SealingError::Malformed)?;
+        let key = self.key(id).ok_or_else(|| SealingError::NoKey {
+            id,
+            path: self.path.clone(),
+        })?;
+        let (nonce, sealed) = sealed[HEAD - NONCE_LEN..].split_at(NONCE_LEN);
+        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| SealingError::Malformed)?;
+        let mut value = Zeroizing::new(sealed.to_vec());
+        let opened = key.open_in_place(nonce, owner.bound_to(head(id)), &mut value);
+        let length = opened.map_err(|_| SealingError::Refused { id })?.len();
+        value.truncate(length);
+        Ok(value)
+    }
+
+    /// Whether the value is sealed with the key that seals now. Which are not is to be opened and sealed again before an old key
+    /// leaves the file.
+    #[must_use]
+    pub fn is_current(&self, sealed: &[u8]) -> bool {
+        key_of(sealed) == Some(self.keys[0].0)
+    }
+
+    fn key(&self, id: KeyId) -> Option<&RandomizedNonceKey> {
+        let found = self.keys.iter().find(|(other, _)| *other == id);
+        found.map(|(_, key)| key)
+    }
+}
+
+fn head(KeyId(id): KeyId) -> [u8; HEAD - NONCE_LEN] {
+    let [a, b, c, d] = id;
+    [VERSION, a, b, c, d]
+}
+
+/// Of a value that has a head.
+fn key_of(sealed: &[u8]) -> Option<KeyId> {
+    match sealed {
+        [VERSION, a, b, c, d, rest @ ..] if rest.len() >= NONCE_LEN => Some(KeyId([*a, *b, *c, *d])),
+        _ => None,
+    }
+}
+
+fn new_line() -> Result<(KeyId, Zeroizing<String>), SealingError> {
+    let (mut id, mut key) = (KeyId([0; KeyId::BYTES]), Zeroizing::new([0; KEY_BYTES]));
+    let filled = aws_lc_rs::rand::fill(&mut id.0).and_then(|()| aws_lc_rs::rand::fill(&mut *key));
+    filled.map_err(|_| SealingError::Seal)?;
+    let key = Zeroizing::new(STANDARD.encode(*key));
+    Ok((id, Zeroizing::new(format!("{id}:{}\n", *key))))
+}
+
+fn parse_line(line: &str) -> Option<(KeyId, RandomizedNonceKey)> {
+    let (id, key) = line.split_once(':')?;
+    let mut bytes = Zeroizing::new([0; KEY_BYTES]);
+    let length = STANDARD.decode_slice(key, &mut *bytes).ok()?;
+    let key = RandomizedNonceKey::new(&AES_256_GCM_SIV, &bytes[..length]).ok()?;
+    Some((KeyId::parse(id)?, key))
+}
+
+#[cfg(test)]
+mod tests;

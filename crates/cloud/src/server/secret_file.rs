@@ -1,0 +1,263 @@
+//! Files that hold keys.
+//!
+//! What is kept true: a file is read only when nobody but its owner could have read or written it, and only when that owner is
+//! this process's user or root; it is written whole or not at all, and is on the disk before its name is. No error holds what is
+//! in a file.
+
+use std::fs::{DirBuilder, File, Metadata};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+use zeroize::Zeroizing;
+
+/// No file of keys comes near this.
+const MAX_BYTES: u64 = 64 * 1024;
+
+const ROOT: u32 = 0;
+
+/// Why a file of keys was not read or not written.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretFileError {
+    /// It is not there, or the system refused it.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Others may have read it, or may have put their own key there.
+    #[error("{} may be read or changed by others (mode {mode:04o}): chmod 600 {}", path.display(), path.display())]
+    Mode {
+        /// The file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// Somebody else may change it at will.
+    #[error("{} belongs to the user {owner}: it must belong to the one that runs this, or to root", path.display())]
+    Owner {
+        /// The file.
+        path: PathBuf,
+        /// The number of the user that owns it.
+        owner: u32,
+    },
+    /// Not UTF-8, or far too long.
+    #[error("{} is no file of keys: it must be a text of at most {MAX_BYTES} bytes", path.display())]
+    NoText {
+        /// The file.
+        path: PathBuf,
+    },
+    /// What is to be created is there.
+    #[error("{} is there already, and is never overwritten: what its keys protect would be lost", path.display())]
+    Exists {
+        /// The file or folder.
+        path: PathBuf,
+    },
+    /// The system refused it.
+    #[error("cannot write {}", path.display())]
+    Write {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// The text of the file.
+pub(super) fn read(path: &Path) -> Result<Zeroizing<String>, SecretFileError> {
+    let unreadable = |source| SecretFileError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let file = File::open(path).map_err(unreadable)?;
+    // Of the open file: its name may be given to another one meanwhile.
+    check(path, &file.metadata().map_err(unreadable)?)?;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(4096));
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    let text = std::str::from_utf8(&bytes)
+        .ok()
+        .filter(|_| bytes.len() as u64 <= MAX_BYTES);
+    let text = text.ok_or_else(|| SecretFileError::NoText { path: path.to_owned() })?;
+    Ok(Zeroizing::new(text.to_owned()))
+}
+
+fn check(path: &Path, metadata: &Metadata) -> Result<(), SecretFileError> {
+    let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
+    match verdict(rustix::process::geteuid().as_raw(), owner, mode) {
+        Verdict::Ours => Ok(()),
+        Verdict::Open => Err(SecretFileError::Mode {
+            path: path.to_owned(),
+            mode,
+        }),
+        Verdict::Theirs => Err(SecretFileError::Owner {
+            path: path.to_owned(),
+            owner,
+        }),
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Ours,
+    Open,
+    Theirs,
+}
+
+/// As Postgres does with its key: of a file of root's our group may read, which is how Kubernetes mounts a Secret for a process
+/// that is not root (`fsGroup`).
+fn verdict(us: u32, owner: u32, mode: u32) -> Verdict {
+    let forbidden = match owner {
+        _ if owner == us => 0o077,
+        ROOT => 0o037,
+        _ => return Verdict::Theirs,
+    };
+    if mode & forbidden == 0 {
+        Verdict::Ours
+    } else {
+        Verdict::Open
+    }
+}
+
+/// Makes the file with mode 0600; refuses one that is there.
+pub(super) fn create(path: &Path, content: &str) -> Result<(), SecretFileError> {
+    let staged = stage(path, content)?;
+    match staged.persist_noclobber(path) {
+        Ok(_) => sync_folder_of(path),
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(SecretFileError::Exists { path: path.to_owned() })
+        }
+        Err(error) => Err(unwritable(path)(error.error)),
+    }
+}
+
+/// Puts the file, with mode 0600, in the place of the one that is there.
+pub(super) fn replace(path: &Path, content: &str) -> Result<(), SecretFileError> {
+    let staged = stage(path, content)?;
+    staged.persist(path).map_err(|error| unwritable(path)(error.error))?;
+    sync_folder_of(path)
+}
+
+/// Removes the file.
+pub(super) fn remove(path: &Path) -> Result<(), SecretFileError> {
+    std::fs::remove_file(path).map_err(unwritable(path))?;
+    sync_folder_of(path)
+}
+
+/// Makes the folder, with mode 0700, unless it is there.
+pub(super) fn create_folder(path: &Path) -> Result<(), SecretFileError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(unwritable(path))
+}
+
+/// A file under a random name beside `path`, with mode 0600 from its first moment (`O_EXCL`), that is on the disk.
+fn stage(path: &Path, content: &str) -> Result<NamedTempFile, SecretFileError> {
+    let stage = || {
+        let mut staged = NamedTempFile::new_in(folder_of(path))?;
+        staged.write_all(content.as_bytes())?;
+        staged.as_file().sync_all()?;
+        Ok(staged)
+    };
+    stage().map_err(unwritable(path))
+}
+
+fn sync_folder_of(path: &Path) -> Result<(), SecretFileError> {
+    let sync = || File::open(folder_of(path))?.sync_all();
+    sync().map_err(unwritable(path))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
+}
+
+fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> SecretFileError {
+    let path = path.to_owned();
+    |source| SecretFileError::Write { path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn only_what_nobody_else_could_read_or_change_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        create(&path, "a secret").unwrap();
+        assert_eq!(*read(&path).unwrap(), "a secret");
+        for mode in [0o640, 0o620, 0o604, 0o602, 0o666] {
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            let refusal = read(&path).unwrap_err().to_string();
+            assert!(refusal.contains(&format!("chmod 600 {}", path.display())), "{refusal}");
+            assert!(refusal.contains(&format!("{mode:04o}")), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn the_owner_decides_what_a_mode_may_be() {
+        let (us, other) = (1000, 1001);
+        let table = [
+            (us, us, 0o600, Verdict::Ours),
+            (us, us, 0o400, Verdict::Ours),
+            (us, us, 0o440, Verdict::Open),
+            (us, ROOT, 0o440, Verdict::Ours),
+            (us, ROOT, 0o460, Verdict::Open),
+            (us, ROOT, 0o444, Verdict::Open),
+            (us, other, 0o600, Verdict::Theirs),
+            (us, other, 0o400, Verdict::Theirs),
+            (ROOT, ROOT, 0o440, Verdict::Open),
+            (ROOT, us, 0o600, Verdict::Theirs),
+        ];
+        for (us, owner, mode, expected) in table {
+            assert_eq!(verdict(us, owner, mode), expected, "{us} {owner} {mode:o}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_new_whole_and_ours_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        create(&path, "first").unwrap();
+        let refusal = create(&path, "second").unwrap_err();
+        assert!(matches!(refusal, SecretFileError::Exists { .. }), "{refusal:?}");
+        assert_eq!(*read(&path).unwrap(), "first");
+        std::fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+        replace(&path, "third").unwrap();
+        assert_eq!(*read(&path).unwrap(), "third");
+        let names = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(names, 1, "nothing is left of what was staged");
+    }
+
+    #[test]
+    fn what_is_no_text_or_too_long_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let limit = usize::try_from(MAX_BYTES).unwrap();
+        create(&path, &"k".repeat(limit)).unwrap();
+        assert_eq!(read(&path).unwrap().len(), limit);
+        replace(&path, &"k".repeat(limit + 1)).unwrap();
+        assert!(matches!(read(&path), Err(SecretFileError::NoText { .. })));
+        let mut file = File::options().write(true).truncate(true).open(&path).unwrap();
+        file.write_all(&[0xff, 0xfe]).unwrap();
+        assert!(matches!(read(&path), Err(SecretFileError::NoText { .. })));
+        assert!(matches!(
+            read(&folder.path().join("none")),
+            Err(SecretFileError::Read { .. })
+        ));
+    }
+
+    #[test]
+    fn a_folder_is_ours_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b");
+        create_folder(&path).unwrap();
+        create_folder(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
+    }
+}

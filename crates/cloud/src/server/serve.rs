@@ -1,0 +1,211 @@
+//! Puts the server together: the database, the keys, the certificate, the port, and the tasks that they need.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use tidewaiter_kit::metrics::MetricsError;
+use tidewaiter_kit::serve::{BindError, Options, bind, serve_with};
+use tidewaiter_kit::{Chain, Kit, Tasks};
+use tokio::net::TcpListener;
+use tracing::{error, info};
+use url::Url;
+
+use super::cloud::{Cloud, CloudParts, Lives};
+use super::http::router;
+use super::kind::Kind;
+use super::limits::Limits;
+use super::metrics::Requests;
+use super::sealing::{Sealer, SealingError};
+use super::signing::{KeyRing, SigningError};
+use super::store::{Opened, Store, StoreError};
+use super::tls::{Certificate, TlsError};
+use super::token::Tokens;
+
+/// How often the files of keys and of the certificate are read again.
+const RELOAD: Duration = Duration::from_mins(1);
+/// How long requests that are under way may take after the order to stop.
+pub const DRAIN: Duration = Duration::from_secs(10);
+
+/// From what a server is made.
+#[derive(Clone, Debug)]
+pub struct ServerParts {
+    /// The database.
+    pub database: Url,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// The files of the certificate and of its key; None is plain HTTP, on loopback only.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// Under which address everybody reaches it; what its tokens say issued them.
+    pub issuer: Url,
+    /// The folder of the signing keys.
+    pub keys: PathBuf,
+    /// The file of the sealing keys.
+    pub sealing: PathBuf,
+    /// So often a second may one caller ask.
+    pub requests_a_second: NonZeroU32,
+    /// So many requests run at once.
+    pub requests_at_once: usize,
+    /// So many connections are open at once, those of streams among them.
+    pub connections: usize,
+    /// How long what is signed is valid.
+    pub lives: Lives,
+}
+
+/// The server cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The signing keys.
+    #[error(transparent)]
+    Signing(#[from] SigningError),
+    /// The sealing keys.
+    #[error(transparent)]
+    Sealing(#[from] SealingError),
+    /// The certificate.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The library for TLS.
+    #[error("TLS cannot be set up")]
+    Protocol(#[from] rustls::Error),
+    /// The address.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// Tokens would go over the network in clear.
+    #[error(
+        "address is {0}, which others reach, and there is no certificate; set tlsCertificate and tlsKey, or listen on 127.0.0.1"
+    )]
+    Plain(SocketAddr),
+    /// The metrics.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
+}
+
+/// Starts everything in `tasks`, and says where it listens.
+///
+/// # Errors
+/// When the database, the keys, the certificate or the address cannot be used: nothing is answered then.
+pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<SocketAddr, ServeError> {
+    if parts.tls.is_none() && !parts.address.ip().is_loopback() {
+        return Err(ServeError::Plain(parts.address));
+    }
+    let certificate = match &parts.tls {
+        Some((certificate, key)) => Some(Certificate::load(certificate, key)?),
+        None => None,
+    };
+    let tls = certificate.clone().map(Certificate::config).transpose()?;
+    let tokens = Tokens::new(issuer(&parts.issuer), KeyRing::load(&parts.keys)?);
+    let sealer = Sealer::load(&parts.sealing)?;
+    let requests = Requests::new(&kit.metrics)?;
+    let Opened { store, writer, keeper } = Store::open(&parts.database, kit.clock.clone()).await?;
+    let listener = bind("address", parts.address).await?;
+    let address = listener.local_addr().unwrap_or(parts.address);
+    let shutdown = tasks.shutdown_token();
+    let checked = store.clone();
+    kit.checks.register("database", move || checked.check());
+    let cloud = Cloud::new(CloudParts {
+        store,
+        tokens,
+        sealer,
+        keys: parts.keys.clone(),
+        sealing: parts.sealing.clone(),
+        issuer: parts.issuer.clone(),
+        lives: parts.lives,
+        limits: Limits::new(parts.requests_a_second, parts.requests_at_once),
+        clock: kit.clock.clone(),
+        shutdown: shutdown.clone(),
+    });
+    tasks.spawn("cloud/writer", writer.run(shutdown.clone()));
+    tasks.spawn("cloud/keeper", keeper.run(shutdown.clone()));
+    tasks.spawn("cloud/files", reload_on(cloud.clone(), certificate));
+    tasks.spawn(
+        "cloud/http",
+        http(listener, cloud, requests, &parts, tls, kit, &shutdown),
+    );
+    info!(%address, issuer = %parts.issuer, "serving the cloud");
+    Ok(address)
+}
+
+fn http(
+    listener: TcpListener,
+    cloud: Cloud,
+    requests: Requests,
+    parts: &ServerParts,
+    tls: Option<Arc<rustls::ServerConfig>>,
+    kit: &Kit,
+    shutdown: &tokio_util::sync::CancellationToken,
+) -> impl Future<Output = Result<(), Infallible>> + use<> {
+    let options = Options {
+        connections: parts.connections,
+        life: None,
+        tls,
+        drain: DRAIN,
+        ..Options::default()
+    };
+    let router = router(cloud, requests, kit.clone());
+    serve_with(listener, router, options, kit.clock.clone(), shutdown.clone())
+}
+
+/// As tokens name it: without a slash at the end, because verifiers compare texts.
+pub(super) fn issuer(url: &Url) -> String {
+    url.as_str().trim_end_matches('/').to_owned()
+}
+
+/// Reads the files again now and then; what cannot be read stays as it was.
+async fn reload_on(cloud: Cloud, certificate: Option<Arc<Certificate>>) -> Result<(), Infallible> {
+    loop {
+        tokio::select! {
+            () = cloud.clock.sleep(RELOAD) => {}
+            () = cloud.shutdown.cancelled() => return Ok(()),
+        }
+        match KeyRing::load(&cloud.keys) {
+            Ok(ring) => cloud.tokens.store(Arc::new(Tokens::new(issuer(&cloud.issuer), ring))),
+            Err(error) => error!(error = %Chain(&error), "the signing keys cannot be read again"),
+        }
+        match Sealer::load(&cloud.sealing) {
+            Ok(sealer) => cloud.sealer.store(Arc::new(sealer)),
+            Err(error) => error!(error = %Chain(&error), "the sealing keys cannot be read again"),
+        }
+        if let Some(Err(error)) = certificate.as_ref().map(|certificate| certificate.reload()) {
+            error!(error = %Chain(&error), "the certificate cannot be read again");
+        }
+        if let Err(error) = reseal(&cloud).await {
+            error!(error = %Chain(&error), "credentials cannot be sealed with the first key");
+        }
+    }
+}
+
+/// Seals with the first key what older ones sealed, so that those can go.
+async fn reseal(cloud: &Cloud) -> Result<(), super::Error> {
+    for kind in [Kind::Registry, Kind::Provider, Kind::UpgradeScript] {
+        for row in cloud.store.of_kind(kind).await? {
+            let sealed = STANDARD.decode(&row.secret.0).unwrap_or_default();
+            if row.secret.0.is_empty() || cloud.sealer.load().is_current(&sealed) {
+                continue;
+            }
+            let state = cloud.clone();
+            let resealed = cloud.store.write(super::store::By::default(), move |transaction| {
+                Box::pin(async move {
+                    // Whoever changed it meanwhile has sealed it anew.
+                    let Some(now) = transaction.get(row.kind, &row.id).await?.filter(|now| *now == row) else {
+                        return Ok(());
+                    };
+                    if let Some(text) = state.open(&now)? {
+                        let secret = state.seal(now.kind, &now.id, &now.organization_id, &text)?;
+                        transaction.reseal(&now, &secret).await?;
+                    }
+                    Ok(())
+                })
+            });
+            resealed.await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,273 @@
+//! The keys that sign tokens (ES256, RFC 7518), in a folder of files.
+//!
+//! What is kept true: a key is published for [`ACTIVATION_DELAY`] before it signs, so that whoever keeps the published keys that long
+//! never meets a token of a key that it has not seen; it stays published until no token that it signed can be valid. Which key
+//! signs follows from the keys' times and the time alone, so all servers of one folder agree. Private keys never leave the
+//! folder and this process.
+//!
+//! A file is called `<time of creation>-<kid>.pem` and holds the key as PKCS#8. The kid is the thumbprint of the public key
+//! (RFC 7638): a file under another key's name is refused.
+
+mod document;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use jsonwebtoken::jwk::{Jwk, JwkSet, PublicKeyUse, ThumbprintHash};
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey};
+use zeroize::Zeroizing;
+
+use super::secret_file::{self, SecretFileError};
+pub use document::Discovery;
+
+/// How long a key is published before it signs. Whoever keeps a copy of the published keys renews it at least that often, and
+/// so does each server with its ring.
+pub const ACTIVATION_DELAY: SignedDuration = SignedDuration::from_hours(1);
+
+const CREATED: &str = "%Y%m%dT%H%M%SZ";
+const SUFFIX: &str = ".pem";
+
+/// Why there is no ring of keys.
+#[derive(Debug, thiserror::Error)]
+pub enum SigningError {
+    /// A file was not read or not written.
+    #[error(transparent)]
+    File(#[from] SecretFileError),
+    /// The folder of a new ring has keys.
+    #[error("{} holds signing keys already: add one by rotating them", folder.display())]
+    NotEmpty {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The folder has no key.
+    #[error("{} holds no signing key (<time>-<kid>{SUFFIX})", folder.display())]
+    Empty {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A file is not what its name says, or not a key.
+    #[error("{} {rule}", path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        rule: &'static str,
+    },
+    /// The library could not make a key: there is no randomness.
+    #[error("cannot generate a signing key")]
+    Generate,
+}
+
+/// The keys of a folder, the oldest first; at least one.
+#[derive(Debug)]
+pub struct KeyRing {
+    keys: Vec<Key>,
+}
+
+/// One key.
+pub(super) struct Key {
+    created: Timestamp,
+    /// Its `kid`.
+    pub(super) id: String,
+    /// Signs.
+    pub(super) private: EncodingKey,
+    /// Verifies.
+    pub(super) public: DecodingKey,
+    jwk: Jwk,
+    path: PathBuf,
+}
+
+impl KeyRing {
+    /// Makes a ring with its first key, which signs at once. The folder is made with mode 0700 when it is not there.
+    ///
+    /// # Errors
+    /// When the folder has keys already, or cannot be written.
+    pub fn create(folder: &Path, now: Timestamp) -> Result<Self, SigningError> {
+        secret_file::create_folder(folder)?;
+        if !read_keys(folder)?.is_empty() {
+            let folder = folder.to_owned();
+            return Err(SigningError::NotEmpty { folder });
+        }
+        add_key(folder, now)?;
+        Self::load(folder)
+    }
+
+    /// Reads the ring.
+    ///
+    /// # Errors
+    /// When the folder has no key, or one that is not what its name says, or one that others can read or change.
+    pub fn load(folder: &Path) -> Result<Self, SigningError> {
+        let mut keys = read_keys(folder)?;
+        if keys.is_empty() {
+            let folder = folder.to_owned();
+            return Err(SigningError::Empty { folder });
+        }
+        keys.sort_by(|one, other| (one.created, &one.id).cmp(&(other.created, &other.id)));
+        for (nth, key) in keys.iter().enumerate() {
+            if keys[..nth].iter().any(|other| other.id == key.id) {
+                // Its time would be two times.
+                let (path, rule) = (key.path.clone(), "is one of two files of its key");
+                return Err(SigningError::Key { path, rule });
+            }
+        }
+        Ok(Self { keys })
+    }
+
+    /// Adds a key, published at once, that signs after [`ACTIVATION_DELAY`].
+    ///
+    /// # Errors
+    /// As [`load`](Self::load), and when the folder cannot be written.
+    pub fn rotate(folder: &Path, now: Timestamp) -> Result<Self, SigningError> {
+        Self::load(folder)?;
+        add_key(folder, now)?;
+        Self::load(folder)
+    }
+
+    /// Removes the keys of whose tokens none can be valid any more, when no token lives longer than `longest_life`; gives their
+    /// kids. The key that signs is never removed.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load), and when the folder cannot be written.
+    pub fn retire(folder: &Path, now: Timestamp, longest_life: SignedDuration) -> Result<Vec<String>, SigningError> {
+        let ring = Self::load(folder)?;
+        let pairs = ring.keys.iter().zip(&ring.keys[1..]);
+        // A key signs until the next one does.
+        let over = pairs.take_while(|(_, next)| now.duration_since(next.signs_from()) >= longest_life);
+        over.map(|(key, _)| {
+            secret_file::remove(&key.path)?;
+            Ok(key.id.clone())
+        })
+        .collect()
+    }
+
+    /// The public keys, as `/.well-known/jwks.json` has them (RFC 7517).
+    #[must_use]
+    pub fn jwks(&self) -> JwkSet {
+        let keys = self.keys.iter().map(|key| key.jwk.clone());
+        JwkSet { keys: keys.collect() }
+    }
+
+    /// The key that signs at this time: the newest whose time has come, or the oldest while none's has.
+    pub(super) fn signer(&self, now: Timestamp) -> &Key {
+        let due = self.keys.iter().rfind(|key| key.signs_from() <= now);
+        due.unwrap_or(&self.keys[0])
+    }
+
+    /// The key of this kid. A kid is only ever compared: it names no file.
+    pub(super) fn find(&self, kid: &str) -> Option<&Key> {
+        self.keys.iter().find(|key| key.id == kid)
+    }
+}
+
+impl Key {
+    fn signs_from(&self) -> Timestamp {
+        self.created.saturating_add(ACTIVATION_DELAY).unwrap_or(Timestamp::MAX)
+    }
+
+    fn read(path: PathBuf, name: &str) -> Result<Self, SigningError> {
+        let text = secret_file::read(&path)?;
+        let wrong = |rule| SigningError::Key {
+            path: path.clone(),
+            rule,
+        };
+        let (created, kid) = parse_name(name).ok_or_else(|| wrong("is not called <time>-<kid>.pem"))?;
+        let key = EncodingKey::from_ec_pem(text.as_bytes()).ok();
+        let key = key.and_then(|key| public_half(&key).map(|(jwk, public)| (key, jwk, public)));
+        let (private, jwk, public) = key.ok_or_else(|| wrong("holds no private key of P-256 as PKCS#8 in PEM"))?;
+        if jwk.common.key_id.as_deref() != Some(kid) {
+            return Err(wrong("holds another key than the one of its name"));
+        }
+        let id = kid.to_owned();
+        Ok(Self {
+            created,
+            id,
+            private,
+            public,
+            jwk,
+            path,
+        })
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Key")
+            .field("id", &self.id)
+            .field("created", &self.created)
+            .finish_non_exhaustive()
+    }
+}
+
+/// All keys of the folder. Other files are left alone, also those of a write that was cut short, which begin with a dot.
+fn read_keys(folder: &Path) -> Result<Vec<Key>, SigningError> {
+    let unreadable = |source| SecretFileError::Read {
+        path: folder.to_owned(),
+        source,
+    };
+    let mut keys = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
+        let name = entry.file_name();
+        let name = name.to_str().unwrap_or_default();
+        if !name.starts_with('.')
+            && let Some(stem) = name.strip_suffix(SUFFIX)
+        {
+            keys.push(Key::read(entry.path(), stem)?);
+        }
+    }
+    Ok(keys)
+}
+
+fn add_key(folder: &Path, now: Timestamp) -> Result<(), SigningError> {
+    let pem = generate().ok_or(SigningError::Generate)?;
+    let key = EncodingKey::from_ec_pem(pem.as_bytes()).map_err(|_| SigningError::Generate)?;
+    let (jwk, _) = public_half(&key).ok_or(SigningError::Generate)?;
+    let kid = jwk.common.key_id.unwrap_or_default();
+    let path = folder.join(format!("{}-{kid}{SUFFIX}", now.strftime(CREATED)));
+    Ok(secret_file::create(&path, &pem)?)
+}
+
+/// A new private key as PKCS#8 in PEM (RFC 7468).
+fn generate() -> Option<Zeroizing<String>> {
+    let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).ok()?;
+    let pkcs8 = pair.to_pkcs8v1().ok()?;
+    let body = Zeroizing::new(STANDARD.encode(pkcs8.as_ref()));
+    // One allocation, so that no half of the key is left behind where the text grew.
+    let mut pem = Zeroizing::new(String::with_capacity(2 * body.len() + 64));
+    pem.push_str("-----BEGIN PRIVATE KEY-----\n");
+    let mut rest = body.as_str();
+    while !rest.is_empty() {
+        let (line, after) = rest.split_at(rest.len().min(64));
+        pem.push_str(line);
+        pem.push('\n');
+        rest = after;
+    }
+    pem.push_str("-----END PRIVATE KEY-----\n");
+    Some(pem)
+}
+
+/// What verifies the key's signatures, and how it is published; `None` of a key of another curve.
+fn public_half(key: &EncodingKey) -> Option<(Jwk, DecodingKey)> {
+    let mut jwk = Jwk::from_encoding_key(key, Algorithm::ES256).ok()?;
+    jwk.common.public_key_use = Some(PublicKeyUse::Signature);
+    jwk.common.key_id = Some(jwk.thumbprint(ThumbprintHash::SHA256).ok()?);
+    let public = DecodingKey::from_jwk(&jwk).ok()?;
+    Some((jwk, public))
+}
+
+/// The time and the kid of a file's name; a kid may begin with a hyphen, a time has none.
+fn parse_name(name: &str) -> Option<(Timestamp, &str)> {
+    let (time, kid) = name.split_once('-')?;
+    let created = DateTime::strptime(CREATED, time).ok()?;
+    let created = created.to_zoned(TimeZone::UTC).ok()?.timestamp();
+    Some((created, kid))
+}
+
+#[cfg(test)]
+mod tests;

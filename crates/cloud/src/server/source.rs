@@ -1,0 +1,176 @@
+//! Reads, by a request that only reads or within a transaction that writes: what must stand above an object is checked in
+//! one way for both.
+
+use super::Error;
+use super::call::Call;
+use super::endpoints::Action;
+use super::kind::Kind;
+use super::refusal::Refusal;
+use super::store::{Row, Store, StoreError, Transaction};
+use super::view::is_locked;
+
+/// From where rows are read.
+pub(super) enum Source<'a> {
+    Store(&'a Store),
+    Transaction(&'a mut Transaction),
+}
+
+impl Source<'_> {
+    pub(super) async fn get(&mut self, kind: Kind, id: &str) -> Result<Option<Row>, StoreError> {
+        match self {
+            Self::Store(store) => store.get(kind, id).await,
+            Self::Transaction(transaction) => transaction.get(kind, id).await,
+        }
+    }
+
+    pub(super) async fn children(&mut self, kind: Kind, parent: &str) -> Result<Vec<Row>, StoreError> {
+        match self {
+            Self::Store(store) => store.children(kind, parent).await,
+            Self::Transaction(transaction) => transaction.children(kind, parent).await,
+        }
+    }
+}
+
+/// Where in the tree a request points: texts as the store has them, empty where the path has none.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Spot {
+    pub(super) organization: String,
+    pub(super) cluster: String,
+    pub(super) pool: String,
+    pub(super) user: String,
+    /// The item itself.
+    pub(super) id: String,
+    /// Whether the user in the path is who asks.
+    pub(super) own: bool,
+}
+
+impl Spot {
+    /// Where `call` points. What is no id is not found.
+    pub(super) fn of(call: &Call) -> Result<Self, Refusal> {
+        let key = |name: &str| {
+            if call.word(name).is_empty() {
+                Ok(String::new())
+            } else {
+                call.key(name)
+            }
+        };
+        let caller = call.user().ok();
+        let user = key("user_id")?;
+        let own = caller.is_some_and(|caller| caller.hyphenated().to_string() == user);
+        let mut spot = Self {
+            organization: key("organization_id")?,
+            cluster: key("cluster_id")?,
+            pool: key("node_pool_id")?,
+            user,
+            id: key("id")?,
+            own,
+        };
+        // The paths below /v3/account are about whoever asks.
+        if spot.organization.is_empty()
+            && let Action::List(Kind::SshKey) | Action::Create(Kind::SshKey) | Action::Delete(Kind::SshKey) =
+                call.endpoint.action
+        {
+            spot.user = call.owner();
+            spot.own = true;
+        }
+        let item = match call.endpoint.action.kind() {
+            Some(Kind::Organization) => Some(&spot.organization),
+            Some(Kind::Cluster) => Some(&spot.cluster),
+            Some(Kind::NodePool) => Some(&spot.pool),
+            _ => None,
+        };
+        if let Some(id) = item.cloned() {
+            spot.id = id;
+        }
+        if let Some(Kind::Upgrade) = call.endpoint.action.kind()
+            && spot.id.is_empty()
+        {
+            spot.id = key("upgrade_id")?;
+        }
+        Ok(spot)
+    }
+
+    /// The id of what an object of `kind` stands below.
+    pub(super) fn parent(&self, kind: Kind) -> &str {
+        match kind {
+            Kind::SshKey => &self.user,
+            Kind::Plugin
+            | Kind::ClusterLabel
+            | Kind::NodePool
+            | Kind::AutoscalingPolicy
+            | Kind::Upgrade
+            | Kind::ApiKey => &self.cluster,
+            Kind::NodePoolLabel | Kind::Node | Kind::PolicyAssignment => &self.pool,
+            _ => &self.organization,
+        }
+    }
+
+    /// The cluster that an object of `kind` concerns; empty for all of the organization.
+    pub(super) fn concerned(&self, kind: Kind) -> &str {
+        match kind {
+            // Itself, and not what its organization has.
+            Kind::Cluster | Kind::Organization => "",
+            _ if self.parent(kind) == self.organization => "",
+            _ => &self.cluster,
+        }
+    }
+
+    /// Whether all that the path names is there, and below each other. `writes` wants to change something.
+    ///
+    /// # Errors
+    /// When something is not, when the organization is locked, or when the user is at home elsewhere.
+    pub(super) async fn check(&self, source: &mut Source<'_>, kind: Kind, writes: bool) -> Result<(), Error> {
+        if writes && !self.organization.is_empty() && kind != Kind::Organization {
+            unlocked(source, &self.organization).await?;
+        }
+        if !self.cluster.is_empty() && kind != Kind::Cluster {
+            let cluster = source.get(Kind::Cluster, &self.cluster).await?;
+            cluster
+                .filter(|cluster| cluster.organization_id == self.organization)
+                .ok_or_else(Refusal::not_found)?;
+        }
+        if !self.pool.is_empty() && kind != Kind::NodePool {
+            let pool = source.get(Kind::NodePool, &self.pool).await?;
+            pool.filter(|pool| pool.parent_id == self.cluster)
+                .ok_or_else(Refusal::not_found)?;
+        }
+        if kind == Kind::SshKey && !self.organization.is_empty() {
+            let membership = membership_id(&self.organization, &self.user);
+            source
+                .get(Kind::Membership, &membership)
+                .await?
+                .ok_or_else(Refusal::not_found)?;
+            if writes && !self.own {
+                at_home(source, &self.organization, &self.user).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The organization, if things may be changed in it.
+pub(super) async fn unlocked(source: &mut Source<'_>, organization: &str) -> Result<Row, Error> {
+    let row = source.get(Kind::Organization, organization).await?;
+    let row = row.ok_or_else(Refusal::not_found)?;
+    if is_locked(&row) {
+        return Err(Refusal::forbidden("the organization is locked: an operator of this server can unlock it").into());
+    }
+    Ok(row)
+}
+
+/// The user, if he is at home in the organization: only there he is changed by others.
+pub(super) async fn at_home(source: &mut Source<'_>, organization: &str, user: &str) -> Result<Row, Error> {
+    let row = source.get(Kind::User, user).await?.ok_or_else(Refusal::not_found)?;
+    if row.organization_id == organization {
+        return Ok(row);
+    }
+    Err(
+        Refusal::forbidden("the user is at home in another organization: only there, or by himself, he is changed")
+            .into(),
+    )
+}
+
+/// The id of a membership.
+pub(super) fn membership_id(organization: &str, user: &str) -> String {
+    format!("{organization}.{user}")
+}

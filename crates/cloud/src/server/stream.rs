@@ -1,0 +1,167 @@
+//! The change stream: which kinds changed for one cluster. It wakes whoever listens and says nothing else, so that nothing
+//! secret is in it, and what it says is true whenever it is heard.
+//!
+//! A client that was away says with `Last-Event-ID` what it heard last, and misses nothing. A number of another database,
+//! one that was restored from a copy for example, means nothing here: then it is told to look at everything.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse as _, Response};
+use futures::stream;
+use http::{HeaderMap, HeaderName};
+use serde_json::json;
+use tokio::sync::watch;
+use tracing::warn;
+use uuid::Uuid;
+
+use super::Error;
+use super::access::{Place, allow};
+use super::call::Call;
+use super::cloud::Cloud;
+use super::endpoints::Endpoint;
+use super::identity::{self, Known};
+use super::kind::Kind;
+use super::source::{Source, Spot};
+use super::token::Accepted;
+use super::view::uuid;
+
+/// A line that says nothing comes this often, so that both sides notice a connection that is gone.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// One listener.
+struct Listener {
+    cloud: Cloud,
+    organization: Uuid,
+    cluster: Uuid,
+    woken: watch::Receiver<i64>,
+    cursor: i64,
+    first: Option<&'static str>,
+    endpoint: &'static Endpoint,
+    headers: HeaderMap,
+    known: Arc<Known>,
+}
+
+pub(super) async fn events(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let spot = Spot::of(call)?;
+    spot.check(&mut Source::Store(&cloud.store), Kind::Plugin, false)
+        .await?;
+    let (organization, cluster) = (uuid(&spot.organization), uuid(&spot.cluster));
+    // First listen, then look: what comes in between is heard.
+    let woken = cloud.store.feed().subscribe(organization, cluster);
+    let latest = cloud.store.feed().latest();
+    let (cursor, first) = match call.header(&LAST_EVENT_ID).map(|id| cursor(cloud, id)) {
+        None => (latest, Some("hello")),
+        Some(Some(cursor)) if cursor <= latest => (cursor, None),
+        Some(_) => (latest, Some("reset")),
+    };
+    let mut headers = HeaderMap::new();
+    headers.extend(
+        call.headers
+            .get(http::header::AUTHORIZATION)
+            .map(|value| (http::header::AUTHORIZATION, value.clone())),
+    );
+    let listener = Listener {
+        cloud: cloud.clone(),
+        organization,
+        cluster,
+        woken,
+        cursor,
+        first,
+        endpoint: call.endpoint,
+        headers,
+        known: Arc::clone(call.known.as_ref().ok_or_else(super::access::unknown)?),
+    };
+    let events = stream::unfold(listener, |mut listener| async move {
+        let event = listener.next().await?;
+        Some((Ok::<_, Infallible>(event), listener))
+    });
+    let heartbeat = KeepAlive::new().interval(HEARTBEAT);
+    let mut response = Sse::new(events).keep_alive(heartbeat).into_response();
+    // A proxy that gathers what it passes on would make a stream of it that never comes.
+    super::call::set(
+        response.headers_mut(),
+        HeaderName::from_static("x-accel-buffering"),
+        "no",
+    );
+    Ok(response)
+}
+
+/// The number in a cursor of this database.
+fn cursor(cloud: &Cloud, text: &str) -> Option<i64> {
+    let (epoch, number) = text.rsplit_once('-')?;
+    let number = number.parse().ok().filter(|number| *number >= 0)?;
+    (epoch == cloud.store.epoch()).then_some(number)
+}
+
+impl Listener {
+    fn event(&self, name: &str) -> Event {
+        let id = format!("{}-{}", self.cloud.store.epoch(), self.cursor);
+        Event::default().event(name).id(id)
+    }
+
+    /// The next event; None ends the stream: the server stops, or whoever listens may not any more.
+    async fn next(&mut self) -> Option<Event> {
+        if let Some(first) = self.first.take() {
+            return Some(self.event(first).data("{}"));
+        }
+        loop {
+            self.woken.mark_unchanged();
+            if !self.may_still().await {
+                return None;
+            }
+            let notes = self
+                .cloud
+                .store
+                .since(self.cursor, self.organization, self.cluster)
+                .await;
+            let notes = match notes {
+                Ok(notes) => notes,
+                Err(error) => {
+                    warn!(error = %tidewaiter_kit::Chain(&error), "a stream ends: what changed cannot be read");
+                    return None;
+                }
+            };
+            if let Some(last) = notes.last() {
+                self.cursor = last.sequence;
+            }
+            let mut kinds: Vec<_> = notes.iter().filter_map(|note| note.scope.kind.event()).collect();
+            kinds.sort_unstable();
+            kinds.dedup();
+            if !kinds.is_empty() {
+                return Some(self.event("change").data(json!({ "kinds": kinds }).to_string()));
+            }
+            let shutdown = self.cloud.shutdown.clone();
+            tokio::select! {
+                changed = self.woken.changed() => changed.ok()?,
+                () = shutdown.cancelled() => return None,
+            }
+        }
+    }
+
+    /// Whoever listens is asked for again when something changed that may decide who he is.
+    async fn may_still(&mut self) -> bool {
+        if self.cloud.store.feed().identities_hold(self.known.as_of) {
+            return true;
+        }
+        let Ok(Some(known)) = identity::of(&self.cloud, &self.headers, Accepted::Api).await else {
+            return false;
+        };
+        self.known = known;
+        let place = Place {
+            organization: Some(self.organization),
+            cluster: Some(self.cluster),
+            user: None,
+        };
+        let may = allow(self.endpoint.may, Some(&self.known.principal), place).is_ok();
+        let there = self
+            .cloud
+            .store
+            .get(Kind::Cluster, &self.cluster.hyphenated().to_string())
+            .await;
+        may && there.is_ok_and(|row| row.is_some())
+    }
+}

@@ -1,0 +1,104 @@
+//! The server's certificate, read again when its files change, so that one that is renewed is used without a restart.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+/// The certificate cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file is missing, or holds something else.
+    #[error("{path} holds no {wanted} in PEM")]
+    File {
+        /// The file.
+        path: String,
+        /// What must be in it.
+        wanted: &'static str,
+        /// What the parser says.
+        #[source]
+        source: rustls::pki_types::pem::Error,
+    },
+    /// The two do not go together, or are of a kind that nobody takes.
+    #[error("the certificate {certificate} cannot be used with the key {key}")]
+    Pair {
+        /// The file of the certificate.
+        certificate: String,
+        /// The file of the key.
+        key: String,
+        /// Why.
+        #[source]
+        source: rustls::Error,
+    },
+}
+
+/// A certificate in files.
+#[derive(Debug)]
+pub(super) struct Certificate {
+    certificate: PathBuf,
+    key: PathBuf,
+    current: ArcSwap<CertifiedKey>,
+}
+
+impl Certificate {
+    /// Reads both files.
+    ///
+    /// # Errors
+    /// When they cannot be used.
+    pub(super) fn load(certificate: &Path, key: &Path) -> Result<Arc<Self>, TlsError> {
+        Ok(Arc::new(Self {
+            current: ArcSwap::from_pointee(read(certificate, key)?),
+            certificate: certificate.to_owned(),
+            key: key.to_owned(),
+        }))
+    }
+
+    /// Reads both files again. What was in use stays so when they cannot be used, for example because only one of them is new.
+    ///
+    /// # Errors
+    /// When they cannot be used.
+    pub(super) fn reload(&self) -> Result<(), TlsError> {
+        self.current.store(Arc::new(read(&self.certificate, &self.key)?));
+        Ok(())
+    }
+
+    /// How a server shows it.
+    ///
+    /// # Errors
+    /// When the library knows no version of the protocol, which would be a fault of its build.
+    pub(super) fn config(self: Arc<Self>) -> Result<Arc<ServerConfig>, rustls::Error> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_cert_resolver(self);
+        Ok(Arc::new(config))
+    }
+}
+
+impl ResolvesServerCert for Certificate {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.current.load_full())
+    }
+}
+
+fn read(certificate: &Path, key: &Path) -> Result<CertifiedKey, TlsError> {
+    let failed = |path: &Path, wanted| {
+        let path = path.display().to_string();
+        move |source| TlsError::File { path, wanted, source }
+    };
+    let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let chain = chain.map_err(failed(certificate, "certificate"))?;
+    let private = PrivateKeyDer::from_pem_file(key).map_err(failed(key, "private key"))?;
+    CertifiedKey::from_der(chain, private, &aws_lc_rs::default_provider()).map_err(|source| TlsError::Pair {
+        certificate: certificate.display().to_string(),
+        key: key.display().to_string(),
+        source,
+    })
+}

@@ -1,0 +1,346 @@
+//! The tokens that this service signs: JWT (RFC 7519) with ES256, and nothing else.
+//!
+//! What is kept true: a token for one use is refused for every other, since its audience is another; only ES256 with a key of the
+//! ring is believed, whatever the token's header says; every claim must be there. Verifying reads no clock, no file and nothing
+//! that the header points to. No error holds a part of a token.
+
+use std::str::FromStr;
+
+use jiff::{SignedDuration, Timestamp};
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::{Algorithm, Header, Validation, decode, decode_header, encode};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::signing::KeyRing;
+use crate::models::values::{ClusterId, TeamId, UserId};
+
+/// The longest token that is signed or read, in bytes. It fits with the rest of a request's head into what proxies take.
+pub const MAX_BYTES: usize = 8 * 1024;
+
+/// How far a verifier's clock may be behind the signer's. Nothing is added to the end of a token's life.
+const LEEWAY: SignedDuration = SignedDuration::from_secs(60);
+
+/// The `typ` of each token's header.
+const TYPE: &str = "JWT";
+
+const USER: &str = "containership.io/user_id#";
+const CLUSTER: &str = "containership.io/cluster_id#";
+const TEAM: &str = "containership.io/team_id#";
+const CLUSTER_AUDIENCE: &str = "https://containership.io/clusters/";
+
+/// Who holds a token, and what for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokenUse {
+    /// A user, for this API.
+    User(UserId),
+    /// A cluster, for this API.
+    Cluster(ClusterId),
+    /// A user, for the kube-apiserver of one cluster. This API does not take it.
+    Kubernetes {
+        /// Who.
+        user: UserId,
+        /// Whose kube-apiserver.
+        cluster: ClusterId,
+        /// The groups of the user in the cluster's role bindings.
+        teams: Vec<TeamId>,
+    },
+}
+
+impl TokenUse {
+    /// `sub`: `containership.io/user_id#…`, which role bindings in a cluster name, or `containership.io/cluster_id#…`.
+    #[must_use]
+    pub fn subject(&self) -> String {
+        match self {
+            Self::User(user) | Self::Kubernetes { user, .. } => format!("{USER}{user}"),
+            Self::Cluster(cluster) => format!("{CLUSTER}{cluster}"),
+        }
+    }
+
+    /// `aud`: the issuer itself for this API, `https://containership.io/clusters/…` for a kube-apiserver.
+    #[must_use]
+    pub fn audience(&self, issuer: &str) -> String {
+        match self {
+            Self::User(_) | Self::Cluster(_) => issuer.to_owned(),
+            Self::Kubernetes { cluster, .. } => format!("{CLUSTER_AUDIENCE}{cluster}"),
+        }
+    }
+
+    fn groups(&self) -> Vec<String> {
+        match self {
+            Self::User(_) | Self::Cluster(_) => Vec::new(),
+            Self::Kubernetes { teams, .. } => teams.iter().map(|team| format!("{TEAM}{team}")).collect(),
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        match self {
+            Self::User(_) => Kind::User,
+            Self::Cluster(_) => Kind::Cluster,
+            Self::Kubernetes { .. } => Kind::Kubernetes,
+        }
+    }
+}
+
+/// What a token says, but for who issued it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claims {
+    /// `sub`, `aud`, `groups` and `token_use`.
+    pub token_use: TokenUse,
+    /// `iat`, in whole seconds as all times here.
+    pub issued_at: Timestamp,
+    /// `nbf`: it is refused earlier than a minute before this.
+    pub not_before: Timestamp,
+    /// `exp`: it is refused from this time on.
+    pub expires_at: Timestamp,
+    /// `jti`: another one for each token.
+    pub id: Uuid,
+}
+
+impl Claims {
+    /// Of a new token that begins now.
+    #[must_use]
+    pub fn new(token_use: TokenUse, now: Timestamp, life: SignedDuration) -> Self {
+        let issued_at = whole_seconds(now);
+        Self {
+            token_use,
+            issued_at,
+            not_before: issued_at,
+            expires_at: whole_seconds(now.saturating_add(life).unwrap_or(Timestamp::MAX)),
+            id: Uuid::new_v4(),
+        }
+    }
+}
+
+/// Which uses a request takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accepted {
+    /// Those for this API: all requests but the next one.
+    Api,
+    /// Those of any use: `GET /v3/authenticate`, which says what a token is.
+    Any,
+}
+
+/// A token was not signed.
+#[derive(Debug, thiserror::Error)]
+pub enum SignError {
+    /// The library could not sign.
+    #[error("cannot sign a token")]
+    Sign(#[source] jsonwebtoken::errors::Error),
+    /// No verifier would take it.
+    #[error("the token would have {0} bytes, may have at most {MAX_BYTES}: the user is in too many teams")]
+    TooLong(usize),
+}
+
+/// Why a token is not believed. For logs and metrics: who sent it hears only that it is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// More than [`MAX_BYTES`].
+    #[error("the token is too long")]
+    TooLong,
+    /// Not three parts, not base64url, not JSON, no JWT, or a header that wants more than is known here (`crit`).
+    #[error("the token is no JSON Web Token")]
+    Malformed,
+    /// Not ES256.
+    #[error("the token is not signed with ES256")]
+    Algorithm,
+    /// No `kid`, or one that is not in the ring.
+    #[error("the key of the token is not known")]
+    Key,
+    /// Made or changed by somebody else.
+    #[error("the signature of the token is wrong")]
+    Signature,
+    /// A claim is missing, or of another form.
+    #[error("the token lacks a claim, or a claim is malformed")]
+    Claims,
+    /// Of another service.
+    #[error("the token is of another issuer")]
+    Issuer,
+    /// For another use.
+    #[error("the token is for another use")]
+    Audience,
+    /// Its time is over.
+    #[error("the token has expired")]
+    Expired,
+    /// Its time has not begun.
+    #[error("the token is not valid yet")]
+    NotYetValid,
+}
+
+/// Signs and verifies. The keys are those of its making: who rotates them makes another.
+#[derive(Debug)]
+pub struct Tokens {
+    issuer: String,
+    ring: KeyRing,
+}
+
+impl Tokens {
+    /// Of this issuer (`iss`: the address of this API as clusters know it) and these keys.
+    #[must_use]
+    pub fn new(issuer: impl Into<String>, ring: KeyRing) -> Self {
+        let issuer = issuer.into();
+        Self { issuer, ring }
+    }
+
+    /// `iss` of each token.
+    #[must_use]
+    pub fn issuer(&self) -> &str {
+        &self.issuer
+    }
+
+    /// The keys.
+    #[must_use]
+    pub fn ring(&self) -> &KeyRing {
+        &self.ring
+    }
+
+    /// The token of these claims, signed with the key that signs when it is issued.
+    ///
+    /// # Errors
+    /// When it would be longer than any verifier takes; when the library cannot sign.
+    pub fn sign(&self, claims: &Claims) -> Result<String, SignError> {
+        let key = self.ring.signer(claims.issued_at);
+        let header = Header {
+            typ: Some(TYPE.to_owned()),
+            kid: Some(key.id.clone()),
+            ..Header::new(Algorithm::ES256)
+        };
+        let token = encode(&header, &Wire::of(claims, &self.issuer), &key.private).map_err(SignError::Sign)?;
+        if token.len() > MAX_BYTES {
+            return Err(SignError::TooLong(token.len()));
+        }
+        Ok(token)
+    }
+
+    /// What the token says, if it is to be believed now.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn verify(&self, token: &str, now: Timestamp, accepted: Accepted) -> Result<Claims, Refused> {
+        if token.len() > MAX_BYTES {
+            return Err(Refused::TooLong);
+        }
+        let header = decode_header(token).map_err(|_| Refused::Malformed)?;
+        if header.alg != Algorithm::ES256 {
+            return Err(Refused::Algorithm);
+        }
+        // RFC 7515, 4.1.11: what is critical must be understood, and nothing is here.
+        if header.typ.as_deref() != Some(TYPE) || header.crit.is_some() {
+            return Err(Refused::Malformed);
+        }
+        let key = header.kid.as_deref().and_then(|kid| self.ring.find(kid));
+        let key = key.ok_or(Refused::Key)?;
+        let decoded = decode::<Wire>(token, &key.public, &signature_only());
+        let wire = decoded.map_err(|error| refused(error.kind()))?.claims;
+        if wire.iss != self.issuer {
+            return Err(Refused::Issuer);
+        }
+        let claims = wire.claims().ok_or(Refused::Claims)?;
+        let kubernetes = wire.token_use == Kind::Kubernetes;
+        if wire.aud != claims.token_use.audience(&self.issuer) || (kubernetes && accepted == Accepted::Api) {
+            return Err(Refused::Audience);
+        }
+        if claims.expires_at <= now {
+            return Err(Refused::Expired);
+        }
+        if claims.not_before.max(claims.issued_at).duration_since(now) > LEEWAY {
+            return Err(Refused::NotYetValid);
+        }
+        Ok(claims)
+    }
+}
+
+/// The library checks the signature. It would compare times with its own clock, and take a token without a claim that is to be
+/// checked: that is done here.
+fn signature_only() -> Validation {
+    let mut validation = Validation::new(Algorithm::ES256);
+    validation.required_spec_claims.clear();
+    validation.validate_exp = false;
+    validation.validate_nbf = false;
+    validation.validate_aud = false;
+    validation
+}
+
+fn refused(error: &ErrorKind) -> Refused {
+    match error {
+        ErrorKind::InvalidSignature => Refused::Signature,
+        // The header was read before: only what was signed can be wrong.
+        ErrorKind::Json(_) => Refused::Claims,
+        _ => Refused::Malformed,
+    }
+}
+
+/// The claims as they stand in a token. Times are whole seconds, the audience is one text: a token for two uses is malformed.
+#[derive(Serialize, Deserialize)]
+struct Wire {
+    iss: String,
+    sub: String,
+    aud: String,
+    iat: i64,
+    nbf: i64,
+    exp: i64,
+    jti: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    groups: Vec<String>,
+    token_use: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    User,
+    Cluster,
+    Kubernetes,
+}
+
+impl Wire {
+    fn of(claims: &Claims, issuer: &str) -> Self {
+        Self {
+            iss: issuer.to_owned(),
+            sub: claims.token_use.subject(),
+            aud: claims.token_use.audience(issuer),
+            iat: claims.issued_at.as_second(),
+            nbf: claims.not_before.as_second(),
+            exp: claims.expires_at.as_second(),
+            jti: claims.id.to_string(),
+            groups: claims.token_use.groups(),
+            token_use: claims.token_use.kind(),
+        }
+    }
+
+    /// `None` when a claim is not of its form. The audience is read only to know the cluster: it is compared as a whole later.
+    fn claims(&self) -> Option<Claims> {
+        let token_use = match self.token_use {
+            Kind::User => TokenUse::User(named(&self.sub, USER)?),
+            Kind::Cluster => TokenUse::Cluster(named(&self.sub, CLUSTER)?),
+            Kind::Kubernetes => TokenUse::Kubernetes {
+                user: named(&self.sub, USER)?,
+                cluster: named(&self.aud, CLUSTER_AUDIENCE)?,
+                teams: self
+                    .groups
+                    .iter()
+                    .map(|group| named(group, TEAM))
+                    .collect::<Option<_>>()?,
+            },
+        };
+        Some(Claims {
+            token_use,
+            issued_at: Timestamp::from_second(self.iat).ok()?,
+            not_before: Timestamp::from_second(self.nbf).ok()?,
+            expires_at: Timestamp::from_second(self.exp).ok()?,
+            id: Uuid::try_parse(&self.jti).ok()?,
+        })
+    }
+}
+
+fn named<T: FromStr>(text: &str, prefix: &str) -> Option<T> {
+    text.strip_prefix(prefix)?.parse().ok()
+}
+
+/// Cut off, towards the past.
+fn whole_seconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
+#[cfg(test)]
+mod tests;

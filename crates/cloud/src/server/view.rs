@@ -1,0 +1,146 @@
+//! How a row is shown: what a person said of it, and the fields that the server makes.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::Error;
+use super::cloud::Cloud;
+use super::kind::Kind;
+use super::store::Row;
+use crate::models::values::SshPublicKey;
+
+/// The fields that the server makes, in an answer of this kind. What a person sends back of them must be what he got.
+pub(super) const fn made(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Organization => &["id", "owner_id", "created_at", "updated_at", "locked"],
+        Kind::Team | Kind::Provider => &["id", "created_at", "updated_at", "organization_id"],
+        Kind::Registry => &["id", "added_at", "created_at", "updated_at", "organization_id", "owner"],
+        Kind::Cluster => &[
+            "id",
+            "created_at",
+            "updated_at",
+            "organization_id",
+            "owner_id",
+            "configuration",
+            "status",
+            "provision_service_version",
+        ],
+        Kind::Plugin => &[
+            "id",
+            "added_at",
+            "created_at",
+            "updated_at",
+            "organization_id",
+            "cluster_id",
+        ],
+        Kind::ClusterLabel => &["id", "created_at", "updated_at"],
+        Kind::NodePoolLabel => &["id", "created_at", "updated_at", "node_pool_id"],
+        Kind::NodePool => &["id", "status"],
+        Kind::Node => &["id", "status", "created_at", "updated_at"],
+        Kind::AutoscalingPolicy => &["id"],
+        Kind::Role | Kind::RoleBinding => &["id", "created_at", "updated_at", "organization_id", "owner_id"],
+        Kind::Upgrade => &["id", "addedAt", "status"],
+        Kind::SshKey => &["id", "created_at", "updated_at", "user_id", "fingerprint"],
+        Kind::User => &["id", "added_at", "ssh_keys"],
+        Kind::Membership
+        | Kind::Password
+        | Kind::Operator
+        | Kind::Token
+        | Kind::ApiKey
+        | Kind::PolicyAssignment
+        | Kind::UpgradeScript
+        | Kind::PluginVersion
+        | Kind::PluginManifests => &["id", "created_at"],
+    }
+}
+
+/// The object as it is answered. Credentials are in it only with `secrets`.
+///
+/// # Errors
+/// When its credentials cannot be opened.
+pub(super) fn shown(cloud: &Cloud, row: &Row, secrets: bool) -> Result<Map<String, Value>, Error> {
+    let mut shown = row.spec.clone();
+    for field in made(row.kind) {
+        shown.insert((*field).to_owned(), made_field(row, field));
+    }
+    match row.kind {
+        Kind::Registry => {
+            let credentials = if secrets { cloud.credentials(row)? } else { None };
+            shown.insert("credentials".to_owned(), credentials.unwrap_or_else(|| json!({})));
+        }
+        Kind::Role => {
+            let rules = shown.get_mut("rules").and_then(Value::as_array_mut);
+            for (place, rule) in rules.into_iter().flatten().enumerate() {
+                identify_rule(&row.id, place, rule);
+            }
+        }
+        _ => {}
+    }
+    Ok(shown)
+}
+
+fn made_field(row: &Row, field: &str) -> Value {
+    let text = |text: &str| {
+        if text.is_empty() {
+            Value::Null
+        } else {
+            Value::from(text)
+        }
+    };
+    match field {
+        "id" => text(&row.id),
+        "created_at" | "added_at" => text(&row.created_at),
+        "updated_at" => text(&row.updated_at),
+        "organization_id" => text(&row.organization_id),
+        "cluster_id" => text(&row.cluster_id),
+        "owner_id" | "owner" => text(&row.owner_id),
+        "node_pool_id" | "user_id" => text(&row.parent_id),
+        "status" => row.status.clone().unwrap_or_default(),
+        "locked" => Value::Bool(is_locked(row)),
+        "configuration" => json!({ "provider": {}, "resource": {} }),
+        "addedAt" => {
+            let at: Option<Timestamp> = row.created_at.parse().ok();
+            at.map_or(Value::Null, |at| Value::from(at.as_second().to_string()))
+        }
+        "fingerprint" => {
+            let key = row.spec.get("key").and_then(Value::as_str);
+            let key: Option<SshPublicKey> = key.and_then(|key| key.parse().ok());
+            key.map_or(Value::Null, |key| Value::from(key.fingerprint().to_string()))
+        }
+        "ssh_keys" => json!([]),
+        _ => Value::Null,
+    }
+}
+
+/// Whether nobody may change anything in the organization.
+pub(super) fn is_locked(organization: &Row) -> bool {
+    let locked = organization.status.as_ref().and_then(|status| status.get("locked"));
+    locked == Some(&Value::Bool(true))
+}
+
+/// A rule's id follows from its role, its place and what it says: a rule that changes is another one.
+fn identify_rule(role: &str, place: usize, rule: &mut Value) {
+    let digest = digest(&SHA256, format!("{role} {place} {rule}").as_bytes());
+    let bytes: [u8; 16] = std::array::from_fn(|index| digest.as_ref()[index]);
+    let id = uuid::Builder::from_custom_bytes(bytes).into_uuid();
+    if let Some(rule) = rule.as_object_mut() {
+        rule.insert("id".to_owned(), Value::from(id.hyphenated().to_string()));
+        rule.insert("created_at".to_owned(), Value::Null);
+        rule.insert("updated_at".to_owned(), Value::Null);
+    }
+}
+
+/// The strong ETag of an answer: it changes exactly when the answer does.
+pub(super) fn etag(body: &[u8]) -> String {
+    let digest = digest(&SHA256, body);
+    format!("\"{}\"", URL_SAFE_NO_PAD.encode(&digest.as_ref()[..16]))
+}
+
+/// The id as one, of a column that holds one; nil of one that does not.
+pub(super) fn uuid(text: &str) -> Uuid {
+    Uuid::try_parse(text).unwrap_or_default()
+}

@@ -1,0 +1,116 @@
+//! What a new server can do, step by step.
+
+use serde_json::json;
+
+use crate::world::World;
+
+const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIFSjIL8j1rY4cUhqd7cyLRV+y01dVXDdDSVbjbRI6Kr alice@example";
+
+#[tokio::test]
+async fn an_owner_fills_an_organization_and_a_cluster_reads_it() {
+    let world = World::sqlite().await;
+    world.get("", "/v3/account").await.is(401);
+    let token = world.owner().await;
+    let account = world.get(&token, "/v3/account").await.is(200).json();
+    assert_eq!(account["email"], "olivia@example.org");
+    assert_eq!(
+        world.get(&token, "/v3/organizations").await.is(200).json()[0]["name"],
+        "Acme"
+    );
+
+    let alice = world
+        .post(
+            &token,
+            "~/users",
+            json!({"name": "Alice", "email": "alice@example.org"}),
+        )
+        .await
+        .is(201);
+    let path = format!("~/users/{}/ssh_keys", alice.field("id"));
+    world
+        .post(&token, &path, json!({"name": "laptop", "key": KEY}))
+        .await
+        .is(201);
+    world
+        .post(&token, &path, json!({"name": "again", "key": KEY}))
+        .await
+        .is(409);
+
+    let registry = json!({"description": "ours", "provider": "private", "serveraddress": "registry.example.org", "credentials": {"username": "u", "password": "hunter2"}});
+    let registry = world.post(&token, "~/registries", registry).await.is(201);
+    assert_eq!(registry.json()["credentials"]["password"], "hunter2");
+
+    let cluster = world.post(&token, "~/clusters", json!({"name": "prod"})).await.is(201);
+    let key = cluster.field("api_key");
+    let inside = format!("~/clusters/{}", cluster.field("id"));
+    world
+        .post(
+            &token,
+            &format!("{inside}/labels"),
+            json!({"key": "team", "value": "blue"}),
+        )
+        .await
+        .is(201);
+    let pool = json!({"name": "workers", "count": 3, "kubernetes_mode": "worker", "kubernetes_version": "1.30.1", "etcd": false, "is_schedulable": true});
+    let pool = world.post(&token, &format!("{inside}/node-pools"), pool).await.is(201);
+    let node = world
+        .post(
+            &token,
+            &format!("{inside}/node-pools/{}/nodes", pool.field("id")),
+            json!({}),
+        )
+        .await
+        .is(201);
+
+    // The cluster.
+    let users = world.get(&key, "~/users").await.is(200);
+    assert_eq!(users.json()[1]["ssh_keys"][0]["name"], "laptop");
+    let again = world
+        .send(
+            world
+                .request(&key, reqwest::Method::GET, "~/users")
+                .header("if-none-match", users.header("etag")),
+        )
+        .await
+        .is(304);
+    assert_eq!(again.body, "");
+    assert_eq!(
+        world.get(&key, "~/registries").await.is(200).json()[0]["credentials"]["password"],
+        "hunter2"
+    );
+    assert_eq!(
+        world.get(&key, &format!("{inside}/labels")).await.is(200).json()[0]["key"],
+        "team"
+    );
+    let status = json!({"status": {"type": "RUNNING", "percent": "1"}});
+    world
+        .put(&key, &format!("{inside}/nodes/{}/status", node.field("id")), status)
+        .await
+        .is(200);
+    world
+        .post(&key, &format!("{inside}/labels"), json!({"key": "a", "value": "b"}))
+        .await
+        .is(403);
+    world.get(&key, "~/audit").await.is(403);
+
+    let audit = world.get(&token, "~/audit").await.is(200);
+    assert!(
+        !audit.body.contains("hunter2") && !audit.body.contains(&key),
+        "{}",
+        audit.body
+    );
+    assert_eq!(audit.json()[0]["kind"], "nodes");
+
+    // What changes is seen at once, and an edit that changes nothing changes nothing.
+    let label = world.get(&token, &format!("{inside}/labels")).await.json()[0].clone();
+    let path = format!("{inside}/labels/{}", label["id"].as_str().unwrap());
+    let same = world.put(&token, &path, label.clone()).await.is(200);
+    assert_eq!(same.json(), label);
+    world.patch(&token, &path, json!({"value": "green"})).await.is(200);
+    assert_eq!(
+        world.get(&key, &format!("{inside}/labels")).await.is(200).json()[0]["value"],
+        "green"
+    );
+    world.delete(&token, &path).await.is(204);
+    assert_eq!(world.get(&key, &format!("{inside}/labels")).await.is(200).body, "[]");
+}

@@ -1,0 +1,173 @@
+//! A server of a test's own, in this process, on a database of its own.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::{Client, Method, StatusCode};
+use serde_json::{Value, json};
+use tidewaiter_cloud::server::hash::Password;
+use tidewaiter_cloud::server::{Founder, Lives, ServerParts, found, make_keys, start};
+use tidewaiter_kit::{Checks, Kit, Metrics, SystemClock, Tasks};
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+pub const PASSWORD: &str = "correct horse battery";
+
+/// A running server; it stops when this is dropped.
+pub struct World {
+    pub base: String,
+    pub organization: String,
+    pub owner: String,
+    pub http: Client,
+    stop: CancellationToken,
+    pub kit: Kit,
+    _folder: Arc<tempfile::TempDir>,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: reqwest::header::HeaderMap,
+    pub body: String,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    pub fn header(&self, name: &str) -> String {
+        self.headers
+            .get(name)
+            .map(|value| value.to_str().unwrap().to_owned())
+            .unwrap_or_default()
+    }
+
+    pub fn field(&self, name: &str) -> String {
+        self.json()[name]
+            .as_str()
+            .unwrap_or_else(|| panic!("no {name} in {self:?}"))
+            .to_owned()
+    }
+
+    #[track_caller]
+    pub fn is(self, status: u16) -> Self {
+        assert_eq!(self.status.as_u16(), status, "{self:?}");
+        self
+    }
+}
+
+impl World {
+    pub async fn sqlite() -> Self {
+        let folder = Arc::new(tempfile::tempdir().unwrap());
+        let url = format!("sqlite://{}", folder.path().join("cloud.db").display())
+            .parse()
+            .unwrap();
+        Self::on(url, folder).await
+    }
+
+    pub async fn on(database: Url, folder: Arc<tempfile::TempDir>) -> Self {
+        let clock = SystemClock::shared();
+        let (keys, sealing) = (folder.path().join("keys"), folder.path().join("sealing"));
+        make_keys(&keys, &sealing, &clock).unwrap();
+        let founder = Founder {
+            organization: "Acme",
+            name: "Olivia Owner",
+            email: "olivia@example.org",
+            password: Password::new(PASSWORD).unwrap(),
+        };
+        let founded = found(&database, clock.clone(), founder).await.unwrap();
+        let kit = Kit {
+            metrics: Metrics::new(&clock).unwrap(),
+            clock,
+            checks: Checks::new(),
+        };
+        let parts = ServerParts {
+            database,
+            address: ([127, 0, 0, 1], 0).into(),
+            tls: None,
+            issuer: "https://cloud.example.org".parse().unwrap(),
+            keys,
+            sealing,
+            requests_a_second: NonZeroU32::new(100_000).unwrap(),
+            requests_at_once: 512,
+            connections: 20_000,
+            lives: Lives::default(),
+        };
+        let mut tasks = Tasks::new();
+        let address = start(parts, &mut tasks, &kit).await.unwrap();
+        let stop = tasks.shutdown_token();
+        tokio::spawn(async move { tasks.run_until(std::future::pending()).await.unwrap() });
+        Self {
+            base: format!("http://{address}"),
+            organization: founded.organization.to_string(),
+            owner: founded.owner.to_string(),
+            http: Client::builder().timeout(Duration::from_secs(60)).build().unwrap(),
+            stop,
+            kit,
+            _folder: folder,
+        }
+    }
+
+    pub fn request(&self, token: &str, method: Method, path: &str) -> reqwest::RequestBuilder {
+        // `~` is the organization.
+        let path = path.replacen('~', &format!("/v3/organizations/{}", self.organization), 1);
+        let request = self.http.request(method, format!("{}{path}", self.base));
+        if token.is_empty() {
+            request
+        } else {
+            request.header("authorization", format!("JWT {token}"))
+        }
+    }
+
+    pub async fn send(&self, request: reqwest::RequestBuilder) -> Answer {
+        let answer = request.send().await.unwrap();
+        Answer {
+            status: answer.status(),
+            headers: answer.headers().clone(),
+            body: answer.text().await.unwrap(),
+        }
+    }
+
+    pub async fn get(&self, token: &str, path: &str) -> Answer {
+        self.send(self.request(token, Method::GET, path)).await
+    }
+
+    pub async fn delete(&self, token: &str, path: &str) -> Answer {
+        self.send(self.request(token, Method::DELETE, path)).await
+    }
+
+    pub async fn post(&self, token: &str, path: &str, body: Value) -> Answer {
+        self.send(self.request(token, Method::POST, path).json(&body)).await
+    }
+
+    pub async fn put(&self, token: &str, path: &str, body: Value) -> Answer {
+        self.send(self.request(token, Method::PUT, path).json(&body)).await
+    }
+
+    pub async fn patch(&self, token: &str, path: &str, body: Value) -> Answer {
+        self.send(self.request(token, Method::PATCH, path).json(&body)).await
+    }
+
+    pub async fn log_in(&self, email: &str, password: &str) -> Answer {
+        self.post(
+            "",
+            "/v3/login/password",
+            json!({ "email": email, "password": password }),
+        )
+        .await
+    }
+
+    /// A token of the owner.
+    pub async fn owner(&self) -> String {
+        self.log_in("olivia@example.org", PASSWORD).await.is(200).field("token")
+    }
+}

@@ -1,0 +1,121 @@
+//! Schemathesis, which makes requests from an API's own description, good and bad ones, and compares the answers with it.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::process::{Process, Program};
+use crate::{Scratch, assets};
+
+/// What to ask.
+#[derive(Clone, Debug)]
+pub struct Schemathesis<'a> {
+    /// Where the description is, as `http://127.0.0.1:4000/openapi.json`; its paths are those of the same server.
+    pub description: &'a str,
+    /// The token of each request.
+    pub token: &'a str,
+    /// What is compared, by Schemathesis' own names, as `not_a_server_error`.
+    pub checks: &'a [&'a str],
+    /// The same seed makes the same requests, of the same description.
+    pub seed: u32,
+    /// How many requests each phase makes of one operation at most.
+    pub examples: u32,
+    /// When it has not come to its end by then, the test fails.
+    pub deadline: Duration,
+}
+
+/// What was asked, and what was not as described.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Report {
+    /// How many operations there are, and how many were asked for.
+    pub operations: Operations,
+    /// How many requests.
+    pub test_cases: TestCases,
+    /// What was not as described.
+    pub failures: Vec<Failure>,
+    /// What kept it from asking: the description is wrong, the server went away.
+    pub errors: Vec<serde_json::Value>,
+    /// What it said, for people.
+    #[serde(skip)]
+    pub text: String,
+}
+
+/// The operations of a description.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct Operations {
+    /// All.
+    pub total: u32,
+    /// Those that were asked for.
+    pub tested: u32,
+}
+
+/// The requests of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct TestCases {
+    /// How many were made.
+    pub generated: u32,
+}
+
+/// One thing that is not as described.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Failure {
+    /// What it is.
+    pub title: String,
+    /// Where: `GET /v3/account`.
+    pub operations: Vec<String>,
+}
+
+impl Schemathesis<'_> {
+    /// Runs it to its end.
+    ///
+    /// # Panics
+    /// When it is not installed, with the line that installs it; when it does not start or does not end, with its log.
+    pub async fn run(&self) -> Report {
+        let scratch = Scratch::new("schemathesis");
+        // Not an argument: those are for everybody to read.
+        let token = serde_json::to_string(&format!("Bearer {}", self.token)).expect("a text");
+        write(
+            &scratch,
+            "schemathesis.toml",
+            &format!("headers = {{ Authorization = {token} }}\n"),
+        );
+        let program = Program::new(assets::schemathesis())
+            .args(["--no-color", "run", self.description])
+            .args(["--checks", &self.checks.join(",")])
+            .args(["--seed", &self.seed.to_string()])
+            .args(["--max-examples", &self.examples.to_string()])
+            .args(["--generation-database", "none", "--continue-on-failure"])
+            .args(["--report", "json", "--report-json-path", "report.json"])
+            // A wide page: it cuts what does not fit.
+            .env("COLUMNS", "160")
+            .env("NO_PROXY", "*");
+        let process = Process::start(&scratch, program);
+        process.exited(self.deadline).await;
+        let report = std::fs::read_to_string(scratch.path().join("report.json"));
+        let report = report.unwrap_or_else(|error| panic!("no report: {error}\n{}", process.log()));
+        let report: Report = serde_json::from_str(&report).unwrap_or_else(|error| panic!("{error} in {report}"));
+        let text = process.log();
+        Report { text, ..report }
+    }
+}
+
+impl Report {
+    /// Expects that every operation was asked for and that all is as described.
+    ///
+    /// # Panics
+    /// When it is not, with what Schemathesis said.
+    pub fn assert_clean(&self) {
+        assert!(self.failures.is_empty() && self.errors.is_empty(), "{}", self.text);
+        let Operations { total, tested } = self.operations;
+        assert!(
+            total > 0 && tested == total,
+            "{tested} of {total} operations\n{}",
+            self.text
+        );
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a file that nobody reads yet")]
+fn write(scratch: &Scratch, name: &str, content: &str) {
+    std::fs::write(scratch.path().join(name), content).expect("a file in our own folder");
+}

@@ -1,0 +1,175 @@
+//! The settings of the cloud's server: a file, the environment, flags, in that order; later wins. None is a secret.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
+use tidewaiter_cloud::server::{Lives, ServerParts};
+use tidewaiter_kit::telemetry::LogSettings;
+use url::Url;
+
+use crate::controller::settings::{address, endpoint, seconds, whole_seconds};
+
+/// Everything that can be set.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub(super) struct ServerSettings {
+    /// The folder of the database and the keys, where nothing else is said of them.
+    pub(super) data: PathBuf,
+    /// The database; without one a file in the folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    database: Option<String>,
+    /// A file that holds the password for the database.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    database_password_file: Option<PathBuf>,
+    /// The folder of the signing keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keys: Option<PathBuf>,
+    /// The file of the sealing keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sealing_keys: Option<PathBuf>,
+    /// Where it listens.
+    #[serde(deserialize_with = "address")]
+    address: SocketAddr,
+    /// Under which address everybody reaches it.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "endpoint")]
+    public_url: Option<Url>,
+    /// The file of its certificate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls_certificate: Option<PathBuf>,
+    /// The file of the certificate's key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls_key: Option<PathBuf>,
+    /// So often a second may one caller ask; for a moment ten times as often.
+    #[serde(deserialize_with = "whole_seconds")]
+    requests_per_second: NonZeroU32,
+    /// So many requests run at once.
+    #[serde(deserialize_with = "whole_seconds")]
+    requests_at_once: NonZeroU32,
+    /// So many connections are open at once; each client that listens holds one.
+    #[serde(deserialize_with = "whole_seconds")]
+    connections: NonZeroU32,
+    /// How long a login lasts.
+    #[serde(deserialize_with = "whole_seconds")]
+    login_seconds: NonZeroU32,
+    /// How long a cluster's token lasts.
+    #[serde(deserialize_with = "whole_seconds")]
+    cluster_token_seconds: NonZeroU32,
+    /// How long a token for a kube-apiserver lasts, which cannot be told of a revocation.
+    #[serde(deserialize_with = "whole_seconds")]
+    kubernetes_token_seconds: NonZeroU32,
+    /// What is logged, and how.
+    pub(super) log: LogSettings,
+}
+
+impl Default for ServerSettings {
+    fn default() -> Self {
+        Self {
+            data: PathBuf::from("/var/lib/tidewaiter"),
+            database: None,
+            database_password_file: None,
+            keys: None,
+            sealing_keys: None,
+            address: (Ipv4Addr::LOCALHOST, 3990).into(),
+            public_url: None,
+            tls_certificate: None,
+            tls_key: None,
+            requests_per_second: seconds(100),
+            requests_at_once: seconds(256),
+            connections: seconds(20_000),
+            login_seconds: seconds(12 * 60 * 60),
+            cluster_token_seconds: seconds(60 * 60),
+            kubernetes_token_seconds: seconds(10 * 60),
+            log: LogSettings::default(),
+        }
+    }
+}
+
+impl ServerSettings {
+    /// Whether they can be kept together.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.tls_certificate.is_some() != self.tls_key.is_some() {
+            bail!("tlsCertificate and tlsKey go together: set both, or none");
+        }
+        self.database()?;
+        Ok(())
+    }
+
+    /// The database, with its password from its file.
+    pub(super) fn database(&self) -> Result<Url> {
+        let text = match &self.database {
+            Some(database) => database.clone(),
+            None => {
+                let data = std::path::absolute(&self.data).context("data")?;
+                format!("sqlite://{}", data.join("cloud.db").display())
+            }
+        };
+        let wanted = "must be sqlite:///FOLDER/FILE or postgres://USER@HOST/DATABASE";
+        let mut url: Url = text.parse().map_err(|_| anyhow!("database is no address: {wanted}"))?;
+        if url.password().is_some() {
+            bail!(
+                "database holds a password, which logs and other users of the machine could see; put it into a file and name that in databasePasswordFile"
+            );
+        }
+        if !["sqlite", "postgres", "postgresql"].contains(&url.scheme()) {
+            bail!("database is {url}: {wanted}");
+        }
+        if let Some(path) = &self.database_password_file {
+            let password = std::fs::read_to_string(path)
+                .with_context(|| format!("databasePasswordFile is {}: it cannot be read", path.display()))?;
+            let set = url.set_password(Some(password.trim_end_matches(['\r', '\n'])));
+            set.map_err(|()| anyhow!("databasePasswordFile is set, and database is {text}, which has no user"))?;
+        }
+        Ok(url)
+    }
+
+    pub(super) fn keys(&self) -> PathBuf {
+        self.keys.clone().unwrap_or_else(|| self.data.join("keys"))
+    }
+
+    pub(super) fn sealing_keys(&self) -> PathBuf {
+        self.sealing_keys
+            .clone()
+            .unwrap_or_else(|| self.data.join("sealing-keys"))
+    }
+
+    /// Under which address everybody reaches it.
+    pub(super) fn public_url(&self) -> Result<Url> {
+        match &self.public_url {
+            Some(url) => Ok(url.clone()),
+            None => {
+                let scheme = if self.tls_certificate.is_some() {
+                    "https"
+                } else {
+                    "http"
+                };
+                format!("{scheme}://{}", self.address).parse().context("address")
+            }
+        }
+    }
+
+    /// What the server is made from.
+    pub(super) fn parts(&self) -> Result<ServerParts> {
+        let life = |seconds: NonZeroU32| SignedDuration::from_secs(seconds.get().into());
+        let count = |number: NonZeroU32| usize::try_from(number.get()).unwrap_or(usize::MAX);
+        Ok(ServerParts {
+            database: self.database()?,
+            address: self.address,
+            tls: self.tls_certificate.clone().zip(self.tls_key.clone()),
+            issuer: self.public_url()?,
+            keys: self.keys(),
+            sealing: self.sealing_keys(),
+            requests_a_second: self.requests_per_second,
+            requests_at_once: count(self.requests_at_once),
+            connections: count(self.connections),
+            lives: Lives {
+                login: life(self.login_seconds),
+                cluster: life(self.cluster_token_seconds),
+                kubernetes: life(self.kubernetes_token_seconds),
+            },
+        })
+    }
+}
