@@ -230,9 +230,9 @@ pub(crate) struct AuditArgs {
     #[arg(long, value_name = "N", default_value = "50", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) limit: u32,
 
-    /// Only changes before the one with this number
-    #[arg(long, value_name = "NUMBER")]
-    pub(crate) before: Option<u64>,
+    /// Only changes before the one with this id
+    #[arg(long, value_name = "ID")]
+    pub(crate) before: Option<u32>,
 
     /// How it is printed
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]

@@ -172,10 +172,7 @@ pub(super) async fn audit(args: &AuditArgs) -> Result<()> {
     }
     let rows = session.list(path).await?;
     match args.output {
-        CloudFormat::Table => print(&table(
-            &["sequence", "at", "actor", "action", "kind", "object_id"],
-            &rows,
-        )),
+        CloudFormat::Table => print(&table(&["id", "at", "actor", "action", "kind", "object_id"], &rows)),
         CloudFormat::Name => bail!("rows of the audit have no names: -o table, json or yaml"),
         format => value(format, &rows.into()),
     }

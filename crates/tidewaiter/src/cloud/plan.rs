@@ -50,6 +50,8 @@ pub(super) enum Change {
 pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
     pub(super) unchanged: usize,
+    /// What the ids in the steps are called.
+    pub(super) names: HashMap<String, String>,
 }
 
 impl Plan {
@@ -65,7 +67,7 @@ impl Plan {
     pub(super) fn shown(&self) -> Result<String> {
         let mut text = String::new();
         for step in &self.steps {
-            text += &step.shown()?;
+            text += &step.shown(&self.names)?;
         }
         let (create, update) = (
             self.count(|change| matches!(change, Change::Create { .. })),
@@ -81,25 +83,36 @@ impl Plan {
 }
 
 impl Step {
-    fn shown(&self) -> Result<String> {
+    fn shown(&self, names: &HashMap<String, String>) -> Result<String> {
         let title = format!("{} {}", self.kind.shape().name, printable(&self.title));
+        let text = |value: &Value| {
+            let mut value = value.clone();
+            substitute(&mut value, names);
+            without_nulls(&mut value);
+            yaml(&value)
+        };
         Ok(match &self.change {
             Change::Create { body, .. } => {
-                format!(
-                    "{}\n{}",
-                    green(&format!("+ {title}")),
-                    lines(&yaml(&masked(body, "(not shown)"))?)
-                )
+                let body = text(&masked(body, "(not shown)"))?;
+                format!("{}\n{}", green(&format!("+ {title}")), lines(&body))
             }
             Change::Delete { id, .. } => red(&format!("- {title} ({id})")) + "\n",
             Change::Update { id, before, patch, .. } => {
-                let old = yaml(&masked(before, "(not shown)"))?;
+                let old = text(&masked(before, "(not shown)"))?;
                 let mut after = before.clone();
                 merge(&mut after, patch);
-                let new = yaml(&masked_where(&after, patch))?;
+                let new = text(&masked_where(&after, patch))?;
                 format!("~ {title} ({id})\n{}", difference(&old, &new))
             }
         })
+    }
+}
+
+/// A field that is `null` is not there.
+fn without_nulls(value: &mut Value) {
+    if let Value::Object(map) = value {
+        map.retain(|_, value| !value.is_null());
+        map.values_mut().for_each(without_nulls);
     }
 }
 
@@ -314,7 +327,7 @@ mod tests {
             list,
             change,
         }
-        .shown()
+        .shown(&HashMap::new())
         .unwrap()
     }
 
@@ -344,6 +357,29 @@ mod tests {
             "{changed}"
         );
         assert!(!changed.contains("hunter"), "{changed}");
+    }
+
+    #[test]
+    fn a_field_that_goes_or_comes_is_one_line() {
+        let change = |before: Value, patch: Value| {
+            step(Change::Update {
+                id: "1".to_owned(),
+                etag: None,
+                before,
+                patch,
+            })
+        };
+        for (before, patch, sign) in [
+            (json!({"email": "a"}), json!({"email": null}), '-'),
+            (json!({"email": null}), json!({"email": "a"}), '+'),
+        ] {
+            let shown = change(before, patch);
+            let plain: String = shown.lines().filter(|line| line.contains("email")).collect();
+            assert!(
+                plain.contains(&format!("{sign} email: a")) && !shown.contains("null"),
+                "{shown:?}"
+            );
+        }
     }
 
     #[test]

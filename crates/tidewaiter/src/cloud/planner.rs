@@ -73,7 +73,14 @@ impl Planner<'_> {
         let mut ids = Ids::new();
         for (kind, name) in names(document)? {
             let list = self.session.organization()?.below(kind.shape().segment);
-            ids.insert((kind, name.clone()), self.id(kind, &list, &name).await?);
+            let id = self.id(kind, &list, &name).await?;
+            let new = if self.pending.values().any(|pending| *pending == id) {
+                "new"
+            } else {
+                id.as_str()
+            };
+            self.plan.names.insert(id.clone(), format!("{name} ({new})"));
+            ids.insert((kind, name), id);
         }
         let said = said_by(document, &ids)?;
         let called: Vec<&str> = shape.key.iter().map(|field| text(&said.spec, field)).collect();

@@ -79,6 +79,8 @@ async fn a_folder_is_made_true_and_then_it_is() {
         "+ SshKey laptop in user bob@example.com",
         "+ RoleBinding viewer for bob@example.com in cluster production",
         "password: (not shown)",
+        "user_id: bob@example.com (new)",
+        &format!("- alice@example.com ({ALICE})"),
         "10 to create, 0 to change, 0 to delete, 0 unchanged",
         "created NodePoolLabel disk",
     ] {

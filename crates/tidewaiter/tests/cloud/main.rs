@@ -7,4 +7,5 @@ mod contexts;
 mod credential;
 mod objects;
 mod prune;
+mod real;
 mod world;
