@@ -1,5 +1,6 @@
 //! The command line: what can be asked for, in words that a person can read.
 
+mod cloud;
 mod cloud_server;
 mod validate;
 
@@ -13,6 +14,10 @@ use serde::Serialize;
 use tidewaiter_api::{ClusterName, InstanceGroupName, Lifecycle, NodeName};
 use url::Url;
 
+pub(crate) use cloud::{
+    ApplyArgs, AuditArgs, ClientCommand, CloudCommand, CloudFormat, CloudKind, ContextCommand, CreateArgs,
+    CredentialArgs, DeleteArgs, DiffArgs, GetArgs, LoginArgs, LogoutArgs, ObjectArgs, Place as CloudPlace, WhoamiArgs,
+};
 pub(crate) use cloud_server::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
 pub(crate) use validate::ValidateArgs;
 
@@ -69,14 +74,16 @@ pub(crate) enum Command {
     /// Gives each Node the labels of its InstanceGroup, once the cloud vouches for it, and says whether the cluster is healthy
     /// (the role of kops-controller)
     Controller(ControllerArgs),
-    /// Serves the cloud API, from which clusters mirror users, registries, plugins, labels, roles and upgrades
-    #[command(subcommand)]
-    Cloud(ServerCommand),
     /// Says whether the cluster is ready: groups, instances, Nodes, the system's pods (as kops validate cluster); writes nothing
     Validate(ValidateArgs),
     /// Says why a Node has, or has not, a label
     #[command(subcommand)]
     Explain(Explain),
+    /// The cloud from which clusters mirror users, registries, plugins, labels, roles and upgrades: asks it, changes it, serves it
+    #[command(subcommand)]
+    Cloud(CloudCommand),
+    /// Gives kubectl a token for a cluster (a plugin, as users[].user.exec of a kubeconfig names it)
+    Credential(CredentialArgs),
     /// Prints the CustomResourceDefinitions, for `kubectl apply -f -`
     Crds,
     /// Prints the completions of a shell

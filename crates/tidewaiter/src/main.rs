@@ -1,6 +1,7 @@
 //! The binary: flags, settings and wiring. What a role does lies in the role's own crate.
 
 mod cli;
+mod cloud;
 mod cloud_server;
 mod controller;
 mod explain;
@@ -15,7 +16,7 @@ use anyhow::{Context as _, Result};
 use clap::CommandFactory as _;
 use tidewaiter_kit::Chain;
 
-use cli::{Cli, Command};
+use cli::{Cli, CloudCommand, Command};
 
 /// It gives back what the burst of a cold start took; `.cargo/config.toml` says how it is built.
 #[global_allocator]
@@ -38,8 +39,13 @@ fn main() -> ExitCode {
     let result = match command {
         Command::Validate(args) => return validate::main(&args).unwrap_or_else(|error| fail(&error, 1)),
         Command::Controller(args) => controller::main(&args),
-        Command::Cloud(command) => cloud_server::main(&command),
+        Command::Cloud(CloudCommand::Server(command)) => cloud_server::main(&command),
         Command::Explain(question) => explain::main(&question),
+        Command::Cloud(CloudCommand::Client(command)) => match cloud::main(&command) {
+            Ok(code) => return code,
+            Err(failure) => Err(failure),
+        },
+        Command::Credential(args) => cloud::credential(&args),
         Command::Crds => print_crds().map_err(Failure::Running),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "tidewaiter", &mut io::stdout());

@@ -1,0 +1,239 @@
+//! Where each thing is, by the ids that it is of: no path is put together from texts.
+
+use std::fmt::Display;
+
+use url::Url;
+
+use super::settings::ClientSettings;
+use crate::models::values::{ClusterId, KubernetesVersion, NodeId, NodePoolId, OrganizationId, PluginId, UpgradeId};
+
+/// A path of the API below `/v3`, with its query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Path {
+    segments: Vec<String>,
+    query: Vec<(&'static str, String)>,
+}
+
+impl Path {
+    /// The path of these segments, each of which may hold any text.
+    pub fn new<S: Display>(segments: impl IntoIterator<Item = S>) -> Self {
+        Self {
+            segments: segments.into_iter().map(|segment| segment.to_string()).collect(),
+            query: Vec::new(),
+        }
+    }
+
+    /// One segment more.
+    #[must_use]
+    pub fn below(mut self, segment: impl Display) -> Self {
+        self.segments.push(segment.to_string());
+        self
+    }
+
+    /// One parameter more.
+    #[must_use]
+    pub fn query(mut self, name: &'static str, value: impl Display) -> Self {
+        self.query.push((name, value.to_string()));
+        self
+    }
+
+    /// The same with other segments.
+    #[must_use]
+    pub fn map(mut self, change: impl Fn(String) -> String) -> Self {
+        self.segments = self.segments.into_iter().map(change).collect();
+        self
+    }
+
+    /// The whole URL, at the base that answers this path.
+    pub(super) fn url(&self, settings: &[Url; 3]) -> Url {
+        let mut url = settings[self.base()].clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.clear().push("v3").extend(&self.segments);
+        }
+        if !self.query.is_empty() {
+            url.query_pairs_mut().extend_pairs(&self.query);
+        }
+        url
+    }
+
+    /// API 0, Provision 1, Auth 2: as `containership.md` divides them.
+    fn base(&self) -> usize {
+        const PROVISION: [&str; 5] = ["node-pools", "nodes", "autoscaling-policies", "upgrades", "templates"];
+        const AUTH: [&str; 3] = ["roles", "role-bindings", "token"];
+        let below = match self.segments.first().map(String::as_str) {
+            Some("login" | "authenticate") => return 2,
+            Some("organizations") => self.segments.get(2..).unwrap_or_default(),
+            _ => return 0,
+        };
+        let has = |words: &[&str]| below.iter().any(|segment| words.contains(&segment.as_str()));
+        match (has(&PROVISION), has(&AUTH)) {
+            (true, _) => 1,
+            (false, true) => 2,
+            (false, false) => 0,
+        }
+    }
+}
+
+impl Display for Path {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "/v3/{}", self.segments.join("/"))
+    }
+}
+
+impl ClientSettings {
+    pub(super) fn urls(&self) -> [Url; 3] {
+        self.bases().map(|base| base.0.clone())
+    }
+}
+
+/// An organization.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Organization(pub OrganizationId);
+
+impl Organization {
+    /// Itself.
+    #[must_use]
+    pub fn path(self) -> Path {
+        Path::new(["organizations"]).below(self.0)
+    }
+
+    /// Its members.
+    #[must_use]
+    pub fn users(self) -> Path {
+        self.path().below("users")
+    }
+
+    /// Its registries.
+    #[must_use]
+    pub fn registries(self) -> Path {
+        self.path().below("registries")
+    }
+
+    /// Its teams.
+    #[must_use]
+    pub fn teams(self) -> Path {
+        self.path().below("teams")
+    }
+}
+
+/// A cluster of an organization.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// Whose it is.
+    pub organization: OrganizationId,
+    /// Which one.
+    pub id: ClusterId,
+}
+
+impl Cluster {
+    /// Itself.
+    #[must_use]
+    pub fn path(self) -> Path {
+        Organization(self.organization).path().below("clusters").below(self.id)
+    }
+
+    /// Its organization.
+    #[must_use]
+    pub fn organization(self) -> Organization {
+        Organization(self.organization)
+    }
+
+    /// How it is doing.
+    #[must_use]
+    pub fn status(self) -> Path {
+        self.path().below("status")
+    }
+
+    /// Its plugins.
+    #[must_use]
+    pub fn plugins(self) -> Path {
+        self.path().below("plugins")
+    }
+
+    /// A plugin.
+    #[must_use]
+    pub fn plugin(self, plugin: PluginId) -> Path {
+        self.plugins().below(plugin)
+    }
+
+    /// Its labels.
+    #[must_use]
+    pub fn labels(self) -> Path {
+        self.path().below("labels")
+    }
+
+    /// Its node pools.
+    #[must_use]
+    pub fn node_pools(self) -> Path {
+        self.path().below("node-pools")
+    }
+
+    /// A node pool.
+    #[must_use]
+    pub fn node_pool(self, pool: NodePoolId) -> Path {
+        self.node_pools().below(pool)
+    }
+
+    /// The labels of a node pool.
+    #[must_use]
+    pub fn node_pool_labels(self, pool: NodePoolId) -> Path {
+        self.node_pool(pool).below("labels")
+    }
+
+    /// Its nodes.
+    #[must_use]
+    pub fn nodes(self) -> Path {
+        self.path().below("nodes")
+    }
+
+    /// How a node is doing.
+    #[must_use]
+    pub fn node_status(self, node: NodeId) -> Path {
+        self.nodes().below(node).below("status")
+    }
+
+    /// The script with which a node goes to a version.
+    #[must_use]
+    pub fn upgrade_script(self, node: NodeId, version: &KubernetesVersion) -> Path {
+        let path = self.nodes().below(node).below("upgrade").below("kubernetes");
+        path.query("version", version)
+    }
+
+    /// Its autoscaling policies.
+    #[must_use]
+    pub fn autoscaling_policies(self) -> Path {
+        self.path().below("autoscaling-policies")
+    }
+
+    /// Its roles with their rules, as far as they are of Kubernetes.
+    #[must_use]
+    pub fn roles(self) -> Path {
+        let path = self.path().below("roles").query("side_load", "rules");
+        path.query("remove_empty", true).query("rule_type", "kubernetes")
+    }
+
+    /// The role bindings that count in it.
+    #[must_use]
+    pub fn role_bindings(self) -> Path {
+        let path = Organization(self.organization).path().below("role-bindings");
+        path.query("cluster_id", self.id)
+    }
+
+    /// Its upgrades.
+    #[must_use]
+    pub fn upgrades(self) -> Path {
+        self.path().below("upgrades")
+    }
+
+    /// How far an upgrade is.
+    #[must_use]
+    pub fn upgrade_status(self, upgrade: UpgradeId) -> Path {
+        self.upgrades().below(upgrade).below("status")
+    }
+
+    /// What changes.
+    #[must_use]
+    pub fn events(self) -> Path {
+        self.path().below("events")
+    }
+}

@@ -1,0 +1,114 @@
+//! What is asked, and what was answered. Neither shows a body.
+
+use std::fmt;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, StatusCode};
+use serde_json::Value;
+
+use super::path::Path;
+use crate::models::UpgradeScript;
+
+/// The version of an object or a list, as the server names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ETag(pub(super) HeaderValue);
+
+/// What a request brings along.
+#[derive(Clone)]
+pub enum Body {
+    /// An object.
+    Json(Value),
+    /// The script of an upgrade.
+    Script(UpgradeScript),
+}
+
+/// A request.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// What to do.
+    pub method: Method,
+    /// Where.
+    pub path: Path,
+    /// Answered with 304 when it still is this.
+    pub known: Option<ETag>,
+    /// Refused with 412 unless it still is this.
+    pub if_match: Option<ETag>,
+    /// What it brings along.
+    pub body: Option<Body>,
+    /// It must not be repeated, whatever happens to it.
+    pub once: bool,
+}
+
+/// A whole answer.
+#[derive(Clone)]
+pub struct Answer {
+    /// Of success, or 304.
+    pub status: StatusCode,
+    /// Which version was answered.
+    pub etag: Option<ETag>,
+    pub(super) body: Bytes,
+}
+
+impl Request {
+    /// One without a body and without a condition.
+    #[must_use]
+    pub fn new(method: Method, path: Path) -> Self {
+        Self {
+            method,
+            path,
+            known: None,
+            if_match: None,
+            body: None,
+            once: false,
+        }
+    }
+
+    /// With an object.
+    #[must_use]
+    pub fn json(mut self, value: Value) -> Self {
+        self.body = Some(Body::Json(value));
+        self
+    }
+}
+
+impl Answer {
+    /// The body.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// The body as JSON.
+    ///
+    /// # Errors
+    /// What is wrong, when it is none.
+    pub fn json(&self) -> Result<Value, String> {
+        serde_json::from_slice(&self.body).map_err(|error| format!("is not valid JSON: {error}"))
+    }
+
+    /// The body as text.
+    ///
+    /// # Errors
+    /// What is wrong, when it is none.
+    pub fn text(&self) -> Result<&str, String> {
+        std::str::from_utf8(&self.body).map_err(|_| "is not UTF-8".to_owned())
+    }
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.method, self.path)
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Body(not shown)")
+    }
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Answer({}, {} bytes not shown)", self.status, self.body.len())
+    }
+}

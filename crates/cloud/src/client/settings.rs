@@ -1,0 +1,323 @@
+//! What the client must be told, and how a cluster's controllers are told it by their environment.
+//!
+//! An error names the variable, its value and what helps. The key is not shown, and neither is an address that holds a
+//! password.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use tidewaiter_api::InvalidValue;
+use tidewaiter_api::values::quoted;
+use url::{Host, Url};
+
+use super::path::Cluster;
+use super::token::AccessToken;
+
+const SYNC_INTERVAL: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(90);
+
+/// Where a part of the cloud is: a host and nothing below it, because clients resolve `/v3/…` against the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaseUrl(pub(super) Url);
+
+/// A text that cannot be a base URL.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{shown}: {reason}")]
+pub struct InvalidBaseUrl {
+    /// The text, quoted; not shown when it holds a user or password.
+    pub shown: String,
+    /// What is wrong with it, and what helps.
+    pub reason: &'static str,
+}
+
+impl BaseUrl {
+    /// The URL.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    pub(super) fn is_plain(&self) -> bool {
+        self.0.scheme() == "http"
+    }
+
+    pub(super) fn is_loopback(&self) -> bool {
+        match self.0.host() {
+            Some(Host::Domain(name)) => name == "localhost",
+            Some(Host::Ipv4(address)) => address.is_loopback(),
+            Some(Host::Ipv6(address)) => address.is_loopback(),
+            None => false,
+        }
+    }
+}
+
+impl fmt::Display for BaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str().trim_end_matches('/'))
+    }
+}
+
+impl FromStr for BaseUrl {
+    type Err = InvalidBaseUrl;
+
+    fn from_str(text: &str) -> Result<Self, InvalidBaseUrl> {
+        let invalid = |reason| {
+            let shown = if text.contains('@') {
+                "(not shown: holds '@')"
+            } else {
+                text
+            };
+            InvalidBaseUrl {
+                shown: quoted(shown),
+                reason,
+            }
+        };
+        let url = Url::parse(text).ok().filter(Url::has_host);
+        let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && text.contains("://"));
+        let url = url.ok_or_else(|| invalid("must be a URL of a host, for example https://cloud.example.com"))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(invalid("must not have a user or password; the token is given apart"));
+        }
+        if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
+            return Err(invalid(
+                "has more than a host, which would be lost, because clients ask /v3/… of the host itself; leave it out, and give the cloud a host of its own",
+            ));
+        }
+        Ok(Self(url))
+    }
+}
+
+/// What the client must be told.
+#[derive(Clone)]
+pub struct ClientSettings {
+    /// Where API is.
+    pub api: BaseUrl,
+    /// Where Provision is.
+    pub provision: BaseUrl,
+    /// Where Auth is.
+    pub auth: BaseUrl,
+    /// Who asks; without it only logging in is of use.
+    pub token: Option<AccessToken>,
+    /// The certificates (PEM) that are trusted, and no others; else those of the system.
+    pub ca: Option<Vec<u8>>,
+    /// Through which proxy; else what `HTTPS_PROXY` and `NO_PROXY` say. A plain base URL is always asked directly.
+    pub proxy: Option<Url>,
+    /// Within this time one attempt is answered.
+    pub timeout: Duration,
+    /// After this time a request is not repeated any more.
+    pub deadline: Duration,
+    /// How often what is watched is asked for while nothing tells of changes.
+    pub sync_interval: Duration,
+    /// Who asks, for the logs of the server.
+    pub user_agent: String,
+    /// Lets the token go in plain text to other hosts than this one.
+    pub allow_plain_http: bool,
+}
+
+impl ClientSettings {
+    /// All three parts at one address, nobody logged in, the rest as it is usual.
+    #[must_use]
+    pub fn new(base: BaseUrl) -> Self {
+        Self {
+            api: base.clone(),
+            provision: base.clone(),
+            auth: base,
+            token: None,
+            ca: None,
+            proxy: None,
+            timeout: TIMEOUT,
+            deadline: DEADLINE,
+            sync_interval: SYNC_INTERVAL,
+            user_agent: concat!("tidewaiter/", env!("CARGO_PKG_VERSION")).to_owned(),
+            allow_plain_http: false,
+        }
+    }
+
+    /// What the variables `CONTAINERSHIP_CLOUD_…` say. Provision and Auth are where API is unless they are named;
+    /// `CONTAINERSHIP_CLOUD_CA_FILE` is ours.
+    ///
+    /// # Errors
+    /// When a variable is missing or cannot be what it is.
+    pub fn from_environment(
+        variables: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<CloudEnvironment, SettingsError> {
+        let variables = Variables(variables.into_iter().filter(|(_, value)| !value.is_empty()).collect());
+        let api: BaseUrl = variables.required(
+            "API_BASE_URL",
+            "where the cloud is, for example https://cloud.example.com",
+        )?;
+        let mut settings = Self::new(api.clone());
+        settings.provision = variables.optional("PROVISION_BASE_URL")?.unwrap_or_else(|| api.clone());
+        settings.auth = variables.optional("AUTH_BASE_URL")?.unwrap_or(api);
+        let cluster = Cluster {
+            organization: variables.required("ORGANIZATION_ID", "the id of the organization that the cluster is of")?,
+            id: variables.required("CLUSTER_ID", "the id that the cloud gave the cluster")?,
+        };
+        settings.token = Some(variables.required(
+            "CLUSTER_API_KEY",
+            "the key that attaching the cluster was answered with",
+        )?);
+        if let Some(Interval(interval)) = variables.optional("SYNC_INTERVAL_SEC")? {
+            settings.sync_interval = interval;
+        }
+        if let Some((name, path)) = variables.find("CA_FILE") {
+            let read = std::fs::read(path);
+            settings.ca = Some(read.map_err(|source| SettingsError::Ca {
+                variable: name,
+                path: path.to_owned(),
+                source,
+            })?);
+        }
+        Ok(CloudEnvironment { settings, cluster })
+    }
+
+    pub(super) fn bases(&self) -> [&BaseUrl; 3] {
+        [&self.api, &self.provision, &self.auth]
+    }
+}
+
+impl fmt::Debug for ClientSettings {
+    /// Without the token and the proxy, in which a password may stand.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientSettings")
+            .field("api", &self.api.as_str())
+            .field("provision", &self.provision.as_str())
+            .field("auth", &self.auth.as_str())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the environment of a cluster's controllers says.
+#[derive(Clone, Debug)]
+pub struct CloudEnvironment {
+    /// Where and as whom to ask.
+    pub settings: ClientSettings,
+    /// For which cluster.
+    pub cluster: Cluster,
+}
+
+/// Settings that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// A variable is not set.
+    #[error("{variable} is not set: it must be {wanted}")]
+    Missing {
+        /// The variable.
+        variable: String,
+        /// What it should be.
+        wanted: &'static str,
+    },
+    /// A variable has a value that it cannot have.
+    #[error("{variable} is {reason}")]
+    Invalid {
+        /// The variable.
+        variable: String,
+        /// The value, unless it is secret, what is wrong with it and what is allowed.
+        reason: String,
+    },
+    /// The file of certificates cannot be read.
+    #[error("{variable} is {path}: the file cannot be read")]
+    Ca {
+        /// The variable.
+        variable: String,
+        /// The file.
+        path: String,
+        /// What the operating system says.
+        #[source]
+        source: io::Error,
+    },
+    /// The certificates are none.
+    #[error("the CA certificates cannot be used: they must be PEM, one or more CERTIFICATE blocks")]
+    Certificates(#[source] Option<reqwest::Error>),
+    /// A base URL would let the token go in plain text to another host.
+    #[error("{0} is plain HTTP, which would show the token to everybody on the way: use https://")]
+    Plain(BaseUrl),
+    /// What the name of the client holds cannot stand in a header.
+    #[error("the HTTP client cannot be built: check the proxy, the certificates and the user agent")]
+    Build(#[source] reqwest::Error),
+}
+
+/// Variables by name.
+struct Variables(HashMap<String, String>);
+
+impl Variables {
+    fn find(&self, name: &str) -> Option<(String, &str)> {
+        let name = format!("CONTAINERSHIP_CLOUD_{name}");
+        let value = self.0.get(&name)?;
+        Some((name, value))
+    }
+
+    fn optional<T: Setting>(&self, name: &str) -> Result<Option<T>, SettingsError> {
+        let Some((variable, value)) = self.find(name) else {
+            return Ok(None);
+        };
+        let read = T::read(value).map(Some);
+        read.map_err(|reason| SettingsError::Invalid { variable, reason })
+    }
+
+    fn required<T: Setting>(&self, name: &str, wanted: &'static str) -> Result<T, SettingsError> {
+        self.optional(name)?.ok_or_else(|| SettingsError::Missing {
+            variable: format!("CONTAINERSHIP_CLOUD_{name}"),
+            wanted,
+        })
+    }
+}
+
+/// What a variable can be read as; the error says the value, unless it is secret, and what is allowed.
+trait Setting: Sized {
+    fn read(text: &str) -> Result<Self, String>;
+}
+
+/// How long between two looks.
+struct Interval(Duration);
+
+impl Setting for Interval {
+    fn read(text: &str) -> Result<Self, String> {
+        let duration = text
+            .parse()
+            .ok()
+            .and_then(|duration: SignedDuration| Duration::try_from(duration).ok());
+        let duration =
+            duration.filter(|duration| (Duration::from_secs(1)..=Duration::from_hours(24)).contains(duration));
+        let wrong = || {
+            format!(
+                "{}: must be a duration from 1s to 24h as Go writes it, for example 30s",
+                quoted(text)
+            )
+        };
+        duration.map(Self).ok_or_else(wrong)
+    }
+}
+
+macro_rules! settings {
+    ($($type:ty),+) => { $(
+        impl Setting for $type {
+            fn read(text: &str) -> Result<Self, String> {
+                text.parse().map_err(|error: <$type as FromStr>::Err| shown(&error))
+            }
+        }
+    )+ };
+}
+
+settings!(BaseUrl, AccessToken);
+
+macro_rules! ids {
+    ($($type:ident),+) => { $(
+        impl Setting for crate::models::values::$type {
+            fn read(text: &str) -> Result<Self, String> {
+                text.parse().map_err(|InvalidValue { shown, rule, .. }| format!("{shown}: {rule}"))
+            }
+        }
+    )+ };
+}
+
+ids!(OrganizationId, ClusterId);
+
+fn shown(error: &impl ToString) -> String {
+    error.to_string()
+}

@@ -1,0 +1,249 @@
+//! One attempt of one request: its bytes out, the whole answer in, and what it means.
+//!
+//! A body is read to its end or not at all, and at most 64 MiB of it. No redirect is followed.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt as _;
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Method, StatusCode};
+use jiff::fmt::rfc2822::DateTimeParser;
+use reqwest::{Certificate, Proxy, Response, redirect, retry};
+use tidewaiter_kit::SharedClock;
+use tidewaiter_kit::clock::timeout;
+use url::Url;
+
+use super::error::ClientError;
+use super::request::{Answer, Body, ETag, Request};
+use super::settings::{ClientSettings, SettingsError};
+use super::token::AccessToken;
+use crate::models::{Failure, Unknown, parse};
+
+const MAX_BYTES: usize = 64 * 1024 * 1024;
+/// No server is left alone for longer, whatever it asks for.
+const MAX_RETRY_AFTER: Duration = Duration::from_mins(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A failure is one line; what is longer is none of ours.
+const MAX_FAILURE: usize = 64 * 1024;
+
+/// The connections, and who asks.
+#[derive(Clone)]
+pub(super) struct Transport {
+    http: reqwest::Client,
+    urls: Arc<[Url; 3]>,
+    token: Option<HeaderValue>,
+    timeout: Duration,
+    clock: SharedClock,
+}
+
+impl Transport {
+    pub(super) fn new(settings: &ClientSettings, clock: SharedClock) -> Result<Self, SettingsError> {
+        let plain = settings.bases().into_iter().find(|base| base.is_plain());
+        let shown = settings
+            .bases()
+            .into_iter()
+            .find(|base| base.is_plain() && !base.is_loopback());
+        if let Some(base) = shown.filter(|_| !settings.allow_plain_http) {
+            return Err(SettingsError::Plain(base.clone()));
+        }
+        let mut builder = reqwest::Client::builder()
+            .redirect(redirect::Policy::none())
+            .retry(retry::never())
+            .referer(false)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .user_agent(&settings.user_agent);
+        if let Some(pem) = &settings.ca {
+            let certificates =
+                Certificate::from_pem_bundle(pem).map_err(|error| SettingsError::Certificates(Some(error)))?;
+            if certificates.is_empty() {
+                return Err(SettingsError::Certificates(None));
+            }
+            builder = builder.tls_certs_only(certificates);
+        }
+        // A proxy would see the token of a plain request, one to this very machine too.
+        builder = match (&settings.proxy, plain) {
+            (_, Some(_)) => builder.no_proxy(),
+            (Some(proxy), None) => builder.proxy(Proxy::all(proxy.clone()).map_err(SettingsError::Build)?),
+            (None, None) => builder,
+        };
+        Ok(Self {
+            http: builder.build().map_err(SettingsError::Build)?,
+            urls: Arc::new(settings.urls()),
+            token: settings.token.as_ref().map(AccessToken::header),
+            timeout: settings.timeout,
+            clock,
+        })
+    }
+
+    /// Within this time a head is there.
+    pub(super) fn limit(&self) -> Duration {
+        self.timeout
+    }
+
+    /// One attempt, within the time of the settings.
+    pub(super) async fn attempt(&self, request: &Request, key: Option<&str>) -> Result<Answer, ClientError> {
+        let attempt = async {
+            let response = self.send(request, key, HeaderMap::new()).await?;
+            self.answer(request, response).await
+        };
+        match timeout(&*self.clock, self.timeout, attempt).await {
+            Ok(outcome) => outcome,
+            Err(elapsed) => Err(unavailable(request, elapsed.to_string(), None, None)),
+        }
+    }
+
+    /// Up to the head of the answer, whatever it says.
+    pub(super) async fn send(
+        &self,
+        request: &Request,
+        key: Option<&str>,
+        mut headers: HeaderMap,
+    ) -> Result<Response, ClientError> {
+        if let Some(token) = &self.token {
+            headers.insert(header::AUTHORIZATION, token.clone());
+        }
+        if let Some(ETag(known)) = &request.known {
+            headers.insert(header::IF_NONE_MATCH, known.clone());
+        }
+        if let Some(ETag(expected)) = &request.if_match {
+            headers.insert(header::IF_MATCH, expected.clone());
+        }
+        if let Some(key) = key.and_then(|key| HeaderValue::from_str(key).ok()) {
+            headers.insert("idempotency-key", key);
+        }
+        let url = request.path.url(&self.urls);
+        let mut sent = self.http.request(request.method.clone(), url).headers(headers);
+        sent = match &request.body {
+            None => sent,
+            Some(Body::Json(value)) => sent.json(value),
+            Some(Body::Script(script)) => {
+                let sent = sent.header(header::CONTENT_TYPE, "text/x-shellscript");
+                sent.body(script.as_str().to_owned())
+            }
+        };
+        let failed = |error: reqwest::Error| {
+            let reason = if error.is_connect() {
+                "cannot connect"
+            } else {
+                "the connection broke"
+            };
+            unavailable(request, reason.to_owned(), None, Some(error.without_url()))
+        };
+        sent.send().await.map_err(failed)
+    }
+
+    async fn answer(&self, request: &Request, response: Response) -> Result<Answer, ClientError> {
+        let status = response.status();
+        let etag = response.headers().get(header::ETAG).cloned().map(ETag);
+        match status {
+            StatusCode::OK => {}
+            StatusCode::CREATED | StatusCode::ACCEPTED | StatusCode::NO_CONTENT if request.method != Method::GET => {}
+            StatusCode::NOT_MODIFIED if request.known.is_some() => {}
+            _ => return Err(self.failure(request, response).await),
+        }
+        let body = read(request, response, MAX_BYTES).await?;
+        Ok(Answer { status, etag, body })
+    }
+
+    /// What an answer other than of success means.
+    pub(super) async fn failure(&self, request: &Request, response: Response) -> ClientError {
+        let status = response.status();
+        let retry_after = self.retry_after(response.headers());
+        let body = read(request, response, MAX_FAILURE).await.unwrap_or_default();
+        let own = parse::<Failure>(&body, Unknown::Ignore).ok();
+        let own = own.filter(|failure| failure.code == u32::from(status.as_u16()));
+        let said = own
+            .as_ref()
+            .map_or_else(|| status.to_string(), |failure| failure.message.clone());
+        match (status.as_u16(), own) {
+            (401 | 403, _) => ClientError::Refused {
+                request: request.to_string(),
+                status: status.as_u16(),
+                message: said,
+            },
+            (404, Some(failure)) => ClientError::NotOurs {
+                request: request.to_string(),
+                message: failure.message,
+            },
+            (404, None) => ClientError::invalid(
+                request,
+                "a 404 that is not the API's own says nothing of what is there; correct the address",
+            ),
+            (408 | 425 | 429 | 500 | 502..=599, _) => {
+                let reason = format!("the server answered {}: {said}", status.as_u16());
+                unavailable(request, reason, retry_after, None)
+            }
+            (300..=399, _) => {
+                let reason =
+                    format!("the server answered {status}, a redirect, which is not followed; correct the address");
+                unavailable(request, reason, None, None)
+            }
+            (400..=499 | 501, own) => ClientError::Rejected {
+                request: request.to_string(),
+                failure: own.unwrap_or(Failure {
+                    code: status.as_u16().into(),
+                    message: said,
+                    field: None,
+                }),
+            },
+            _ => ClientError::invalid(request, format!("{status} is none that it can have")),
+        }
+    }
+
+    /// Seconds or a date (RFC 9110, 10.2.3).
+    fn retry_after(&self, headers: &HeaderMap) -> Option<Duration> {
+        let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+        let asked = if let Ok(seconds) = text.parse() {
+            Duration::from_secs(seconds)
+        } else {
+            let time = DateTimeParser::new().parse_timestamp(text).ok()?;
+            Duration::try_from(time.duration_since(self.clock.now())).unwrap_or_default()
+        };
+        Some(asked.min(MAX_RETRY_AFTER))
+    }
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let urls: Vec<&str> = self.urls.iter().map(Url::as_str).collect();
+        f.debug_struct("Transport").field("urls", &urls).finish_non_exhaustive()
+    }
+}
+
+/// The body to its end. One that is cut is an error, however much of it is there.
+async fn read(request: &Request, response: Response, most: usize) -> Result<Bytes, ClientError> {
+    let mut whole = BytesMut::new();
+    let mut parts = response.bytes_stream();
+    while let Some(part) = parts.next().await {
+        let part = part.map_err(|error| ClientError::Invalid {
+            request: request.to_string(),
+            reason: "it was cut before its end".to_owned(),
+            source: Some(error.without_url()),
+        })?;
+        if whole.len() + part.len() > most {
+            return Err(ClientError::invalid(
+                request,
+                format!("it is larger than {} KiB", most / 1024),
+            ));
+        }
+        whole.extend_from_slice(&part);
+    }
+    Ok(whole.freeze())
+}
+
+fn unavailable(
+    request: &Request,
+    reason: String,
+    retry_after: Option<Duration>,
+    source: Option<reqwest::Error>,
+) -> ClientError {
+    ClientError::Unavailable {
+        request: request.to_string(),
+        reason,
+        retry_after,
+        source,
+    }
+}

@@ -1,0 +1,351 @@
+//! Being told of changes: the stream of a cluster's events, and polling for as long as there is none.
+//!
+//! Whoever lists what each [`Wake`] names has seen every change, whatever happens to connections and servers: the first
+//! connection and every gap wake for everything, a known cursor is taken up where it was left, and while the stream is away
+//! everything is due each sync interval. It never ends.
+
+use std::collections::BTreeSet;
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use eventsource_stream::{Event, Eventsource as _};
+use futures::future::{BoxFuture, select};
+use futures::stream::{self, BoxStream};
+use futures::{FutureExt as _, Stream, StreamExt as _};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::{Method, StatusCode};
+use serde_json::Value;
+use tidewaiter_kit::backoff::jittered;
+use tidewaiter_kit::clock::timeout;
+use tidewaiter_kit::{Backoff, Chain, SharedClock};
+use tracing::{debug, info};
+
+use super::Client;
+use super::path::Cluster;
+use super::request::Request;
+use super::transport::Transport;
+
+/// Without a byte for this long (heartbeats come each 15 s) a stream is dead.
+const DEAD: Duration = Duration::from_secs(45);
+/// Between two connections, and after a failed one.
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_mins(1));
+/// A server that has no stream may have one after its next upgrade.
+const NO_STREAM: Duration = Duration::from_mins(10);
+/// Polls of many clients drift apart.
+const JITTER: f64 = 0.1;
+/// A connection is renewed after this many bytes, so that no event, however long, fills the memory.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// Why to look again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// Anything may have changed: list every kind.
+    Everything,
+    /// These kinds have changed.
+    Changed(BTreeSet<ChangedKind>),
+}
+
+macro_rules! kinds {
+    ($($variant:ident = $word:literal),+ $(,)?) => {
+        /// A kind of objects that a cluster mirrors.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum ChangedKind {
+            $(#[doc = concat!("`", $word, "`")] $variant),+
+        }
+
+        impl ChangedKind {
+            /// The kind that the stream calls `word`; none when it is newer than this client.
+            #[must_use]
+            pub fn named(word: &str) -> Option<Self> {
+                match word {
+                    $($word => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    Users = "users",
+    Registries = "registries",
+    Plugins = "plugins",
+    Labels = "labels",
+    NodePools = "node-pools",
+    NodePoolLabels = "node-pool-labels",
+    Nodes = "nodes",
+    AutoscalingPolicies = "autoscaling-policies",
+    Roles = "roles",
+    RoleBindings = "role-bindings",
+    Upgrades = "upgrades",
+    Clusters = "clusters",
+    Teams = "teams",
+}
+
+impl Client {
+    /// Tells of the changes of a cluster, for ever.
+    pub fn watch(&self, cluster: Cluster) -> impl Stream<Item = Wake> + Send + use<> {
+        let now = self.clock.monotonic();
+        let watch = Watch {
+            transport: self.transport.clone(),
+            timeout: self.transport.limit(),
+            interval: self.sync_interval,
+            request: Request::new(Method::GET, cluster.events()),
+            cursor: None,
+            failures: 0,
+            poll_at: now,
+            state: State::Waiting { until: now },
+            due: VecDeque::new(),
+            clock: self.clock.clone(),
+        };
+        stream::unfold(watch, |mut watch| async move {
+            let wake = watch.next().await;
+            Some((wake, watch))
+        })
+    }
+}
+
+type Events = BoxStream<'static, Result<Event, Broken>>;
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+enum Broken {
+    #[error("nothing came for {DEAD:?}")]
+    Silent,
+    #[error("{MAX_BYTES} bytes came")]
+    Long,
+    #[error("the connection broke")]
+    Network(#[source] reqwest::Error),
+    #[error("it is no stream of events")]
+    Form,
+    #[error("the server ended it")]
+    Ended,
+}
+
+/// What a connection was answered with.
+enum Opened {
+    Events(Events),
+    /// Not now: not before the given time.
+    Refused {
+        reason: String,
+        wait: Duration,
+    },
+}
+
+enum State {
+    /// Nothing is asked until then.
+    Waiting {
+        until: Duration,
+    },
+    Connecting(BoxFuture<'static, Opened>),
+    /// Connected; `told` once everything that was before is known to have been woken for.
+    Reading {
+        events: Events,
+        told: bool,
+        since: Duration,
+    },
+}
+
+struct Watch {
+    transport: Transport,
+    timeout: Duration,
+    interval: Duration,
+    request: Request,
+    cursor: Option<HeaderValue>,
+    failures: u32,
+    /// When everything is due, as long as nothing is read.
+    poll_at: Duration,
+    state: State,
+    due: VecDeque<Wake>,
+    clock: SharedClock,
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch")
+            .field("request", &self.request)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Watch {
+    async fn next(&mut self) -> Wake {
+        loop {
+            if let Some(wake) = self.due.pop_front() {
+                return wake;
+            }
+            let polls = !matches!(self.state, State::Reading { .. }) && self.failures > 0;
+            let poll_in = self.poll_at.saturating_sub(self.clock.monotonic());
+            if polls && poll_in.is_zero() {
+                self.poll_at = self.clock.monotonic() + jittered(self.interval, JITTER);
+                return Wake::Everything;
+            }
+            let clock = self.clock.clone();
+            let step = self.step();
+            if polls {
+                // What was begun stays in the state, so a poll in between does not undo it.
+                let _ = select(Box::pin(step), clock.sleep(poll_in)).await;
+            } else {
+                step.await;
+            }
+        }
+    }
+
+    /// Waits for one thing to happen. Dropped, it has changed nothing.
+    async fn step(&mut self) {
+        match &mut self.state {
+            State::Waiting { until } => {
+                let wait = until.saturating_sub(self.clock.monotonic());
+                self.clock.sleep(wait).await;
+                self.state = State::Connecting(self.connect());
+            }
+            State::Connecting(connection) => match connection.await {
+                Opened::Events(events) => {
+                    let (told, since) = (self.cursor.is_some(), self.clock.monotonic());
+                    self.state = State::Reading { events, told, since };
+                }
+                Opened::Refused { reason, wait } => self.wait_again(&reason, wait),
+            },
+            State::Reading { events, .. } => match events.next().await {
+                Some(Ok(event)) => self.take(&event),
+                Some(Err(broken)) => self.lost(&broken),
+                None => self.lost(&Broken::Ended),
+            },
+        }
+    }
+
+    fn take(&mut self, event: &Event) {
+        self.failures = 0;
+        let State::Reading { told, .. } = &mut self.state else {
+            return;
+        };
+        let first = !std::mem::replace(told, true);
+        if let Some(cursor) = HeaderValue::from_str(&event.id)
+            .ok()
+            .filter(|cursor| !cursor.is_empty())
+        {
+            self.cursor = Some(cursor);
+        }
+        match (event.event.as_str(), changed(&event.data)) {
+            ("change", Some(kinds)) if !first => {
+                self.due.extend((!kinds.is_empty()).then_some(Wake::Changed(kinds)));
+            }
+            ("hello" | "reset" | "change", _) => self.due.push_back(Wake::Everything),
+            _ if first => self.due.push_back(Wake::Everything),
+            _ => {}
+        }
+    }
+
+    fn lost(&mut self, broken: &Broken) {
+        let now = self.clock.monotonic();
+        self.poll_at = now + jittered(self.interval, JITTER);
+        if let State::Reading { since, .. } = self.state
+            && now.saturating_sub(since) >= BACKOFF.cap
+        {
+            self.failures = 0;
+        }
+        self.wait_again(&Chain(broken).to_string(), Duration::ZERO);
+    }
+
+    fn wait_again(&mut self, reason: &str, wait: Duration) {
+        self.failures = self.failures.saturating_add(1);
+        if self.failures == 1 {
+            info!(request = %self.request, reason, "the stream of changes is away; polling");
+        } else {
+            debug!(request = %self.request, reason, failures = self.failures, "the stream of changes is still away");
+        }
+        let wait = wait.max(BACKOFF.delay(self.failures));
+        self.state = State::Waiting {
+            until: self.clock.monotonic() + wait,
+        };
+    }
+
+    fn connect(&self) -> BoxFuture<'static, Opened> {
+        let (transport, request, clock) = (self.transport.clone(), self.request.clone(), self.clock.clone());
+        let (cursor, limit) = (self.cursor.clone(), self.timeout);
+        async move {
+            let mut headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("text/event-stream"))]);
+            if let Some(cursor) = cursor {
+                headers.insert("last-event-id", cursor);
+            }
+            let opening = open(&transport, &request, headers, &clock);
+            match timeout(&*clock, limit, opening).await {
+                Ok(opened) => opened,
+                Err(elapsed) => Opened::Refused {
+                    reason: elapsed.to_string(),
+                    wait: Duration::ZERO,
+                },
+            }
+        }
+        .boxed()
+    }
+}
+
+async fn open(transport: &Transport, request: &Request, headers: HeaderMap, clock: &SharedClock) -> Opened {
+    let response = match transport.send(request, None, headers).await {
+        Ok(response) => response,
+        Err(error) => {
+            return Opened::Refused {
+                reason: Chain(&error).to_string(),
+                wait: Duration::ZERO,
+            };
+        }
+    };
+    let kind = response
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok())
+        .unwrap_or_default();
+    if response.status() == StatusCode::OK && kind.starts_with("text/event-stream") {
+        return Opened::Events(events(response.bytes_stream().boxed(), clock.clone()));
+    }
+    let absent = matches!(response.status().as_u16(), 404 | 405 | 501);
+    let (reason, asked) = if response.status() == StatusCode::OK {
+        (
+            format!("it is no stream of events but {}", tidewaiter_api::values::quoted(kind)),
+            None,
+        )
+    } else {
+        let error = transport.failure(request, response).await;
+        (Chain(&error).to_string(), error.retry())
+    };
+    let wait = if absent { NO_STREAM } else { asked.unwrap_or_default() };
+    Opened::Refused { reason, wait }
+}
+
+/// The events of a connection, which ends when it is silent, or has become long.
+fn events(bytes: BoxStream<'static, reqwest::Result<Bytes>>, clock: SharedClock) -> Events {
+    let lively = stream::unfold(Some((bytes, 0)), move |state| {
+        let clock = clock.clone();
+        async move {
+            let (mut bytes, total) = state?;
+            let part = match timeout(&*clock, DEAD, bytes.next()).await {
+                Err(_) => Err(Broken::Silent),
+                Ok(None) => return None,
+                Ok(Some(Err(error))) => Err(Broken::Network(error.without_url())),
+                Ok(Some(Ok(_))) if total > MAX_BYTES => Err(Broken::Long),
+                Ok(Some(Ok(part))) => Ok(part),
+            };
+            let next = part.as_ref().ok().map(|part| total + part.len());
+            Some((part, next.map(|total| (bytes, total))))
+        }
+    });
+    let read = lively.boxed().eventsource();
+    read.map(|event| {
+        event.map_err(|error| match error {
+            eventsource_stream::EventStreamError::Transport(broken) => broken,
+            _ => Broken::Form,
+        })
+    })
+    .boxed()
+}
+
+/// The kinds that this client knows; nothing when the event does not say any.
+fn changed(data: &str) -> Option<BTreeSet<ChangedKind>> {
+    let data: Value = serde_json::from_str(data).ok()?;
+    let kinds = data.get("kinds")?.as_array()?.iter();
+    let words: Option<Vec<&str>> = kinds.map(Value::as_str).collect();
+    Some(words?.into_iter().filter_map(ChangedKind::named).collect())
+}

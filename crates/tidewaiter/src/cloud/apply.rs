@@ -1,0 +1,110 @@
+//! `tidewaiter cloud apply` and `diff`: what files say, made true, after it was shown.
+
+use std::collections::HashMap;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use tidewaiter_api::values::printable;
+use tidewaiter_cloud::client::{Method, Request};
+use tidewaiter_kit::settings::environment;
+
+use super::documents;
+use super::output::print;
+use super::plan::{Change, Plan, Step, substitute};
+use super::planner::plan;
+use super::session::{Session, request, text};
+use crate::cli::{ApplyArgs, DiffArgs};
+
+/// What `diff` ends with when something differs.
+const DIFFERENT: u8 = 1;
+
+/// Shows the plan and carries it out.
+pub(super) async fn apply(args: &ApplyArgs) -> Result<()> {
+    let documents = documents::read(&args.filename, &environment())?;
+    let session = Session::open(&args.place)?;
+    let plan = plan(&session, &documents, args.prune).await?;
+    print(&plan.shown()?)?;
+    if args.dry_run || plan.steps.is_empty() {
+        return Ok(());
+    }
+    let deletions = plan.deletions();
+    if deletions > 0 && !args.yes {
+        confirm(&format!("Delete {deletions}, as shown above?"))?;
+    }
+    carry_out(&session, &plan).await
+}
+
+/// Shows the plan.
+pub(super) async fn diff(args: &DiffArgs) -> Result<ExitCode> {
+    let documents = documents::read(&args.filename, &environment())?;
+    let session = Session::open(&args.place)?;
+    let plan = plan(&session, &documents, args.prune).await?;
+    print(&plan.shown()?)?;
+    Ok(if plan.steps.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(DIFFERENT)
+    })
+}
+
+/// Asks a person; without one it is a no.
+pub(super) fn confirm(question: &str) -> Result<()> {
+    if !io::stdin().is_terminal() {
+        bail!("this deletes, and nobody is there to ask: say --yes");
+    }
+    let mut out = io::stderr();
+    let asked = write!(out, "{question} [y/N] ").and_then(|()| out.flush());
+    asked.context("asking")?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer).context("the answer")?;
+    if !matches!(answer.trim(), "y" | "Y" | "yes") {
+        bail!("nothing was changed");
+    }
+    Ok(())
+}
+
+async fn carry_out(session: &Session, plan: &Plan) -> Result<()> {
+    let mut ids = HashMap::new();
+    for (number, step) in plan.steps.iter().enumerate() {
+        let title = format!("{} {}", step.kind.shape().name, printable(&step.title));
+        let done = carry_out_one(session, step, &mut ids).await.with_context(|| {
+            format!(
+                "{title}: stopped after {number} of {} changes, which stay; apply again to go on",
+                plan.steps.len()
+            )
+        })?;
+        print(&format!("{done} {title}\n"))?;
+    }
+    Ok(())
+}
+
+async fn carry_out_one(session: &Session, step: &Step, ids: &mut HashMap<String, String>) -> Result<&'static str> {
+    let list = step
+        .list
+        .clone()
+        .map(|segment| ids.get(&segment).cloned().unwrap_or(segment));
+    match &step.change {
+        Change::Create { placeholder, body } => {
+            let mut body = body.clone();
+            substitute(&mut body, ids);
+            let made = session.send(&request(Method::POST, list, body, None)).await?;
+            ids.insert(placeholder.clone(), text(&made, "id").to_owned());
+            Ok("created")
+        }
+        Change::Update { id, etag, patch, .. } => {
+            let mut patch = patch.clone();
+            substitute(&mut patch, ids);
+            session
+                .send(&request(Method::PATCH, list.below(id), patch, etag.clone()))
+                .await?;
+            Ok("changed")
+        }
+        Change::Delete { id, etag } => {
+            let mut request = Request::new(Method::DELETE, list.below(id));
+            request.if_match.clone_from(etag);
+            session.send(&request).await?;
+            Ok("deleted")
+        }
+    }
+}

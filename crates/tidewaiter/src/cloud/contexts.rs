@@ -1,0 +1,140 @@
+//! Where one is logged in: a file that its owner alone may read, because tokens stand in it.
+//!
+//! It is replaced as a whole: a reader sees the old one or the new one. One that others may read is refused.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use serde::{Deserialize, Serialize};
+use tidewaiter_kit::settings::environment;
+
+/// What the file holds.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Contexts {
+    /// The one that is meant when none is named.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(super) current: Option<String>,
+    #[serde(default)]
+    pub(super) contexts: BTreeMap<String, Login>,
+}
+
+/// One login.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Login {
+    pub(super) server: String,
+    pub(super) email: String,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(super) ca_file: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(super) organization: Option<String>,
+    /// By name or id.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(super) cluster: Option<String>,
+    /// None after logging out.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(super) token: Option<String>,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login")
+            .field("server", &self.server)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Contexts {
+    /// What the file says; nothing when there is none.
+    pub(super) fn load() -> Result<Self> {
+        let path = file()?;
+        let failed = || format!("the contexts in {}", path.display());
+        match fs::metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(error).with_context(failed),
+            Ok(metadata) if metadata.permissions().mode() & 0o077 != 0 => {
+                let path = path.display();
+                bail!(
+                    "{path} holds tokens and others may read it: chmod 600 {path}, and log in again if others could have"
+                )
+            }
+            Ok(_) => {}
+        }
+        let text = fs::read_to_string(&path).with_context(failed)?;
+        // The parser's own words would quote the line, and with it a token.
+        let read =
+            serde_saphyr::from_str(&text).map_err(|_| anyhow!("is no file of contexts: delete it and log in again"));
+        read.with_context(failed)
+    }
+
+    pub(super) fn save(&self) -> Result<()> {
+        let text = serde_saphyr::to_string(self).context("the contexts as YAML")?;
+        write_private(&file()?, text.as_bytes())
+    }
+
+    /// The context of that name, else the current one.
+    pub(super) fn find(&self, name: Option<&str>) -> Result<(&str, &Login)> {
+        let Some(name) = name.or(self.current.as_deref()) else {
+            bail!("you are not logged in: tidewaiter cloud login --server URL EMAIL");
+        };
+        let found = self.contexts.get_key_value(name);
+        let (name, login) = found.ok_or_else(|| self.unknown(name))?;
+        Ok((name, login))
+    }
+
+    pub(super) fn find_mut(&mut self, name: Option<&str>) -> Result<(String, &mut Login)> {
+        let name = self.find(name)?.0.to_owned();
+        let unknown = self.unknown(&name);
+        let login = self.contexts.get_mut(&name).ok_or(unknown)?;
+        Ok((name, login))
+    }
+
+    fn unknown(&self, name: &str) -> anyhow::Error {
+        let known: Vec<&str> = self.contexts.keys().map(String::as_str).collect();
+        anyhow!("there is no context {name:?}; there are: {}", known.join(", "))
+    }
+}
+
+/// The folder of this program's own files.
+pub(super) fn folder() -> Result<PathBuf> {
+    let environment = environment();
+    let set = |name: &str| {
+        let found = environment.iter().find(|(key, value)| key == name && !value.is_empty());
+        found.map(|(_, value)| PathBuf::from(value))
+    };
+    let base = set("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
+    let base = base.or_else(|| set("HOME").map(|home| home.join(".config")));
+    let base = base.ok_or_else(|| anyhow!("neither XDG_CONFIG_HOME nor HOME says where contexts are kept"))?;
+    Ok(base.join("tidewaiter"))
+}
+
+fn file() -> Result<PathBuf> {
+    Ok(folder()?.join("cloud.yaml"))
+}
+
+/// Puts a file there that its owner alone may read, as a whole or not at all.
+pub(super) fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
+    let written = || -> io::Result<()> {
+        let folder = path.parent().unwrap_or(path);
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let new = path.with_extension(format!("new.{}", std::process::id()));
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        let written = file
+            .write_all(bytes)
+            .and_then(|()| file.sync_all())
+            .and_then(|()| fs::rename(&new, path));
+        if written.is_err() {
+            // Half a file is of no use; what it is called says whose it was.
+            let _ = fs::remove_file(&new);
+        }
+        written?;
+        File::open(folder)?.sync_all()
+    };
+    written().with_context(|| format!("writing {}", path.display()))
+}

@@ -1,0 +1,239 @@
+//! What files say: documents, each of one object, and the scope of a prune.
+//!
+//! Everything is read and every secret fetched before anything is asked of the cloud. An error names the file and the
+//! document in it; it holds no secret.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use serde_json::{Map, Value};
+
+use super::kinds::{SECRETS, named};
+use crate::cli::CloudKind;
+
+const FIELDS: &str = "kind, id, cluster, nodePool, user, spec";
+
+/// One object as a file says it.
+pub(super) struct Document {
+    /// Which document of which file.
+    pub(super) origin: String,
+    pub(super) kind: CloudKind,
+    /// The object, when it is not the one of that name.
+    pub(super) id: Option<String>,
+    /// The cluster that it is of, by name or id.
+    pub(super) cluster: Option<String>,
+    /// The node pool that it is of.
+    pub(super) node_pool: Option<String>,
+    /// The user that it is of.
+    pub(super) user: Option<String>,
+    pub(super) spec: Map<String, Value>,
+}
+
+/// What `--prune` may delete.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct PruneScope {
+    pub(super) kinds: Vec<CloudKind>,
+    /// By name or id.
+    pub(super) clusters: Vec<String>,
+}
+
+/// All that a path says.
+#[derive(Default)]
+pub(super) struct Documents {
+    pub(super) documents: Vec<Document>,
+    pub(super) scope: Option<PruneScope>,
+}
+
+/// Reads a file, or every `.yaml`, `.yml` and `.json` in a folder and the folders in it, in the order of their names.
+pub(super) fn read(path: &Path, environment: &[(String, String)]) -> Result<Documents> {
+    let mut files = Vec::new();
+    find(path, true, &mut files)?;
+    if files.is_empty() {
+        bail!("{} holds no .yaml, .yml or .json file", path.display());
+    }
+    let mut all = Documents::default();
+    for file in files {
+        let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+        let folder = file.parent().unwrap_or(Path::new("."));
+        let secrets = Secrets { folder, environment };
+        for (number, value) in values(&text)
+            .with_context(|| file.display().to_string())?
+            .into_iter()
+            .enumerate()
+        {
+            let origin = format!("{} (document {})", file.display(), number + 1);
+            take(value, &origin, &secrets, &mut all).context(origin)?;
+        }
+    }
+    Ok(all)
+}
+
+/// Reads a file with one object of that kind: a document, or what would stand in its `spec`.
+pub(super) fn read_one(path: &Path, kind: CloudKind, environment: &[(String, String)]) -> Result<Document> {
+    let origin = path.display().to_string();
+    let text = fs::read_to_string(path).with_context(|| format!("reading {origin}"))?;
+    let mut values = values(&text).with_context(|| origin.clone())?;
+    let (Some(value), true) = (values.pop(), values.is_empty()) else {
+        bail!("{origin} must hold one document; for several there is tidewaiter cloud apply");
+    };
+    let value = match value.get("spec") {
+        Some(_) => value,
+        None => serde_json::json!({"kind": kind.shape().name, "spec": value}),
+    };
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let mut all = Documents::default();
+    take(value, &origin, &Secrets { folder, environment }, &mut all).with_context(|| origin.clone())?;
+    let found = all.documents.pop().filter(|document| document.kind == kind);
+    found.ok_or_else(|| anyhow!("{origin} holds no {}", kind.shape().name))
+}
+
+fn find(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> Result<()> {
+    let failed = || format!("reading {}", path.display());
+    if path.is_dir() {
+        let entries = fs::read_dir(path).with_context(failed)?;
+        let mut entries: Vec<PathBuf> = entries
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<Result<_, _>>()
+            .with_context(failed)?;
+        entries.sort();
+        for entry in entries {
+            let hidden = entry
+                .file_name()
+                .is_none_or(|name| name.to_string_lossy().starts_with('.'));
+            if !hidden {
+                find(&entry, false, files)?;
+            }
+        }
+    } else {
+        let known = path
+            .extension()
+            .is_some_and(|end| ["yaml", "yml", "json"].iter().any(|known| end == *known));
+        if named || known {
+            files.push(path.to_owned());
+        }
+    }
+    Ok(())
+}
+
+fn values(text: &str) -> Result<Vec<Value>> {
+    // Its message quotes lines, in which a secret may stand; the first one says what is wrong and where.
+    let read: Result<Vec<Value>, _> = serde_saphyr::from_multiple(text);
+    let values = read.map_err(|error| anyhow!("{}", error.to_string().lines().next().unwrap_or("is no YAML")))?;
+    Ok(values.into_iter().filter(|value| !value.is_null()).collect())
+}
+
+fn take(value: Value, origin: &str, secrets: &Secrets<'_>, all: &mut Documents) -> Result<()> {
+    let Value::Object(mut fields) = value else {
+        bail!("must be a mapping with {FIELDS}");
+    };
+    let mut text = |name: &str| match fields.remove(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(anyhow!("{name} must be a text")),
+    };
+    let kind = text("kind")?.ok_or_else(|| anyhow!("kind is missing"))?;
+    if kind == "Scope" {
+        if all.scope.is_some() {
+            bail!("a second Scope: there may be one only");
+        }
+        all.scope = Some(scope(&mut fields)?);
+        return nothing_left(&fields, "kind, prune, clusters");
+    }
+    let found = named(&kind).ok_or_else(|| anyhow!("there is no kind {kind:?}; {}", kinds()))?;
+    let (id, cluster, node_pool, user) = (text("id")?, text("cluster")?, text("nodePool")?, text("user")?);
+    let Some(Value::Object(mut spec)) = fields.remove("spec") else {
+        bail!("spec is missing: it must be a mapping");
+    };
+    nothing_left(&fields, FIELDS)?;
+    for field in SECRETS {
+        if let Some(value) = spec.get_mut(field) {
+            secrets.fetch(field, value)?;
+        }
+    }
+    all.documents.push(Document {
+        origin: origin.to_owned(),
+        kind: found,
+        id,
+        cluster,
+        node_pool,
+        user,
+        spec,
+    });
+    Ok(())
+}
+
+fn nothing_left(fields: &Map<String, Value>, known: &str) -> Result<()> {
+    match fields.keys().next() {
+        Some(field) => {
+            bail!("{field:?} is no field of a document, which has {known}; what the object says stands in spec")
+        }
+        None => Ok(()),
+    }
+}
+
+fn scope(fields: &mut Map<String, Value>) -> Result<PruneScope> {
+    let mut words = |name: &str| -> Result<Vec<String>> {
+        let list = fields.remove(name).unwrap_or(Value::Array(Vec::new()));
+        serde_json::from_value(list).map_err(|_| anyhow!("{name} must be a list of texts"))
+    };
+    let (prune, clusters) = (words("prune")?, words("clusters")?);
+    let kinds = prune.iter().map(|name| {
+        let kind = named(name).filter(|kind| kind.shape().declared);
+        kind.ok_or_else(|| anyhow!("prune: {name:?} is no kind that can be pruned; {}", self::kinds()))
+    });
+    Ok(PruneScope {
+        kinds: kinds.collect::<Result<_>>()?,
+        clusters,
+    })
+}
+
+fn kinds() -> String {
+    use clap::ValueEnum as _;
+    let all = CloudKind::value_variants().iter().map(|kind| kind.shape());
+    let names: Vec<&str> = all.filter(|shape| shape.declared).map(|shape| shape.name).collect();
+    format!("those of documents are {}", names.join(", "))
+}
+
+/// Where secrets are fetched from.
+struct Secrets<'a> {
+    folder: &'a Path,
+    environment: &'a [(String, String)],
+}
+
+impl Secrets<'_> {
+    /// Puts the secret in the place of each `{fromFile: PATH}` and `{fromEnv: NAME}`. Paths are relative to the document.
+    fn fetch(&self, field: &str, value: &mut Value) -> Result<()> {
+        let Value::Object(map) = value else {
+            return Ok(());
+        };
+        let source = |key: &str| (map.len() == 1).then(|| map.get(key)).flatten().and_then(Value::as_str);
+        if let Some(path) = source("fromFile") {
+            let path = self.folder.join(path);
+            let text = fs::read_to_string(&path).with_context(|| format!("{field}: reading {}", path.display()))?;
+            let text = text
+                .strip_suffix('\n')
+                .map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
+            *value = text.into();
+        } else if let Some(name) = source("fromEnv") {
+            let found = self.environment.iter().find(|(key, _)| key == name);
+            let (_, text) = found.ok_or_else(|| anyhow!("{field}: the variable {name} is not set"))?;
+            *value = text.as_str().into();
+        } else {
+            for (name, value) in map.iter_mut() {
+                self.fetch(&format!("{field}.{name}"), value)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The documents by kind, in the order in which one may refer to another.
+pub(super) fn by_kind(documents: &[Document]) -> BTreeMap<CloudKind, Vec<&Document>> {
+    let mut kinds: BTreeMap<CloudKind, Vec<&Document>> = BTreeMap::new();
+    for document in documents {
+        kinds.entry(document.kind).or_default().push(document);
+    }
+    kinds
+}

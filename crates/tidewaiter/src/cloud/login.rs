@@ -1,0 +1,202 @@
+//! Logging in and out, and where one is.
+
+use std::path::absolute;
+
+use anyhow::{Context as _, Result, anyhow};
+use serde_json::{Value, json};
+use tidewaiter_cloud::client::{AccessToken, Client, Method, Path, Request};
+use tidewaiter_kit::SystemClock;
+use url::Url;
+
+use super::contexts::{Contexts, Login};
+use super::output::{print, table, value};
+use super::session::{Session, settings, text};
+use crate::cli::{CloudFormat, ContextCommand, LoginArgs, LogoutArgs, WhoamiArgs};
+
+/// Logs in, and remembers the token.
+pub(super) async fn login(args: &LoginArgs) -> Result<()> {
+    let mut contexts = Contexts::load()?;
+    let ca_file = args.ca_file.as_ref().map(absolute).transpose().context("--ca-file")?;
+    let host = Url::parse(args.server.as_str())
+        .ok()
+        .and_then(|url| url.host_str().map(str::to_owned));
+    let name = args.context.clone().or(host).unwrap_or_default();
+    let known = contexts
+        .contexts
+        .get(&name)
+        .filter(|known| known.server == args.server.to_string());
+    let mut login = Login {
+        server: args.server.to_string(),
+        email: args.email.to_string(),
+        ca_file,
+        organization: args
+            .organization
+            .map(|id| id.to_string())
+            .or_else(|| known.and_then(|known| known.organization.clone())),
+        cluster: known.and_then(|known| known.cluster.clone()),
+        token: None,
+    };
+    let prompt = format!("Password of {} at {}", args.email, args.server);
+    let password = crate::password::read(args.password_file.as_deref(), &prompt, false)?;
+    let token = token(&login, &password).await?;
+    let mut settings = settings(&login)?;
+    settings.token = Some(
+        token
+            .parse::<AccessToken>()
+            .context("the token that the cloud answered")?,
+    );
+    let client = Client::new(&settings, SystemClock::shared())?;
+    let answer = client
+        .request(&Request::new(Method::GET, Path::new(["organizations"])))
+        .await?;
+    let organizations = answer
+        .json()
+        .map_err(|reason| anyhow!("the list of organizations {reason}"))?;
+    let organizations = organizations.as_array().cloned().unwrap_or_default();
+    if let ([only], None) = (&organizations[..], &login.organization) {
+        login.organization = Some(text(only, "id").to_owned());
+    }
+    login.token = Some(token);
+    let chosen = login.organization.clone();
+    contexts.contexts.insert(name.clone(), login);
+    contexts.current = Some(name.clone());
+    contexts.save()?;
+    print(&format!(
+        "logged in to {} as {}: context {name}\n",
+        args.server, args.email
+    ))?;
+    if chosen.is_none() {
+        print("you are in several organizations; name one: tidewaiter cloud context set --organization ID\n")?;
+        print(&table(&["id", "name"], &organizations))?;
+    }
+    Ok(())
+}
+
+async fn token(login: &Login, password: &str) -> Result<String> {
+    let client = Client::new(&settings(login)?, SystemClock::shared())?;
+    let body = json!({"email": login.email, "password": password});
+    let mut request = Request::new(Method::POST, Path::new(["login", "password"])).json(body);
+    // The server counts attempts.
+    request.once = true;
+    let answer = client.request(&request).await?;
+    let answer = answer
+        .json()
+        .map_err(|reason| anyhow!("the answer to the login {reason}"))?;
+    let token = answer.get("token").and_then(Value::as_str);
+    token
+        .map(str::to_owned)
+        .ok_or_else(|| anyhow!("the answer to the login has no token"))
+}
+
+/// Forgets the token.
+pub(super) fn logout(args: &LogoutArgs) -> Result<()> {
+    let mut contexts = Contexts::load()?;
+    let (name, login) = contexts.find_mut(args.context.as_deref())?;
+    login.token = None;
+    contexts.save()?;
+    print(&format!("logged out of {name}\n"))
+}
+
+/// Says who the cloud says one is.
+pub(super) async fn whoami(args: &WhoamiArgs) -> Result<()> {
+    let session = Session::open(&args.place)?;
+    let (account, _) = session.get(Path::new(["account"])).await?;
+    let (claims, _) = session.get(Path::new(["authenticate"])).await?;
+    let organizations = session.list(Path::new(["organizations"])).await?;
+    let role = |id: &str| {
+        let roles = claims
+            .get("organizations")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        let mut found = roles.filter(|entry| text(entry, "id") == id);
+        found.next().map_or("-", |entry| text(entry, "role")).to_owned()
+    };
+    let organizations: Vec<Value> = organizations
+        .iter()
+        .map(|organization| {
+            let id = text(organization, "id");
+            json!({"id": id, "name": text(organization, "name"), "role": role(id)})
+        })
+        .collect();
+    let whole = json!({
+        "id": account.get("id"),
+        "name": account.get("name"),
+        "email": account.get("email"),
+        "expires": claims.get("exp").and_then(Value::as_i64).and_then(|exp| jiff::Timestamp::from_second(exp).ok()).map(|at| at.to_string()),
+        "organizations": organizations,
+    });
+    match args.output {
+        CloudFormat::Table => {
+            print(&table(
+                &["id", "name", "email", "expires"],
+                std::slice::from_ref(&whole),
+            ))?;
+            print("\n")?;
+            print(&table(&["id", "name", "role"], &organizations))
+        }
+        CloudFormat::Name => print(&format!(
+            "{}\n",
+            tidewaiter_api::values::printable(text(&account, "email"))
+        )),
+        format => value(format, &whole),
+    }
+}
+
+/// The contexts.
+pub(super) fn context(command: &ContextCommand) -> Result<()> {
+    let mut contexts = Contexts::load()?;
+    match command {
+        ContextCommand::List => {
+            let rows: Vec<Value> = contexts
+                .contexts
+                .iter()
+                .map(|(name, login)| {
+                    json!({
+                        "current": if contexts.current.as_ref() == Some(name) { "*" } else { "" },
+                        "name": name,
+                        "server": login.server,
+                        "email": login.email,
+                        "organization": login.organization,
+                        "cluster": login.cluster,
+                        "logged_in": login.token.is_some(),
+                    })
+                })
+                .collect();
+            print(&table(
+                &[
+                    "current",
+                    "name",
+                    "server",
+                    "email",
+                    "organization",
+                    "cluster",
+                    "logged_in",
+                ],
+                &rows,
+            ))
+        }
+        ContextCommand::Use { name } => {
+            contexts.find(Some(name))?;
+            contexts.current = Some(name.clone());
+            contexts.save()
+        }
+        ContextCommand::Set {
+            name,
+            organization,
+            cluster,
+        } => {
+            let (_, login) = contexts.find_mut(name.as_deref())?;
+            if let Some(id) = organization {
+                // A cluster is of one organization.
+                if login.organization.replace(id.to_string()) != Some(id.to_string()) {
+                    login.cluster = None;
+                }
+            }
+            if let Some(cluster) = cluster {
+                login.cluster = Some(cluster.clone());
+            }
+            contexts.save()
+        }
+    }
+}

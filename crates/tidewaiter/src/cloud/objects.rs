@@ -1,0 +1,179 @@
+//! `tidewaiter cloud get`, `describe`, `create`, `edit`, `delete` and `audit`: one object, or a list of them.
+
+use std::collections::HashMap;
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use serde_json::{Map, Value};
+use tidewaiter_cloud::client::{ETag, Method, Path, Request};
+use tidewaiter_kit::settings::environment;
+
+use super::apply::confirm;
+use super::contexts::{folder, write_private};
+use super::documents;
+use super::output::{object, objects, print, table, value, without_secrets, yaml};
+use super::plan::patch;
+use super::said::{names, said_by};
+use super::session::{Session, request, text};
+use crate::cli::{AuditArgs, CloudFormat, CloudKind, CreateArgs, DeleteArgs, GetArgs, ObjectArgs};
+
+/// Lists the objects of a kind, or shows one.
+pub(super) async fn get(args: &GetArgs) -> Result<()> {
+    let session = Session::open(&args.place)?;
+    let shape = args.kind.shape();
+    let list = session.list_path(args.kind).await?;
+    let Some(name) = &args.object else {
+        let mut found = Value::from(session.list(list).await?);
+        if !args.show_secrets {
+            without_secrets(&mut found);
+        }
+        return objects(args.output, shape, found.as_array().map_or(&[], Vec::as_slice));
+    };
+    let (_, mut found, _) = one(&session, args.kind, list, name).await?;
+    if !args.show_secrets {
+        without_secrets(&mut found);
+    }
+    match args.output {
+        CloudFormat::Table => objects(args.output, shape, &[found]),
+        format => object(format, shape, &found),
+    }
+}
+
+/// Shows one object, and of a cluster what is in it.
+pub(super) async fn describe(args: &ObjectArgs) -> Result<()> {
+    let session = Session::open(&args.place)?;
+    let list = session.list_path(args.kind).await?;
+    let (path, mut found, _) = one(&session, args.kind, list, &args.object).await?;
+    without_secrets(&mut found);
+    object(CloudFormat::Yaml, args.kind.shape(), &found)?;
+    if args.kind == CloudKind::Clusters {
+        for kind in [
+            CloudKind::Labels,
+            CloudKind::Plugins,
+            CloudKind::NodePools,
+            CloudKind::Upgrades,
+        ] {
+            let shape = kind.shape();
+            let found = session.list(path.clone().below(shape.segment)).await?;
+            if !found.is_empty() {
+                print(&format!("\n{}\n", shape.segment.to_uppercase()))?;
+                objects(CloudFormat::Table, shape, &found)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn one(session: &Session, kind: CloudKind, list: Path, name: &str) -> Result<(Path, Value, Option<ETag>)> {
+    let id = session.id(kind, &list, name).await?;
+    let path = list.below(id);
+    let (found, etag) = session.get(path.clone()).await?;
+    Ok((path, found, etag))
+}
+
+/// Makes one object from a file: a document as `apply` takes it, or the spec alone.
+pub(super) async fn create(args: &CreateArgs) -> Result<()> {
+    let document = documents::read_one(&args.filename, args.kind, &environment())?;
+    let names = names(&document).with_context(|| document.origin.clone())?;
+    let mut place = args.place.clone();
+    place.cluster = place.cluster.or_else(|| document.cluster.clone());
+    place.node_pool = place.node_pool.or_else(|| document.node_pool.clone());
+    place.user = place.user.or_else(|| document.user.clone());
+    let session = Session::open(&place)?;
+    let list = session.list_path(args.kind).await?;
+    let mut ids = HashMap::new();
+    for (kind, name) in names {
+        let list = session.organization()?.below(kind.shape().segment);
+        ids.insert((kind, name.clone()), session.id(kind, &list, &name).await?);
+    }
+    let body = said_by(&document, &ids)?.for_creation();
+    let mut made = session.send(&request(Method::POST, list, body, None)).await?;
+    if let Value::Object(fields) = &mut made {
+        fields.remove("credentials");
+    }
+    object(args.output, args.kind.shape(), &made)
+}
+
+/// Opens an object in an editor and sends what was changed.
+pub(super) async fn edit(args: &ObjectArgs) -> Result<()> {
+    let session = Session::open(&args.place)?;
+    let shape = args.kind.shape();
+    let list = session.list_path(args.kind).await?;
+    let (path, mut before, etag) = one(&session, args.kind, list, &args.object).await?;
+    without_secrets(&mut before);
+    let file = folder()?.join(format!("edit-{}.yaml", std::process::id()));
+    let head =
+        "# What you change here is sent when you leave the editor. Secrets are left out, and stay as they are.\n";
+    write_private(&file, format!("{head}{}", yaml(&before)?).as_bytes())?;
+    let result = read_after_editor(&file);
+    let removed = fs::remove_file(&file);
+    let after = result?;
+    removed.with_context(|| format!("removing {}", file.display()))?;
+    let Some(change) = patch(&before, &after) else {
+        return print("nothing was changed\n");
+    };
+    session.send(&request(Method::PATCH, path, change, etag)).await?;
+    print(&format!("changed {} {}\n", shape.name, text(&before, "id")))
+}
+
+fn read_after_editor(file: &std::path::Path) -> Result<Value> {
+    let environment = environment();
+    let set = |name: &str| environment.iter().find(|(key, value)| key == name && !value.is_empty());
+    let editor = set("VISUAL").or_else(|| set("EDITOR")).map_or("vi", |(_, value)| value);
+    // As git and kubectl do: the variable may hold arguments.
+    let status = Command::new("sh")
+        .arg("-c")
+        .arg(format!("{editor} \"$1\""))
+        .arg("sh")
+        .arg(file)
+        .status();
+    let status = status.with_context(|| format!("the editor {editor}"))?;
+    if !status.success() {
+        bail!("the editor {editor} ended with {status}; nothing was changed");
+    }
+    let text = fs::read_to_string(file).context("reading what was edited")?;
+    let read: Map<String, Value> = serde_saphyr::from_str(&text).map_err(|error| {
+        anyhow!(
+            "what was edited is no mapping in YAML: {}",
+            error.to_string().lines().next().unwrap_or_default()
+        )
+    })?;
+    Ok(read.into())
+}
+
+/// Deletes an object, if a person says yes.
+pub(super) async fn delete(args: &DeleteArgs) -> Result<()> {
+    let ObjectArgs {
+        kind,
+        object: name,
+        place,
+    } = &args.object;
+    let session = Session::open(place)?;
+    let shape = kind.shape();
+    let list = session.list_path(*kind).await?;
+    let (path, found, etag) = one(&session, *kind, list, name).await?;
+    let id = text(&found, "id").to_owned();
+    if !args.yes {
+        confirm(&format!("Delete {} {name} ({id})?", shape.name))?;
+    }
+    let mut request = Request::new(Method::DELETE, path);
+    request.if_match = etag;
+    session.send(&request).await?;
+    print(&format!("deleted {} {id}\n", shape.name))
+}
+
+/// Lists who changed what.
+pub(super) async fn audit(args: &AuditArgs) -> Result<()> {
+    let session = Session::open(&args.place)?;
+    let mut path = session.organization()?.below("audit").query("limit", args.limit);
+    if let Some(before) = args.before {
+        path = path.query("before", before);
+    }
+    let rows = session.list(path).await?;
+    match args.output {
+        CloudFormat::Table => print(&table(&["id", "at", "actor", "action", "kind", "object_id"], &rows)),
+        CloudFormat::Name => bail!("rows of the audit have no names: -o table, json or yaml"),
+        format => value(format, &rows.into()),
+    }
+}

@@ -1,0 +1,100 @@
+//! How objects are printed. Nothing in them can make a terminal do anything, and secrets are left out unless asked for.
+
+use std::io::{self, Write as _};
+
+use anyhow::{Context as _, Result};
+use comfy_table::ContentArrangement;
+use comfy_table::presets::NOTHING;
+use serde_json::Value;
+use tidewaiter_api::values::printable;
+
+use super::kinds::{SECRETS, Shape};
+use crate::cli::CloudFormat;
+
+/// Prints objects of a kind.
+pub(super) fn objects(format: CloudFormat, shape: &Shape, found: &[Value]) -> Result<()> {
+    match format {
+        CloudFormat::Table => {
+            let columns: Vec<&str> = std::iter::once("id").chain(shape.columns.iter().copied()).collect();
+            print(&table(&columns, found))
+        }
+        CloudFormat::Name => print(&names(shape, found)),
+        _ => value(format, &Value::from(found)),
+    }
+}
+
+/// Prints one object: its fields below one another, or as the format says.
+pub(super) fn object(format: CloudFormat, shape: &Shape, found: &Value) -> Result<()> {
+    match format {
+        CloudFormat::Name => print(&names(shape, std::slice::from_ref(found))),
+        CloudFormat::Table => value(CloudFormat::Yaml, found),
+        _ => value(format, found),
+    }
+}
+
+/// Prints anything as JSON or YAML.
+pub(super) fn value(format: CloudFormat, value: &Value) -> Result<()> {
+    let text = match format {
+        CloudFormat::Json => serde_json::to_string_pretty(value).context("the answer as JSON")? + "\n",
+        _ => yaml(value)?,
+    };
+    print(&text)
+}
+
+/// As YAML, with a line feed at its end.
+pub(super) fn yaml(value: &Value) -> Result<String> {
+    let text = serde_saphyr::to_string(value).context("the answer as YAML")?;
+    Ok(if text.ends_with('\n') { text } else { text + "\n" })
+}
+
+/// Prints some fields of each object.
+pub(super) fn table(columns: &[&str], rows: &[Value]) -> String {
+    let mut table = comfy_table::Table::new();
+    table
+        .load_style(NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(columns.iter().map(|column| column.to_uppercase().replace('_', " ")));
+    for row in rows {
+        table.add_row(columns.iter().map(|column| printable(&cell(row, column))));
+    }
+    let lines = table.lines();
+    lines
+        .map(|line| line.strip_prefix(' ').unwrap_or(&line).trim_end().to_owned() + "\n")
+        .collect()
+}
+
+fn cell(row: &Value, column: &str) -> String {
+    match row.get(column) {
+        None | Some(Value::Null) => "-".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Object(map)) => map.get("type").and_then(Value::as_str).unwrap_or("…").to_owned(),
+        Some(Value::Array(items)) => items.len().to_string(),
+        Some(other) => other.to_string(),
+    }
+}
+
+fn names(shape: &Shape, found: &[Value]) -> String {
+    let ids = found.iter().filter_map(|object| object.get("id")?.as_str());
+    ids.map(|id| printable(&format!("{}/{id}", shape.name)) + "\n")
+        .collect()
+}
+
+/// Without the fields that hold secrets, on whatever level.
+pub(super) fn without_secrets(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|key, _| !SECRETS.contains(&key.as_str()));
+            map.values_mut().for_each(without_secrets);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_secrets),
+        _ => {}
+    }
+}
+
+/// Writes to standard output, whose reader may have seen enough.
+pub(super) fn print(text: &str) -> Result<()> {
+    match anstream::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("writing to standard output"),
+    }
+}

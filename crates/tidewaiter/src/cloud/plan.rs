@@ -1,0 +1,401 @@
+//! What differs between a document and the cloud, and how that is shown. Nothing here asks the cloud.
+//!
+//! A change is the merge patch that will be sent, so that what is shown is what is done. A secret is said to differ, and not
+//! shown.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use serde_json::{Map, Value};
+use similar::{ChangeTag, TextDiff};
+use tidewaiter_api::values::printable;
+use tidewaiter_cloud::client::{ETag, Path};
+
+use super::kinds::SECRETS;
+use super::output::yaml;
+use crate::cli::CloudKind;
+
+/// What becomes of one object.
+pub(super) struct Step {
+    pub(super) kind: CloudKind,
+    /// What a person calls it.
+    pub(super) title: String,
+    /// The list that it is in.
+    pub(super) list: Path,
+    pub(super) change: Change,
+}
+
+pub(super) enum Change {
+    /// The placeholder stands for its id until the cloud has given one.
+    Create {
+        placeholder: String,
+        body: Value,
+    },
+    Update {
+        id: String,
+        etag: Option<ETag>,
+        /// The fields of the patch as they are.
+        before: Value,
+        patch: Value,
+    },
+    Delete {
+        id: String,
+        etag: Option<ETag>,
+    },
+}
+
+/// Everything that will be done, in order.
+#[derive(Default)]
+pub(super) struct Plan {
+    pub(super) steps: Vec<Step>,
+    pub(super) unchanged: usize,
+    /// What the ids in the steps are called.
+    pub(super) names: HashMap<String, String>,
+}
+
+impl Plan {
+    pub(super) fn deletions(&self) -> usize {
+        self.count(|change| matches!(change, Change::Delete { .. }))
+    }
+
+    fn count(&self, which: impl Fn(&Change) -> bool) -> usize {
+        self.steps.iter().filter(|step| which(&step.change)).count()
+    }
+
+    /// Every change, and how many there are.
+    pub(super) fn shown(&self) -> Result<String> {
+        let mut text = String::new();
+        for step in &self.steps {
+            text += &step.shown(&self.names)?;
+        }
+        let (create, update) = (
+            self.count(|change| matches!(change, Change::Create { .. })),
+            self.count(|change| matches!(change, Change::Update { .. })),
+        );
+        let (delete, same) = (self.deletions(), self.unchanged);
+        let _ = writeln!(
+            text,
+            "{create} to create, {update} to change, {delete} to delete, {same} unchanged"
+        );
+        Ok(text)
+    }
+}
+
+impl Step {
+    fn shown(&self, names: &HashMap<String, String>) -> Result<String> {
+        let title = format!("{} {}", self.kind.shape().name, printable(&self.title));
+        let text = |value: &Value| {
+            let mut value = value.clone();
+            substitute(&mut value, names);
+            without_nulls(&mut value);
+            yaml(&value)
+        };
+        Ok(match &self.change {
+            Change::Create { body, .. } => {
+                let body = text(&masked(body, "(not shown)"))?;
+                format!("{}\n{}", green(&format!("+ {title}")), lines(&body))
+            }
+            Change::Delete { id, .. } => red(&format!("- {title} ({id})")) + "\n",
+            Change::Update { id, before, patch, .. } => {
+                let old = text(&masked(before, "(not shown)"))?;
+                let mut after = before.clone();
+                merge(&mut after, patch);
+                let new = text(&masked_where(&after, patch))?;
+                format!("~ {title} ({id})\n{}", difference(&old, &new))
+            }
+        })
+    }
+}
+
+/// A field that is `null` is not there.
+fn without_nulls(value: &mut Value) {
+    if let Value::Object(map) = value {
+        map.retain(|_, value| !value.is_null());
+        map.values_mut().for_each(without_nulls);
+    }
+}
+
+/// The lines that two texts do not share, and those around them.
+fn difference(old: &str, new: &str) -> String {
+    let diff = TextDiff::from_lines(old, new);
+    let mut text = String::new();
+    for group in diff.grouped_ops(2) {
+        for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
+            let line = printable(change.value().trim_end_matches('\n'));
+            let shown = match change.tag() {
+                ChangeTag::Delete => red(&format!("  - {line}")),
+                ChangeTag::Insert => green(&format!("  + {line}")),
+                ChangeTag::Equal => format!("    {line}"),
+            };
+            text += &shown;
+            text.push('\n');
+        }
+    }
+    text
+}
+
+fn lines(text: &str) -> String {
+    text.lines()
+        .map(|line| green(&format!("  + {}", printable(line))) + "\n")
+        .collect()
+}
+
+fn green(text: &str) -> String {
+    painted(anstyle::AnsiColor::Green, text)
+}
+
+fn red(text: &str) -> String {
+    painted(anstyle::AnsiColor::Red, text)
+}
+
+/// What the output stream takes away again where no terminal is.
+fn painted(color: anstyle::AnsiColor, text: &str) -> String {
+    let style = color.on_default();
+    format!("{style}{text}{style:#}")
+}
+
+/// `value` with `word` in the place of each secret.
+fn masked(value: &Value, word: &str) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mask = |(key, value): (&String, &Value)| {
+                let value = if SECRETS.contains(&key.as_str()) {
+                    hidden(value, word)
+                } else {
+                    masked(value, word)
+                };
+                (key.clone(), value)
+            };
+            map.iter().map(mask).collect::<Map<_, _>>().into()
+        }
+        Value::Array(items) => items.iter().map(|item| masked(item, word)).collect(),
+        other => other.clone(),
+    }
+}
+
+/// As [`masked`]; secrets that `patch` sets are said to be others.
+fn masked_where(value: &Value, patch: &Value) -> Value {
+    let mut shown = masked(value, "(not shown)");
+    for field in SECRETS {
+        if let Some(set) = patch.get(field) {
+            merge(&mut shown[field], &hidden(set, "(another one, not shown)"));
+        }
+    }
+    shown
+}
+
+fn hidden(value: &Value, word: &str) -> Value {
+    match value {
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, value)| (key.clone(), hidden(value, word)))
+            .collect::<Map<_, _>>()
+            .into(),
+        Value::Null => Value::Null,
+        _ => word.into(),
+    }
+}
+
+/// Applies a merge patch (RFC 7386).
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        target.clone_from(patch);
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    if let Value::Object(map) = target {
+        for (key, value) in patch {
+            if value.is_null() {
+                map.remove(key);
+            } else {
+                merge(map.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+    }
+}
+
+/// The merge patch (RFC 7386) that makes `after` of `before`; nothing when they say the same. A field that is `null` and one
+/// that is not there are the same.
+pub(super) fn patch(before: &Value, after: &Value) -> Option<Value> {
+    match (before, after) {
+        (Value::Object(old), Value::Object(new)) => {
+            let gone = old
+                .iter()
+                .filter(|(key, value)| !value.is_null() && new.get(*key).is_none_or(Value::is_null));
+            let gone = gone.map(|(key, _)| (key.clone(), Value::Null));
+            let set = new
+                .iter()
+                .filter(|(_, value)| !value.is_null())
+                .filter_map(|(key, value)| {
+                    let changed = patch(old.get(key).unwrap_or(&Value::Null), value)?;
+                    Some((key.clone(), changed))
+                });
+            let all: Map<String, Value> = gone.chain(set).collect();
+            (!all.is_empty()).then(|| all.into())
+        }
+        // A new empty object is a change of its own.
+        (old, new) => (old != new).then(|| new.clone()),
+    }
+}
+
+/// What the fields of `spec` are in `object`: without what the server adds, on the object and on the rules of a role.
+pub(super) fn said(object: &Value, spec: &Value) -> Value {
+    let fields = spec.as_object().into_iter().flat_map(Map::keys);
+    let fields = fields.map(|field| {
+        let mut value = object.get(field).cloned().unwrap_or(Value::Null);
+        if field == "rules" {
+            let rules = value
+                .as_array_mut()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_object_mut);
+            rules.for_each(|rule| rule.retain(|key, _| !["id", "created_at", "updated_at"].contains(&key.as_str())));
+        }
+        (field.clone(), value)
+    });
+    fields.collect::<Map<_, _>>().into()
+}
+
+/// The fields of `object` that `patch` touches.
+pub(super) fn touched(object: &Value, patch: &Value) -> Value {
+    let fields = patch.as_object().into_iter().flat_map(Map::keys);
+    let fields = fields.map(|field| (field.clone(), object.get(field).cloned().unwrap_or(Value::Null)));
+    fields.collect::<Map<_, _>>().into()
+}
+
+/// Puts ids in the place of what stood for them.
+pub(super) fn substitute(value: &mut Value, ids: &HashMap<String, String>) {
+    match value {
+        Value::String(text) => {
+            if let Some(id) = ids.get(text) {
+                text.clone_from(id);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| substitute(item, ids)),
+        Value::Object(map) => map.values_mut().for_each(|value| substitute(value, ids)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_patch_says_what_differs_and_nothing_else() {
+        for (before, after, wanted) in [
+            (json!({"a": 1, "b": null}), json!({"a": 1}), None),
+            (json!({"a": 1}), json!({"a": 1, "b": null}), None),
+            (json!({"a": 1, "b": 2}), json!({"a": 3, "b": 2}), Some(json!({"a": 3}))),
+            (json!({"a": 1}), json!({"a": null}), Some(json!({"a": null}))),
+            (
+                json!({"a": {"b": 1, "c": 2}}),
+                json!({"a": {"b": 1}}),
+                Some(json!({"a": {"c": null}})),
+            ),
+            (json!({"a": null}), json!({"a": {}}), Some(json!({"a": {}}))),
+            (json!({"a": [1, 2]}), json!({"a": [2, 1]}), Some(json!({"a": [2, 1]}))),
+            (json!({"a": {"b": 1}}), json!({"a": "x"}), Some(json!({"a": "x"}))),
+        ] {
+            let found = patch(&before, &after);
+            assert_eq!(found, wanted, "{before} {after}");
+            if let Some(patch) = found {
+                let mut made = before.clone();
+                merge(&mut made, &patch);
+                assert_eq!(super::patch(&made, &after), None, "{made} is {after}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_server_adds_is_no_difference() {
+        let spec = json!({"name": "a", "rules": [{"verbs": ["get"]}]});
+        let object = json!({"id": "1", "created_at": "x", "name": "a", "rules": [{"id": "2", "verbs": ["get"]}]});
+        assert_eq!(patch(&said(&object, &spec), &spec), None);
+    }
+
+    fn step(change: Change) -> String {
+        let kind = CloudKind::Registries;
+        let (title, list) = ("quay.io".to_owned(), Path::new(["x"]));
+        Step {
+            kind,
+            title,
+            list,
+            change,
+        }
+        .shown(&HashMap::new())
+        .unwrap()
+    }
+
+    #[test]
+    fn no_secret_is_shown_and_another_one_is_said_to_be_another() {
+        let body = json!({"serveraddress": "quay.io", "credentials": {"username": "hunter1", "password": "hunter2"}});
+        let placeholder = String::new();
+        let made = step(Change::Create {
+            placeholder,
+            body: body.clone(),
+        });
+        assert!(
+            made.contains("quay.io") && made.contains("password: (not shown)") && !made.contains("hunter"),
+            "{made}"
+        );
+        let after = json!({"serveraddress": "quay.io", "credentials": {"username": "hunter1", "password": "hunter3"}});
+        let patch = patch(&body, &after).unwrap();
+        let changed = step(Change::Update {
+            id: "1".to_owned(),
+            etag: None,
+            before: touched(&body, &patch),
+            patch,
+        });
+        assert!(changed.contains("password: (another one, not shown)"), "{changed}");
+        assert!(
+            changed.contains("    username: (not shown)") || changed.contains("username: (not shown)"),
+            "{changed}"
+        );
+        assert!(!changed.contains("hunter"), "{changed}");
+    }
+
+    #[test]
+    fn a_field_that_goes_or_comes_is_one_line() {
+        let change = |before: Value, patch: Value| {
+            step(Change::Update {
+                id: "1".to_owned(),
+                etag: None,
+                before,
+                patch,
+            })
+        };
+        for (before, patch, sign) in [
+            (json!({"email": "a"}), json!({"email": null}), '-'),
+            (json!({"email": null}), json!({"email": "a"}), '+'),
+        ] {
+            let shown = change(before, patch);
+            let plain: String = shown.lines().filter(|line| line.contains("email")).collect();
+            assert!(
+                plain.contains(&format!("{sign} email: a")) && !shown.contains("null"),
+                "{shown:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_others_wrote_cannot_draw_on_the_terminal() {
+        let body = json!({"description": "a\u{1b}[2Jb"});
+        let made = step(Change::Create {
+            placeholder: String::new(),
+            body,
+        });
+        assert!(!made.contains("\u{1b}[2J"), "{made:?}");
+    }
+
+    #[test]
+    fn placeholders_become_ids_wherever_they_stand() {
+        let mut body = json!({"a": "p", "b": ["p", {"c": "p"}], "p": 1});
+        substitute(&mut body, &HashMap::from([("p".to_owned(), "7".to_owned())]));
+        assert_eq!(body, json!({"a": "7", "b": ["7", {"c": "7"}], "p": 1}));
+    }
+}

@@ -1,0 +1,251 @@
+//! From documents to a plan: names become ids, what is there is compared with what is said.
+//!
+//! Every document is checked as a whole before the cloud is asked anything, and the whole plan is made before anything is
+//! changed. Deletions come last, in the reverse order, and only of what the scope names.
+
+mod prune;
+
+use std::collections::{HashMap, HashSet};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use serde_json::{Value, json};
+use tidewaiter_cloud::client::Path;
+use tidewaiter_cloud::models::values::UserId;
+
+use super::documents::{Document, Documents, by_kind};
+use super::kinds::Scope;
+use super::plan::{Change, Plan, Step, patch, said, touched};
+use super::said::{Ids, check, name_of, names, said_by, stand_in, title};
+use super::session::{Session, is_called, text};
+use crate::cli::CloudKind;
+
+/// Makes the plan.
+///
+/// # Errors
+/// The first document that is wrong, before the cloud is asked; or a name that nothing has.
+pub(super) async fn plan(session: &Session, documents: &Documents, prune: bool) -> Result<Plan> {
+    for document in &documents.documents {
+        check(document).with_context(|| document.origin.clone())?;
+    }
+    let scope = match (&documents.scope, prune) {
+        (Some(scope), true) => Some(scope),
+        (None, true) => bail!(
+            "--prune deletes what no document names, of the kinds that a document lists: add one as {{kind: Scope, prune: [Role, …]}}"
+        ),
+        (_, false) => None,
+    };
+    let mut planner = Planner {
+        session,
+        lists: HashMap::new(),
+        pending: HashMap::new(),
+        kept: HashSet::new(),
+        plan: Plan::default(),
+    };
+    for documents in by_kind(&documents.documents).into_values() {
+        for document in documents {
+            planner.add(document).await.with_context(|| document.origin.clone())?;
+        }
+    }
+    if let Some(scope) = scope {
+        planner
+            .prune(scope, &documents.documents)
+            .await
+            .context("what to prune")?;
+    }
+    Ok(planner.plan)
+}
+
+struct Planner<'a> {
+    session: &'a Session,
+    /// What is there, by path.
+    lists: HashMap<String, Vec<Value>>,
+    /// What will be there: by path and name, what stands for its id.
+    pending: HashMap<(String, String), String>,
+    /// The ids that documents name.
+    kept: HashSet<(CloudKind, String)>,
+    plan: Plan,
+}
+
+impl Planner<'_> {
+    async fn add(&mut self, document: &Document) -> Result<()> {
+        let shape = document.kind.shape();
+        let list = self.list_of(document).await?;
+        let mut ids = Ids::new();
+        for (kind, name) in names(document)? {
+            let list = self.session.organization()?.below(kind.shape().segment);
+            let id = self.id(kind, &list, &name).await?;
+            let new = if self.pending.values().any(|pending| *pending == id) {
+                "new"
+            } else {
+                id.as_str()
+            };
+            self.plan.names.insert(id.clone(), format!("{name} ({new})"));
+            ids.insert((kind, name), id);
+        }
+        let said = said_by(document, &ids)?;
+        let called: Vec<&str> = shape.key.iter().map(|field| text(&said.spec, field)).collect();
+        let title = title(document, &name_of(&said.spec, &called));
+        match self.existing(document, &list, &said.spec).await? {
+            None => {
+                if self.pending.contains_key(&(list.to_string(), called.join("\0"))) {
+                    bail!("{} {title} is given twice", shape.name);
+                }
+                let placeholder = stand_in(self.pending.len() + 1);
+                for name in called.iter().copied().chain([called.join("\0").as_str()]) {
+                    self.pending
+                        .insert((list.to_string(), name.to_owned()), placeholder.clone());
+                }
+                let body = said.for_creation();
+                let change = Change::Create { placeholder, body };
+                self.push(document.kind, title, list, change);
+            }
+            Some(id) => {
+                if !self.kept.insert((document.kind, id.clone())) {
+                    bail!("{} {title} is given twice", shape.name);
+                }
+                // The object itself, with the version that the change will be of.
+                let (object, etag) = self.session.get(list.clone().below(&id)).await?;
+                match patch(&said_of(&object, &said.spec), &said.spec) {
+                    None => self.plan.unchanged += 1,
+                    Some(patch) => {
+                        let before = touched(&said_of(&object, &said.spec), &patch);
+                        let change = Change::Update {
+                            id,
+                            etag,
+                            before,
+                            patch,
+                        };
+                        self.push(document.kind, title, list, change);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, kind: CloudKind, title: String, list: Path, change: Change) {
+        self.plan.steps.push(Step {
+            kind,
+            title,
+            list,
+            change,
+        });
+    }
+
+    /// The id of what the document describes, when it is there.
+    async fn existing(&mut self, document: &Document, list: &Path, spec: &Value) -> Result<Option<String>> {
+        let shape = document.kind.shape();
+        let objects = self.objects(list).await?;
+        if let Some(id) = &document.id {
+            let found = objects.iter().any(|object| text(object, "id") == id);
+            return if found {
+                Ok(Some(id.clone()))
+            } else {
+                bail!("there is no {} with the id {id}", shape.name)
+            };
+        }
+        let empty = |value: Option<&Value>| value.is_none_or(|value| value.is_null() || value == "");
+        let same = |object: &&Value| {
+            let fields = shape.key.iter().map(|field| (object.get(*field), spec.get(*field)));
+            let case = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_lowercase);
+            let email = document.kind == CloudKind::Users;
+            fields
+                .into_iter()
+                .all(|(one, other)| one == other || (empty(one) && empty(other)) || (email && case(one) == case(other)))
+        };
+        let found: Vec<&str> = objects.iter().filter(same).map(|object| text(object, "id")).collect();
+        match found[..] {
+            [] => Ok(None),
+            [id] => Ok(Some(id.to_owned())),
+            _ => bail!(
+                "{} of the kind {} are called so: give the id of one",
+                found.len(),
+                shape.name
+            ),
+        }
+    }
+
+    async fn objects(&mut self, list: &Path) -> Result<&[Value]> {
+        let key = list.to_string();
+        if !self.lists.contains_key(&key) {
+            let pending = self.pending.values().any(|id| key.contains(id.as_str()));
+            let objects = if pending {
+                Vec::new()
+            } else {
+                self.session.list(list.clone()).await?
+            };
+            self.lists.insert(key.clone(), objects);
+        }
+        Ok(self.lists.get(&key).map_or(&[], Vec::as_slice))
+    }
+
+    /// The id of what is called `name` in a list, there or to be made.
+    async fn id(&mut self, kind: CloudKind, list: &Path, name: &str) -> Result<String> {
+        if name.parse::<UserId>().is_ok() {
+            return Ok(name.to_lowercase());
+        }
+        let shape = kind.shape();
+        let called = |object: &&Value| is_called(shape, object, name);
+        let objects = self.objects(list).await?;
+        let found: Vec<String> = objects
+            .iter()
+            .filter(called)
+            .map(|object| text(object, "id").to_owned())
+            .collect();
+        match &found[..] {
+            [id] => Ok(id.clone()),
+            [] => {
+                let pending = self.pending.get(&(list.to_string(), name.to_owned())).cloned();
+                pending.ok_or_else(|| {
+                    anyhow!(
+                        "there is no {} {name:?}, in the cloud or in these documents",
+                        shape.name
+                    )
+                })
+            }
+            _ => bail!(
+                "there are {} of the kind {} called {name:?}: give the id",
+                found.len(),
+                shape.name
+            ),
+        }
+    }
+
+    async fn list_of(&mut self, document: &Document) -> Result<Path> {
+        let shape = document.kind.shape();
+        let organization = self.session.organization()?;
+        let parent = match (shape.scope, &document.user, &document.node_pool) {
+            (Scope::User, Some(user), _) => {
+                let list = organization.below("users");
+                let id = self.id(CloudKind::Users, &list, user).await?;
+                list.below(id)
+            }
+            (Scope::Cluster, ..) => self.cluster(document.cluster.as_deref()).await?,
+            (Scope::NodePool, _, Some(pool)) => {
+                let list = self.cluster(document.cluster.as_deref()).await?.below("node-pools");
+                let id = self.id(CloudKind::NodePools, &list, pool).await?;
+                list.below(id)
+            }
+            _ => organization,
+        };
+        Ok(parent.below(shape.segment))
+    }
+
+    async fn cluster(&mut self, named: Option<&str>) -> Result<Path> {
+        let place = self.session.place().cluster.clone();
+        let name = named.map(str::to_owned).or(place);
+        let name = name.ok_or_else(|| anyhow!("cluster is missing, and the context has none"))?;
+        let list = self.session.organization()?.below("clusters");
+        let id = self.id(CloudKind::Clusters, &list, &name).await?;
+        Ok(list.below(id))
+    }
+}
+
+/// What the object says of the fields of `spec`. Credentials that the cloud does not answer are not known.
+fn said_of(object: &Value, spec: &Value) -> Value {
+    let mut said = said(object, spec);
+    if said.get("credentials").is_some_and(|found| *found == json!({})) {
+        said["credentials"] = Value::Null;
+    }
+    said
+}

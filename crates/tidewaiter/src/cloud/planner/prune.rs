@@ -1,0 +1,106 @@
+//! What is deleted because no document names it: of the kinds and clusters of the scope, and never whoever asks.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+use tidewaiter_cloud::client::Path;
+
+use super::Planner;
+use crate::cli::CloudKind;
+use crate::cloud::documents::{Document, PruneScope};
+use crate::cloud::kinds::Scope;
+use crate::cloud::plan::Change;
+use crate::cloud::said::name_of;
+use crate::cloud::session::text;
+
+impl Planner<'_> {
+    /// What no document names, of the kinds of the scope.
+    pub(super) async fn prune(&mut self, scope: &PruneScope, documents: &[Document]) -> Result<()> {
+        let mut kinds: Vec<CloudKind> = scope.kinds.clone();
+        kinds.sort_unstable();
+        kinds.dedup();
+        // Who takes himself away has nobody left to ask.
+        let (account, _) = self.session.get(Path::new(["account"])).await?;
+        self.kept.insert((CloudKind::Users, text(&account, "id").to_owned()));
+        let clusters = self.clusters_of(scope).await?;
+        for kind in kinds.into_iter().rev() {
+            for (_, list) in self.lists_of(kind, scope, documents).await? {
+                // A binding of a cluster that the scope does not name is none of its business.
+                let in_scope = |object: &&Value| {
+                    let cluster = text(object, "cluster_id");
+                    let named = cluster.is_empty() || clusters.is_empty() || clusters.iter().any(|id| id == cluster);
+                    kind != CloudKind::RoleBindings || named
+                };
+                let objects = self.objects(&list).await?.iter().filter(in_scope);
+                let found: Vec<(String, String)> = objects
+                    .map(|object| {
+                        let called: Vec<&str> = kind.shape().key.iter().map(|field| text(object, field)).collect();
+                        (text(object, "id").to_owned(), name_of(object, &called))
+                    })
+                    .collect();
+                for (id, title) in found {
+                    if !self.kept.contains(&(kind, id.clone())) {
+                        let (_, etag) = self.session.get(list.clone().below(&id)).await?;
+                        self.push(kind, title, list.clone(), Change::Delete { id, etag });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn clusters_of(&mut self, scope: &PruneScope) -> Result<Vec<String>> {
+        let list = self.session.organization()?.below("clusters");
+        let mut ids = Vec::new();
+        for name in &scope.clusters {
+            ids.push(self.id(CloudKind::Clusters, &list, name).await?);
+        }
+        Ok(ids)
+    }
+
+    /// The lists of a kind that are in the scope: of the organization, of the clusters that it names, of the users that
+    /// documents give keys to.
+    async fn lists_of(
+        &mut self,
+        kind: CloudKind,
+        scope: &PruneScope,
+        documents: &[Document],
+    ) -> Result<BTreeMap<String, Path>> {
+        let shape = kind.shape();
+        let mut lists = Vec::new();
+        match shape.scope {
+            Scope::Account => {}
+            Scope::Organization => lists.push(self.session.organization()?.below(shape.segment)),
+            Scope::User => {
+                for document in documents.iter().filter(|document| document.kind == kind) {
+                    lists.push(self.list_of(document).await?);
+                }
+            }
+            Scope::Cluster | Scope::NodePool => {
+                if scope.clusters.is_empty() {
+                    bail!(
+                        "the Scope must say of which clusters a {} is pruned: clusters: [NAME]",
+                        shape.name
+                    );
+                }
+                for name in &scope.clusters {
+                    let cluster = self.cluster(Some(name)).await?;
+                    if shape.scope == Scope::Cluster {
+                        lists.push(cluster.below(shape.segment));
+                        continue;
+                    }
+                    let pools = cluster.below("node-pools");
+                    let ids: Vec<String> = self
+                        .objects(&pools)
+                        .await?
+                        .iter()
+                        .map(|pool| text(pool, "id").to_owned())
+                        .collect();
+                    lists.extend(ids.into_iter().map(|id| pools.clone().below(id).below(shape.segment)));
+                }
+            }
+        }
+        Ok(lists.into_iter().map(|list| (list.to_string(), list)).collect())
+    }
+}

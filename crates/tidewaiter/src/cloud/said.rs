@@ -1,0 +1,170 @@
+//! What a document says, in the words of the API: names have become ids, and the whole is checked.
+
+use std::collections::HashMap;
+
+use anyhow::{Result, anyhow, bail};
+use serde_json::{Map, Value};
+
+use super::documents::Document;
+use super::kinds::Scope;
+use super::session::text;
+use crate::cli::CloudKind;
+
+/// What a document says, in the words of the API.
+pub(super) struct Said {
+    /// The spec, every field there.
+    pub(super) spec: Value,
+    /// What only a creation takes.
+    beside: Map<String, Value>,
+}
+
+impl Said {
+    /// The body that makes it.
+    pub(super) fn for_creation(self) -> Value {
+        let mut body = self.spec;
+        if let Value::Object(body) = &mut body {
+            body.extend(self.beside);
+        }
+        body
+    }
+}
+
+/// The ids of what documents name.
+pub(super) type Ids = HashMap<(CloudKind, String), String>;
+
+/// That a document is right, as far as that can be told without the cloud.
+pub(super) fn check(document: &Document) -> Result<()> {
+    let shape = document.kind.shape();
+    if !shape.declared {
+        bail!("a {} is not applied; make it with: tidewaiter cloud create", shape.name);
+    }
+    let placed = |given: &Option<String>, field: &str, allowed: bool, needed: bool| match (given, allowed, needed) {
+        (Some(_), false, _) => Err(anyhow!("{field}: a {} is of none; leave it out", shape.name)),
+        (None, _, true) => Err(anyhow!("{field} is missing: whose {} it is", shape.name)),
+        _ => Ok(()),
+    };
+    let in_cluster = matches!(shape.scope, Scope::Cluster | Scope::NodePool);
+    placed(
+        &document.cluster,
+        "cluster",
+        in_cluster || document.kind == CloudKind::RoleBindings,
+        false,
+    )?;
+    placed(
+        &document.node_pool,
+        "nodePool",
+        shape.scope == Scope::NodePool,
+        shape.scope == Scope::NodePool,
+    )?;
+    placed(
+        &document.user,
+        "user",
+        shape.scope == Scope::User,
+        shape.scope == Scope::User,
+    )?;
+    names(document).map(drop)
+}
+
+/// A valid id that nothing has.
+pub(super) fn stand_in(number: usize) -> String {
+    format!("00000000-0000-4000-8000-{number:012}")
+}
+
+/// What the document names, when it is right.
+pub(super) fn names(document: &Document) -> Result<Vec<(CloudKind, String)>> {
+    let mut names = Vec::new();
+    read(document, &mut |kind, name| {
+        names.push((kind, name.to_owned()));
+        // Two names are two ids.
+        Ok(stand_in(names.len()))
+    })?;
+    Ok(names)
+}
+
+/// What the document says, with the ids of what it names.
+pub(super) fn said_by(document: &Document, ids: &Ids) -> Result<Said> {
+    read(document, &mut |kind, name| {
+        let found = ids.get(&(kind, name.to_owned())).cloned();
+        found.ok_or_else(|| anyhow!("there is no {} {name:?}", kind.shape().name))
+    })
+}
+
+fn read(document: &Document, id: &mut dyn FnMut(CloudKind, &str) -> Result<String>) -> Result<Said> {
+    let (mut spec, mut beside) = (document.spec.clone(), Map::new());
+    let mut named = |spec: &mut Map<String, Value>, from: &str, to: &str, kind| -> Result<bool> {
+        match spec.remove(from) {
+            None => Ok(false),
+            Some(Value::String(name)) => {
+                spec.insert(to.to_owned(), id(kind, &name)?.into());
+                Ok(true)
+            }
+            Some(_) => bail!("spec.{from} must be a text"),
+        }
+    };
+    match document.kind {
+        CloudKind::Users => {
+            for field in ["role", "password"] {
+                beside.extend(spec.remove(field).map(|value| (field.to_owned(), value)));
+            }
+        }
+        CloudKind::Teams => {
+            if let Some(users) = spec.remove("users") {
+                let users: Vec<String> =
+                    serde_json::from_value(users).map_err(|_| anyhow!("spec.users must be a list of texts"))?;
+                let ids = users.iter().map(|user| id(CloudKind::Users, user));
+                spec.insert("user_ids".to_owned(), ids.collect::<Result<Vec<_>>>()?.into());
+            }
+        }
+        CloudKind::RoleBindings => {
+            named(&mut spec, "role", "authorization_role_id", CloudKind::Roles)?;
+            if named(&mut spec, "user", "user_id", CloudKind::Users)? {
+                spec.insert("type".to_owned(), "UserBinding".into());
+            }
+            if named(&mut spec, "team", "team_id", CloudKind::Teams)? {
+                spec.insert("type".to_owned(), "TeamBinding".into());
+            }
+            if let Some(cluster) = &document.cluster {
+                spec.insert("cluster_id".to_owned(), id(CloudKind::Clusters, cluster)?.into());
+            }
+        }
+        _ => {}
+    }
+    let spec = document
+        .kind
+        .shape()
+        .check(&spec.into())
+        .map_err(|error| anyhow!("spec: {error}"))?;
+    Ok(Said { spec, beside })
+}
+
+/// What a person calls the object of a document.
+pub(super) fn title(document: &Document, name: &str) -> String {
+    let given = |field: &str| document.spec.get(field).and_then(Value::as_str);
+    let name = match (document.kind, given("role"), given("user").or_else(|| given("team"))) {
+        (CloudKind::RoleBindings, Some(role), Some(subject)) => format!("{role} for {subject}"),
+        _ => name.to_owned(),
+    };
+    let places = [
+        ("cluster", &document.cluster),
+        ("pool", &document.node_pool),
+        ("user", &document.user),
+    ];
+    let places: Vec<String> = places
+        .iter()
+        .filter_map(|(word, place)| Some(format!("{word} {}", place.as_ref()?)))
+        .collect();
+    if places.is_empty() {
+        name
+    } else {
+        format!("{name} in {}", places.join(", "))
+    }
+}
+
+/// Its name, else what it is called by.
+pub(super) fn name_of(object: &Value, called: &[&str]) -> String {
+    if !text(object, "name").is_empty() {
+        return text(object, "name").to_owned();
+    }
+    let said: Vec<&str> = called.iter().copied().filter(|word| !word.is_empty()).collect();
+    said.join(" ")
+}

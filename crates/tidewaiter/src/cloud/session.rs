@@ -1,0 +1,182 @@
+//! A login that is open: the client, and where it looks. Names become ids here.
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use serde_json::Value;
+use tidewaiter_cloud::client::{AccessToken, BaseUrl, Client, ClientSettings, ETag, Method, Path, Request};
+use tidewaiter_cloud::models::values::UserId;
+use tidewaiter_kit::SystemClock;
+
+use super::contexts::{Contexts, Login};
+use super::kinds::{Scope, Shape};
+use crate::cli::{CloudKind, CloudPlace as Place};
+
+/// An open login.
+pub(super) struct Session {
+    client: Client,
+    organization: Option<String>,
+    place: Place,
+}
+
+/// Settings for `login`, without its token.
+pub(super) fn settings(login: &Login) -> Result<ClientSettings> {
+    let base: BaseUrl = login.server.parse().context("the server of the context")?;
+    let mut settings = ClientSettings::new(base);
+    if let Some(path) = &login.ca_file {
+        let read = std::fs::read(path);
+        settings.ca = Some(read.with_context(|| format!("the certificates in {}", path.display()))?);
+    }
+    Ok(settings)
+}
+
+impl Session {
+    /// Opens the context that `place` names.
+    pub(super) fn open(place: &Place) -> Result<Self> {
+        let contexts = Contexts::load()?;
+        let (name, login) = contexts.find(place.context.as_deref())?;
+        let Some(token) = &login.token else {
+            bail!(
+                "you are logged out of {name}: tidewaiter cloud login --server {} --context {name} {}",
+                login.server,
+                login.email
+            );
+        };
+        let mut settings = settings(login)?;
+        settings.token = Some(token.parse::<AccessToken>().context("the token of the context")?);
+        let mut place = place.clone();
+        place.cluster = place.cluster.or_else(|| login.cluster.clone());
+        let organization = place.organization.map(|id| id.to_string());
+        Ok(Self {
+            client: Client::new(&settings, SystemClock::shared())?,
+            organization: organization.or_else(|| login.organization.clone()),
+            place,
+        })
+    }
+
+    /// Where it looks.
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// The path of the organization.
+    pub(super) fn organization(&self) -> Result<Path> {
+        let organization = self.organization.as_ref();
+        let id = organization.ok_or_else(|| {
+            anyhow!("no organization is named: --organization ID, or tidewaiter cloud context set --organization ID")
+        })?;
+        Ok(Path::new(["organizations"]).below(id))
+    }
+
+    /// The path of a cluster.
+    pub(super) async fn cluster(&self, cluster: Option<&str>) -> Result<Path> {
+        let named = cluster.or(self.place.cluster.as_deref());
+        let cluster = named.ok_or_else(|| {
+            anyhow!("no cluster is named: --cluster NAME, or tidewaiter cloud context set --cluster NAME")
+        })?;
+        let list = self.organization()?.below("clusters");
+        let id = self.id(CloudKind::Clusters, &list, cluster).await?;
+        Ok(list.below(id))
+    }
+
+    /// The path of the list of a kind, at the place of the command line.
+    pub(super) async fn list_path(&self, kind: CloudKind) -> Result<Path> {
+        let shape = kind.shape();
+        let parent = match shape.scope {
+            Scope::Account => return Ok(Path::new([shape.segment])),
+            Scope::Organization => self.organization()?,
+            Scope::Cluster => self.cluster(None).await?,
+            Scope::User => match &self.place.user {
+                None => return Ok(Path::new(["account", shape.segment])),
+                Some(user) => {
+                    let list = self.organization()?.below("users");
+                    let id = self.id(CloudKind::Users, &list, user).await?;
+                    list.below(id)
+                }
+            },
+            Scope::NodePool => match &self.place.node_pool {
+                // The nodes of a cluster are listed without asking for a pool.
+                None if kind == CloudKind::Nodes => self.cluster(None).await?,
+                None => bail!("no node pool is named: --node-pool NAME"),
+                Some(pool) => {
+                    let list = self.cluster(None).await?.below("node-pools");
+                    let id = self.id(CloudKind::NodePools, &list, pool).await?;
+                    list.below(id)
+                }
+            },
+        };
+        Ok(parent.below(shape.segment))
+    }
+
+    /// The id of the object that is called `name` in `list`, or has that id.
+    pub(super) async fn id(&self, kind: CloudKind, list: &Path, name: &str) -> Result<String> {
+        // Every id is a UUID, whatever it is of.
+        if name.parse::<UserId>().is_ok() {
+            return Ok(name.to_lowercase());
+        }
+        let shape = kind.shape();
+        let found: Vec<Value> = self.list(list.clone()).await?;
+        let called = |object: &&Value| is_called(shape, object, name);
+        let ids: Vec<&str> = found
+            .iter()
+            .filter(called)
+            .filter_map(|object| object.get("id")?.as_str())
+            .collect();
+        match ids[..] {
+            [id] => Ok(id.to_owned()),
+            [] => bail!("there is no {} {name:?}", shape.name),
+            _ => bail!(
+                "there are {} of the kind {} called {name:?}: give the id",
+                ids.len(),
+                shape.name
+            ),
+        }
+    }
+
+    /// The objects at `path`.
+    pub(super) async fn list(&self, path: Path) -> Result<Vec<Value>> {
+        let shown = path.to_string();
+        match self.get(path).await?.0 {
+            Value::Array(objects) => Ok(objects),
+            _ => bail!("GET {shown} was answered with what is no list"),
+        }
+    }
+
+    /// What is at `path`, and which version of it.
+    pub(super) async fn get(&self, path: Path) -> Result<(Value, Option<ETag>)> {
+        let request = Request::new(Method::GET, path);
+        let answer = self.client.request(&request).await?;
+        let json = answer
+            .json()
+            .map_err(|reason| anyhow!("the answer to {request} {reason}"))?;
+        Ok((json, answer.etag))
+    }
+
+    /// Sends a body, and reads the answer if there is one.
+    pub(super) async fn send(&self, request: &Request) -> Result<Value> {
+        let answer = self.client.request(request).await?;
+        if answer.bytes().is_empty() {
+            return Ok(Value::Null);
+        }
+        answer
+            .json()
+            .map_err(|reason| anyhow!("the answer to {request} {reason}"))
+    }
+}
+
+/// Whether that is what the object is called by.
+pub(super) fn is_called(shape: &Shape, object: &Value, name: &str) -> bool {
+    let fields = shape.key.iter().copied().chain(["name"]);
+    let mut texts = fields.filter_map(|field| object.get(field)?.as_str());
+    texts.any(|text| text == name || (shape.name == "User" && text.eq_ignore_ascii_case(name)))
+}
+
+/// A request with a body.
+pub(super) fn request(method: Method, path: Path, body: Value, if_match: Option<ETag>) -> Request {
+    let mut request = Request::new(method, path).json(body);
+    request.if_match = if_match;
+    request
+}
+
+/// A field of an object as a text.
+pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object.get(field).and_then(Value::as_str).unwrap_or_default()
+}

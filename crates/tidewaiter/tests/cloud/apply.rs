@@ -1,0 +1,321 @@
+//! What files say, made true: shown before it is done, all of it or nothing of it, and nothing the second time.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::world::{ALICE, CLUSTER, Person, of_cluster, of_organization};
+
+const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG/rsOVAgJS+D+rWBWNBgfdevP0BO3X6IQI1/grYrdb5";
+
+/// A folder that names one of each, in an order in which nothing could be made.
+fn folder(person: &Person) -> String {
+    person.file("folder/secrets/quay", "hunter2-file\n");
+    person.file("folder/.hidden.yaml", "kind: [");
+    person.file("folder/notes.txt", "kind: [");
+    person.file(
+        "folder/10-bindings.yaml",
+        "kind: RoleBinding
+cluster: production
+spec: {role: viewer, user: bob@example.com, namespace: dev}
+---
+kind: RoleBinding
+spec: {role: viewer, team: developers}
+",
+    );
+    person.file(
+        "folder/20-people.yaml",
+        &format!(
+            "kind: User
+spec: {{name: Bob, email: bob@example.com, role: member, password: {{fromEnv: BOB}}}}
+---
+kind: SshKey
+user: bob@example.com
+spec: {{name: laptop, key: {KEY}}}
+---
+kind: Team
+spec: {{name: developers, users: [bob@example.com, alice@example.com]}}
+"
+        ),
+    );
+    person.file(
+        "folder/30-rest.json",
+        &json!({"kind": "Role", "spec": {"name": "viewer", "rules": [
+            {"type": "kubernetes", "api_groups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]}})
+        .to_string(),
+    );
+    person.file(
+        "folder/cluster/all.yml",
+        "kind: NodePoolLabel
+nodePool: workers
+spec: {key: disk, value: ssd}
+---
+kind: NodePool
+spec: {name: workers, count: 3, kubernetes_mode: worker, kubernetes_version: v1.30.1, etcd: false, is_schedulable: true}
+---
+kind: ClusterLabel
+cluster: production
+spec: {key: zone, value: a}
+---
+kind: Registry
+spec:
+  serveraddress: quay.io
+  provider: quay
+  credentials: {username: hunter2-user, password: {fromFile: ../secrets/quay}}
+",
+    );
+    person.path("folder").to_str().unwrap().to_owned()
+}
+
+const BOB: [(&str, &str); 1] = [("BOB", "hunter2-bob")];
+
+#[tokio::test]
+async fn a_folder_is_made_true_and_then_it_is() {
+    let person = Person::logged_in().await;
+    let folder = folder(&person);
+    let apply = ["cloud", "apply", "-f", &folder];
+    let out = person.run_with(&apply, &BOB).await.well();
+    for word in [
+        "+ User Bob",
+        "+ SshKey laptop in user bob@example.com",
+        "+ RoleBinding viewer for bob@example.com in cluster production",
+        "password: (not shown)",
+        "user_id: bob@example.com (new)",
+        &format!("- alice@example.com ({ALICE})"),
+        "10 to create, 0 to change, 0 to delete, 0 unchanged",
+        "created NodePoolLabel disk",
+    ] {
+        assert!(out.contains(word), "{word} in {out}");
+    }
+    let list = |name: &str| person.cloud.list(&of_organization(name));
+    let bob = list("users").iter().find(|user| user["name"] == "Bob").unwrap().clone();
+    assert_eq!(
+        (&bob["password"], &bob["role"]),
+        (&json!("hunter2-bob"), &json!("member"))
+    );
+    assert_eq!(
+        person
+            .cloud
+            .list(&format!(
+                "{}/{}/ssh_keys",
+                of_organization("users"),
+                bob["id"].as_str().unwrap()
+            ))
+            .len(),
+        1
+    );
+    let (team, role) = (list("teams")[0].clone(), list("roles")[0].clone());
+    assert_eq!(team["user_ids"], json!([bob["id"], ALICE]));
+    let bindings = list("role-bindings");
+    assert_eq!(bindings[0]["user_id"], bob["id"]);
+    assert_eq!(bindings[0]["cluster_id"], CLUSTER);
+    assert_eq!(
+        (&bindings[1]["team_id"], &bindings[1]["authorization_role_id"]),
+        (&team["id"], &role["id"])
+    );
+    assert_eq!(bindings[1]["cluster_id"], Value::Null);
+    assert_eq!(
+        list("registries")[0]["credentials"],
+        json!({"username": "hunter2-user", "password": "hunter2-file"})
+    );
+    let pool = person.cloud.list(&of_cluster("node-pools"))[0].clone();
+    assert_eq!(pool["kubernetes_version"], "1.30.1");
+    let labels = person.cloud.list(&of_cluster(&format!(
+        "node-pools/{}/labels",
+        pool["id"].as_str().unwrap()
+    )));
+    assert_eq!(labels[0]["key"], "disk");
+
+    person.cloud.seen();
+    let out = person.run_with(&apply, &BOB).await.well();
+    assert_eq!(out, "0 to create, 0 to change, 0 to delete, 10 unchanged\n");
+    assert!(person.cloud.writes().is_empty());
+}
+
+#[tokio::test]
+async fn a_change_is_shown_and_sent_alone_with_the_version_that_was_seen() {
+    let person = Person::logged_in().await;
+    let folder = folder(&person);
+    let apply = ["cloud", "apply", "-f", &folder];
+    person.run_with(&apply, &BOB).await.well();
+    person.file("folder/secrets/quay", "hunter2-new\n");
+    person.file(
+        "folder/cluster/b.yaml",
+        "kind: ClusterLabel\nspec: {key: tier, value: gold}\n",
+    );
+    let rule = json!({"type": "kubernetes", "api_groups": [""], "resources": ["pods"], "verbs": ["get"]});
+    person.file(
+        "folder/30-rest.json",
+        &json!({"kind": "Role", "spec": {"name": "viewer", "rules": [rule]}}).to_string(),
+    );
+    person.cloud.seen();
+    let diff = person.run_with(&["cloud", "diff", "-f", &folder], &BOB).await;
+    assert_eq!(diff.code, 1, "{}", diff.err);
+    let dry = person
+        .run_with(&[&apply[..], &["--dry-run"]].concat(), &BOB)
+        .await
+        .well();
+    assert_eq!(dry, diff.out);
+    assert!(person.cloud.writes().is_empty(), "neither changes anything");
+    for word in [
+        "~ Role viewer",
+        "-   - list",
+        "~ Registry quay.io",
+        "password: (another one, not shown)",
+        "1 to create, 2 to change",
+    ] {
+        assert!(dry.contains(word), "{word} in {dry}");
+    }
+    person.run_with(&apply, &BOB).await.well();
+    let writes = person.cloud.writes();
+    let bodies: Vec<&Value> = writes.iter().map(|write| &write.body).collect();
+    assert_eq!(bodies.len(), 3, "{bodies:?}");
+    assert!(writes[0].line.starts_with("PATCH ") && writes[0].if_match.is_some());
+    assert_eq!(bodies[0]["rules"][0]["verbs"], json!(["get"]));
+    assert_eq!(bodies[1], &json!({"credentials": {"password": "hunter2-new"}}));
+    let diff = person.run_with(&["cloud", "diff", "-f", &folder], &BOB).await;
+    assert_eq!(diff.code, 0, "{}", diff.out);
+}
+
+#[tokio::test]
+async fn one_wrong_document_and_nothing_is_asked_or_changed() {
+    let person = Person::logged_in().await;
+    person.file("folder/a.yaml", "kind: ClusterLabel\nspec: {key: zone, value: a}\n");
+    let folder = person.path("folder").to_str().unwrap().to_owned();
+    for (text, words) in [
+        (
+            "kind: ClusterLabel\nspec: {key: 'a b', value: a}\n",
+            &["b.yaml (document 1)", "spec: key"][..],
+        ),
+        ("kind: ClusterLabel\nspec: {key: a, keey: a}\n", &["spec", "keey"]),
+        ("kind: Rolle\nspec: {}\n", &["\"Rolle\"", "Role"]),
+        ("kind: Role\nspeck: {}\n", &["spec is missing"]),
+        ("kind: Role\nspec: {}\nname: a\n", &["\"name\"", "spec"]),
+        (
+            "kind: Role\ncluster: production\nspec: {name: a, rules: []}\n",
+            &["cluster", "leave it out"],
+        ),
+        (
+            "kind: NodePoolLabel\nspec: {key: a, value: b}\n",
+            &["nodePool is missing"],
+        ),
+        ("kind: Cluster\nspec: {name: a}\n", &["tidewaiter cloud create"]),
+        ("kind: RoleBinding\nspec: {role: a, user: b, team: c}\n", &["spec"]),
+        (
+            "kind: ClusterLabel\nspec: {key: a, value: a}\n---\n- 1\n",
+            &["(document 2)", "must be a mapping"],
+        ),
+        ("kind: ClusterLabel\nkind: Role\n", &["b.yaml"]),
+        ("kind: [", &["b.yaml"]),
+        (
+            "kind: Registry\nspec: {serveraddress: a, provider: quay, credentials: {username: u, password: {fromEnv: NONE}}}\n",
+            &["credentials.password", "NONE is not set"],
+        ),
+        (
+            "kind: Registry\nspec: {serveraddress: a, provider: quay, credentials: {username: u, password: {fromFile: none}}}\n",
+            &["credentials.password", "none"],
+        ),
+        (
+            "kind: Registry\nspec: {serveraddress: a, provider: quay, credentials: {username: u, password: [hunter2]}}\n",
+            &["credentials.password"],
+        ),
+    ] {
+        person.file("folder/b.yaml", text);
+        let ran = person.run(&["cloud", "apply", "-f", &folder, "--yes"]).await;
+        ran.refused(1, words);
+        assert!(person.cloud.seen().is_empty(), "{text}");
+        person.run(&["cloud", "diff", "-f", &folder]).await.refused(2, words);
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_nothing_has_or_two_have_changes_nothing() {
+    let person = Person::logged_in().await;
+    let label = |id: &str| json!({"id": id, "key": "zone", "value": "a"});
+    person
+        .cloud
+        .put(&of_cluster("labels"), vec![label(ALICE), label(CLUSTER)]);
+    for (text, words) in [
+        (
+            "kind: Role\nspec: {name: a, rules: []}\n---\nkind: RoleBinding\nspec: {role: b, user: alice@example.com}\n",
+            &["no Role \"b\""][..],
+        ),
+        (
+            "kind: RoleBinding\nspec: {role: b, user: eve@example.com}\n",
+            &["in the cloud or in these documents"],
+        ),
+        (
+            "kind: ClusterLabel\ncluster: nowhere\nspec: {key: a, value: a}\n",
+            &["no Cluster \"nowhere\""],
+        ),
+        (
+            "kind: ClusterLabel\nspec: {key: zone, value: b}\n",
+            &["2 of the kind ClusterLabel", "give the id"],
+        ),
+        (
+            "kind: ClusterLabel\nid: nobody\nspec: {key: zone, value: b}\n",
+            &["with the id nobody"],
+        ),
+        (
+            "kind: Role\nspec: {name: a, rules: []}\n---\nkind: Role\nspec: {name: a, rules: []}\n",
+            &["given twice", "(document 2)"],
+        ),
+    ] {
+        let file = person.file("a.yaml", text);
+        person.run(&["cloud", "apply", "-f", &file]).await.refused(1, words);
+        assert!(person.cloud.writes().is_empty(), "{text}");
+    }
+    let text = format!("kind: ClusterLabel\nid: {ALICE}\nspec: {{key: zone, value: b}}\n");
+    let file = person.file("a.yaml", &text);
+    person.run(&["cloud", "apply", "-f", &file]).await.well();
+    assert_eq!(person.cloud.list(&of_cluster("labels"))[0]["value"], "b");
+}
+
+#[tokio::test]
+async fn what_stops_it_on_the_way_says_how_far_it_came() {
+    let person = Person::logged_in().await;
+    let file = person.file(
+        "a.yaml",
+        "kind: Role\nspec: {name: a, rules: []}\n---\nkind: ClusterLabel\nspec: {key: zone, value: a}\n",
+    );
+    person
+        .cloud
+        .refuse(&format!("POST /v3/{}", of_cluster("labels")), StatusCode::CONFLICT);
+    let ran = person.run(&["cloud", "apply", "-f", &file]).await;
+    ran.refused(
+        1,
+        &[
+            "ClusterLabel zone",
+            "stopped after 1 of 2 changes",
+            "apply again",
+            "not now",
+        ],
+    );
+    assert!(ran.out.contains("created Role a"), "{}", ran.out);
+}
+
+#[tokio::test]
+async fn credentials_that_the_cloud_does_not_answer_are_sent_again() {
+    let person = Person::logged_in().await;
+    person.cloud.put(
+        &of_organization("providers"),
+        vec![json!({"id": ALICE, "provider": "aws", "description": "main"})],
+    );
+    let file = person.file(
+        "a.yaml",
+        "kind: Provider\nspec: {provider: aws, description: main, credentials: {key: hunter2}}\n",
+    );
+    let out = person.run(&["cloud", "apply", "-f", &file]).await.well();
+    assert!(out.contains("key: (another one, not shown)"), "{out}");
+    assert_eq!(
+        person.cloud.writes()[0].body,
+        json!({"credentials": {"key": "hunter2"}})
+    );
+    let file = person.file("a.yaml", "kind: Provider\nspec: {provider: aws, description: main}\n");
+    assert!(
+        person
+            .run(&["cloud", "apply", "-f", &file])
+            .await
+            .well()
+            .contains("1 unchanged")
+    );
+}

@@ -1,0 +1,134 @@
+//! Logging in, and where that is remembered.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use crate::world::{ORGANIZATION, PASSWORD, Person, TOKEN};
+
+#[tokio::test]
+async fn a_login_is_remembered_where_its_owner_alone_may_read() {
+    let person = Person::logged_in().await;
+    let mode = |path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(person.contexts()), 0o600);
+    assert_eq!(mode(person.path("config/tidewaiter")), 0o700);
+    let text = fs::read_to_string(person.contexts()).unwrap();
+    for word in [TOKEN, ORGANIZATION, "production", "current: test"] {
+        assert!(text.contains(word), "{word} in {text}");
+    }
+    assert!(!text.contains(PASSWORD), "{text}");
+    assert_eq!(
+        fs::read_dir(person.path("config/tidewaiter")).unwrap().count(),
+        1,
+        "nothing else is left"
+    );
+    let out = person.run(&["cloud", "whoami"]).await.well();
+    for word in ["alice@example.com", "acme", "owner", "2027-01-15T08:00:00Z"] {
+        assert!(out.contains(word), "{word} in {out}");
+    }
+    assert_eq!(
+        person.run(&["cloud", "whoami", "-o", "name"]).await.well(),
+        "alice@example.com\n"
+    );
+}
+
+#[tokio::test]
+async fn a_password_comes_from_a_file_or_the_environment_and_a_wrong_one_leaves_nothing() {
+    let person = Person::new().await;
+    let url = person.cloud.url.clone();
+    let login = ["cloud", "login", "--server", &url, "alice@example.com"];
+    person
+        .run(&login)
+        .await
+        .refused(1, &["no password", "--password-file", "TIDEWAITER_CLOUD_PASSWORD"]);
+    let wrong = person
+        .run_with(&login, &[("TIDEWAITER_CLOUD_PASSWORD", "hunter2-wrong")])
+        .await;
+    wrong.refused(1, &["401", "wrong e-mail address or password"]);
+    assert!(!person.contexts().exists());
+    person
+        .run_with(&login, &[("TIDEWAITER_CLOUD_PASSWORD", PASSWORD)])
+        .await
+        .well();
+    assert!(fs::read_to_string(person.contexts()).unwrap().contains("127.0.0.1"));
+    let flag = person
+        .run_open(&[&login[..], &["--password", PASSWORD]].concat(), &[])
+        .await;
+    assert_eq!(flag.code, 2, "there is no such flag");
+}
+
+#[tokio::test]
+async fn who_is_not_logged_in_is_told_what_to_do() {
+    let person = Person::new().await;
+    person
+        .run(&["cloud", "get", "users"])
+        .await
+        .refused(1, &["not logged in", "tidewaiter cloud login --server"]);
+    let person = Person::logged_in().await;
+    person
+        .run(&["cloud", "get", "users", "--context", "other"])
+        .await
+        .refused(1, &["\"other\"", "there are: test"]);
+    person.run(&["cloud", "logout"]).await.well();
+    assert!(!fs::read_to_string(person.contexts()).unwrap().contains(TOKEN));
+    person
+        .run(&["cloud", "get", "users"])
+        .await
+        .refused(1, &["logged out of test", "alice@example.com"]);
+    assert!(person.cloud.seen().is_empty());
+}
+
+#[tokio::test]
+async fn contexts_are_listed_and_changed() {
+    let person = Person::logged_in().await;
+    let out = person.run(&["cloud", "context", "list"]).await.well();
+    assert!(
+        out.lines().nth(1).unwrap().starts_with('*') && out.contains("production"),
+        "{out}"
+    );
+    person
+        .run(&["cloud", "context", "use", "nowhere"])
+        .await
+        .refused(1, &["\"nowhere\""]);
+    let other = "99999999-9999-4999-8999-999999999999";
+    person
+        .run(&["cloud", "context", "set", "--organization", other])
+        .await
+        .well();
+    let text = fs::read_to_string(person.contexts()).unwrap();
+    assert!(
+        text.contains(other) && !text.contains("production"),
+        "the cluster was the other organization's: {text}"
+    );
+}
+
+#[tokio::test]
+async fn a_file_that_others_may_read_or_that_is_broken_is_refused() {
+    let person = Person::logged_in().await;
+    fs::set_permissions(person.contexts(), fs::Permissions::from_mode(0o640)).unwrap();
+    person
+        .run(&["cloud", "whoami"])
+        .await
+        .refused(1, &["others may read it", "chmod 600"]);
+    fs::set_permissions(person.contexts(), fs::Permissions::from_mode(0o600)).unwrap();
+    person.file("config/tidewaiter/cloud.yaml", &format!("contexts: {TOKEN} [\n"));
+    person
+        .run(&["cloud", "whoami"])
+        .await
+        .refused(1, &["is no file of contexts"]);
+}
+
+#[tokio::test]
+async fn a_token_does_not_go_in_plain_text_to_another_host() {
+    let person = Person::new().await;
+    let login = [
+        "cloud",
+        "login",
+        "--server",
+        "http://cloud.example.com",
+        "alice@example.com",
+    ];
+    let ran = person
+        .run_with(&login, &[("TIDEWAITER_CLOUD_PASSWORD", PASSWORD)])
+        .await;
+    ran.refused(1, &["plain HTTP", "https://"]);
+}

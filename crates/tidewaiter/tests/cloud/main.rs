@@ -1,0 +1,11 @@
+//! `tidewaiter cloud` and `tidewaiter credential`, as a person or kubectl runs them: the process, its files, its outputs, and
+//! what the cloud was asked.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod apply;
+mod contexts;
+mod credential;
+mod objects;
+mod prune;
+mod real;
+mod world;

@@ -1,0 +1,184 @@
+//! One object, or a list.
+
+use std::fs;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::world::{ALICE, API_KEY, CLUSTER, Person, of_cluster, of_organization};
+
+const REGISTRY: &str = "44444444-4444-4444-8444-444444444444";
+
+fn registry() -> Value {
+    json!({"id": REGISTRY, "serveraddress": "quay.io", "provider": "quay", "description": "pulls\u{1b}[2J",
+        "credentials": {"username": "hunter2-user", "password": "hunter2"}})
+}
+
+#[tokio::test]
+async fn lists_are_printed_for_people_and_programs_without_secrets() {
+    let person = Person::logged_in().await;
+    person.cloud.put(&of_organization("registries"), vec![registry()]);
+    let out = person.run(&["cloud", "get", "registries"]).await.well();
+    assert!(
+        out.starts_with("ID") && out.contains("quay.io") && out.contains("pulls\\u{1b}[2J"),
+        "{out}"
+    );
+    let out = person.run(&["cloud", "get", "registry", "-o", "name"]).await.well();
+    assert_eq!(out, format!("Registry/{REGISTRY}\n"));
+    let json: Value =
+        serde_json::from_str(&person.run(&["cloud", "get", "registries", "-o", "json"]).await.well()).unwrap();
+    assert_eq!(json[0]["serveraddress"], "quay.io");
+    assert_eq!(json[0].get("credentials"), None);
+    let out = person
+        .run(&["cloud", "get", "registries", "quay.io", "-o", "yaml"])
+        .await
+        .well();
+    assert!(out.contains("provider: quay"), "{out}");
+    let open = person
+        .run_open(
+            &["cloud", "get", "registries", "quay.io", "-o", "json", "--show-secrets"],
+            &[],
+        )
+        .await
+        .well();
+    assert!(open.contains("hunter2-user"), "{open}");
+    person
+        .run(&["cloud", "get", "registries", "gcr.io"])
+        .await
+        .refused(1, &["no Registry \"gcr.io\""]);
+}
+
+#[tokio::test]
+async fn a_cluster_is_described_with_what_is_in_it() {
+    let person = Person::logged_in().await;
+    person.cloud.put(
+        &of_cluster("labels"),
+        vec![json!({"id": ALICE, "key": "zone", "value": "a"})],
+    );
+    let out = person.run(&["cloud", "describe", "cluster", "production"]).await.well();
+    for word in ["name: production", "LABELS", "zone"] {
+        assert!(out.contains(word), "{word} in {out}");
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_is_attached_and_its_key_is_printed_once() {
+    let person = Person::logged_in().await;
+    let file = person.file("cluster.yaml", "name: staging\n");
+    let out = person
+        .run_open(&["cloud", "create", "cluster", "-f", &file], &[])
+        .await
+        .well();
+    assert!(out.contains(API_KEY) && out.contains("name: staging"), "{out}");
+    let file = person.file("cluster.yaml", "nam: staging\n");
+    person
+        .run(&["cloud", "create", "cluster", "-f", &file])
+        .await
+        .refused(1, &["cluster.yaml", "nam", "name"]);
+}
+
+#[tokio::test]
+async fn a_document_that_names_others_is_made_with_their_ids() {
+    let person = Person::logged_in().await;
+    person.cloud.put(
+        &of_organization("roles"),
+        vec![json!({"id": CLUSTER, "name": "viewer"})],
+    );
+    let text =
+        "kind: RoleBinding\ncluster: production\nspec: {role: viewer, user: alice@example.com, namespace: dev}\n";
+    let file = person.file("binding.yaml", text);
+    person
+        .run(&["cloud", "create", "role-binding", "-f", &file])
+        .await
+        .well();
+    let body = person.cloud.writes()[0].body.clone();
+    assert_eq!(
+        (&body["user_id"], &body["authorization_role_id"], &body["cluster_id"]),
+        (&json!(ALICE), &json!(CLUSTER), &json!(CLUSTER))
+    );
+}
+
+#[tokio::test]
+async fn what_is_edited_is_sent_alone_with_the_version_that_it_was_made_from() {
+    let person = Person::logged_in().await;
+    person.cloud.put(&of_organization("registries"), vec![registry()]);
+    let edit = ["cloud", "edit", "registry", "quay.io"];
+    let editor = |script: &str| [("EDITOR", script.to_owned())];
+    let with = async |script: &str| {
+        let [(name, script)] = editor(script);
+        person.run_with(&edit, &[(name, &script)]).await
+    };
+    assert_eq!(with("true").await.well(), "nothing was changed\n");
+    assert!(person.cloud.writes().is_empty());
+    // The editor sees no secret.
+    with("! grep -q hunter2").await.well();
+    with("sed -i 's/^provider: .*/provider: private/'").await.well();
+    let writes = person.cloud.writes();
+    assert_eq!(writes.len(), 1);
+    assert!(
+        writes[0].line.starts_with("PATCH ") && writes[0].if_match.is_some(),
+        "{writes:?}"
+    );
+    assert_eq!(writes[0].body, json!({"provider": "private"}));
+    assert_eq!(
+        person.cloud.list(&of_organization("registries"))[0]["credentials"]["password"],
+        "hunter2"
+    );
+    with("false")
+        .await
+        .refused(1, &["the editor false ended", "nothing was changed"]);
+    with("echo '[' >").await.refused(1, &["no mapping in YAML"]);
+    assert!(person.cloud.writes().is_empty());
+    assert_eq!(
+        fs::read_dir(person.path("config/tidewaiter")).unwrap().count(),
+        1,
+        "what was edited is gone"
+    );
+    person.cloud.refuse("PATCH", StatusCode::PRECONDITION_FAILED);
+    with("sed -i 's/^provider: .*/provider: azure/'")
+        .await
+        .refused(1, &["was rejected"]);
+}
+
+#[tokio::test]
+async fn a_deletion_is_asked_for_and_is_of_the_version_that_was_seen() {
+    let person = Person::logged_in().await;
+    person.cloud.put(&of_organization("registries"), vec![registry()]);
+    let delete = ["cloud", "delete", "registry", "quay.io"];
+    person
+        .run(&delete)
+        .await
+        .refused(1, &["nobody is there to ask", "--yes"]);
+    assert!(person.cloud.writes().is_empty());
+    person.run(&[&delete[..], &["--yes"]].concat()).await.well();
+    let writes = person.cloud.writes();
+    assert!(writes.len() == 1 && writes[0].if_match.is_some(), "{writes:?}");
+    assert!(person.cloud.list(&of_organization("registries")).is_empty());
+}
+
+#[tokio::test]
+async fn ssh_keys_are_ones_own_unless_a_user_is_named() {
+    let person = Person::logged_in().await;
+    person.run(&["cloud", "get", "ssh-keys"]).await.well();
+    person
+        .run(&["cloud", "get", "ssh-keys", "--user", "Alice@example.com"])
+        .await
+        .well();
+    let lines: Vec<String> = person.cloud.seen().into_iter().map(|seen| seen.line).collect();
+    assert!(lines.contains(&"GET /v3/account/ssh_keys".to_owned()), "{lines:?}");
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.ends_with(&format!("/users/{ALICE}/ssh_keys"))),
+        "{lines:?}"
+    );
+}
+
+#[tokio::test]
+async fn the_audit_is_listed() {
+    let person = Person::logged_in().await;
+    let row = json!({"id": 7, "at": "2026-01-01T00:00:00Z", "actor": "user:x", "action": "create", "kind": "role", "object_id": REGISTRY});
+    person.cloud.put(&of_organization("audit"), vec![row]);
+    let out = person.run(&["cloud", "audit", "--limit", "5"]).await.well();
+    assert!(out.starts_with("ID") && out.contains("user:x"), "{out}");
+}

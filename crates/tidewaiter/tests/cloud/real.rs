@@ -1,0 +1,245 @@
+//! The commands, and the client of a cluster, against the server that the same binary is.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use serde_json::Value;
+use tidewaiter_cloud::client::{ChangedKind, Client, ClientError, ClientSettings, Cluster, Fetched, Listing, Wake};
+use tidewaiter_cloud::models::{ClusterLabel, Registry, Role, RoleBinding, User};
+use tidewaiter_kit::{Clock as _, SystemClock};
+use tidewaiter_testkit::{Process, Program, Scratch, eventually, free_port};
+
+use crate::world::{PASSWORD, Person};
+
+const LONG: Duration = Duration::from_secs(30);
+
+const DOCUMENTS: &str = "kind: Scope
+prune: [Role, RoleBinding, ClusterLabel, NodePoolLabel, Registry, Team, SshKey]
+clusters: [production]
+---
+kind: User
+spec: {name: Bob, email: bob@example.com, password: {fromEnv: BOB}}
+---
+kind: SshKey
+user: bob@example.com
+spec: {name: laptop, key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG/rsOVAgJS+D+rWBWNBgfdevP0BO3X6IQI1/grYrdb5}
+---
+kind: Team
+spec: {name: developers, users: [bob@example.com]}
+---
+kind: Role
+spec: {name: viewer, rules: [{type: kubernetes, api_groups: [''], resources: [pods], verbs: [get, list]}]}
+---
+kind: RoleBinding
+cluster: production
+spec: {role: viewer, team: developers, namespace: dev}
+---
+kind: NodePool
+spec: {name: workers, count: 3, kubernetes_mode: worker, kubernetes_version: v1.30.1, etcd: false, is_schedulable: true}
+---
+kind: NodePoolLabel
+nodePool: workers
+spec: {key: disk, value: ssd}
+---
+kind: ClusterLabel
+spec: {key: zone, value: a}
+---
+kind: Registry
+spec: {serveraddress: quay.io, provider: quay, credentials: {username: hunter2, password: {fromEnv: BOB}}}
+";
+
+const BOB: (&str, &str) = ("BOB", "hunter2-hunter2");
+
+/// A server with its first organization, and its owner, who has attached a cluster.
+struct Real {
+    person: Person,
+    url: String,
+    cluster: Value,
+    _server: Process,
+}
+
+async fn real() -> Real {
+    let person = Person::new().await;
+    let data = person.path("data").to_str().unwrap().to_owned();
+    let password = ("TIDEWAITER_CLOUD_PASSWORD", PASSWORD);
+    let init = [
+        "cloud",
+        "init",
+        "--data",
+        &data,
+        "--organization",
+        "acme",
+        "--email",
+        "alice@example.com",
+    ];
+    person.run_with(&init, &[password]).await.well();
+    let address = format!("127.0.0.1:{}", free_port());
+    let program = Program::new(env!("CARGO_BIN_EXE_tidewaiter"));
+    let program = program.args(["cloud", "serve", "--data", &data, "--address", &address]);
+    let server = Process::start(&Scratch::new("cloud-server"), program);
+    let url = format!("http://{address}");
+    let login = ["cloud", "login", "--server", &url, "alice@example.com"];
+    eventually("the server to take a login", LONG, async || {
+        let ran = person.run_with(&login, &[password]).await;
+        if ran.code == 0 { Ok(()) } else { Err(ran.err) }
+    })
+    .await;
+    let file = person.file("cluster.yaml", "name: production\n");
+    let made = person
+        .run_open(&["cloud", "create", "cluster", "-f", &file, "-o", "json"], &[])
+        .await
+        .well();
+    person
+        .run(&["cloud", "context", "set", "--cluster", "production"])
+        .await
+        .well();
+    Real {
+        person,
+        url,
+        cluster: serde_json::from_str(&made).unwrap(),
+        _server: server,
+    }
+}
+
+impl Real {
+    /// The cluster's own client, with the token or key.
+    fn client(&self, token: &str) -> Client {
+        let mut settings = ClientSettings::new(self.url.parse().unwrap());
+        settings.token = Some(token.parse().unwrap());
+        Client::new(&settings, SystemClock::shared()).unwrap()
+    }
+
+    fn id<T: std::str::FromStr<Err: std::fmt::Debug>>(&self, field: &str) -> T {
+        self.cluster[field].as_str().unwrap().parse().unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_folder_is_made_true_changed_and_pruned() {
+    let real = real().await;
+    let person = &real.person;
+    let file = person.file("a.yaml", DOCUMENTS);
+    let apply = ["cloud", "apply", "-f", &file, "--prune", "--yes"];
+    let out = person.run_with(&apply, &[BOB]).await.well();
+    assert!(
+        out.contains("9 to create, 0 to change, 0 to delete, 0 unchanged"),
+        "{out}"
+    );
+    let out = person.run_with(&apply, &[BOB]).await.well();
+    assert_eq!(out, "0 to create, 0 to change, 0 to delete, 9 unchanged\n");
+
+    let changed = DOCUMENTS
+        .replace("value: ssd", "value: nvme")
+        .replace("namespace: dev", "namespace: prod");
+    person.file("a.yaml", &changed.replace("verbs: [get, list]", "verbs: [get]"));
+    let other = ("BOB", "hunter2-another");
+    let diff = person
+        .run_with(&["cloud", "diff", "-f", &file, "--prune"], &[other])
+        .await;
+    assert!(
+        diff.code == 1 && diff.out.contains("1 to create, 3 to change, 1 to delete"),
+        "{}{}",
+        diff.out,
+        diff.err
+    );
+    person.run_with(&apply, &[other]).await.well();
+    let again = person
+        .run_with(&["cloud", "diff", "-f", &file, "--prune"], &[other])
+        .await;
+    assert_eq!(again.code, 0, "{}{}", again.out, again.err);
+    let bindings = person
+        .run(&["cloud", "get", "role-bindings", "-o", "json"])
+        .await
+        .well();
+    assert!(
+        bindings.contains("\"prod\"") && !bindings.contains("\"dev\""),
+        "{bindings}"
+    );
+
+    let editor = [("EDITOR", "sed -i 's/count: 3/count: 4/'")];
+    person
+        .run_with(&["cloud", "edit", "node-pool", "workers"], &editor)
+        .await
+        .well();
+    assert!(
+        person
+            .run(&["cloud", "describe", "node-pool", "workers"])
+            .await
+            .well()
+            .contains("count: 4")
+    );
+    person.run(&["cloud", "delete", "label", "zone", "--yes"]).await.well();
+    let audit = person.run(&["cloud", "audit", "--limit", "1"]).await.well();
+    assert!(audit.contains("delete"), "{audit}");
+    let whoami = person.run(&["cloud", "whoami"]).await.well();
+    assert!(
+        whoami.contains("alice@example.com") && whoami.contains("owner"),
+        "{whoami}"
+    );
+    let credential = person.run_open(&["credential"], &[]).await.well();
+    let credential: Value = serde_json::from_str(&credential).unwrap();
+    let token = credential["status"]["token"].as_str().unwrap();
+    let expires: jiff::Timestamp = credential["status"]["expirationTimestamp"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!(
+        expires > SystemClock.now() && token.split('.').count() == 3,
+        "{expires}"
+    );
+}
+
+#[tokio::test]
+async fn a_cluster_lists_what_is_its_own_and_is_told_of_changes() {
+    let real = real().await;
+    let person = &real.person;
+    let file = person.file("a.yaml", DOCUMENTS);
+    person.run_with(&["cloud", "apply", "-f", &file], &[BOB]).await.well();
+    let cluster = Cluster {
+        organization: real.id("organization_id"),
+        id: real.id("id"),
+    };
+    let client = real.client(real.cluster["api_key"].as_str().unwrap());
+    let users: Listing<User> = client.list(cluster.organization().users(), None).await.unwrap();
+    let Fetched::Complete { value: users, etag } = users else {
+        panic!("nothing was known");
+    };
+    assert!(users.iter().any(|user| user.ssh_keys.len() == 1), "{users:?}");
+    let again: Listing<User> = client
+        .list(cluster.organization().users(), etag.as_ref())
+        .await
+        .unwrap();
+    assert_eq!(again, Fetched::Unchanged);
+    let registries: Listing<Registry> = client.list(cluster.organization().registries(), None).await.unwrap();
+    let Fetched::Complete { value, .. } = registries else {
+        panic!("nothing was known");
+    };
+    assert_eq!(value[0].spec.credentials.get("password").unwrap().expose(), BOB.1);
+    let roles: Listing<Role> = client.list(cluster.roles(), None).await.unwrap();
+    assert!(matches!(roles, Fetched::Complete { value, .. } if value[0].rules.as_ref().unwrap().len() == 1));
+    let bindings: Listing<RoleBinding> = client.list(cluster.role_bindings(), None).await.unwrap();
+    assert!(matches!(bindings, Fetched::Complete { value, .. } if value.len() == 1));
+
+    let mut wakes = client.watch(cluster).boxed();
+    let mut next = async || tokio::time::timeout(LONG, wakes.next()).await.unwrap().unwrap();
+    assert_eq!(next().await, Wake::Everything);
+    person.file("a.yaml", &DOCUMENTS.replace("value: a}", "value: b}"));
+    person.run_with(&["cloud", "apply", "-f", &file], &[BOB]).await.well();
+    let wake = next().await;
+    assert!(
+        matches!(&wake, Wake::Changed(kinds) if kinds.contains(&ChangedKind::Labels)),
+        "{wake:?}"
+    );
+
+    let mut other = cluster;
+    other.id = "99999999-9999-4999-8999-999999999999".parse().unwrap();
+    let found: Result<Listing<ClusterLabel>, _> = client.list(other.labels(), None).await;
+    assert!(matches!(found, Err(ClientError::NotOurs { .. })), "{found:?}");
+    let stranger = real.client("twk_0123456789abcdef0123456789abcdef_0123456789012345678901234567890123456789012");
+    let found: Result<Listing<ClusterLabel>, _> = stranger.list(cluster.labels(), None).await;
+    assert!(
+        matches!(found, Err(ClientError::Refused { status: 401, .. })),
+        "{found:?}"
+    );
+}
