@@ -114,6 +114,13 @@ async fn served(settings: &ServerSettings) -> Result<(), Failure> {
     };
     let mut tasks = Tasks::new().with_grace(DRAIN);
     let parts = settings.parts().map_err(Failure::Configuration)?;
+    if !parts.keys.exists() {
+        let error = anyhow!(
+            "there are no keys in {}: run tidewaiter cloud init first",
+            parts.keys.display()
+        );
+        return Err(Failure::Configuration(error));
+    }
     start(parts, &mut tasks, &kit)
         .await
         .map_err(|error| Failure::Configuration(error.into()))?;
@@ -135,18 +142,19 @@ async fn init(args: &InitArgs) -> Result<()> {
         email: &args.email,
         password,
     };
-    let founded = found(&settings.database()?, clock, founder)
+    let made = found(&settings.database()?, clock, founder)
         .await
         .map_err(anyhow::Error::from)?;
     let data = settings.data.display();
-    let url = settings.public_url()?;
+    let url = settings.public_url()?.to_string();
+    let url = url.trim_end_matches('/');
     say(&format!(
         "Organization  {} ({})\nOwner         {} ({})\nSigning keys  {}\nSealing keys  {}: without them no copy of the database has any credentials; keep them apart from it\n\n\
          Next:\n  tidewaiter cloud serve --data {data}\n  tidewaiter cloud login --server {url} {}\n",
         args.organization,
-        founded.organization,
+        made.organization,
         args.email,
-        founded.owner,
+        made.owner,
         settings.keys().display(),
         settings.sealing_keys().display(),
         args.email,

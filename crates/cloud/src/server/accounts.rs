@@ -281,9 +281,8 @@ fn said_account(
 
 pub(super) async fn change_password(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let mut body = object(&call.body)?;
-    let old = match body.remove("old_password") {
-        Some(Value::String(old)) => old,
-        _ => return Err(Refusal::field("old_password", "must be the password that you have now").into()),
+    let Some(Value::String(old)) = body.remove("old_password") else {
+        return Err(Refusal::field("old_password", "must be the password that you have now").into());
     };
     let hash = hashed(cloud, &mut body, "new_password").await?;
     let hash = hash.ok_or_else(|| Refusal::field("new_password", "is missing"))?;

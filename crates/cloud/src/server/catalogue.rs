@@ -145,26 +145,23 @@ async fn put(
     let owner = call.owner();
     let reply = cloud.store.write(call.by(), move |transaction| {
         Box::pin(async move {
-            let row = match transaction.get(kind, &id).await? {
-                Some(before) => {
-                    transaction
-                        .update(&before, spec, String::new(), &Ties::default())
-                        .await?
-                }
-                None => {
-                    let draft = Draft {
-                        kind,
-                        id,
-                        organization_id: String::new(),
-                        cluster_id: String::new(),
-                        parent_id: parent,
-                        owner_id: owner,
-                        spec,
-                        secret: String::new(),
-                        ties: Ties::default(),
-                    };
-                    transaction.insert(draft).await?
-                }
+            let row = if let Some(before) = transaction.get(kind, &id).await? {
+                transaction
+                    .update(&before, spec, String::new(), &Ties::default())
+                    .await?
+            } else {
+                let draft = Draft {
+                    kind,
+                    id,
+                    organization_id: String::new(),
+                    cluster_id: String::new(),
+                    parent_id: parent,
+                    owner_id: owner,
+                    spec,
+                    secret: String::new(),
+                    ties: Ties::default(),
+                };
+                transaction.insert(draft).await?
             };
             Ok(Reply::ok(&row.spec))
         })

@@ -18,7 +18,7 @@ use super::resources::found;
 use super::source::{Source, Spot};
 use super::store::{Draft, Row, Ties, Transaction};
 use super::token::{Claims, TokenUse};
-use super::view::{self, etag, shown, uuid};
+use super::view::{self, etag, hex, shown, uuid};
 use crate::models::values::{ClusterId, KubernetesVersion, TeamId, UserId};
 use crate::models::{NodeStatusReport, Unknown, UpgradeProgress, UpgradeScript, parse};
 
@@ -219,11 +219,7 @@ pub(super) async fn set_script(cloud: &Cloud, call: &Call) -> Result<Response, E
                     .ok_or_else(Refusal::not_found)?;
             }
             let id = script_id(&upgrade, &spot.id);
-            let sha256: String = digest(&SHA256, script.as_str().as_bytes())
-                .as_ref()
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect();
+            let sha256 = hex(digest(&SHA256, script.as_str().as_bytes()).as_ref());
             let spec = json!({ "sha256": sha256 }).as_object().cloned().unwrap_or_default();
             let secret = state.seal(Kind::UpgradeScript, &id, &spot.organization, script.as_str())?;
             match transaction.get(Kind::UpgradeScript, &id).await? {

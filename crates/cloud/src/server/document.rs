@@ -125,7 +125,7 @@ trait Said: Model + Serialize {
     }
 }
 
-fn one(field: impl Into<String>, kind: Kind, id: impl ToString) -> Use {
+fn one(field: impl Into<String>, kind: Kind, id: &impl ToString) -> Use {
     Use {
         field: field.into(),
         kind,
@@ -207,7 +207,7 @@ impl Said for PluginSpec {
 
     fn uses(&self) -> Vec<Use> {
         let id = format!("{}/{}/{}", self.plugin_type, self.implementation, self.version);
-        vec![one("version", Kind::PluginVersion, id)]
+        vec![one("version", Kind::PluginVersion, &id)]
     }
 }
 
@@ -251,10 +251,10 @@ impl Said for RoleBindingSpec {
     }
 
     fn uses(&self) -> Vec<Use> {
-        let mut uses = vec![one("authorization_role_id", Kind::Role, self.authorization_role_id)];
+        let mut uses = vec![one("authorization_role_id", Kind::Role, &self.authorization_role_id)];
         uses.push(match self.subject {
-            BindingSubject::User(id) => one("user_id", Kind::User, id),
-            BindingSubject::Team(id) => one("team_id", Kind::Team, id),
+            BindingSubject::User(id) => one("user_id", Kind::User, &id),
+            BindingSubject::Team(id) => one("team_id", Kind::Team, &id),
         });
         uses.extend(self.cluster_id.iter().map(|id| one("cluster_id", Kind::Cluster, id)));
         uses

@@ -302,6 +302,7 @@ fn organization(role: OrgRole, cluster: bool, own: bool) -> May {
     May::Organization { role, cluster, own }
 }
 
+#[expect(clippy::too_many_arguments, reason = "each is a column of the table")]
 fn entry(
     method: Method,
     path: impl Into<String>,

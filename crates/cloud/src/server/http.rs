@@ -206,7 +206,7 @@ async fn answer(
         call.place(),
     )?;
     call.body = whole(&call, body).await?;
-    Ok(dispatch(cloud, &call).await?)
+    dispatch(cloud, &call).await
 }
 
 /// The body, if it is of a kind and size that the endpoint takes.

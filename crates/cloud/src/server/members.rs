@@ -337,24 +337,21 @@ pub(super) async fn set_role(cloud: &Cloud, call: &Call) -> Result<Response, Err
             let membership = transaction
                 .get(Kind::Membership, &membership_id(&organization, &id))
                 .await?;
-            let row = match membership {
-                Some(row) => {
-                    let was = super::identity::membership(&row).map(|(_, role)| role);
-                    if was == Some(OrgRole::Owner) && role != OrgRole::Owner {
-                        only_owners_make_owners(&asker, &organization, OrgRole::Owner)?;
-                        not_the_last_owner(transaction, &organization, &id).await?;
-                    }
-                    let mut spec = row.spec.clone();
-                    spec.insert("role".to_owned(), Value::from(role.word()));
-                    transaction.update(&row, spec, String::new(), &ties_of(&id)).await?
+            let row = if let Some(row) = membership {
+                let was = super::identity::membership(&row).map(|(_, role)| role);
+                if was == Some(OrgRole::Owner) && role != OrgRole::Owner {
+                    only_owners_make_owners(&asker, &organization, OrgRole::Owner)?;
+                    not_the_last_owner(transaction, &organization, &id).await?;
                 }
-                None => {
-                    let operator = matches!(asker, Principal::User { operator: true, .. });
-                    let known = transaction.get(Kind::User, &id).await?;
-                    // Whether there is such a user elsewhere is nothing that an admin has to know.
-                    known.filter(|_| operator).ok_or_else(Refusal::not_found)?;
-                    join(transaction, &organization, &id, role, &owner).await?
-                }
+                let mut spec = row.spec.clone();
+                spec.insert("role".to_owned(), Value::from(role.word()));
+                transaction.update(&row, spec, String::new(), &ties_of(&id)).await?
+            } else {
+                let operator = matches!(asker, Principal::User { operator: true, .. });
+                let known = transaction.get(Kind::User, &id).await?;
+                // Whether there is such a user elsewhere is nothing that an admin has to know.
+                known.filter(|_| operator).ok_or_else(Refusal::not_found)?;
+                join(transaction, &organization, &id, role, &owner).await?
             };
             Ok(Reply::ok(&row.spec))
         })
@@ -407,24 +404,21 @@ pub(super) async fn replace_password(
     hash: String,
     kept: Option<Uuid>,
 ) -> Result<(), Error> {
-    match transaction.get(Kind::Password, &user.id).await? {
-        Some(before) => {
-            transaction.update(&before, Map::new(), hash, &Ties::default()).await?;
-        }
-        None => {
-            let draft = Draft {
-                kind: Kind::Password,
-                id: user.id.clone(),
-                organization_id: user.organization_id.clone(),
-                cluster_id: String::new(),
-                parent_id: user.id.clone(),
-                owner_id: user.id.clone(),
-                spec: Map::new(),
-                secret: hash,
-                ties: Ties::default(),
-            };
-            transaction.insert(draft).await?;
-        }
+    if let Some(before) = transaction.get(Kind::Password, &user.id).await? {
+        transaction.update(&before, Map::new(), hash, &Ties::default()).await?;
+    } else {
+        let draft = Draft {
+            kind: Kind::Password,
+            id: user.id.clone(),
+            organization_id: user.organization_id.clone(),
+            cluster_id: String::new(),
+            parent_id: user.id.clone(),
+            owner_id: user.id.clone(),
+            spec: Map::new(),
+            secret: hash,
+            ties: Ties::default(),
+        };
+        transaction.insert(draft).await?;
     }
     for token in transaction.children(Kind::Token, &user.id).await? {
         if kept.is_none_or(|kept| token.id != kept.hyphenated().to_string()) {

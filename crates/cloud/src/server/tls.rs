@@ -41,7 +41,7 @@ pub enum TlsError {
 /// A certificate in files.
 #[derive(Debug)]
 pub(super) struct Certificate {
-    certificate: PathBuf,
+    chain: PathBuf,
     key: PathBuf,
     current: ArcSwap<CertifiedKey>,
 }
@@ -54,7 +54,7 @@ impl Certificate {
     pub(super) fn load(certificate: &Path, key: &Path) -> Result<Arc<Self>, TlsError> {
         Ok(Arc::new(Self {
             current: ArcSwap::from_pointee(read(certificate, key)?),
-            certificate: certificate.to_owned(),
+            chain: certificate.to_owned(),
             key: key.to_owned(),
         }))
     }
@@ -64,7 +64,7 @@ impl Certificate {
     /// # Errors
     /// When they cannot be used.
     pub(super) fn reload(&self) -> Result<(), TlsError> {
-        self.current.store(Arc::new(read(&self.certificate, &self.key)?));
+        self.current.store(Arc::new(read(&self.chain, &self.key)?));
         Ok(())
     }
 

@@ -123,14 +123,14 @@ pub(super) fn is_locked(organization: &Row) -> bool {
 }
 
 /// A rule's id follows from its role, its place and what it says: a rule that changes is another one.
-fn identify_rule(role: &str, place: usize, rule: &mut Value) {
-    let digest = digest(&SHA256, format!("{role} {place} {rule}").as_bytes());
-    let bytes: [u8; 16] = std::array::from_fn(|index| digest.as_ref()[index]);
+fn identify_rule(role: &str, place: usize, said: &mut Value) {
+    let hashed = digest(&SHA256, format!("{role} {place} {said}").as_bytes());
+    let bytes: [u8; 16] = std::array::from_fn(|index| hashed.as_ref()[index]);
     let id = uuid::Builder::from_custom_bytes(bytes).into_uuid();
-    if let Some(rule) = rule.as_object_mut() {
-        rule.insert("id".to_owned(), Value::from(id.hyphenated().to_string()));
-        rule.insert("created_at".to_owned(), Value::Null);
-        rule.insert("updated_at".to_owned(), Value::Null);
+    if let Some(said) = said.as_object_mut() {
+        said.insert("id".to_owned(), Value::from(id.hyphenated().to_string()));
+        said.insert("created_at".to_owned(), Value::Null);
+        said.insert("updated_at".to_owned(), Value::Null);
     }
 }
 
@@ -138,6 +138,13 @@ fn identify_rule(role: &str, place: usize, rule: &mut Value) {
 pub(super) fn etag(body: &[u8]) -> String {
     let digest = digest(&SHA256, body);
     format!("\"{}\"", URL_SAFE_NO_PAD.encode(&digest.as_ref()[..16]))
+}
+
+/// In hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 /// The id as one, of a column that holds one; nil of one that does not.

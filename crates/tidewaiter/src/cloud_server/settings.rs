@@ -100,12 +100,11 @@ impl ServerSettings {
 
     /// The database, with its password from its file.
     pub(super) fn database(&self) -> Result<Url> {
-        let text = match &self.database {
-            Some(database) => database.clone(),
-            None => {
-                let data = std::path::absolute(&self.data).context("data")?;
-                format!("sqlite://{}", data.join("cloud.db").display())
-            }
+        let text = if let Some(database) = &self.database {
+            database.clone()
+        } else {
+            let data = std::path::absolute(&self.data).context("data")?;
+            format!("sqlite://{}", data.join("cloud.db").display())
         };
         let wanted = "must be sqlite:///FOLDER/FILE or postgres://USER@HOST/DATABASE";
         let mut url: Url = text.parse().map_err(|_| anyhow!("database is no address: {wanted}"))?;
@@ -138,17 +137,15 @@ impl ServerSettings {
 
     /// Under which address everybody reaches it.
     pub(super) fn public_url(&self) -> Result<Url> {
-        match &self.public_url {
-            Some(url) => Ok(url.clone()),
-            None => {
-                let scheme = if self.tls_certificate.is_some() {
-                    "https"
-                } else {
-                    "http"
-                };
-                format!("{scheme}://{}", self.address).parse().context("address")
-            }
+        if let Some(url) = &self.public_url {
+            return Ok(url.clone());
         }
+        let scheme = if self.tls_certificate.is_some() {
+            "https"
+        } else {
+            "http"
+        };
+        format!("{scheme}://{}", self.address).parse().context("address")
     }
 
     /// What the server is made from.

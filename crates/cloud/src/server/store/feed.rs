@@ -140,7 +140,9 @@ impl Feed {
                 };
             for clusters in organizations {
                 if note.scope.cluster.is_nil() {
-                    clusters.values().for_each(|wake| _ = wake.send_replace(note.sequence));
+                    for wake in clusters.values() {
+                        wake.send_replace(note.sequence);
+                    }
                 } else if let Some(wake) = clusters.get(&note.scope.cluster) {
                     wake.send_replace(note.sequence);
                 }

@@ -88,7 +88,7 @@ impl Transaction {
     /// # Errors
     /// When the database cannot be read.
     pub async fn get(&mut self, kind: Kind, id: &str) -> Result<Option<Row>, StoreError> {
-        get(&mut *self.connection, kind, id).await
+        get(&mut self.connection, kind, id).await
     }
 
     /// What stands below `parent`, in the order in which it was made.
@@ -96,7 +96,7 @@ impl Transaction {
     /// # Errors
     /// When the database cannot be read.
     pub async fn children(&mut self, kind: Kind, parent: &str) -> Result<Vec<Row>, StoreError> {
-        children(&mut *self.connection, kind, parent).await
+        children(&mut self.connection, kind, parent).await
     }
 
     /// The id of the object with that name.
@@ -104,7 +104,7 @@ impl Transaction {
     /// # Errors
     /// When the database cannot be read.
     pub async fn named(&mut self, kind: Kind, scope: &str, name: &str) -> Result<Option<String>, StoreError> {
-        named(&mut *self.connection, kind, scope, name).await
+        named(&mut self.connection, kind, scope, name).await
     }
 
     /// Which objects refer to it.
