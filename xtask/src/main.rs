@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
+use tidewaiter_cloud::server::endpoints::ENDPOINTS;
+use tidewaiter_cloud::server::openapi::{document, markdown};
 
 /// Work on the repository itself.
 #[derive(Parser)]
@@ -41,6 +43,15 @@ fn generated() -> Result<Vec<(PathBuf, String)>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .context("xtask lies in the repository")?;
+    let mut files = crds(root)?;
+    let mut document = serde_json::to_string_pretty(&document(&ENDPOINTS)).context("the API's description as JSON")?;
+    document.push('\n');
+    files.push((root.join("docs/openapi.json"), document));
+    files.push((root.join("docs/cloud-api.md"), markdown(&ENDPOINTS)));
+    Ok(files)
+}
+
+fn crds(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     tidewaiter_api::crds()
         .iter()
         .map(|crd| {

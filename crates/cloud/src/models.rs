@@ -24,6 +24,7 @@ mod provider;
 mod registry;
 mod role;
 mod role_binding;
+pub mod schema;
 mod secret;
 mod status;
 mod team;

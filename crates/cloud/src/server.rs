@@ -20,6 +20,7 @@ pub mod kind;
 mod limits;
 mod members;
 mod metrics;
+pub mod openapi;
 pub mod principal;
 pub mod refusal;
 mod remember;

@@ -46,16 +46,23 @@ pub struct ControlPlane {
 }
 
 /// What a control plane is to have besides etcd and kube-apiserver.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct ControlPlaneBuilder {
     controller_manager: bool,
+    authentication: Option<PathBuf>,
 }
 
 impl ControlPlaneBuilder {
     /// Runs kube-controller-manager too: for garbage collection, namespaces, service accounts, node lifecycle.
     pub fn with_controller_manager(mut self) -> Self {
         self.controller_manager = true;
+        self
+    }
+
+    /// Trusts the issuers of tokens that this file names: an `AuthenticationConfiguration` of `apiserver.config.k8s.io`.
+    pub fn with_authentication(mut self, file: PathBuf) -> Self {
+        self.authentication = Some(file);
         self
     }
 
@@ -71,7 +78,10 @@ impl ControlPlaneBuilder {
         let etcd = Process::start(&scratch, servers::etcd(folder));
         for _ in 0..PORTS {
             let port = free_port();
-            let apiserver = Process::start(&scratch, servers::apiserver(folder, &pki, port));
+            let apiserver = Process::start(
+                &scratch,
+                servers::apiserver(folder, &pki, port, self.authentication.as_deref()),
+            );
             if ready(&config(&pki, port, &Identity::Admin), &apiserver, &etcd).await {
                 let mut control_plane = ControlPlane {
                     etcd,

@@ -2,13 +2,14 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
 use super::values::{DisplayName, Email, HttpUrl, Phone, UserId};
 
 /// The answer of `GET /v3/account`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct Account {
     pub id: UserId,

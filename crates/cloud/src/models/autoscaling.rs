@@ -1,6 +1,7 @@
 //! Autoscaling policies: which metric, compared how, adds or removes how many nodes.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::document::InvalidField;
 use super::fields::{At, Fields, Model, OpenObject, Read};
@@ -38,23 +39,26 @@ words! {
 }
 
 /// What a person says of a policy.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct AutoscalingPolicySpec {
     pub name: DisplayName,
     pub metrics_backend: Slug,
     pub metric: Slug,
     /// By the backend: kept as it is.
+    #[schema(value_type = Option<OpenObject>)]
     pub metric_configuration: OpenObject,
     /// In seconds.
+    #[schema(minimum = 1, maximum = 604_800, examples(15))]
     pub poll_interval: u32,
     /// In seconds; no shorter than the interval, or no sample could fall into it.
+    #[schema(minimum = 1, maximum = 604_800, examples(600))]
     pub sample_period: u32,
     pub scaling_policy: ScalingPolicy,
 }
 
 /// A policy.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct AutoscalingPolicy {
     pub id: AutoscalingPolicyId,
@@ -63,7 +67,7 @@ pub struct AutoscalingPolicy {
 }
 
 /// What is done; one of the two at least.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct ScalingPolicy {
     pub scale_up: Option<ScalingStep>,
@@ -71,19 +75,21 @@ pub struct ScalingPolicy {
 }
 
 /// When the metric compares so with the threshold, the pool is adjusted by so many.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct ScalingStep {
     pub threshold: Finite,
     pub comparison_operator: Comparison,
     pub adjustment_type: AdjustmentType,
     /// More than 0; of `scale_down` so many are removed.
+    #[schema(value_type = f64, exclusive_minimum = 0, maximum = 5000, examples(1))]
     pub adjustment_value: Finite,
 }
 
 /// A number as JSON has it: never infinite, never NaN.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(transparent)]
+#[schema(value_type = f64, examples(0.7))]
 pub struct Finite(serde_json::Number);
 
 impl Finite {

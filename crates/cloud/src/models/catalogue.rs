@@ -3,51 +3,59 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::document::InvalidField;
 use super::fields::{Fields, Model, OpenObject};
 use super::values::{Slug, Version};
 
 /// The answer of `GET /v3/plugins`: an object whose keys are the types of plugins.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 #[serde(transparent)]
 pub struct Catalogue(pub BTreeMap<Slug, Vec<PluginDefinition>>);
 
 /// One implementation of a type of plugin.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct PluginDefinition {
     #[serde(rename = "type")]
     pub plugin_type: Slug,
     pub implementation: Slug,
     /// None is there twice.
+    #[schema(value_type = Option<Vec<PluginVersion>>)]
     pub versions: Vec<PluginVersion>,
 }
 
 /// One version of an implementation.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct PluginVersion {
     pub version: Version,
+    #[schema(value_type = Option<bool>)]
     pub disabled: bool,
     /// What may be configured, in words that only the plugin and a form know: kept as it is.
+    #[schema(value_type = Option<Vec<OpenObject>>)]
     pub configuration_schema: Vec<OpenObject>,
+    #[schema(value_type = Option<Compatibility>)]
     pub compatibility: Compatibility,
 }
 
 /// What a version goes together with.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct Compatibility {
+    #[schema(value_type = Option<VersionBounds>)]
     pub kubernetes: VersionBounds,
     /// The versions to which one may go from here.
+    #[schema(value_type = Option<BTreeSet<Version>>)]
     pub upgrades: Vec<Version>,
     /// By type: with which versions of which implementation.
+    #[schema(value_type = Option<BTreeMap<Slug, PluginBounds>>)]
     pub plugins: BTreeMap<Slug, PluginBounds>,
 }
 
 /// From a version to a version, both included; a bound that is absent does not bound.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct VersionBounds {
     pub min: Option<Version>,
@@ -55,7 +63,7 @@ pub struct VersionBounds {
 }
 
 /// Bounds of another plugin.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct PluginBounds {
     pub implementation: Slug,

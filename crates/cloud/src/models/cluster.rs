@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::document::InvalidField;
 use super::fields::{Fields, Model, OpenObject};
@@ -9,7 +10,7 @@ use super::status::Status;
 use super::values::{Address, ClusterId, DisplayName, OrganizationId, ProviderId, Slug, UserId, VersionText};
 
 /// What a person says of a cluster.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct ClusterSpec {
     pub name: DisplayName,
@@ -23,7 +24,7 @@ pub struct ClusterSpec {
 }
 
 /// A cluster.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct Cluster {
     pub id: ClusterId,
@@ -33,16 +34,19 @@ pub struct Cluster {
     pub owner_id: UserId,
     #[serde(flatten)]
     pub spec: ClusterSpec,
+    #[schema(value_type = Option<ClusterConfiguration>)]
     pub configuration: ClusterConfiguration,
     pub status: Option<Status>,
     pub provision_service_version: Option<VersionText>,
 }
 
 /// How a cluster was provisioned, by whoever did it: kept as it is.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct ClusterConfiguration {
+    #[schema(value_type = Option<OpenObject>)]
     pub provider: OpenObject,
+    #[schema(value_type = Option<OpenObject>)]
     pub resource: OpenObject,
 }
 

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use tidewaiter_api::values::printable;
+use utoipa::ToSchema;
 
 use super::document::InvalidField;
 use super::fields::{At, Fields, Model, Read};
@@ -10,14 +11,17 @@ use super::fields::{At, Fields, Model, Read};
 const SHOWN: usize = 1_024;
 
 /// `{"code", "message"}`, and the field when one is at fault.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Failure {
     /// The status of the answer, once more.
+    #[schema(minimum = 400, maximum = 599, examples(422))]
     pub code: u32,
     /// One line: whoever wrote it, it can be shown.
+    #[schema(examples("name: is missing: must be a text (name)"))]
     pub message: String,
     /// The path of the field, as of [`InvalidField`].
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(examples("name"))]
     pub field: Option<String>,
 }
 

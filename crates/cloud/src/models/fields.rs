@@ -10,8 +10,11 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use tidewaiter_api::values::{InvalidValue, quoted};
 use tidewaiter_api::{LabelKey, LabelValue, NodeName};
+use utoipa::openapi::schema::AdditionalProperties;
+use utoipa::openapi::{RefOr, Schema};
 
 use super::document::{InvalidField, Unknown, join};
+use super::schema;
 
 /// No list within one object may be longer.
 pub(super) const MAX_ITEMS: usize = 1_000;
@@ -336,6 +339,17 @@ pub struct OpenObject(pub Map<String, Value>);
 impl fmt::Debug for OpenObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "OpenObject({} fields)", self.0.len())
+    }
+}
+
+impl utoipa::ToSchema for OpenObject {}
+
+impl utoipa::PartialSchema for OpenObject {
+    fn schema() -> RefOr<Schema> {
+        let object = schema::object("An object whose fields are kept as they are.");
+        object
+            .additional_properties(Some(AdditionalProperties::FreeForm(true)))
+            .into()
     }
 }
 

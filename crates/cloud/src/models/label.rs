@@ -3,22 +3,26 @@
 use jiff::Timestamp;
 use serde::Serialize;
 use tidewaiter_api::{LabelKey, LabelValue};
+use utoipa::ToSchema;
 
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
+use super::schema;
 use super::values::{ClusterLabelId, NodePoolId, NodePoolLabelId};
 
 /// What a person says of a label. The key is a bare name: the prefix is added on the node, where nothing outside it is
 /// ours, and a key has room for one prefix only.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct LabelSpec {
+    #[schema(value_type = schema::LabelName)]
     pub key: LabelKey,
+    #[schema(value_type = Option<schema::LabelValue>)]
     pub value: LabelValue,
 }
 
 /// A label of every node of a cluster, there `cluster.containership.io/KEY`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct ClusterLabel {
     pub id: ClusterLabelId,
@@ -29,7 +33,7 @@ pub struct ClusterLabel {
 }
 
 /// A label of every node of a node pool, there `nodepool.containership.io/KEY`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct NodePoolLabel {
     pub id: NodePoolLabelId,

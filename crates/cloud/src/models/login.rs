@@ -1,9 +1,12 @@
 //! Logging in, and small answers.
 
 use serde::Serialize;
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
+use super::schema;
 use super::secret::Secret;
 use super::values::{ClusterId, Email};
 
@@ -19,14 +22,14 @@ pub struct Login {
 
 /// The answer to a login: it has nothing but the token, so it has no other `Serialize` than
 /// [`revealed`](Self::revealed).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, ToSchema)]
 pub struct Token {
     /// What `Authorization: JWT …` takes.
     pub token: Secret,
 }
 
 /// The answer to a request that goes on after it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Accepted {
     /// The cluster that will be.
     pub id: ClusterId,
@@ -59,6 +62,18 @@ impl Token {
         Revealed {
             token: self.token.expose(),
         }
+    }
+}
+
+impl ToSchema for Login {}
+
+/// By hand, because the derive leaves out what serde leaves out.
+impl PartialSchema for Login {
+    fn schema() -> RefOr<Schema> {
+        let login = schema::object("Who logs in, with what.")
+            .property("email", Email::schema())
+            .property("password", schema::write_only(Secret::schema()));
+        login.required("email").required("password").into()
     }
 }
 

@@ -2,25 +2,32 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use utoipa::openapi::schema::AdditionalProperties;
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
 
 use super::document::InvalidField;
 use super::fields::{At, Fields, Model, OpenObject, Read};
+use super::schema;
 
 /// The answer of `GET …/plugins/ID`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct PluginManifests {
     /// Groups, applied in this order.
     pub manifests: Vec<Vec<Manifest>>,
     /// What must succeed before and after.
+    #[schema(value_type = Option<Jobs>)]
     pub jobs: Jobs,
 }
 
 /// Jobs around the manifests.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub struct Jobs {
     /// Before the first group.
+    #[schema(value_type = Option<Vec<Job>>)]
     pub pre_apply: Vec<Job>,
     /// After the last one.
+    #[schema(value_type = Option<Vec<Job>>)]
     pub post_apply: Vec<Job>,
 }
 
@@ -48,6 +55,58 @@ impl Job {
     pub fn object(&self) -> &Map<String, Value> {
         self.0.object()
     }
+}
+
+impl ToSchema for Manifest {}
+
+impl PartialSchema for Manifest {
+    fn schema() -> RefOr<Schema> {
+        manifest(
+            "A Kubernetes object.",
+            schema::text(WORD, "v1"),
+            schema::text(WORD, "Namespace"),
+        )
+        .into()
+    }
+}
+
+impl ToSchema for Job {}
+
+impl PartialSchema for Job {
+    fn schema() -> RefOr<Schema> {
+        let seconds = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1));
+        let spec = open("")
+            .property("activeDeadlineSeconds", seconds)
+            .required("activeDeadlineSeconds");
+        manifest(
+            "A job that ends.",
+            schema::text("^batch/v1$", "batch/v1"),
+            schema::text("^Job$", "Job"),
+        )
+        .property("spec", spec)
+        .required("spec")
+        .into()
+    }
+}
+
+/// What can stand in a path; `word` is the same in code.
+const WORD: &str = "^[!-$&-~]{1,253}$";
+
+fn open(description: &str) -> ObjectBuilder {
+    schema::object(description).additional_properties(Some(AdditionalProperties::FreeForm(true)))
+}
+
+fn manifest(description: &str, api_version: ObjectBuilder, kind: ObjectBuilder) -> ObjectBuilder {
+    let metadata = open("")
+        .property("name", schema::text(WORD, "migrate"))
+        .required("name");
+    open(description)
+        .property("apiVersion", api_version)
+        .property("kind", kind)
+        .property("metadata", metadata)
+        .required("apiVersion")
+        .required("kind")
+        .required("metadata")
 }
 
 impl Model for PluginManifests {

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
@@ -9,11 +10,12 @@ use super::status::Status;
 use super::values::NodeId;
 
 /// What a person says of a node: that it is to be. Everything else of it the cluster knows.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct NodeSpec {}
 
 /// A node.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct Node {
     pub id: NodeId,
@@ -23,7 +25,7 @@ pub struct Node {
 }
 
 /// The body of `PUT …/nodes/N/status`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct NodeStatusReport {
     /// How the node is doing.
     pub status: Status,

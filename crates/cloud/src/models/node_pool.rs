@@ -1,9 +1,12 @@
 //! Node pools: nodes that are alike.
 
 use serde::Serialize;
+use utoipa::openapi::{ObjectBuilder, OneOfBuilder, RefOr, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
 
 use super::document::InvalidField;
 use super::fields::{Fields, Model, OpenObject};
+use super::schema;
 use super::status::Status;
 use super::values::{DisplayName, KubernetesVersion, NodePoolId, VersionText, words};
 
@@ -21,12 +24,13 @@ words! {
 }
 
 /// What a person says of a node pool.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct NodePoolSpec {
     pub name: DisplayName,
     pub os: Option<DisplayName>,
     /// Within the bounds of the autoscaling, when that is enabled.
+    #[schema(maximum = 5000, examples(3))]
     pub count: u32,
     pub docker_version: Option<VersionText>,
     pub kubernetes_mode: KubernetesMode,
@@ -35,11 +39,12 @@ pub struct NodePoolSpec {
     pub etcd: bool,
     pub etcd_version: Option<VersionText>,
     pub is_schedulable: bool,
+    #[schema(value_type = Option<Autoscaling>)]
     pub autoscaling: Autoscaling,
 }
 
 /// A node pool.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct NodePool {
     pub id: NodePoolId,
@@ -49,16 +54,18 @@ pub struct NodePool {
 }
 
 /// Between which counts a pool is scaled. The bounds are checked; whatever else an autoscaler wants to know is kept.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub struct Autoscaling {
     /// Whether it is scaled at all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
     /// The fewest nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 5000, examples(1))]
     pub min_nodes: Option<u32>,
     /// The most nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 5000, examples(5))]
     pub max_nodes: Option<u32>,
     /// The other fields.
     #[serde(flatten)]
@@ -73,6 +80,24 @@ pub enum NodePoolChange {
     Count(u32),
     /// Which version it should have.
     KubernetesVersion(KubernetesVersion),
+}
+
+impl ToSchema for NodePoolChange {}
+
+/// By hand, because the derive cannot bound a variant's number.
+impl PartialSchema for NodePoolChange {
+    fn schema() -> RefOr<Schema> {
+        let count = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0));
+        let count = count.maximum(Some(MAX_NODES)).examples([3]);
+        let count = schema::object("How many nodes it should have.").property("count", count);
+        let version = schema::object("Which version it should have.");
+        let version = version.property("kubernetes_version", KubernetesVersion::schema());
+        let one = OneOfBuilder::new().description(Some("One of the two, never both."));
+        let one = one
+            .item(count.required("count"))
+            .item(version.required("kubernetes_version"));
+        Schema::OneOf(one.build()).into()
+    }
 }
 
 impl Model for NodePoolSpec {

@@ -2,20 +2,21 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
 use super::values::{DisplayName, OrganizationId, UserId};
 
 /// What a person says of an organization.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct OrganizationSpec {
     /// What it is called.
     pub name: DisplayName,
 }
 
 /// An organization.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct Organization {
     pub id: OrganizationId,

@@ -2,26 +2,29 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::document::InvalidField;
 use super::fields::{Fields, Model, OpenObject};
 use super::values::{ClusterId, Description, OrganizationId, PluginId, Slug, Version};
 
 /// What a person says of a plugin.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct PluginSpec {
     #[serde(rename = "type")]
     pub plugin_type: Slug,
     pub implementation: Slug,
     pub version: Version,
+    #[schema(value_type = Option<Description>)]
     pub description: Description,
     /// By the schema of the version: kept as it is.
+    #[schema(value_type = Option<OpenObject>)]
     pub configuration: OpenObject,
 }
 
 /// A plugin of a cluster.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct Plugin {
     pub id: PluginId,
@@ -35,7 +38,7 @@ pub struct Plugin {
 }
 
 /// The body of a PATCH.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct PluginChange {
     /// The version that it should have.
     pub version: Version,

@@ -2,9 +2,12 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
+use super::schema;
 use super::secret::Credentials;
 use super::values::{Description, OrganizationId, ProviderId, Slug};
 
@@ -20,7 +23,7 @@ pub struct ProviderSpec {
 }
 
 /// A provider, as clients see it. Here credentials are an unknown field.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct Provider {
     pub id: ProviderId,
@@ -28,7 +31,21 @@ pub struct Provider {
     pub updated_at: Timestamp,
     pub organization_id: OrganizationId,
     pub provider: Slug,
+    #[schema(value_type = Option<Description>)]
     pub description: Description,
+}
+
+impl ToSchema for ProviderSpec {}
+
+/// By hand, because the derive leaves out what serde leaves out.
+impl PartialSchema for ProviderSpec {
+    fn schema() -> RefOr<Schema> {
+        let spec = schema::object("What a person says of a provider.")
+            .property("provider", Slug::schema())
+            .property("description", schema::nullable::<Description>())
+            .property("credentials", schema::write_only(schema::nullable::<Credentials>()));
+        spec.required("provider").into()
+    }
 }
 
 impl Model for ProviderSpec {

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::Serialize;
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
+use super::schema;
 use super::secret::Credentials;
 use super::values::{Address, Description, Email, OrganizationId, RegistryId, UserId, words};
 
@@ -50,7 +53,7 @@ pub struct RegistrySpec {
 }
 
 /// A registry. `Serialize` leaves the credentials out; an answer to a client is [`revealed`](Self::revealed).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct Registry {
     pub id: RegistryId,
@@ -77,6 +80,21 @@ impl Registry {
             registry: self,
             credentials: self.spec.credentials.revealed(),
         }
+    }
+}
+
+impl ToSchema for RegistrySpec {}
+
+/// By hand, because the derive leaves out what serde leaves out.
+impl PartialSchema for RegistrySpec {
+    fn schema() -> RefOr<Schema> {
+        let spec = schema::object("What a person says of a registry.")
+            .property("description", schema::nullable::<Description>())
+            .property("provider", RegistryProvider::schema())
+            .property("serveraddress", Address::schema())
+            .property("email", schema::nullable::<Email>())
+            .property("credentials", schema::nullable::<Credentials>());
+        spec.required("provider").required("serveraddress").into()
     }
 }
 

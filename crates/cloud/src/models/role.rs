@@ -5,6 +5,7 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
@@ -24,16 +25,17 @@ words! {
 }
 
 /// What a person says of a role.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct RoleSpec {
     pub name: DisplayName,
+    #[schema(value_type = Option<Description>)]
     pub description: Description,
     pub rules: Vec<RuleSpec>,
 }
 
 /// A role.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct Role {
     pub id: RoleId,
@@ -42,6 +44,7 @@ pub struct Role {
     pub organization_id: OrganizationId,
     pub owner_id: Option<UserId>,
     pub name: DisplayName,
+    #[schema(value_type = Option<Description>)]
     pub description: Description,
     /// Only with `side_load=rules`. None is not the same as an empty list, which allows nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,20 +52,26 @@ pub struct Role {
 }
 
 /// What a person says of a rule: either resources of some groups, or paths that are no resources.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(examples(json!({"type": "kubernetes", "api_groups": ["apps"], "resources": ["deployments"], "verbs": ["get", "list"]})))]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct RuleSpec {
     #[serde(rename = "type")]
     pub rule_type: RuleType,
+    #[schema(value_type = Option<BTreeSet<ApiGroup>>)]
     pub api_groups: Vec<ApiGroup>,
+    #[schema(value_type = Option<BTreeSet<Resource>>)]
     pub resources: Vec<Resource>,
+    #[schema(value_type = Option<BTreeSet<ResourceName>>)]
     pub resource_names: Vec<ResourceName>,
+    #[schema(value_type = BTreeSet<Verb>, min_items = 1)]
     pub verbs: Vec<Verb>,
+    #[schema(value_type = Option<BTreeSet<NonResourceUrl>>)]
     pub non_resource_urls: Vec<NonResourceUrl>,
 }
 
 /// A rule of a role.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct Rule {
     pub id: RuleId,

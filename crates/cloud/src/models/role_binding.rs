@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
+use utoipa::ToSchema;
 
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
@@ -26,33 +27,40 @@ pub enum BindingSubject {
     Team(TeamId),
 }
 
+/// The fields in which a [`BindingSubject`] stands on the wire.
+#[derive(Serialize, ToSchema)]
+struct SubjectFields {
+    #[serde(rename = "type")]
+    binding_type: BindingType,
+    /// In a `UserBinding`, and only there.
+    user_id: Option<UserId>,
+    /// In a `TeamBinding`, and only there.
+    team_id: Option<TeamId>,
+}
+
 impl Serialize for BindingSubject {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Wire {
-            #[serde(rename = "type")]
-            binding_type: BindingType,
-            user_id: Option<UserId>,
-            team_id: Option<TeamId>,
-        }
         let (binding_type, user_id, team_id) = match *self {
             Self::User(id) => (BindingType::User, Some(id), None),
             Self::Team(id) => (BindingType::Team, None, Some(id)),
         };
-        let wire = Wire {
+        let fields = SubjectFields {
             binding_type,
             user_id,
             team_id,
         };
-        wire.serialize(serializer)
+        fields.serialize(serializer)
     }
 }
 
 /// What a person says of a role binding.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(examples(json!({"type": "UserBinding", "user_id": "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e",
+    "authorization_role_id": "0b8e4a52-13f7-4f0e-9d3c-7a6b5c4d3e2f"})))]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct RoleBindingSpec {
     #[serde(flatten)]
+    #[schema(value_type = SubjectFields)]
     pub subject: BindingSubject,
     pub authorization_role_id: RoleId,
     /// None is every cluster of the organization.
@@ -62,7 +70,7 @@ pub struct RoleBindingSpec {
 }
 
 /// A role binding.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct RoleBinding {
     pub id: RoleBindingId,

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use secrecy::{ExposeSecret, SecretString};
+use utoipa::openapi::{KnownFormat, ObjectBuilder, RefOr, Schema, SchemaFormat, Type};
+use utoipa::{PartialSchema, ToSchema};
 
 use super::document::InvalidField;
 use super::fields::{At, Read};
+use super::schema;
 use super::values::CredentialName;
 
 const MAX_BYTES: usize = 16 * 1024;
@@ -35,6 +38,22 @@ impl fmt::Debug for Secret {
 impl PartialEq for Secret {
     fn eq(&self, other: &Self) -> bool {
         self.expose() == other.expose()
+    }
+}
+
+impl ToSchema for Secret {}
+
+impl PartialSchema for Secret {
+    fn schema() -> RefOr<Schema> {
+        let secret = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .format(Some(SchemaFormat::KnownFormat(KnownFormat::Password)))
+            .description(Some("A secret: no log and no error shows it."))
+            .min_length(Some(1))
+            .max_length(Some(MAX_BYTES))
+            .pattern(Some(r"^[^\u0000]*$"))
+            .examples(["not-a-real-secret"]);
+        secret.into()
     }
 }
 
@@ -72,6 +91,22 @@ impl Credentials {
             .iter()
             .map(|(name, secret)| (name.as_str(), secret.expose()))
             .collect()
+    }
+}
+
+impl ToSchema for Credentials {}
+
+impl PartialSchema for Credentials {
+    fn schema() -> RefOr<Schema> {
+        let credentials = ObjectBuilder::new()
+            .description(Some(
+                "What a registry or a cloud wants to see, by name: `username`, `password`, …",
+            ))
+            .property_names(Some(schema::value::<CredentialName>()))
+            .additional_properties(Some(Secret::schema()))
+            .max_properties(Some(MAX_CREDENTIALS))
+            .examples([serde_json::json!({"username": "ci", "password": "not-a-real-secret"})]);
+        credentials.into()
     }
 }
 

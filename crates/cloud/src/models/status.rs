@@ -1,13 +1,14 @@
 //! How something is doing.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
 use super::values::{Description, Percent, StatusType};
 
 /// The status of a cluster, a node pool or a node.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Status {
     /// For example `RUNNING`.
     #[serde(rename = "type")]

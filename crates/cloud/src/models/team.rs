@@ -2,23 +2,26 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
 use super::values::{Description, DisplayName, OrganizationId, TeamId, UserId};
 
 /// What a person says of a team.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct TeamSpec {
     pub name: DisplayName,
+    #[schema(value_type = Option<Description>)]
     pub description: Description,
     /// None is there twice.
+    #[schema(value_type = Option<BTreeSet<UserId>>)]
     pub user_ids: Vec<UserId>,
 }
 
 /// A team.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct Team {
     pub id: TeamId,

@@ -7,9 +7,11 @@ use std::str::FromStr;
 
 use serde::Serialize;
 use tidewaiter_api::{InvalidValue, LabelKey, LabelValue, NodeName};
+use utoipa::ToSchema;
 
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
+use super::schema;
 use super::values::{Description, TargetVersion, UnixSeconds, UpgradeId, words};
 
 const MAX_TIMEOUT: u32 = 24 * 60 * 60;
@@ -62,21 +64,24 @@ words! {
 }
 
 /// What a person says of an upgrade.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct UpgradeSpec {
     #[serde(rename = "type")]
     pub upgrade_type: UpgradeType,
+    #[schema(value_type = Option<Description>)]
     pub description: Description,
     pub target_version: TargetVersion,
     /// Every one must match a node; none matches every node.
+    #[schema(value_type = Option<Vec<NodeSelector>>)]
     pub label_selector: Vec<NodeSelector>,
+    #[schema(minimum = 1, maximum = 86400, examples(900))]
     pub node_timeout_seconds: u32,
 }
 
 /// An upgrade.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct Upgrade {
@@ -88,28 +93,38 @@ pub struct Upgrade {
 }
 
 /// One requirement of a node's labels.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(examples(json!({"label": "example.com/zone", "operator": "in", "value": ["a", "b"]})))]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct NodeSelector {
+    #[schema(value_type = schema::LabelKey)]
     pub label: LabelKey,
     pub operator: SelectorOperator,
     /// As many as the operator takes.
+    #[schema(value_type = Option<BTreeSet<schema::LabelValue>>)]
     pub value: Vec<LabelValue>,
 }
 
 /// How far an upgrade is.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct UpgradeProgress {
     pub cluster_status: UpgradeStatus,
+    #[schema(value_type = Option<BTreeMap<schema::NodeName, UpgradeStatus>>)]
     pub node_statuses: BTreeMap<NodeName, UpgradeStatus>,
+    #[schema(value_type = Option<schema::NodeName>)]
     pub current_node: Option<NodeName>,
     pub current_start_time: Option<UnixSeconds>,
 }
 
 /// The script with which a node upgrades itself. It runs there as root; `Debug` shows only its length.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, PartialEq, ToSchema)]
+#[schema(
+    max_length = 1_048_576,
+    pattern = r"^#!/[^\u0000-\u0008\u000b-\u001f\u007f]*\n$",
+    examples("#!/bin/sh\nexit 0\n")
+)]
 pub struct UpgradeScript(String);
 
 impl UpgradeScript {

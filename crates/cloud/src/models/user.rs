@@ -2,13 +2,14 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
 use super::values::{DisplayName, Email, Fingerprint, HttpUrl, SshKeyId, SshPublicKey, UserId};
 
 /// What a person says of a user.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct UserSpec {
     pub name: DisplayName,
@@ -17,7 +18,7 @@ pub struct UserSpec {
 }
 
 /// A user.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct User {
     pub id: UserId,
@@ -25,11 +26,12 @@ pub struct User {
     pub spec: UserSpec,
     pub added_at: Timestamp,
     /// Each is this user's, and none is there twice.
+    #[schema(value_type = Option<Vec<SshKey>>)]
     pub ssh_keys: Vec<SshKey>,
 }
 
 /// What a person says of an SSH key.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct SshKeySpec {
     pub name: DisplayName,
@@ -37,7 +39,7 @@ pub struct SshKeySpec {
 }
 
 /// An SSH key.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each is the field of the API")]
 pub struct SshKey {
     pub id: SshKeyId,
@@ -45,6 +47,7 @@ pub struct SshKey {
     pub updated_at: Timestamp,
     pub user_id: UserId,
     /// That of the key; computed where it is not given.
+    #[schema(value_type = Option<Fingerprint>)]
     pub fingerprint: Fingerprint,
     #[serde(flatten)]
     pub spec: SshKeySpec,

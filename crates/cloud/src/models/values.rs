@@ -22,15 +22,16 @@ pub use text::{CredentialName, Description, DisplayName, Email, Namespace, Perce
 pub use unix_seconds::UnixSeconds;
 pub use version::{KubernetesVersion, TargetVersion, Version, VersionText};
 
-/// Implements what the string newtypes share, through the type's own `check`, which gives the rule that a text breaks.
+/// Implements what the string newtypes share, through the type's own `check`, which gives the rule that a text breaks. The
+/// `schema` attributes say the same to whoever reads the API's description.
 macro_rules! text_value {
     ($(#[$doc:meta])* $type:ident, $kind:literal, $check:path) => {
         $crate::models::values::text_value! { $(#[$doc])* $type, $kind, $check, $crate::models::values::invalid }
     };
     ($(#[$doc:meta])* $type:ident, $kind:literal, $check:path, $invalid:path) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, utoipa::ToSchema)]
         #[serde(transparent)]
+        $(#[$doc])*
         pub struct $type(String);
 
         impl $type {
@@ -84,10 +85,10 @@ pub(super) use shown_and_read;
 /// An enum that is one of some words on the wire.
 macro_rules! words {
     ($(#[$doc:meta])* $type:ident, $kind:literal { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, utoipa::ToSchema)]
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum $type {
-            $($(#[$variant_doc])* #[doc = concat!("`", $word, "`")] $variant),+
+            $($(#[$variant_doc])* #[doc = concat!("`", $word, "`")] #[schema(rename = $word)] $variant),+
         }
 
         impl $type {

@@ -1,12 +1,22 @@
-//! What the server says of itself: the issuer of its tokens, and the keys that verify them.
+//! What the server says of itself: the issuer of its tokens, the keys that verify them, and what may be asked.
+
+use std::sync::LazyLock;
 
 use axum::response::Response;
 use bytes::Bytes;
 
 use super::call::{Call, text, unless_known};
 use super::cloud::Cloud;
+use super::endpoints::ENDPOINTS;
+use super::openapi::{Served, document};
 use super::signing::Discovery;
 use super::view::etag;
+
+/// The description, for programs and for people: the same bytes as long as the program runs.
+static DESCRIPTION: LazyLock<[Served; 2]> = LazyLock::new(|| {
+    let document = document(&ENDPOINTS);
+    [Served::json(&document), Served::page(&document)]
+});
 
 pub(super) fn discovery(cloud: &Cloud, call: &Call) -> Response {
     let body = Bytes::from(text(&Discovery::new(cloud.tokens.load().issuer())));
@@ -16,4 +26,14 @@ pub(super) fn discovery(cloud: &Cloud, call: &Call) -> Response {
 pub(super) fn jwks(cloud: &Cloud, call: &Call) -> Response {
     let body = Bytes::from(text(&cloud.tokens.load().ring().jwks()));
     unless_known(call, &etag(&body), body)
+}
+
+pub(super) fn openapi(call: &Call) -> Response {
+    let [json, _] = &*DESCRIPTION;
+    json.answer(&call.headers)
+}
+
+pub(super) fn page(call: &Call) -> Response {
+    let [_, page] = &*DESCRIPTION;
+    page.answer(&call.headers)
 }

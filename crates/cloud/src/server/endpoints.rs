@@ -144,6 +144,8 @@ pub enum Action {
     Templates,
     Discovery,
     Jwks,
+    OpenApi,
+    Docs,
 }
 
 impl Action {
@@ -189,6 +191,8 @@ impl Action {
                 | Self::Templates
                 | Self::Discovery
                 | Self::Jwks
+                | Self::OpenApi
+                | Self::Docs
         )
     }
 }
@@ -546,5 +550,7 @@ fn documents() -> Vec<Endpoint> {
     vec![
         entry(Method::GET, "/.well-known/openid-configuration", t, May::Anyone, A::Discovery, Takes::Nothing, Answers::Json, "Say what this OpenID Connect issuer is"),
         entry(Method::GET, "/.well-known/jwks.json", t, May::Anyone, A::Jwks, Takes::Nothing, Answers::Json, "Give the keys that verify its tokens"),
+        entry(Method::GET, "/openapi.json", t, May::Anyone, A::OpenApi, Takes::Nothing, Answers::Json, "Describe this API to programs (OpenAPI 3.1)"),
+        entry(Method::GET, "/docs", t, May::Anyone, A::Docs, Takes::Nothing, Answers::Text("text/html; charset=utf-8"), "Describe this API to people"),
     ]
 }

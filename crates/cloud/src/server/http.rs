@@ -287,5 +287,7 @@ async fn dispatch(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
         A::Templates => Ok(json(StatusCode::OK, Bytes::from_static(b"[]"))),
         A::Discovery => Ok(documents::discovery(cloud, call)),
         A::Jwks => Ok(documents::jwks(cloud, call)),
+        A::OpenApi => Ok(documents::openapi(call)),
+        A::Docs => Ok(documents::page(call)),
     }
 }

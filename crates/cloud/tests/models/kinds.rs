@@ -11,6 +11,9 @@ use tidewaiter_cloud::models::{
     PluginSpec, PluginVersion, Provider, Registry, Role, RoleBinding, RoleBindingSpec, RoleSpec, SshKeySpec, Team,
     TeamSpec, Token, Unknown, Upgrade, UpgradeSpec, User, UserSpec, parse,
 };
+use utoipa::ToSchema;
+
+use crate::schemas;
 
 /// Part of every secret of the examples, and of nothing else.
 pub const SECRET: &str = "hunter2";
@@ -36,14 +39,17 @@ pub struct Kind {
     pub example: Value,
     /// Reads, writes and reads again; panics when that is not what was read first.
     pub accept: fn(&[u8]) -> Result<Outcome, InvalidField>,
+    /// Whether the schema refuses it too.
+    pub is_invalid: fn(&Value) -> bool,
 }
 
-fn accept<T: Model + Debug + PartialEq>(
+fn accept<T: Model + Debug + PartialEq + ToSchema>(
     bytes: &[u8],
     write: fn(&T) -> Value,
     show: fn(&T) -> String,
 ) -> Result<Outcome, InvalidField> {
     let model: T = parse(bytes, Unknown::Refuse)?;
+    schemas::assert_valid::<T>(bytes);
     let written = write(&model);
     let again: T = parse(written.to_string().as_bytes(), Unknown::Refuse).expect("what is written can be read");
     assert_eq!(again, model);
@@ -59,11 +65,12 @@ fn text<T: Serialize>(model: &T) -> String {
     serde_json::to_string(model).unwrap()
 }
 
-fn kind<T: Model + Debug + PartialEq + Serialize>(name: &'static str, example: Value) -> Kind {
+fn kind<T: Model + Debug + PartialEq + Serialize + ToSchema>(name: &'static str, example: Value) -> Kind {
     Kind {
         name,
         example,
         accept: |bytes| accept::<T>(bytes, value, text),
+        is_invalid: schemas::is_invalid::<T>,
     }
 }
 
@@ -144,16 +151,19 @@ fn secrets() -> Vec<Kind> {
                     "credentials": {"username": "ci", "password": "hunter2\u{e4} 1"}}),
             ),
             accept: |bytes| accept::<Registry>(bytes, |registry| value(&registry.revealed()), text),
+            is_invalid: schemas::is_invalid::<Registry>,
         },
         Kind {
             name: "login",
             example: json!({"email": "alice@example.com", "password": "hunter2 2"}),
             accept: |bytes| accept::<Login>(bytes, |login| value(&login.revealed()), text),
+            is_invalid: schemas::is_invalid::<Login>,
         },
         Kind {
             name: "token",
             example: json!({"token": "hunter2.3"}),
             accept: |bytes| accept::<Token>(bytes, |token| value(&token.revealed()), |_| String::new()),
+            is_invalid: schemas::is_invalid::<Token>,
         },
         kind::<Provider>(
             "provider",

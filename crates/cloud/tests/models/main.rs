@@ -6,3 +6,4 @@ mod kinds;
 mod refusals;
 mod round_trips;
 mod samples;
+mod schemas;

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use tidewaiter_cloud::models::{InvalidField, ProviderSpec, RegistrySpec, Unknown, UpgradeScript, parse};
 
 use crate::kinds::{ID, KEY, Kind, OTHER_ID, OTHER_KEY, SECRET, Step, all, at, named, paths, shown};
+use crate::schemas;
 
 /// Whether the values there are another's matter, so that nearly everything may stand there.
 fn is_open(kind: &str, path: &str) -> bool {
@@ -35,7 +36,10 @@ fn is_secret(path: &str) -> bool {
 fn refuse(kind: &Kind, document: &Value) -> InvalidField {
     match (kind.accept)(document.to_string().as_bytes()) {
         Ok(_) => panic!("{} accepts {document}", kind.name),
-        Err(error) => error,
+        Err(error) => {
+            schemas::assert_refused(kind, document, &error);
+            error
+        }
     }
 }
 
@@ -115,6 +119,7 @@ fn a_field_that_must_be_there_is_named_when_it_is_not() {
             let mut document = kind.example.clone();
             document.as_object_mut().unwrap().remove(field);
             if let Err(error) = (kind.accept)(document.to_string().as_bytes()) {
+                schemas::assert_refused(&kind, &document, &error);
                 assert_eq!(error.field, *field, "{}: {error}", kind.name);
                 // Without credentials it is the provider that misses some.
                 let start = if field == "credentials" {

@@ -14,6 +14,12 @@ use url::Url;
 
 pub const PASSWORD: &str = "correct horse battery";
 
+/// Runs `task` beside the test, until the test's runtime ends.
+#[expect(clippy::disallowed_methods, reason = "a test supervises it")]
+pub fn beside(task: impl Future<Output = ()> + Send + 'static) {
+    tokio::spawn(task);
+}
+
 /// A running server; it stops when this is dropped.
 pub struct World {
     pub base: String,
@@ -105,7 +111,7 @@ impl World {
         let mut tasks = Tasks::new();
         let address = start(parts, &mut tasks, &kit).await.unwrap();
         let stop = tasks.shutdown_token();
-        tokio::spawn(async move { tasks.run_until(std::future::pending()).await.unwrap() });
+        beside(async move { tasks.run_until(std::future::pending()).await.unwrap() });
         Self {
             base: format!("http://{address}"),
             organization: founded.organization.to_string(),

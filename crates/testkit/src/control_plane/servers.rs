@@ -31,9 +31,9 @@ pub(super) fn etcd(folder: &Path) -> Program {
         ])
 }
 
-pub(super) fn apiserver(folder: &Path, pki: &Pki, port: u16) -> Program {
+pub(super) fn apiserver(folder: &Path, pki: &Pki, port: u16, authentication: Option<&Path>) -> Program {
     let file = |flag: &str, name: &str| format!("--{flag}={}", pki.path(name).display());
-    Program::new(assets::binary("kube-apiserver"))
+    let program = Program::new(assets::binary("kube-apiserver"))
         .arg(format!("--etcd-servers={}", etcd_url(folder)))
         .args([
             "--bind-address=127.0.0.1",
@@ -59,7 +59,11 @@ pub(super) fn apiserver(folder: &Path, pki: &Pki, port: u16) -> Program {
             folder.join("audit-policy.yaml").display()
         ))
         .arg(format!("--audit-log-path={}", audit_log(folder).display()))
-        .arg("--audit-log-maxsize=10000")
+        .arg("--audit-log-maxsize=10000");
+    match authentication {
+        Some(file) => program.arg(format!("--authentication-config={}", file.display())),
+        None => program,
+    }
 }
 
 /// kube-controller-manager without a port of its own.

@@ -11,7 +11,8 @@ use super::{invalid_address, shown_and_read, text_value};
 const MAX_BYTES: usize = 2048;
 
 /// A URL of `http` or `https` without user and password.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, utoipa::ToSchema)]
+#[schema(value_type = String, max_length = 2048, pattern = r"^[Hh][Tt][Tt][Pp][Ss]?://[!#$&-.0-;=?A-Z\[\]_a-z~]+(/[!#-;=?A-Z\[\]_a-z~]*)?$", examples("https://example.com/a.png"))]
 pub struct HttpUrl(Url);
 
 impl HttpUrl {
@@ -46,6 +47,7 @@ shown_and_read!(HttpUrl, "URL");
 text_value! {
     /// The address of a server as it was written: `HOST`, `HOST:PORT`, with a path, or an `http` or `https` URL. For a
     /// registry it is the key under which a container runtime looks for the credentials, so not one byte may change.
+    #[schema(max_length = 512, pattern = r"^(https?://|(?!.*://))[!$&-.0-;=A-Z\[\]_a-z~]+(/[!$-;=A-Z\[\]_a-z~]*)?$", examples("registry.example.com:5000"))]
     Address, "address", address, crate::models::values::invalid_address
 }
 

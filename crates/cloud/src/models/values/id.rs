@@ -22,7 +22,9 @@ fn uuid(kind: &'static str, text: &str) -> Result<Uuid, InvalidValue> {
 macro_rules! ids {
     ($($type:ident, $kind:literal;)+) => { $(
         #[doc = concat!("The id of ", $kind, ".")]
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, utoipa::ToSchema)]
+        #[schema(value_type = String, format = "uuid", description = concat!("The id of ", $kind, "."),
+            examples("9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e"))]
         pub struct $type(pub Uuid);
 
         impl FromStr for $type {

@@ -7,22 +7,27 @@ use super::text_value;
 
 text_value! {
     /// A verb of the API, or `*`.
+    #[schema(pattern = r"^(\*|[a-z][a-z0-9\-]{0,62})$", examples("get"))]
     Verb, "verb", verb
 }
 text_value! {
     /// An API group; the empty one is the core group; `*` is all.
+    #[schema(max_length = 253, pattern = r"^(\*|[a-z0-9]([a-z0-9\-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9\-]*[a-z0-9])?)*)?$", examples("apps"))]
     ApiGroup, "API group", api_group
 }
 text_value! {
     /// A resource, `resource/subresource`, or one with `*` for either.
+    #[schema(max_length = 191, pattern = r"^(\*|[a-z][a-z0-9\-]{0,62})(/(\*|[a-z][a-z0-9\-]{0,62}))*$", examples("deployments/scale"))]
     Resource, "resource", resource
 }
 text_value! {
     /// The name of an object: anything that can be one segment of a path.
+    #[schema(max_length = 253, pattern = r"^(?!\.{1,2}$)[!-$&-.0-~]+$", examples("web"))]
     ResourceName, "name of an object", resource_name
 }
 text_value! {
     /// A path of the API server that is no resource, with `*` only as its last character.
+    #[schema(max_length = 253, pattern = r"^(\*|/[A-Za-z0-9/\-._~]*\*?)$", examples("/healthz"))]
     NonResourceUrl, "non-resource URL", non_resource_url
 }
 

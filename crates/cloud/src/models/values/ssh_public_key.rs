@@ -6,12 +6,16 @@ use std::str::FromStr;
 use serde::{Serialize, Serializer};
 use ssh_key::{Algorithm, EcdsaCurve, HashAlg, PublicKey};
 use tidewaiter_api::InvalidValue;
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 
 use super::{invalid, shown_and_read, text_value};
 
 const KIND: &str = "SSH public key";
 const MAX_BYTES: usize = 8 * 1024;
 const MAX_COMMENT: usize = 256;
+/// Its private half was thrown away.
+const EXAMPLE: &str =
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG/rsOVAgJS+D+rWBWNBgfdevP0BO3X6IQI1/grYrdb5 alice@example.com";
 /// RFC 8301 asks for 2048 at least; nobody verifies with much larger ones, and OpenSSH refuses above 16384.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=16384;
 
@@ -105,8 +109,26 @@ impl Serialize for SshPublicKey {
 
 shown_and_read!(SshPublicKey, "SSH public key");
 
+impl utoipa::ToSchema for SshPublicKey {}
+
+impl utoipa::PartialSchema for SshPublicKey {
+    fn schema() -> RefOr<Schema> {
+        const PATTERN: &str = r"^ *(ssh-ed25519|ecdsa-sha2-nistp(256|384|521)|ssh-rsa|sk-ssh-ed25519@openssh\.com|sk-ecdsa-sha2-nistp256@openssh\.com) AAAA[A-Za-z0-9+/]+={0,3}( [ -~]*)?$";
+        let schema = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .description(Some(
+                "A key of one of OpenSSH's present types, in one line: the type, the data in base64 and, if there is one, the comment.",
+            ))
+            .max_length(Some(MAX_BYTES))
+            .pattern(Some(PATTERN))
+            .examples([EXAMPLE]);
+        schema.into()
+    }
+}
+
 text_value! {
     /// The fingerprint of a key: `SHA256:` and 43 characters, or MD5 as 16 pairs of hexadecimal digits with `:` between.
+    #[schema(pattern = r"^(SHA256:[A-Za-z0-9+/]{43}|(MD5:)?([0-9A-Fa-f]{2}:){15}[0-9A-Fa-f]{2})$", examples("SHA256:m17ZU7hsyzWBFKqJ1CFX9iV5aFCCCwvuDg+IdcK5NY4"))]
     Fingerprint, "fingerprint", fingerprint
 }
 

@@ -19,15 +19,18 @@ fn semver(text: &str) -> Option<semver::Version> {
 }
 
 /// A version by Semantic Versioning 2.0.0, for example `1.2.3-rc.1`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, utoipa::ToSchema)]
+#[schema(value_type = String, max_length = 63, pattern = r"^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-(0|[1-9][0-9]*|[0-9]*[A-Za-z\-][0-9A-Za-z\-]*)(\.(0|[1-9][0-9]*|[0-9]*[A-Za-z\-][0-9A-Za-z\-]*))*)?(\+[0-9A-Za-z\-]+(\.[0-9A-Za-z\-]+)*)?$", examples("1.2.3"))]
 pub struct Version(pub semver::Version);
 
 /// A version of Kubernetes without `v`, as the path of an upgrade script has it. One with `v` is read too.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, utoipa::ToSchema)]
+#[schema(value_type = String, max_length = 64, pattern = r"^v?(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-(0|[1-9][0-9]*|[0-9]*[A-Za-z\-][0-9A-Za-z\-]*)(\.(0|[1-9][0-9]*|[0-9]*[A-Za-z\-][0-9A-Za-z\-]*))*)?(\+[0-9A-Za-z\-]+(\.[0-9A-Za-z\-]+)*)?$", examples("1.12.3"))]
 pub struct KubernetesVersion(pub semver::Version);
 
 /// The version that an upgrade leads to, with `v`: `v1.12.3`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, utoipa::ToSchema)]
+#[schema(value_type = String, max_length = 64, pattern = r"^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-(0|[1-9][0-9]*|[0-9]*[A-Za-z\-][0-9A-Za-z\-]*)(\.(0|[1-9][0-9]*|[0-9]*[A-Za-z\-][0-9A-Za-z\-]*))*)?(\+[0-9A-Za-z\-]+(\.[0-9A-Za-z\-]+)*)?$", examples("v1.12.3"))]
 pub struct TargetVersion(pub semver::Version);
 
 impl FromStr for Version {
@@ -89,6 +92,7 @@ written!(TargetVersion, "v", "a version of Kubernetes, for example v1.12.3");
 
 text_value! {
     /// A version that someone else numbers, for example `17.03.2-ce` of Docker, which is no semantic version.
+    #[schema(max_length = 63, pattern = r"^v?[0-9][A-Za-z0-9.+\-~_]*$", examples("17.03.2-ce"))]
     VersionText, "version", version_text
 }
 

@@ -1,0 +1,334 @@
+//! The description of the API, made from the table of endpoints: what is in the table is described, and nothing else is.
+//! Nothing here asks the store or the clock, so that the document is the same for everybody and can be kept.
+
+mod bodies;
+mod markdown;
+mod page;
+mod parts;
+mod served;
+
+use std::collections::BTreeMap;
+
+use http::{Method, StatusCode};
+use utoipa::openapi::path::{HttpMethod, OperationBuilder, Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
+use utoipa::openapi::schema::SchemaType;
+use utoipa::openapi::security::SecurityRequirement;
+use utoipa::openapi::{
+    Array, ComponentsBuilder, Content, ContentBuilder, InfoBuilder, License, Object, ObjectBuilder, OpenApi,
+    OpenApiBuilder, PathItem, PathsBuilder, Ref, RefOr, Required, Response, ResponseBuilder, Schema, Server, Type,
+};
+
+use super::access::May;
+use super::endpoints::{Action, Answers, Endpoint, Form, Takes};
+use super::kind::Kind;
+use crate::models::schema::example;
+
+pub use markdown::markdown;
+pub use page::page;
+pub use served::Served;
+
+const ABOUT: &str = "Which users, SSH keys, registries, plugins, labels, roles, node pools and upgrades each cluster has.
+
+- An optional text that is empty stands for `null`, because clients without a notion of absence write empty texts.
+- A PATCH is a JSON merge patch (RFC 7386). It and a PUT may hold the fields that the server makes, as they were answered, so \
+that an answer can be edited and sent back.
+- Without `limit` a list is answered whole, in the order in which its items were made.
+- A newer server may answer fields that are not described here.";
+
+type Schemas = BTreeMap<String, RefOr<Schema>>;
+
+/// The document (`OpenAPI` 3.1) of these endpoints.
+#[must_use]
+pub fn document(endpoints: &[Endpoint]) -> OpenApi {
+    // Those of answers first: a body that a caller sends has another name where it has the name of one of them.
+    let mut schemas = bodies::answer("Failure");
+    for endpoint in endpoints {
+        if let Answers::One(name) | Answers::Made(name) | Answers::List(name) = endpoint.answers {
+            schemas.extend(bodies::answer(name));
+        }
+    }
+    let mut paths = PathsBuilder::new();
+    for endpoint in endpoints {
+        let Some(method) = http_method(&endpoint.method) else {
+            continue;
+        };
+        let operation = operation(endpoint, &mut schemas);
+        paths = paths.path(&endpoint.path, PathItem::new(method, operation));
+    }
+    let mut components = ComponentsBuilder::new().schemas_from_iter(schemas);
+    components = parts::add(components);
+    let info = InfoBuilder::new()
+        .title("Tidewaiter cloud API")
+        .version("3")
+        .description(Some(ABOUT))
+        .license(Some(License::new("Apache-2.0")));
+    OpenApiBuilder::new()
+        .info(info)
+        .servers(Some([Server::new("/")]))
+        .paths(paths)
+        .components(Some(components.build()))
+        .build()
+}
+
+fn http_method(method: &Method) -> Option<HttpMethod> {
+    Some(match *method {
+        Method::GET => HttpMethod::Get,
+        Method::POST => HttpMethod::Post,
+        Method::PUT => HttpMethod::Put,
+        Method::PATCH => HttpMethod::Patch,
+        Method::DELETE => HttpMethod::Delete,
+        _ => return None,
+    })
+}
+
+fn operation(endpoint: &Endpoint, schemas: &mut Schemas) -> OperationBuilder {
+    let mut operation = OperationBuilder::new()
+        .operation_id(Some(operation_id(endpoint)))
+        .summary(Some(&endpoint.summary))
+        .description(Some(format!("Who may: {}.", who_may(endpoint.may))))
+        .tag(endpoint.tag)
+        .request_body(request_body(endpoint, schemas))
+        .response(good(endpoint).as_str(), answer(endpoint));
+    for parameter in path_parameters(&endpoint.path).chain(query_parameters(endpoint)) {
+        operation = operation.parameter(parameter);
+    }
+    for name in shared_parameters(endpoint) {
+        operation = operation.parameter_ref(Ref::new(format!("#/components/parameters/{name}")));
+    }
+    for status in refusals(endpoint) {
+        operation = operation.response(status.as_str(), parts::response(status));
+    }
+    if endpoint.may == May::Anyone {
+        return operation.security(SecurityRequirement::default());
+    }
+    parts::SCHEMES.iter().fold(operation, |operation, scheme| {
+        operation.security(SecurityRequirement::new::<_, [&str; 0], &str>(*scheme, []))
+    })
+}
+
+/// The verb and the words of the path: `list_organizations_clusters`.
+fn operation_id(endpoint: &Endpoint) -> String {
+    let verb = match (&endpoint.method, endpoint.answers) {
+        (&Method::GET, Answers::List(_)) => "list",
+        (&Method::GET, _) => "get",
+        (&Method::POST, Answers::Made(_)) => "create",
+        (&Method::PUT, _) => "replace",
+        (&Method::PATCH, _) => "change",
+        (&Method::DELETE, _) => "delete",
+        _ => "post",
+    };
+    let words = endpoint
+        .path
+        .split('/')
+        .filter(|word| !word.is_empty() && *word != "v3" && !word.starts_with('{'));
+    let words = words.map(|word| word.trim_start_matches('.').replace(['-', '.'], "_"));
+    [verb.to_owned()].into_iter().chain(words).collect::<Vec<_>>().join("_")
+}
+
+/// Who may ask, in words.
+pub(super) fn who_may(may: May) -> String {
+    match may {
+        May::Anyone => "everybody".to_owned(),
+        May::Known => "whoever has a valid token".to_owned(),
+        May::User => "every user, about himself".to_owned(),
+        May::Operator => "an operator of this server".to_owned(),
+        May::Organization { role, cluster, own } => {
+            let mut who = vec![format!("a user of the organization whose role is at least {role}")];
+            who.extend(own.then(|| "the user himself".to_owned()));
+            who.extend(cluster.then(|| "the cluster itself".to_owned()));
+            who.join("; ")
+        }
+    }
+}
+
+fn good(endpoint: &Endpoint) -> StatusCode {
+    match endpoint.answers {
+        Answers::Made(_) => StatusCode::CREATED,
+        Answers::Nothing => StatusCode::NO_CONTENT,
+        _ => StatusCode::OK,
+    }
+}
+
+/// What may be answered instead. Which methods are not allowed (405) is said by the document itself.
+fn refusals(endpoint: &Endpoint) -> Vec<StatusCode> {
+    let takes_body = endpoint.takes != Takes::Nothing;
+    let known = !matches!(endpoint.may, May::Anyone | May::Known);
+    let shared = shared_parameters(endpoint);
+    let rules = [
+        (StatusCode::NOT_MODIFIED, shared.contains(&"If-None-Match")),
+        (
+            StatusCode::BAD_REQUEST,
+            takes_body || !endpoint.query.is_empty() || shared.contains(&"limit"),
+        ),
+        (
+            StatusCode::UNAUTHORIZED,
+            endpoint.may != May::Anyone || endpoint.action == Action::LogIn,
+        ),
+        (StatusCode::FORBIDDEN, known),
+        (StatusCode::NOT_FOUND, endpoint.path.contains('{')),
+        (StatusCode::CONFLICT, known && endpoint.method != Method::GET),
+        (StatusCode::PRECONDITION_FAILED, shared.contains(&"If-Match")),
+        (StatusCode::PAYLOAD_TOO_LARGE, takes_body),
+        (
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            takes_body && endpoint.takes != Takes::Text,
+        ),
+        (
+            StatusCode::UNPROCESSABLE_ENTITY,
+            takes_body || shared.contains(&"Idempotency-Key"),
+        ),
+        (StatusCode::TOO_MANY_REQUESTS, true),
+        (StatusCode::INTERNAL_SERVER_ERROR, true),
+        (
+            StatusCode::NOT_IMPLEMENTED,
+            endpoint.action == Action::Create(Kind::Cluster),
+        ),
+        (StatusCode::SERVICE_UNAVAILABLE, true),
+    ];
+    rules
+        .into_iter()
+        .filter(|(_, may_be)| *may_be)
+        .map(|(status, _)| status)
+        .collect()
+}
+
+/// The parameters that many endpoints have, by their names among the components.
+fn shared_parameters(endpoint: &Endpoint) -> &'static [&'static str] {
+    use Action as A;
+    match endpoint.action {
+        A::List(_) | A::ListMembers | A::NodesInCluster => &["limit", "after", "If-None-Match"],
+        A::Authenticate => &[],
+        A::OpenApi | A::Docs | A::Discovery | A::Jwks | A::GetScript => &["If-None-Match"],
+        A::Events => &["Last-Event-ID"],
+        A::Replace(_)
+        | A::Patch(_)
+        | A::Delete(_)
+        | A::ReplaceAccount
+        | A::PatchAccount
+        | A::ReplaceMember
+        | A::PatchMember
+        | A::DeleteMember => &["If-Match"],
+        _ => match endpoint.answers {
+            Answers::List(_) | Answers::One(_) if endpoint.method == Method::GET => &["If-None-Match"],
+            Answers::Made(_) => &["Idempotency-Key"],
+            _ => &[],
+        },
+    }
+}
+
+fn path_parameters(path: &str) -> impl Iterator<Item = Parameter> + '_ {
+    let names = path
+        .split('/')
+        .filter_map(|word| word.strip_prefix('{')?.strip_suffix('}'));
+    names.map(|name| {
+        let schema = match name {
+            "type" | "implementation" => bodies::slug(),
+            "version" => bodies::version(),
+            "method" => text().enum_values(Some(["password", "api_key"])).into(),
+            _ => text().format(Some(parts::uuid())).into(),
+        };
+        ParameterBuilder::new()
+            .name(name)
+            .parameter_in(ParameterIn::Path)
+            .required(Required::True)
+            .schema(Some(schema))
+            .build()
+    })
+}
+
+fn query_parameters(endpoint: &Endpoint) -> impl Iterator<Item = Parameter> + '_ {
+    endpoint.query.iter().map(|parameter| {
+        let schema = match parameter.form {
+            Form::Bool => ObjectBuilder::new().schema_type(Type::Boolean).into(),
+            Form::Id => text().format(Some(parts::uuid())).into(),
+            Form::Version => bodies::version(),
+            Form::Words(words) => text().enum_values(Some(words.iter().copied())).into(),
+            Form::Number(most) => parts::number(1, most).into(),
+        };
+        ParameterBuilder::new()
+            .name(parameter.name)
+            .parameter_in(ParameterIn::Query)
+            .description(Some(parameter.description))
+            .schema(Some(schema))
+            .build()
+    })
+}
+
+fn text() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String)
+}
+
+fn request_body(endpoint: &Endpoint, schemas: &mut Schemas) -> Option<RequestBody> {
+    let (name, schema, types): (_, _, &[&str]) = match (endpoint.takes, endpoint.answers) {
+        (Takes::Nothing, _) => return None,
+        (Takes::Text, _) => (
+            "UpgradeScript".to_owned(),
+            bodies::request("UpgradeScript"),
+            &["text/x-shellscript"],
+        ),
+        (Takes::Patch(said), Answers::One(shown)) => (
+            said.replace("Spec", "Patch"),
+            bodies::patch(said, shown),
+            &["application/merge-patch+json", "application/json"],
+        ),
+        (Takes::Json(said), Answers::One(shown)) if said.ends_with("Spec") => (
+            said.replace("Spec", "Replacement"),
+            bodies::replacement(said, shown),
+            &["application/json"],
+        ),
+        (Takes::Json(said) | Takes::Patch(said), _) => {
+            // A part of an answer too, where it is open.
+            let name = if schemas.contains_key(said) && !said.ends_with("Spec") {
+                format!("{said}Request")
+            } else {
+                said.to_owned()
+            };
+            (name, bodies::request(said), &["application/json"])
+        }
+    };
+    let shown = example(&schema, schemas);
+    schemas.insert(name.clone(), schema);
+    let body = RequestBodyBuilder::new().required(Some(Required::True));
+    let body = types.iter().fold(body, |body, media_type| {
+        let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(&name)));
+        let shown = Some(shown.clone()).filter(|_| *media_type != "application/merge-patch+json");
+        body.content(*media_type, content.example(shown).build())
+    });
+    Some(body.build())
+}
+
+fn answer(endpoint: &Endpoint) -> Response {
+    let json = |schema: RefOr<Schema>| ("application/json", Content::new(Some(schema)));
+    let (description, content) = match endpoint.answers {
+        Answers::Nothing => ("It is done.", None),
+        Answers::One(name) => ("The object.", Some(json(Ref::from_schema_name(name).into()))),
+        Answers::Made(name) => ("What was made.", Some(json(Ref::from_schema_name(name).into()))),
+        Answers::List(name) => ("The list.", Some(json(Array::new(Ref::from_schema_name(name)).into()))),
+        Answers::Json => (
+            "A JSON document.",
+            Some(json(Object::with_type(SchemaType::AnyValue).into())),
+        ),
+        Answers::Text(media_type) => ("A text.", Some((media_type, Content::new(Some(text()))))),
+        Answers::Events => (parts::EVENTS, Some(("text/event-stream", Content::new(Some(text()))))),
+    };
+    let mut response = ResponseBuilder::new().description(description);
+    if let Some((media_type, content)) = content {
+        response = response.content(media_type, content);
+    }
+    let object = matches!(endpoint.answers, Answers::One(_) | Answers::Made(_) | Answers::List(_));
+    let shared = shared_parameters(endpoint);
+    let headers = [
+        ("x-request-id", true),
+        ("ETag", object || shared.contains(&"If-None-Match")),
+        ("Location", good(endpoint) == StatusCode::CREATED),
+        ("Link", shared.contains(&"limit")),
+        ("Idempotency-Replayed", shared.contains(&"Idempotency-Key")),
+    ];
+    let headers = headers.into_iter().filter(|(_, there)| *there);
+    headers
+        .fold(response, |response, (name, _)| {
+            response.header_ref(name, parts::header(name))
+        })
+        .build()
+}

@@ -1,0 +1,327 @@
+//! The schemas of the bodies, by the names that the table of endpoints gives them: those of the objects, and of what only
+//! this server says.
+#![expect(dead_code, reason = "the types here stand for their schemas alone")]
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use utoipa::openapi::{Object, OneOfBuilder, RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::models::schema::Described;
+use crate::models::values::{ClusterId, DisplayName, Email, HttpUrl, OrganizationId, Phone, Slug, UserId, Version};
+use crate::models::{
+    Account, AutoscalingPolicy, AutoscalingPolicySpec, Catalogue, Cluster, ClusterLabel, ClusterSpec, Failure,
+    LabelSpec, Login, Node, NodePool, NodePoolLabel, NodePoolSpec, NodeSpec, NodeStatusReport, OpenObject,
+    Organization, OrganizationSpec, Plugin, PluginDefinition, PluginManifests, PluginSpec, PluginVersion, Provider,
+    ProviderSpec, Registry, RegistrySpec, Role, RoleBinding, RoleBindingSpec, RoleSpec, Secret, SshKey, SshKeySpec,
+    Team, TeamSpec, Token, Upgrade, UpgradeProgress, UpgradeScript, UpgradeSpec, User, UserSpec,
+};
+
+macro_rules! described {
+    ($($name:literal: $type:ty),+ $(,)?) => {
+        /// The schema that the table calls `name`.
+        fn described(name: &str) -> Option<Described> {
+            match name {
+                $($name => Some(Described::of::<$type>()),)+
+                _ => None,
+            }
+        }
+    };
+}
+
+described! {
+    "Account": Account, "AccountSpec": AccountSpec, "ApiKeyInfo": ApiKeyInfo, "AttachedCluster": AttachedCluster,
+    "AuditRow": AuditRow, "Authenticated": Authenticated, "AutoscalingPolicy": AutoscalingPolicy,
+    "AutoscalingPolicySpec": AutoscalingPolicySpec, "Catalogue": Catalogue, "Cluster": Cluster,
+    "ClusterLabel": ClusterLabel, "ClusterSpec": ClusterSpec, "ClusterToken": ClusterToken,
+    "CreatedApiKey": CreatedApiKey, "CreatedToken": CreatedToken, "Failure": Failure, "LabelSpec": LabelSpec,
+    "Lock": Lock, "LoginRequest": LoginRequest, "MemberSpec": MemberSpec, "Membership": Membership, "NewPassword": NewPassword,
+    "Node": Node, "NodePool": NodePool, "NodePoolLabel": NodePoolLabel, "NodePoolSpec": NodePoolSpec,
+    "NodeSpec": NodeSpec, "Organization": Organization, "OrganizationSpec": OrganizationSpec,
+    "PasswordChange": PasswordChange, "Plugin": Plugin, "PluginDefinition": PluginDefinition,
+    "PluginManifests": PluginManifests, "PluginSpec": PluginSpec, "PluginVersion": PluginVersion,
+    "PluginWithManifests": PluginWithManifests, "Provider": Provider, "ProviderSpec": ProviderSpec,
+    "Registry": Registry, "RegistrySpec": RegistrySpec, "Role": Role, "RoleBinding": RoleBinding,
+    "RoleBindingSpec": RoleBindingSpec, "RoleChange": RoleChange, "RoleSpec": RoleSpec, "SshKey": SshKey,
+    "SshKeySpec": SshKeySpec, "StatusReport": NodeStatusReport, "Team": Team, "TeamSpec": TeamSpec, "Token": Token,
+    "TokenInfo": TokenInfo, "TokenSpec": TokenSpec, "Upgrade": Upgrade, "UpgradeReport": UpgradeReport,
+    "UpgradeScript": UpgradeScript, "UpgradeSpec": UpgradeSpec, "User": Member, "UserSpec": UserSpec,
+}
+
+/// The schema of a request; of a name that is none, one that takes nothing.
+pub(super) fn request(name: &str) -> RefOr<Schema> {
+    described(name).map_or_else(|| Object::new().into(), Described::request)
+}
+
+/// The schema of a body that replaces what `shown` answers.
+pub(super) fn replacement(said: &str, shown: &str) -> RefOr<Schema> {
+    let replacement = described(said)
+        .zip(described(shown))
+        .map(|(said, shown)| said.replacement(shown));
+    replacement.unwrap_or_else(|| request(said))
+}
+
+/// The schema of a patch of what `shown` answers.
+pub(super) fn patch(said: &str, shown: &str) -> RefOr<Schema> {
+    let patch = described(said)
+        .zip(described(shown))
+        .map(|(said, shown)| said.patch(shown));
+    patch.unwrap_or_else(|| request(said))
+}
+
+/// The schema of an answer with those that it refers to.
+pub(super) fn answer(name: &str) -> BTreeMap<String, RefOr<Schema>> {
+    let Some(described) = described(name) else {
+        return BTreeMap::new();
+    };
+    let own = described.name.clone();
+    let mut schemas = described.answer();
+    // The table's name for it, where that is another one.
+    if let Some(schema) = schemas.remove(&own) {
+        schemas.insert(name.to_owned(), schema);
+    }
+    schemas
+}
+
+pub(super) fn slug() -> RefOr<Schema> {
+    Slug::schema()
+}
+
+pub(super) fn version() -> RefOr<Schema> {
+    Version::schema()
+}
+
+/// What a user may do in an organization.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+enum Rank {
+    ReadOnly,
+    Member,
+    Admin,
+    Owner,
+}
+
+/// What a person says of himself.
+#[derive(ToSchema)]
+struct AccountSpec {
+    name: DisplayName,
+    email: Email,
+    phone: Option<Phone>,
+    avatar_url: Option<HttpUrl>,
+}
+
+/// What a person says of a user who is to be at home in the organization.
+#[derive(ToSchema)]
+struct MemberSpec {
+    #[serde(flatten)]
+    user: UserSpec,
+    /// `member`, unless it is said.
+    #[schema(nullable = false)]
+    role: Option<Rank>,
+    /// Without one he cannot log in.
+    #[schema(nullable = false, write_only)]
+    password: Option<Password>,
+}
+
+/// A user as an organization sees him.
+#[derive(ToSchema)]
+struct Member {
+    #[serde(flatten)]
+    user: User,
+    role: Rank,
+}
+
+/// What a user is to be in the organization.
+#[derive(ToSchema)]
+struct RoleChange {
+    role: Rank,
+}
+
+/// What a user is in the organization.
+#[derive(ToSchema)]
+struct Membership {
+    user_id: UserId,
+    role: Rank,
+}
+
+/// Whether nothing in the organization changes.
+#[derive(ToSchema)]
+struct Lock {
+    locked: bool,
+}
+
+/// A password: 12 to 256 characters, none of them a control character.
+#[derive(ToSchema)]
+#[schema(
+    format = "password",
+    min_length = 12,
+    max_length = 256,
+    pattern = r"^[^\u0000-\u001f\u007f-\u009f]*$",
+    examples("not-a-real-password")
+)]
+struct Password(String);
+
+/// A new password in place of the old one.
+#[derive(ToSchema)]
+struct PasswordChange {
+    #[schema(write_only)]
+    old_password: Secret,
+    #[schema(write_only)]
+    new_password: Password,
+}
+
+/// A new password.
+#[derive(ToSchema)]
+struct NewPassword {
+    #[schema(write_only)]
+    password: Password,
+}
+
+/// With what one logs in: `password` takes the first, `api_key` the second.
+struct LoginRequest;
+
+impl ToSchema for LoginRequest {}
+
+impl PartialSchema for LoginRequest {
+    fn schema() -> RefOr<Schema> {
+        let one = OneOfBuilder::new().item(Login::schema()).item(ApiKeyLogin::schema());
+        Schema::OneOf(one.build()).into()
+    }
+}
+
+/// The API key of a cluster.
+#[derive(ToSchema)]
+struct ApiKeyLogin {
+    #[schema(inline, write_only)]
+    api_key: Secret,
+}
+
+/// What a person says of a token.
+#[derive(ToSchema)]
+struct TokenSpec {
+    name: DisplayName,
+    /// After how many seconds it ends.
+    #[schema(minimum = 60, maximum = 31_536_000, examples(86400))]
+    expires_in_seconds: u32,
+}
+
+/// A token, without its text.
+#[derive(ToSchema)]
+struct TokenInfo {
+    #[schema(format = "uuid")]
+    id: String,
+    name: DisplayName,
+    created_at: Timestamp,
+    expires_at: Timestamp,
+}
+
+/// A token with its text, which is shown once.
+#[derive(ToSchema)]
+struct CreatedToken {
+    #[serde(flatten)]
+    info: TokenInfo,
+    token: Secret,
+}
+
+/// An API key, without the key.
+#[derive(ToSchema)]
+struct ApiKeyInfo {
+    #[schema(format = "uuid")]
+    id: String,
+    created_at: Timestamp,
+    owner_id: UserId,
+}
+
+/// An API key, which is shown once.
+#[derive(ToSchema)]
+struct CreatedApiKey {
+    #[schema(format = "uuid")]
+    id: String,
+    api_key: Secret,
+}
+
+/// A cluster and its first API key, which is shown once.
+#[derive(ToSchema)]
+struct AttachedCluster {
+    #[serde(flatten)]
+    cluster: Cluster,
+    api_key: Secret,
+}
+
+/// A short token for the kube-apiserver of one cluster.
+#[derive(ToSchema)]
+struct ClusterToken {
+    token: Secret,
+    expires_at: Timestamp,
+}
+
+/// A plugin with the manifests of its version.
+#[derive(ToSchema)]
+struct PluginWithManifests {
+    #[serde(flatten)]
+    plugin: Plugin,
+    #[serde(flatten)]
+    manifests: PluginManifests,
+}
+
+/// How far an upgrade is.
+#[derive(ToSchema)]
+struct UpgradeReport {
+    status: UpgradeProgress,
+}
+
+/// A change, and who made it.
+#[derive(ToSchema)]
+struct AuditRow {
+    /// The number of the change.
+    id: u64,
+    at: Timestamp,
+    /// Which cluster it concerns, or empty.
+    cluster_id: String,
+    /// The kind of the object.
+    #[schema(examples("node-pools"))]
+    kind: String,
+    object_id: String,
+    /// `create`, `update` or `delete`.
+    #[schema(examples("update"))]
+    action: String,
+    /// `user:ID`, `cluster:ID` or `system`.
+    actor: String,
+    request_id: String,
+    /// What it was, without secrets; `null` when it was not there.
+    before: Option<OpenObject>,
+    /// What it is, without secrets; `null` when it is not there any more.
+    after: Option<OpenObject>,
+}
+
+/// Whose token it is.
+#[derive(ToSchema)]
+struct Authenticated {
+    iss: String,
+    /// Of a token; an API key has none, and no end.
+    #[schema(nullable = false)]
+    sub: Option<String>,
+    #[schema(nullable = false)]
+    aud: Option<String>,
+    /// Seconds since 1970.
+    #[schema(nullable = false)]
+    exp: Option<u64>,
+    /// `user` or `cluster`.
+    #[serde(rename = "type")]
+    principal: String,
+    #[schema(nullable = false)]
+    user_id: Option<UserId>,
+    #[schema(nullable = false)]
+    cluster_id: Option<ClusterId>,
+    organizations: Vec<Belonging>,
+    metadata: OpenObject,
+}
+
+/// An organization that one is in, and as what.
+#[derive(ToSchema)]
+struct Belonging {
+    id: OrganizationId,
+    /// The role of the user, or `cluster`.
+    role: String,
+}
