@@ -2,11 +2,11 @@
 
 use http::Method;
 use serde_json::json;
-use tidewaiter_cloud::client::{ClientError, Fetched, Listing, Path, Request};
+use tidewaiter_cloud::client::{Client, ClientError, ClientSettings, Fetched, Listing, Path, Request};
 use tidewaiter_cloud::models::{Cluster as ClusterObject, ClusterLabel};
 
 use crate::clock::Hurried;
-use crate::world::{LABEL, LIMIT, Server, TOKEN, cluster, failure, labels, ok, whole};
+use crate::world::{LABEL, LIMIT, Server, TOKEN, cluster, failure, labels, ok, settings, whole};
 
 /// The word for the variant.
 fn name(error: &ClientError) -> &'static str {
@@ -255,4 +255,28 @@ async fn a_cluster_that_a_newer_server_tells_more_of_is_read() {
     let client = server.client(Hurried::new(LIMIT).shared());
     let found: Fetched<ClusterObject> = client.get(cluster().path(), None).await.unwrap();
     assert!(matches!(found, Fetched::Complete { value, .. } if value.id == cluster().id));
+}
+
+#[tokio::test]
+async fn a_proxy_is_asked_for_secure_hosts_alone_and_sees_no_token() {
+    let proxy = Server::always(whole("403 Forbidden", "", "")).await;
+    let asked = async |mut settings: ClientSettings| {
+        settings.proxy = Some(proxy.url().replace("http://", "http://me:hunter2@").parse().unwrap());
+        labels(&Client::new(&settings, Hurried::new(LIMIT).shared()).unwrap()).await
+    };
+    let plain = Server::always(ok("[]")).await;
+    assert_eq!(asked(plain.settings()).await.unwrap(), 0);
+    assert!(proxy.seen().is_empty(), "it would see the token");
+    let (error, said) = asked(settings("https://cloud.example.com")).await.unwrap_err();
+    assert_eq!(name(&error), "unavailable", "{said}");
+    let seen = proxy.seen();
+    assert!(!seen.is_empty());
+    for request in seen {
+        assert!(
+            request.line().starts_with("CONNECT cloud.example.com:443 "),
+            "{request:?}"
+        );
+        assert_eq!(request.header("authorization"), None);
+        assert!(request.header("proxy-authorization").is_some());
+    }
 }

@@ -124,6 +124,8 @@ pub(super) fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
         let folder = path.parent().unwrap_or(path);
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let new = path.with_extension(format!("new.{}", std::process::id()));
+        // One that a killed process left behind, which had this number.
+        let _ = fs::remove_file(&new);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         let written = file
             .write_all(bytes)

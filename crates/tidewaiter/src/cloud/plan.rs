@@ -242,7 +242,7 @@ pub(super) fn patch(before: &Value, after: &Value) -> Option<Value> {
 }
 
 /// What the fields of `spec` are in `object`: without what the server adds, on the object and on the rules of a role.
-pub(super) fn said(object: &Value, spec: &Value) -> Value {
+pub(super) fn fields_of(object: &Value, spec: &Value) -> Value {
     let fields = spec.as_object().into_iter().flat_map(Map::keys);
     let fields = fields.map(|field| {
         let mut value = object.get(field).cloned().unwrap_or(Value::Null);
@@ -315,7 +315,7 @@ mod tests {
     fn what_the_server_adds_is_no_difference() {
         let spec = json!({"name": "a", "rules": [{"verbs": ["get"]}]});
         let object = json!({"id": "1", "created_at": "x", "name": "a", "rules": [{"id": "2", "verbs": ["get"]}]});
-        assert_eq!(patch(&said(&object, &spec), &spec), None);
+        assert_eq!(patch(&fields_of(&object, &spec), &spec), None);
     }
 
     fn step(change: Change) -> String {

@@ -8,13 +8,13 @@ mod prune;
 use std::collections::{HashMap, HashSet};
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tidewaiter_cloud::client::Path;
 use tidewaiter_cloud::models::values::UserId;
 
 use super::documents::{Document, Documents, by_kind};
 use super::kinds::Scope;
-use super::plan::{Change, Plan, Step, patch, said, touched};
+use super::plan::{Change, Plan, Step, fields_of, patch, touched};
 use super::said::{Ids, check, name_of, names, said_by, stand_in, title};
 use super::session::{Session, is_called, text};
 use crate::cli::CloudKind;
@@ -99,16 +99,21 @@ impl Planner<'_> {
                 let change = Change::Create { placeholder, body };
                 self.push(document.kind, title, list, change);
             }
-            Some(id) => {
+            Some(found) => {
+                let id = text(&found, "id").to_owned();
                 if !self.kept.insert((document.kind, id.clone())) {
                     bail!("{} {title} is given twice", shape.name);
                 }
+                if patch(&fields_of(&found, &said.spec), &said.spec).is_none() {
+                    self.plan.unchanged += 1;
+                    return Ok(());
+                }
                 // The object itself, with the version that the change will be of.
                 let (object, etag) = self.session.get(list.clone().below(&id)).await?;
-                match patch(&said_of(&object, &said.spec), &said.spec) {
+                match patch(&fields_of(&object, &said.spec), &said.spec) {
                     None => self.plan.unchanged += 1,
                     Some(patch) => {
-                        let before = touched(&said_of(&object, &said.spec), &patch);
+                        let before = touched(&fields_of(&object, &said.spec), &patch);
                         let change = Change::Update {
                             id,
                             etag,
@@ -132,17 +137,14 @@ impl Planner<'_> {
         });
     }
 
-    /// The id of what the document describes, when it is there.
-    async fn existing(&mut self, document: &Document, list: &Path, spec: &Value) -> Result<Option<String>> {
+    /// What the document describes, when it is there.
+    async fn existing(&mut self, document: &Document, list: &Path, spec: &Value) -> Result<Option<Value>> {
         let shape = document.kind.shape();
         let objects = self.objects(list).await?;
         if let Some(id) = &document.id {
-            let found = objects.iter().any(|object| text(object, "id") == id);
-            return if found {
-                Ok(Some(id.clone()))
-            } else {
-                bail!("there is no {} with the id {id}", shape.name)
-            };
+            let found = objects.iter().find(|object| text(object, "id") == id);
+            let found = found.ok_or_else(|| anyhow!("there is no {} with the id {id}", shape.name))?;
+            return Ok(Some(found.clone()));
         }
         let empty = |value: Option<&Value>| value.is_none_or(|value| value.is_null() || value == "");
         let same = |object: &&Value| {
@@ -153,10 +155,10 @@ impl Planner<'_> {
                 .into_iter()
                 .all(|(one, other)| one == other || (empty(one) && empty(other)) || (email && case(one) == case(other)))
         };
-        let found: Vec<&str> = objects.iter().filter(same).map(|object| text(object, "id")).collect();
+        let found: Vec<&Value> = objects.iter().filter(same).collect();
         match found[..] {
             [] => Ok(None),
-            [id] => Ok(Some(id.to_owned())),
+            [object] => Ok(Some(object.clone())),
             _ => bail!(
                 "{} of the kind {} are called so: give the id of one",
                 found.len(),
@@ -239,13 +241,4 @@ impl Planner<'_> {
         let id = self.id(CloudKind::Clusters, &list, &name).await?;
         Ok(list.below(id))
     }
-}
-
-/// What the object says of the fields of `spec`. Credentials that the cloud does not answer are not known.
-fn said_of(object: &Value, spec: &Value) -> Value {
-    let mut said = said(object, spec);
-    if said.get("credentials").is_some_and(|found| *found == json!({})) {
-        said["credentials"] = Value::Null;
-    }
-    said
 }

@@ -1,5 +1,7 @@
 //! A login that is open: the client, and where it looks. Names become ids here.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::Value;
 use tidewaiter_cloud::client::{AccessToken, BaseUrl, Client, ClientSettings, ETag, Method, Path, Request};
@@ -9,6 +11,9 @@ use tidewaiter_kit::SystemClock;
 use super::contexts::{Contexts, Login};
 use super::kinds::{Scope, Shape};
 use crate::cli::{CloudKind, CloudPlace as Place};
+
+/// A server that is away is asked again for this long: a person waits for it.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// An open login.
 pub(super) struct Session {
@@ -21,6 +26,7 @@ pub(super) struct Session {
 pub(super) fn settings(login: &Login) -> Result<ClientSettings> {
     let base: BaseUrl = login.server.parse().context("the server of the context")?;
     let mut settings = ClientSettings::new(base);
+    settings.deadline = PATIENCE;
     if let Some(path) = &login.ca_file {
         let read = std::fs::read(path);
         settings.ca = Some(read.with_context(|| format!("the certificates in {}", path.display()))?);

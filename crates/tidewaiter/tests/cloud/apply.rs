@@ -128,7 +128,9 @@ async fn a_folder_is_made_true_and_then_it_is() {
     person.cloud.seen();
     let out = person.run_with(&apply, &BOB).await.well();
     assert_eq!(out, "0 to create, 0 to change, 0 to delete, 10 unchanged\n");
-    assert!(person.cloud.writes().is_empty());
+    let seen = person.cloud.seen();
+    assert!(seen.iter().all(|seen| seen.line.starts_with("GET ")), "{seen:?}");
+    assert!(seen.len() <= 12, "each list once, and no object by itself: {seen:?}");
 }
 
 #[tokio::test]

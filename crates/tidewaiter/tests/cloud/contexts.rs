@@ -2,6 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+use http::StatusCode;
 
 use crate::world::{ORGANIZATION, PASSWORD, Person, TOKEN};
 
@@ -131,4 +134,32 @@ async fn a_token_does_not_go_in_plain_text_to_another_host() {
         .run_with(&login, &[("TIDEWAITER_CLOUD_PASSWORD", PASSWORD)])
         .await;
     ran.refused(1, &["plain HTTP", "https://"]);
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_is_said_within_seconds() {
+    let person = Person::logged_in().await;
+    let text = fs::read_to_string(person.contexts()).unwrap();
+    let closed = format!("http://127.0.0.1:{}", tidewaiter_testkit::free_port());
+    let path = person.contexts();
+    person.file(
+        path.strip_prefix(person.home.path()).unwrap().to_str().unwrap(),
+        &text.replace(&person.cloud.url, &closed),
+    );
+    let ran = tokio::time::timeout(Duration::from_secs(60), person.run(&["cloud", "whoami"]))
+        .await
+        .unwrap();
+    ran.refused(1, &["GET /v3/account failed: cannot connect"]);
+}
+
+#[tokio::test]
+async fn a_login_is_tried_once_because_the_server_counts() {
+    let person = Person::new().await;
+    person.cloud.refuse("POST /v3/login", StatusCode::SERVICE_UNAVAILABLE);
+    let login = ["cloud", "login", "--server", &person.cloud.url, "alice@example.com"];
+    let ran = person
+        .run_with(&login, &[("TIDEWAITER_CLOUD_PASSWORD", PASSWORD)])
+        .await;
+    ran.refused(1, &["503", "not now"]);
+    assert_eq!(person.cloud.logins(), 1);
 }

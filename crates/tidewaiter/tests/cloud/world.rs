@@ -38,6 +38,7 @@ struct Kept {
     lists: BTreeMap<String, Vec<Value>>,
     seen: Vec<Seen>,
     made: u32,
+    logins: u32,
     /// Requests that begin so are refused.
     refused: Option<(String, StatusCode)>,
 }
@@ -101,6 +102,11 @@ impl Cloud {
         std::mem::take(&mut self.kept().seen)
     }
 
+    /// How often somebody tried to log in.
+    pub fn logins(&self) -> u32 {
+        self.kept().logins
+    }
+
     /// The same without what only reads.
     pub fn writes(&self) -> Vec<Seen> {
         self.seen()
@@ -147,6 +153,12 @@ async fn answer(State(cloud): State<Cloud>, request: Request) -> Response {
     let body = to_bytes(body, 1 << 20).await.unwrap();
     let path = parts.uri.path().to_owned();
     if path == "/v3/login/password" {
+        let mut kept = cloud.kept();
+        kept.logins += 1;
+        if let Some((_, status)) = kept.refused.as_ref().filter(|(begin, _)| begin == "POST /v3/login") {
+            return failure(*status, "not now");
+        }
+        drop(kept);
         let login: Value = serde_json::from_slice(&body).unwrap();
         let right = login == json!({"email": "alice@example.com", "password": PASSWORD});
         return if right {
