@@ -85,7 +85,8 @@ impl<'a> At<'a> {
     }
 
     pub(super) fn map(&self) -> Result<&'a Map<String, Value>, InvalidField> {
-        self.value.as_object().ok_or_else(|| self.must_be("an object"))
+        // What stands here instead may be the secret that belongs into the object.
+        self.value.as_object().ok_or_else(|| self.secret_must_be("an object"))
     }
 
     /// What stands below `key`.

@@ -19,7 +19,7 @@ use super::hash::ApiKey;
 use super::kind::Kind;
 use super::principal::{OrgRole, Principal};
 use super::store::{Row, StoreError};
-use super::token::{Accepted, Claims, TokenUse};
+use super::token::{Accepted, Claims, TokenUse, signed_by};
 use super::view::uuid;
 
 /// Who asks, and by what that is known.
@@ -29,6 +29,8 @@ pub(super) struct Known {
     pub(super) principal: Principal,
     /// What his token says; None of an API key.
     pub(super) claims: Option<Claims>,
+    /// The key that signed the token; None of an API key.
+    signed_by: Option<String>,
     /// The feed stood here when it was looked up.
     pub(super) as_of: i64,
 }
@@ -67,6 +69,7 @@ pub(super) async fn of(cloud: &Cloud, headers: &HeaderMap, accepted: Accepted) -
     };
     let known = Arc::new(Known {
         principal,
+        signed_by: claims.as_ref().and_then(|_| signed_by(token)),
         claims,
         as_of,
     });
@@ -77,7 +80,13 @@ pub(super) async fn of(cloud: &Cloud, headers: &HeaderMap, accepted: Accepted) -
 impl Known {
     fn still_is(&self, cloud: &Cloud, now: Timestamp) -> bool {
         let lives = self.claims.as_ref().is_none_or(|claims| now < claims.expires_at);
-        lives && cloud.store.feed().identities_hold(self.as_of)
+        // A key that leaves its folder takes its tokens with it.
+        let tokens = cloud.tokens.load();
+        let proven = self
+            .signed_by
+            .as_ref()
+            .is_none_or(|id| tokens.ring().find(id).is_some());
+        lives && proven && cloud.store.feed().identities_hold(self.as_of)
     }
 
     /// A token for a kube-apiserver, which others hold too, opens nothing here.

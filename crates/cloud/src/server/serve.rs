@@ -1,6 +1,7 @@
 //! Puts the server together: the database, the keys, the certificate, the port, and the tasks that they need.
 
 use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::serve::{BindError, Options, bind, serve_with};
 use tidewaiter_kit::{Chain, Kit, Tasks};
 use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info};
 use url::Url;
 
@@ -27,7 +29,7 @@ use super::store::{Opened, Store, StoreError};
 use super::tls::{Certificate, TlsError};
 use super::token::Tokens;
 
-/// How often the files of keys and of the certificate are read again.
+/// How often the files of keys and of the certificate are read again; on SIGHUP that happens at once.
 const RELOAD: Duration = Duration::from_mins(1);
 /// How long requests that are under way may take after the order to stop.
 pub const DRAIN: Duration = Duration::from_secs(10);
@@ -86,6 +88,9 @@ pub enum ServeError {
     /// The metrics.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
+    /// The process cannot listen to signals.
+    #[error("cannot listen to signals")]
+    Signals(#[source] io::Error),
 }
 
 /// Starts everything in `tasks`, and says where it listens.
@@ -104,6 +109,7 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
     let tokens = Tokens::new(issuer(&parts.issuer), KeyRing::load(&parts.keys)?);
     let sealer = Sealer::load(&parts.sealing)?;
     let requests = Requests::new(&kit.metrics)?;
+    let hangups = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
     let Opened { store, writer, keeper } = Store::open(&parts.database, kit.clock.clone()).await?;
     let listener = bind("address", parts.address).await?;
     let address = listener.local_addr().unwrap_or(parts.address);
@@ -124,7 +130,7 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
     });
     tasks.spawn("cloud/writer", writer.run(shutdown.clone()));
     tasks.spawn("cloud/keeper", keeper.run(shutdown.clone()));
-    tasks.spawn("cloud/files", reload_on(cloud.clone(), certificate));
+    tasks.spawn("cloud/files", reload_on(cloud.clone(), certificate, hangups));
     tasks.spawn(
         "cloud/http",
         http(listener, cloud, requests, &parts, tls, kit, &shutdown),
@@ -158,11 +164,12 @@ pub(super) fn issuer(url: &Url) -> String {
     url.as_str().trim_end_matches('/').to_owned()
 }
 
-/// Reads the files again now and then; what cannot be read stays as it was.
-async fn reload_on(cloud: Cloud, certificate: Option<Arc<Certificate>>) -> Result<(), Infallible> {
+/// Reads the files again now and then, and when it is told to; what cannot be read stays as it was.
+async fn reload_on(cloud: Cloud, certificate: Option<Arc<Certificate>>, mut hangups: Signal) -> Result<(), Infallible> {
     loop {
         tokio::select! {
             () = cloud.clock.sleep(RELOAD) => {}
+            _ = hangups.recv() => info!("reading the files of keys and of the certificate again"),
             () = cloud.shutdown.cancelled() => return Ok(()),
         }
         match KeyRing::load(&cloud.keys) {

@@ -131,7 +131,6 @@ impl Store {
     /// # Errors
     /// When it cannot be used: the message names the file or says what the server says, never the password.
     pub async fn open(url: &Url, clock: SharedClock) -> Result<Opened, StoreError> {
-        sqlx::any::install_default_drivers();
         let engine: Arc<dyn Engine> = Arc::from(engine::of(url)?);
         let pool = engine.pool().await?;
         engine.check(&mut *pool.acquire().await?).await?;

@@ -167,6 +167,11 @@ pub enum Refused {
     NotYetValid,
 }
 
+/// The id of the key that says that it signed `token`.
+pub(super) fn signed_by(token: &str) -> Option<String> {
+    decode_header(token).ok()?.kid
+}
+
 /// Signs and verifies. The keys are those of its making: who rotates them makes another.
 #[derive(Debug)]
 pub struct Tokens {

@@ -73,6 +73,7 @@ pub(super) fn beside(url: &Url) -> Result<Box<dyn Engine>, StoreError> {
 }
 
 fn engine(url: &Url, writes: bool) -> Result<Box<dyn Engine>, StoreError> {
+    sqlx::any::install_default_drivers();
     match url.scheme() {
         "sqlite" => Ok(Box::new(Sqlite::at(url, writes)?)),
         "postgres" | "postgresql" => Ok(Box::new(Postgres { url: url.clone() })),

@@ -1,0 +1,92 @@
+//! What a server is not started with: exit code 2, one line, and in it the setting and what to do.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use crate::world::{On, Place};
+
+/// Serves with `words` and expects the refusal to hold each of `wanted`.
+async fn refused(place: &Place, words: &[&str], wanted: &[&str]) -> String {
+    let words: Vec<&str> = ["serve"].iter().chain(words).copied().collect();
+    let (code, said) = place.run(&words).await;
+    assert_eq!(code, 2, "{said}");
+    let last = said.lines().last().unwrap_or_default();
+    assert!(last.starts_with("tidewaiter: "), "{said}");
+    for wanted in wanted {
+        assert!(last.contains(wanted), "no {wanted} in {said}");
+    }
+    said
+}
+
+#[tokio::test]
+async fn settings_that_cannot_be_meant_are_refused_by_name() {
+    let place = Place::new(On::Sqlite).await;
+    place.init().await;
+    let database = "postgres://tidewaiter:hunter2@127.0.0.1/cloud";
+    let said = refused(&place, &["--database", database], &["database", "databasePasswordFile"]).await;
+    assert!(!said.contains("hunter2"), "{said}");
+    refused(
+        &place,
+        &["--database", "mysql://127.0.0.1/cloud"],
+        &["database", "mysql", "sqlite:///", "postgres://"],
+    )
+    .await;
+    refused(&place, &["--database", "cloud.db"], &["database", "sqlite:///"]).await;
+    refused(
+        &place,
+        &["--address", "0.0.0.0:0"],
+        &["address", "tlsCertificate", "127.0.0.1"],
+    )
+    .await;
+    refused(&place, &["--tls-key", "/nowhere.pem"], &["tlsCertificate", "tlsKey"]).await;
+    refused(
+        &place,
+        &["--tls-key", "/no.key", "--tls-certificate", "/no.pem"],
+        &["/no.pem"],
+    )
+    .await;
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    refused(&place, &["--address", &address], &["address", &address]).await;
+}
+
+#[tokio::test]
+async fn keys_that_are_missing_or_that_others_can_read_are_refused() {
+    let place = Place::new(On::Sqlite).await;
+    fs::create_dir(&place.data).unwrap();
+    refused(&place, &[], &[&place.data.join("keys").display().to_string()]).await;
+    fs::remove_dir(&place.data).unwrap();
+    place.init().await;
+    let sealing = place.data.join("sealing-keys");
+    fs::set_permissions(&sealing, fs::Permissions::from_mode(0o644)).unwrap();
+    refused(&place, &[], &["sealing-keys", "chmod 600"]).await;
+    fs::set_permissions(&sealing, fs::Permissions::from_mode(0o600)).unwrap();
+    let key = fs::read_dir(place.data.join("keys"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o640)).unwrap();
+    refused(&place, &[], &[&key.display().to_string(), "chmod 600"]).await;
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::remove_file(&sealing).unwrap();
+    refused(&place, &[], &["sealing-keys"]).await;
+}
+
+#[tokio::test]
+async fn a_file_is_served_by_one_process_alone() {
+    let place = Place::new(On::Sqlite).await;
+    place.init().await;
+    let first = place.serve().await;
+    refused(
+        &place,
+        &["--address", "127.0.0.1:0"],
+        &["database", "cloud.db", "another process"],
+    )
+    .await;
+    first.get("", "/readyz").await.is(200);
+    // A process that was killed holds nothing.
+    first.process.kill();
+    place.serve().await;
+}

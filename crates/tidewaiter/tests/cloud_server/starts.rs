@@ -1,0 +1,86 @@
+//! From nothing to a server that a person uses, and its end.
+
+use std::time::{Duration, Instant};
+
+use tidewaiter_testkit::eventually;
+
+use crate::world::{EMAIL, Land, On, Place, SOON};
+
+#[tokio::test]
+async fn a_new_user_gets_from_nothing_to_a_login() {
+    let place = Place::new(On::Sqlite).await;
+    let said = place.init().await;
+    for wanted in [
+        "Organization  Acme",
+        EMAIL,
+        "tidewaiter cloud serve --data",
+        "tidewaiter cloud login --server",
+    ] {
+        assert!(said.contains(wanted), "no {wanted} in {said}");
+    }
+    let server = place.serve().await;
+    let land = Land::make(&server).await;
+    let account = server.get(&land.token, "/v3/account").await.is(200);
+    assert_eq!(account.field("email"), EMAIL);
+    assert_eq!(server.get(&land.api_key, &land.labels).await.is(200).body, "[]");
+    server.process.stop(SOON).await;
+    // What is there is not made again.
+    let password = place.scratch.path().join("password").display().to_string();
+    let words = [
+        "init",
+        "--organization",
+        "Acme",
+        "--email",
+        EMAIL,
+        "--password-file",
+        &password,
+    ];
+    let (code, said) = place.run(&words).await;
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("already"), "{said}");
+}
+
+#[tokio::test]
+async fn what_is_printed_of_the_settings_can_be_read_again() {
+    let place = Place::new(On::Postgres).await;
+    let (code, printed) = place.run(&["serve", "--print-config"]).await;
+    assert_eq!(code, 0, "{printed}");
+    assert!(
+        !printed.contains(place.database_password.as_deref().unwrap()),
+        "{printed}"
+    );
+    assert!(
+        printed.contains(&format!("address: 127.0.0.1:{}", place.port)),
+        "{printed}"
+    );
+    place.secret_file("settings.yaml", &printed);
+    let again = place.run(&["serve", "--print-config"]).await;
+    assert_eq!(again, (0, printed));
+}
+
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "how long the end takes is what is looked at")]
+async fn told_to_stop_it_ends_at_once_though_clients_hold_connections() {
+    let place = Place::new(On::Sqlite).await;
+    place.init().await;
+    let server = place.serve().await;
+    let land = Land::make(&server).await;
+    let events = format!("{}/events", land.cluster);
+    let mut stream = server.http.get(format!("{}{events}", server.base));
+    stream = stream.header("authorization", format!("JWT {}", land.api_key));
+    let mut stream = stream.send().await.unwrap().error_for_status().unwrap();
+    assert!(stream.chunk().await.unwrap().is_some());
+    let begin = Instant::now();
+    let status = server.process.stop(SOON).await;
+    let took = begin.elapsed();
+    println!("SIGTERM to the end: {took:?}");
+    assert!(status.success(), "{status}\n{}", server.process.log_tail());
+    // A second where nothing else runs; what it must not be is the grace of answers that are under way, ten.
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    // The stream ended in order: not by a connection that broke.
+    while stream.chunk().await.unwrap().is_some() {}
+    eventually("the port to be free", SOON, async || {
+        std::net::TcpListener::bind(("127.0.0.1", place.port)).map(drop)
+    })
+    .await;
+}
