@@ -132,8 +132,8 @@ impl Store {
     /// When it cannot be used: the message names the file or says what the server says, never the password.
     pub async fn open(url: &Url, clock: SharedClock) -> Result<Opened, StoreError> {
         let engine: Arc<dyn Engine> = Arc::from(engine::of(url)?);
+        engine.check().await?;
         let pool = engine.pool().await?;
-        engine.check(&mut *pool.acquire().await?).await?;
         MIGRATIONS.run(&pool).await.map_err(StoreError::Migrate)?;
         let epoch = epoch(&mut *pool.acquire().await?).await?;
         let (sequence,): (i64,) = sqlx::query_as("SELECT value FROM sequence WHERE one = 1")

@@ -11,9 +11,11 @@
 mod access;
 mod described;
 mod escalation;
+mod faults;
 mod first_steps;
 mod fixture;
 mod kubernetes;
+mod model;
 mod refusals;
 mod requests;
 mod stores;
