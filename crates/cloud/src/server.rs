@@ -18,6 +18,7 @@ mod identity;
 mod init;
 pub mod kind;
 mod limits;
+mod lists;
 mod members;
 mod metrics;
 pub mod openapi;

@@ -166,14 +166,14 @@ fn said_status(kind: Kind, body: &[u8]) -> Result<Value, Error> {
 pub(super) async fn nodes(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let spot = Spot::of(call)?;
     cluster(&mut Source::Store(&cloud.store), &spot).await?;
-    let (rows, next) = super::resources::part(call, cloud.store.in_cluster(Kind::Node, &spot.cluster).await?)?;
+    let (rows, next) = super::lists::part(call, cloud.store.in_cluster(Kind::Node, &spot.cluster).await?)?;
     let items: Vec<_> = rows
         .iter()
         .map(|row| shown(cloud, row, false))
         .collect::<Result<_, _>>()?;
     let body = Bytes::from(text(&items));
     let answer = super::cloud::Answer::new(0, Vec::new(), body, next);
-    super::resources::answered(call, &answer).ok_or_else(|| Refusal::not_found().into())
+    super::lists::answered(call, &answer).ok_or_else(|| Refusal::not_found().into())
 }
 
 /// A node of whatever pool.

@@ -27,7 +27,7 @@ use super::metrics::Requests;
 use super::refusal::Refusal;
 use super::store::StoreError;
 use super::token::Accepted;
-use super::{Error, accounts, catalogue, clusters, documents, identity, members, resources, stream};
+use super::{Error, accounts, catalogue, clusters, documents, identity, lists, members, resources, stream};
 
 /// The longest that an answer may take; a stream only has to begin by then.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -237,7 +237,7 @@ async fn dispatch(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     use Action as A;
     use catalogue::Part;
     match call.endpoint.action {
-        A::List(kind) => resources::list(cloud, call, kind).await,
+        A::List(kind) => lists::list(cloud, call, kind).await,
         A::Create(kind) => resources::create(cloud, call, kind).await,
         A::Get(kind) => resources::get(cloud, call, kind).await,
         A::Replace(kind) => resources::change(cloud, call, kind, false).await,

@@ -1,0 +1,128 @@
+//! Lists: from memory while nothing changed that they depend on, whole or in parts.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use bytes::Bytes;
+use http::header::LINK;
+use uuid::Uuid;
+
+use super::Error;
+use super::call::{Call, set, text, unless_known};
+use super::cloud::{Answer, Cloud};
+use super::kind::Kind;
+use super::principal::Principal;
+use super::refusal::Refusal;
+use super::source::{Source, Spot};
+use super::store::{Row, Scope};
+use super::view::{shown, uuid};
+
+/// The most that are in one part of a list.
+const PART: u32 = 1_000;
+
+/// Answers with a list: from memory while nothing changed that it depends on.
+pub(super) async fn list(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Response, Error> {
+    let spot = Spot::of(call)?;
+    let secrets = kind == Kind::Registry && call.known()?.principal.sees_secrets(uuid(&spot.organization));
+    // A cluster sees of its organization's bindings its own.
+    let bound = bound_cluster(call, kind)?;
+    let key = format!("{} {:?} {secrets} {bound:?} {}", call.path, call.query, spot.user);
+    if let Some(answer) = cloud.kept(&key).await
+        && let Some(response) = answered(call, &answer)
+    {
+        return Ok(response);
+    }
+    let as_of = cloud.store.feed().latest();
+    let mut source = Source::Store(&cloud.store);
+    spot.check(&mut source, kind, false).await?;
+    let rows = source.children(kind, spot.parent(kind)).await?;
+    let (rows, next) = part(call, rows)?;
+    let mut items = Vec::with_capacity(rows.len());
+    for row in &rows {
+        items.push(shown(cloud, row, secrets)?);
+    }
+    match kind {
+        Kind::Role => super::roles::narrow(call, &mut items),
+        Kind::RoleBinding => super::roles::of_cluster(bound.as_deref(), &mut items),
+        _ => {}
+    }
+    let scope = |kind, cluster| Scope {
+        kind,
+        organization: uuid(&spot.organization),
+        cluster: uuid(cluster),
+    };
+    // What stands above it may go, and a list that is not there any more is not an empty one.
+    let scopes = vec![
+        scope(kind, spot.concerned(kind)),
+        scope(Kind::Cluster, ""),
+        scope(Kind::NodePool, &spot.cluster),
+        scope(Kind::Membership, ""),
+    ];
+    let answer = Arc::new(Answer::new(as_of, scopes, Bytes::from(text(&items)), next));
+    let kept = kind != Kind::SshKey || !spot.organization.is_empty();
+    if kept {
+        cloud.keep(key, Arc::clone(&answer), secrets).await;
+    }
+    answered(call, &answer).ok_or_else(|| Error::Refused(Refusal::not_found()))
+}
+
+/// The answer, unless its body is needed and was not kept.
+pub(super) fn answered(call: &Call, answer: &Answer) -> Option<Response> {
+    let body = match &answer.body {
+        Some(body) => body.clone(),
+        None if call.has(&answer.etag) => Bytes::new(),
+        None => return None,
+    };
+    let mut response = unless_known(call, &answer.etag, body);
+    if let Some(next) = &answer.next {
+        set(response.headers_mut(), LINK, &format!("<{next}>; rel=\"next\""));
+    }
+    Some(response)
+}
+
+/// The part of a list that was asked for, and where the next one is. Without `limit` and `after` that is all of it.
+pub(super) fn part(call: &Call, mut rows: Vec<Row>) -> Result<(Vec<Row>, Option<String>), Refusal> {
+    if let Some(after) = call.asked("after") {
+        let place = rows.iter().position(|row| row.id == after);
+        let unknown = || {
+            let mut refusal = Refusal::field("after", "is the id of nothing in this list; begin again without it");
+            refusal.status = http::StatusCode::BAD_REQUEST;
+            refusal
+        };
+        rows.drain(..=place.ok_or_else(unknown)?);
+    }
+    let Some(limit) = call.number("limit", PART)? else {
+        return Ok((rows, None));
+    };
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    if rows.len() <= limit {
+        return Ok((rows, None));
+    }
+    rows.truncate(limit);
+    let last = rows.last().map(|row| row.id.clone()).unwrap_or_default();
+    let rest = call.query.iter().filter(|(key, _)| key != "after");
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs(rest).append_pair("after", &last);
+    Ok((rows, Some(format!("{}?{}", call.path, query.finish()))))
+}
+
+/// The cluster whose bindings are asked for.
+fn bound_cluster(call: &Call, kind: Kind) -> Result<Option<String>, Refusal> {
+    if kind != Kind::RoleBinding {
+        return Ok(None);
+    }
+    let asked = call.asked("cluster_id").map(Uuid::try_parse).transpose();
+    let asked = asked.map_err(|_| {
+        let mut refusal = Refusal::field("cluster_id", "must be the id of a cluster: a UUID");
+        refusal.status = http::StatusCode::BAD_REQUEST;
+        refusal
+    })?;
+    let bound = match call.known()?.principal {
+        Principal::Cluster { id, .. } if asked.is_some_and(|asked| asked != id) => {
+            return Err(Refusal::not_found());
+        }
+        Principal::Cluster { id, .. } => Some(id),
+        Principal::User { .. } => asked,
+    };
+    Ok(bound.map(|id| id.hyphenated().to_string()))
+}
