@@ -3,4 +3,5 @@
 mod described;
 mod first_steps;
 mod kubernetes;
+mod schemathesis;
 mod world;
