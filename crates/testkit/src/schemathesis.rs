@@ -12,8 +12,10 @@ use crate::{Scratch, assets};
 pub struct Schemathesis<'a> {
     /// Where the description is, as `http://127.0.0.1:4000/openapi.json`; its paths are those of the same server.
     pub description: &'a str,
-    /// The token of each request.
+    /// The token of each request; empty for requests without one.
     pub token: &'a str,
+    /// More of its configuration file (TOML), as `[[operations]]` with the parameters of some.
+    pub settings: &'a str,
     /// What is compared, by Schemathesis' own names, as `not_a_server_error`.
     pub checks: &'a [&'a str],
     /// The same seed makes the same requests, of the same description.
@@ -73,12 +75,13 @@ impl Schemathesis<'_> {
     pub async fn run(&self) -> Report {
         let scratch = Scratch::new("schemathesis");
         // Not an argument: those are for everybody to read.
-        let token = serde_json::to_string(&format!("Bearer {}", self.token)).expect("a text");
-        write(
-            &scratch,
-            "schemathesis.toml",
-            &format!("headers = {{ Authorization = {token} }}\n"),
-        );
+        let headers = if self.token.is_empty() {
+            String::new()
+        } else {
+            let token = serde_json::to_string(&format!("Bearer {}", self.token)).expect("a text");
+            format!("headers = {{ Authorization = {token} }}\n")
+        };
+        write(&scratch, "schemathesis.toml", &format!("{headers}{}", self.settings));
         let program = Program::new(assets::schemathesis())
             .args(["--no-color", "run", self.description])
             .args(["--checks", &self.checks.join(",")])

@@ -18,6 +18,7 @@ mod kubernetes;
 mod model;
 mod refusals;
 mod requests;
+mod schemathesis;
 mod stores;
 mod stream;
 mod world;

@@ -35,6 +35,7 @@ impl Api {
         let schemathesis = Schemathesis {
             description: &self.description,
             token: "a-token",
+            settings: "",
             checks: &["not_a_server_error", "response_schema_conformance"],
             seed,
             examples: 5,
