@@ -23,7 +23,7 @@ pub async fn measure(program: &Path) -> Result<Chapter> {
     let writes = writes::measure(&cloud).await?;
     note(&format!("cloud: {writes:?}"));
     let polls = polls::measure(&cloud).await?;
-    note(&format!("cloud: {polls:?}"));
+    note(&format!("cloud: {:.0} polls a second", polls.rate));
     let unchanged = constant::measure(&cloud).await?;
     note(&format!("cloud: {unchanged:?}"));
     let streams = streams::measure(&cloud).await?;

@@ -41,7 +41,7 @@ pub async fn measure(cloud: &Cloud) -> Result<Polls> {
     let pollers: Vec<Poller> = pollers.try_buffered(OPENING).try_collect().await?;
     let used = cpu_seconds(cloud.process.pid());
     let begin = now();
-    let step = EVERY / u32::try_from(pollers.len())?;
+    let step = EVERY / KINDS / u32::try_from(pollers.len())?;
     let polls = pollers
         .into_iter()
         .zip(0..)
