@@ -69,11 +69,11 @@ CREATE TABLE changes (
 );
 CREATE INDEX changes_by_organization ON changes (organization_id, sequence);
 
--- What was answered to a request with an Idempotency-Key. The answer may hold a key that is shown once, so it is sealed.
+-- What was answered to a request with an Idempotency-Key. The answer may hold a key that is shown once, so it is sealed, with the digest
+-- of the request.
 CREATE TABLE idempotency (
     principal TEXT NOT NULL,
     name TEXT NOT NULL,
-    request TEXT NOT NULL,
     at BIGINT NOT NULL,
     answer TEXT NOT NULL,
     PRIMARY KEY (principal, name)

@@ -10,10 +10,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::{Extension, Router};
+use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -21,6 +23,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
+use tower::Service as _;
 use tracing::{debug, warn};
 
 use crate::clock::{SharedClock, timeout};
@@ -130,7 +133,7 @@ pub async fn serve_with(
             Some(_) = connections.join_next() => {}
             accepted = accepted => match accepted {
                 (Ok((stream, peer)), place) => {
-                    let router = router.clone().layer(Extension(Peer(peer)));
+                    let (stream, router) = ((stream, Peer(peer)), router.clone());
                     let connection = connection(stream, router, options.clone(), Arc::clone(&clock), shutdown.clone());
                     connections.spawn(async move {
                         connection.await;
@@ -152,7 +155,7 @@ pub async fn serve_with(
 }
 
 async fn connection(
-    stream: TcpStream,
+    (stream, peer): (TcpStream, Peer),
     router: Router,
     options: Options,
     clock: SharedClock,
@@ -161,10 +164,11 @@ async fn connection(
     // A small answer is not held back to wait for more.
     let _ = stream.set_nodelay(true);
     let Some(tls) = options.tls.clone() else {
-        return requests(stream, router, &options, clock, shutdown).await;
+        return requests(stream, peer, router, &options, clock, shutdown).await;
     };
     match timeout(&*clock, options.head, TlsAcceptor::from(tls).accept(stream)).await {
-        Ok(Ok(stream)) => requests(stream, router, &options, clock, shutdown).await,
+        // Boxed, so that a connection without TLS need not have the room.
+        Ok(Ok(stream)) => Box::pin(requests(stream, peer, router, &options, clock, shutdown)).await,
         Ok(Err(error)) => debug!(%error, "a handshake failed"),
         Err(elapsed) => debug!(%elapsed, "a handshake was not ended"),
     }
@@ -172,16 +176,22 @@ async fn connection(
 
 async fn requests(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: Peer,
     router: Router,
     options: &Options,
     clock: SharedClock,
     shutdown: CancellationToken,
 ) {
+    // Of each request, not a layer of the router: that would make all its routes anew for each connection.
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        router.clone().call(request)
+    });
     let mut connection = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(options.head)
-            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+            .serve_connection(TokioIo::new(stream), service)
     );
     let life = async {
         match options.life {

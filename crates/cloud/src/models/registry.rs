@@ -98,30 +98,43 @@ impl PartialSchema for RegistrySpec {
     }
 }
 
-impl Model for RegistrySpec {
-    const KIND: &'static str = "a registry";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        let spec = Self {
+impl RegistrySpec {
+    fn read(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
             description: fields.or_default("description")?,
             provider: fields.required("provider")?,
             serveraddress: fields.required("serveraddress")?,
             email: fields.optional("email")?,
             credentials: fields.or_default("credentials")?,
-        };
-        // They are joined by ':' and encoded, so a name with one would move its end into the password.
-        if spec.provider.takes_password() {
-            for name in ["username", "password"] {
-                if spec.credentials.get(name).is_none() {
-                    let reason = format!("must have username and password for the provider {}", spec.provider);
-                    return Err(fields.invalid("credentials", reason));
-                }
-            }
-            let username = spec.credentials.get("username").map_or("", |name| name.expose());
-            if username.contains(':') || username.chars().any(char::is_control) {
-                return Err(fields.invalid("credentials", "must have a username without ':' and control characters"));
+        })
+    }
+
+    /// Whether a pull secret can be made of the credentials.
+    fn check(&self, fields: &Fields<'_>) -> Result<(), InvalidField> {
+        if !self.provider.takes_password() {
+            return Ok(());
+        }
+        for name in ["username", "password"] {
+            if self.credentials.get(name).is_none() {
+                let reason = format!("must have username and password for the provider {}", self.provider);
+                return Err(fields.invalid("credentials", reason));
             }
         }
+        // They are joined by ':' and encoded, so a name with one would move its end into the password.
+        let username = self.credentials.get("username").map_or("", |name| name.expose());
+        if username.contains(':') || username.chars().any(char::is_control) {
+            return Err(fields.invalid("credentials", "must have a username without ':' and control characters"));
+        }
+        Ok(())
+    }
+}
+
+impl Model for RegistrySpec {
+    const KIND: &'static str = "a registry";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        let spec = Self::read(fields)?;
+        spec.check(fields)?;
         Ok(spec)
     }
 }
@@ -130,6 +143,11 @@ impl Model for Registry {
     const KIND: &'static str = RegistrySpec::KIND;
 
     fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        let spec = RegistrySpec::read(fields)?;
+        // Those who may not see the credentials are answered `{}`; whoever sees some sees all.
+        if !spec.credentials.revealed().is_empty() {
+            spec.check(fields)?;
+        }
         Ok(Self {
             id: fields.required("id")?,
             added_at: fields.optional("added_at")?,
@@ -137,7 +155,7 @@ impl Model for Registry {
             updated_at: fields.required("updated_at")?,
             organization_id: fields.required("organization_id")?,
             owner: fields.optional("owner")?,
-            spec: RegistrySpec::take(fields)?,
+            spec,
         })
     }
 }

@@ -18,6 +18,7 @@ use super::principal::{OrgRole, Principal};
 use super::refusal::Refusal;
 use super::remember::made;
 use super::resources::ties;
+use super::source::{Source, unlocked};
 use super::store::{Draft, Row, Ties, Transaction};
 use super::token::{Claims, TokenUse};
 use super::view::{etag, shown};
@@ -227,6 +228,7 @@ pub(super) async fn change(cloud: &Cloud, call: &Call, patch: bool) -> Result<Re
     let reply = cloud.store.write(call.by(), move |transaction| {
         Box::pin(async move {
             let before = transaction.get(Kind::User, &id).await?.ok_or_else(Refusal::not_found)?;
+            unlocked(&mut Source::Transaction(transaction), &before.organization_id).await?;
             let seen = account(&before);
             condition.check(text(&seen).as_bytes())?;
             let (document, phone) = said_account(&before, &seen, body, patch)?;

@@ -366,15 +366,15 @@ impl Collection {
         let (one, kind, tag) = (self.kind.singular(), self.kind, self.tag);
         // A cluster sees itself, and no list of others.
         let item_reads = organization(OrgRole::ReadOnly, self.cluster || kind == Kind::Cluster, own);
-        let made = if kind == Kind::Cluster {
-            "AttachedCluster"
-        } else {
-            self.shown
-        };
         let item_shown = if kind == Kind::Plugin {
             "PluginWithManifests"
         } else {
             self.shown
+        };
+        let made = if kind == Kind::Cluster {
+            "AttachedCluster"
+        } else {
+            item_shown
         };
         let list = self.path;
         vec![
@@ -417,7 +417,7 @@ impl Collection {
                 writes,
                 Action::Replace(kind),
                 Takes::Json(self.said),
-                Answers::One(self.shown),
+                Answers::One(item_shown),
                 format!("Replace {one}"),
             ),
             entry(
@@ -427,7 +427,7 @@ impl Collection {
                 writes,
                 Action::Patch(kind),
                 Takes::Patch(self.said),
-                Answers::One(self.shown),
+                Answers::One(item_shown),
                 format!("Change {one}"),
             ),
             entry(
@@ -518,7 +518,7 @@ fn clusters() -> Vec<Endpoint> {
         entry(Method::GET, format!("{CLUSTER}/roles"), "Roles", reads, A::List(Kind::Role), Takes::Nothing, Answers::List("Role"), "List the roles that a cluster mirrors").asked(ROLE_LISTS),
         entry(Method::GET, format!("{CLUSTER}/nodes"), n, reads, A::NodesInCluster, Takes::Nothing, Answers::List("Node"), "List the nodes of all node pools"),
         entry(Method::GET, format!("{CLUSTER}/nodes/{{id}}"), n, reads, A::NodeInCluster, Takes::Nothing, Answers::One("Node"), "Get a node of any node pool"),
-        entry(Method::GET, format!("{CLUSTER}/nodes/{{id}}/upgrade/kubernetes"), "Upgrades", reads, A::GetScript, Takes::Nothing, Answers::Text("text/x-shellscript"), "Get the script with which a node upgrades itself").asked(SCRIPT),
+        entry(Method::GET, format!("{CLUSTER}/nodes/{{id}}/upgrade/kubernetes"), "Upgrades", reports, A::GetScript, Takes::Nothing, Answers::Text("text/x-shellscript"), "Get the script with which a node upgrades itself").asked(SCRIPT),
         entry(Method::PUT, format!("{upgrade}/script"), "Upgrades", admin, A::SetScript, Takes::Text, Answers::Nothing, "Set the script of an upgrade, for every node"),
         entry(Method::PUT, format!("{upgrade}/nodes/{{id}}/script"), "Upgrades", admin, A::SetScript, Takes::Text, Answers::Nothing, "Set the script of an upgrade for one node"),
         entry(Method::GET, &*assigned, p, reads, A::ListAssigned, Takes::Nothing, Answers::List("AutoscalingPolicy"), "List the policies that scale a node pool"),

@@ -78,7 +78,8 @@ pub(super) async fn of(cloud: &Cloud, headers: &HeaderMap, accepted: Accepted) -
 }
 
 impl Known {
-    fn still_is(&self, cloud: &Cloud, now: Timestamp) -> bool {
+    /// Whether it is right still: the token is not over, and nothing changed that may decide who somebody is.
+    pub(super) fn still_is(&self, cloud: &Cloud, now: Timestamp) -> bool {
         let lives = self.claims.as_ref().is_none_or(|claims| now < claims.expires_at);
         // A key that leaves its folder takes its tokens with it.
         let tokens = cloud.tokens.load();

@@ -139,18 +139,14 @@ impl Kind {
         })
     }
 
-    /// Whether a change of one may change who somebody is or what he may do.
+    /// Whether a change of one, `deleted` or another, may change who somebody is or what he may do. A token, or a cluster, that
+    /// is new was nobody before, and what a cluster reports of itself gives it no power.
     #[must_use]
-    pub const fn decides_who_may(self) -> bool {
-        matches!(
-            self,
-            Self::Organization
-                | Self::User
-                | Self::Membership
-                | Self::Operator
-                | Self::Token
-                | Self::Cluster
-                | Self::ApiKey
-        )
+    pub const fn decides_who_may(self, deleted: bool) -> bool {
+        match self {
+            Self::Membership | Self::Operator => true,
+            Self::Organization | Self::User | Self::Token | Self::Cluster | Self::ApiKey => deleted,
+            _ => false,
+        }
     }
 }

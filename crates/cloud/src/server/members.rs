@@ -375,7 +375,8 @@ async fn not_the_last_owner(transaction: &mut Transaction, organization: &str, u
     if members.iter().any(|row| owns(&row)) {
         return Ok(());
     }
-    Err(Refusal::conflict("the organization would have no owner; make another user one first").into())
+    let message = format!("the organization {organization} would have no owner; make another user one first");
+    Err(Refusal::conflict(message).into())
 }
 
 pub(super) async fn set_password(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
@@ -441,7 +442,7 @@ pub(super) async fn delete(cloud: &Cloud, call: &Call) -> Result<Response, Error
             not_the_last_owner(transaction, &organization, &id).await?;
             if member.user.organization_id == organization {
                 may_act_for(transaction, &asker, &organization, &id).await?;
-                forget(transaction, &member.user).await?;
+                forget(transaction, &member.user, "").await?;
             } else {
                 leave(transaction, &member.membership).await?;
             }
@@ -451,12 +452,15 @@ pub(super) async fn delete(cloud: &Cloud, call: &Call) -> Result<Response, Error
     Ok(reply.await?.into_response())
 }
 
-/// Deletes a user, wherever he is.
-pub(super) async fn forget(transaction: &mut Transaction, user: &Row) -> Result<(), Error> {
+/// Deletes a user, wherever he is. Only the organization `going` may lose its last owner by it.
+pub(super) async fn forget(transaction: &mut Transaction, user: &Row, going: &str) -> Result<(), Error> {
     for (kind, id) in transaction.users_of(Kind::User, &user.id).await? {
         if kind == Kind::Membership
             && let Some(membership) = transaction.get(kind, &id).await?
         {
+            if membership.organization_id != going {
+                not_the_last_owner(transaction, &membership.organization_id, &user.id).await?;
+            }
             leave(transaction, &membership).await?;
         }
     }

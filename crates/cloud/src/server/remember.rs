@@ -29,8 +29,10 @@ where
     let Some(name) = call.headers.get(IDEMPOTENCY_KEY) else {
         return Ok(cloud.store.write(call.by(), make).await?.into_response());
     };
-    let name = name.to_str().ok().filter(|name| (1..=255).contains(&name.len()));
-    let name = name.ok_or_else(|| Refusal::field("Idempotency-Key", "must be 1 to 255 visible ASCII characters"))?;
+    let printable = |name: &&str| name.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    let name = name.to_str().ok().filter(printable);
+    let name = name.filter(|name| (1..=255).contains(&name.len()));
+    let name = name.ok_or_else(|| Refusal::field("Idempotency-Key", "must be 1 to 255 printable ASCII characters"))?;
     let (name, actor, state) = (name.to_owned(), call.by().actor, cloud.clone());
     let mut asked = call.path.clone().into_bytes();
     asked.push(0);
@@ -38,16 +40,17 @@ where
     let request = URL_SAFE_NO_PAD.encode(digest(&SHA256, &asked));
     let answered = cloud.store.write(call.by(), move |transaction| {
         Box::pin(async move {
-            if let Some((before, sealed)) = transaction.remembered(&actor, &name).await? {
+            if let Some(sealed) = transaction.remembered(&actor, &name).await? {
+                let (before, reply) = state.unseal_reply(&sealed)?;
                 if before != request {
                     let reason = "was used for another request; take a new one";
                     return Err(Refusal::field("Idempotency-Key", reason).into());
                 }
-                return Ok((state.unseal_reply(&sealed)?, true));
+                return Ok((reply, true));
             }
             let reply = make(transaction).await?;
-            let sealed = state.seal_reply(&reply)?;
-            transaction.remember(&actor, &name, &request, &sealed).await?;
+            let sealed = state.seal_reply(&request, &reply)?;
+            transaction.remember(&actor, &name, &sealed).await?;
             Ok((reply, false))
         })
     });
@@ -62,12 +65,13 @@ where
 }
 
 impl Cloud {
-    /// An answer may hold a key that is shown once, so it is sealed.
-    fn seal_reply(&self, reply: &Reply) -> Result<String, Error> {
-        self.seal(Kind::ApiKey, "", "", &text(reply))
+    /// An answer may hold a key that is shown once, so it is sealed, and with it the request's digest: by that a password in
+    /// it could be guessed.
+    fn seal_reply(&self, request: &str, reply: &Reply) -> Result<String, Error> {
+        self.seal(Kind::ApiKey, "", "", &text(&(request, reply)))
     }
 
-    fn unseal_reply(&self, sealed: &str) -> Result<Reply, Error> {
+    fn unseal_reply(&self, sealed: &str) -> Result<(String, Reply), Error> {
         let text = self.unseal(Kind::ApiKey, "", "", sealed)?;
         serde_json::from_str(&text).map_err(Error::internal)
     }

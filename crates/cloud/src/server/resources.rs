@@ -13,6 +13,7 @@ use super::call::{Call, Reply, object, set, text, unless_known};
 use super::cloud::{Answer, Cloud};
 use super::document::{self, Document};
 use super::kind::Kind;
+use super::principal::Principal;
 use super::refusal::Refusal;
 use super::remember::made;
 use super::source::{Source, Spot, membership_id};
@@ -48,18 +49,17 @@ pub(super) async fn list(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Respo
         Kind::RoleBinding => super::roles::of_cluster(bound.as_deref(), &mut items),
         _ => {}
     }
+    let scope = |kind, cluster| Scope {
+        kind,
+        organization: uuid(&spot.organization),
+        cluster: uuid(cluster),
+    };
+    // What stands above it may go, and a list that is not there any more is not an empty one.
     let scopes = vec![
-        Scope {
-            kind,
-            organization: uuid(&spot.organization),
-            cluster: uuid(spot.concerned(kind)),
-        },
-        // What stands above it may go.
-        Scope {
-            kind: Kind::Cluster,
-            organization: uuid(&spot.organization),
-            cluster: Uuid::nil(),
-        },
+        scope(kind, spot.concerned(kind)),
+        scope(Kind::Cluster, ""),
+        scope(Kind::NodePool, &spot.cluster),
+        scope(Kind::Membership, ""),
     ];
     let answer = Arc::new(Answer::new(as_of, scopes, Bytes::from(text(&items)), next));
     let kept = kind != Kind::SshKey || !spot.organization.is_empty();
@@ -87,7 +87,11 @@ pub(super) fn answered(call: &Call, answer: &Answer) -> Option<Response> {
 pub(super) fn part(call: &Call, mut rows: Vec<Row>) -> Result<(Vec<Row>, Option<String>), Refusal> {
     if let Some(after) = call.asked("after") {
         let place = rows.iter().position(|row| row.id == after);
-        let unknown = || Refusal::field("after", "is the id of nothing in this list; begin again without it");
+        let unknown = || {
+            let mut refusal = Refusal::field("after", "is the id of nothing in this list; begin again without it");
+            refusal.status = http::StatusCode::BAD_REQUEST;
+            refusal
+        };
         rows.drain(..=place.ok_or_else(unknown)?);
     }
     let Some(limit) = call.number("limit", PART)? else {
@@ -117,11 +121,11 @@ fn bound_cluster(call: &Call, kind: Kind) -> Result<Option<String>, Refusal> {
         refusal
     })?;
     let bound = match call.known()?.principal {
-        super::principal::Principal::Cluster { id, .. } if asked.is_some_and(|asked| asked != id) => {
+        Principal::Cluster { id, .. } if asked.is_some_and(|asked| asked != id) => {
             return Err(Refusal::not_found());
         }
-        super::principal::Principal::Cluster { id, .. } => Some(id),
-        super::principal::Principal::User { .. } => asked,
+        Principal::Cluster { id, .. } => Some(id),
+        Principal::User { .. } => asked,
     };
     Ok(bound.map(|id| id.hyphenated().to_string()))
 }
@@ -131,13 +135,23 @@ pub(super) async fn get(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Respon
     let spot = Spot::of(call)?;
     let mut source = Source::Store(&cloud.store);
     let row = found(&mut source, kind, &spot).await?;
-    let secrets = call.known()?.principal.sees_secrets(uuid(&row.organization_id));
-    let mut item = shown(cloud, &row, secrets)?;
-    if kind == Kind::Plugin {
-        super::catalogue::add_manifests(&mut source, &mut item).await?;
+    let asker = &call.known()?.principal;
+    if kind == Kind::RoleBinding && !super::roles::concerns(&row.spec, asker) {
+        return Err(Refusal::not_found().into());
     }
+    let secrets = asker.sees_secrets(uuid(&row.organization_id));
+    let item = whole(cloud, &mut source, &row, secrets).await?;
     let body = Bytes::from(text(&item));
     Ok(unless_known(call, &view::etag(&body), body))
+}
+
+/// An item as it is answered, whatever was asked of it: so its ETag is one and the same.
+async fn whole(cloud: &Cloud, source: &mut Source<'_>, row: &Row, secrets: bool) -> Result<Map<String, Value>, Error> {
+    let mut item = shown(cloud, row, secrets)?;
+    if row.kind == Kind::Plugin {
+        super::catalogue::add_manifests(source, &mut item).await?;
+    }
+    Ok(item)
 }
 
 /// The object that the path names.
@@ -167,16 +181,7 @@ pub(super) async fn create(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Res
     made(cloud, call, move |transaction| {
         Box::pin(async move {
             let mut spot = spot;
-            if spot.organization.is_empty() {
-                // A user's own key: it concerns his home, and where else he is.
-                let user = transaction
-                    .get(Kind::User, &spot.user)
-                    .await?
-                    .ok_or_else(Refusal::not_found)?;
-                spot.organization.clone_from(&user.organization_id);
-            } else {
-                spot.check(&mut Source::Transaction(transaction), kind, true).await?;
-            }
+            may_write(transaction, &mut spot, kind, &known.principal).await?;
             let organization = home_of(transaction, kind, &spot).await?;
             let ties = ties(transaction, kind, spot.parent(kind), &organization, &document).await?;
             let id = Uuid::new_v4().hyphenated().to_string();
@@ -193,7 +198,8 @@ pub(super) async fn create(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Res
                 ties,
             };
             let row = transaction.insert(draft).await?;
-            let mut item = shown(&state, &row, known.principal.sees_secrets(uuid(&organization)))?;
+            let secrets = known.principal.sees_secrets(uuid(&organization));
+            let mut item = whole(&state, &mut Source::Transaction(transaction), &row, secrets).await?;
             match kind {
                 Kind::Cluster => drop(super::clusters::add_key(transaction, &row, &owner, &mut item).await?),
                 Kind::SshKey => super::members::tell_elsewhere(transaction, &row).await?,
@@ -203,6 +209,21 @@ pub(super) async fn create(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Res
         })
     })
     .await
+}
+
+/// Whether whoever asks may change what is there: the organization is not locked, and who gives a user a key, or takes it
+/// from him, may be that user.
+async fn may_write(transaction: &mut Transaction, spot: &mut Spot, kind: Kind, asker: &Principal) -> Result<(), Error> {
+    if spot.organization.is_empty() {
+        // A user's own key: it concerns his home, and where else he is.
+        let user = transaction.get(Kind::User, &spot.user).await?;
+        spot.organization = user.ok_or_else(Refusal::not_found)?.organization_id;
+    }
+    spot.check(&mut Source::Transaction(transaction), kind, true).await?;
+    if kind == Kind::SshKey && !spot.own {
+        super::members::may_act_for(transaction, asker, &spot.organization, &spot.user).await?;
+    }
+    Ok(())
 }
 
 /// An SSH key is its user's home's, wherever it was added from.
@@ -280,15 +301,15 @@ pub(super) async fn ties(
 /// Replaces an object, or changes it by a merge patch.
 pub(super) async fn change(cloud: &Cloud, call: &Call, kind: Kind, patch: bool) -> Result<Response, Error> {
     let body = object(&call.body)?;
-    let spot = Spot::of(call)?;
+    let mut spot = Spot::of(call)?;
     let (condition, by, state) = (call.condition(), call.by(), cloud.clone());
     let known = Arc::clone(call.known.as_ref().ok_or_else(super::access::unknown)?);
     let reply = cloud.store.write(by, move |transaction| {
         Box::pin(async move {
-            spot.check(&mut Source::Transaction(transaction), kind, true).await?;
+            may_write(transaction, &mut spot, kind, &known.principal).await?;
             let before = found(&mut Source::Transaction(transaction), kind, &spot).await?;
             let secrets = known.principal.sees_secrets(uuid(&before.organization_id));
-            let seen = shown(&state, &before, secrets)?;
+            let seen = whole(&state, &mut Source::Transaction(transaction), &before, secrets).await?;
             condition.check(text(&seen).as_bytes())?;
             let document = said(&state, &before, &seen, body, patch)?;
             if kind == Kind::Plugin {
@@ -306,7 +327,8 @@ pub(super) async fn change(cloud: &Cloud, call: &Call, kind: Kind, patch: bool) 
             if kind == Kind::SshKey && after != before {
                 super::members::tell_elsewhere(transaction, &after).await?;
             }
-            Ok(Reply::ok(&shown(&state, &after, secrets)?))
+            let item = whole(&state, &mut Source::Transaction(transaction), &after, secrets).await?;
+            Ok(Reply::ok(&item))
         })
     });
     Ok(reply.await?.into_response())
@@ -320,7 +342,11 @@ pub(super) fn said(
     mut body: Map<String, Value>,
     patch: bool,
 ) -> Result<Document, Error> {
-    for field in view::made(before.kind) {
+    let manifests: &[&str] = match before.kind {
+        Kind::Plugin => &["manifests", "jobs"],
+        _ => &[],
+    };
+    for field in view::made(before.kind).iter().chain(manifests) {
         if let Some(value) = body.remove(*field)
             && seen.get(*field) != Some(&value)
         {
@@ -329,6 +355,14 @@ pub(super) fn said(
     }
     if before.kind == Kind::Role {
         super::roles::forget_ids(&mut body);
+    }
+    // Credentials that no answer has cannot be sent back: who says nothing of them keeps them.
+    if !patch
+        && before.kind == Kind::Provider
+        && !body.contains_key("credentials")
+        && let Some(credentials) = cloud.credentials(before)?
+    {
+        body.insert("credentials".to_owned(), credentials);
     }
     let whole = if patch {
         let mut whole = before.spec.clone();
@@ -346,17 +380,16 @@ pub(super) fn said(
 
 /// Deletes an object and all below it. What others refer to stays, but for bindings and assignments, which go with it.
 pub(super) async fn delete(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Response, Error> {
-    let spot = Spot::of(call)?;
+    let mut spot = Spot::of(call)?;
     let (condition, state) = (call.condition(), cloud.clone());
     let known = Arc::clone(call.known.as_ref().ok_or_else(super::access::unknown)?);
     let reply = cloud.store.write(call.by(), move |transaction| {
         Box::pin(async move {
-            if !spot.organization.is_empty() {
-                spot.check(&mut Source::Transaction(transaction), kind, true).await?;
-            }
+            may_write(transaction, &mut spot, kind, &known.principal).await?;
             let row = found(&mut Source::Transaction(transaction), kind, &spot).await?;
             let secrets = known.principal.sees_secrets(uuid(&row.organization_id));
-            condition.check(text(&shown(&state, &row, secrets)?).as_bytes())?;
+            let seen = whole(&state, &mut Source::Transaction(transaction), &row, secrets).await?;
+            condition.check(text(&seen).as_bytes())?;
             if kind == Kind::SshKey {
                 super::members::tell_elsewhere(transaction, &row).await?;
             }
@@ -371,7 +404,7 @@ pub(super) async fn delete(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Res
 pub(super) async fn remove(transaction: &mut Transaction, row: &Row) -> Result<(), Error> {
     if row.kind == Kind::Organization {
         for user in transaction.children(Kind::User, &row.id).await? {
-            super::members::forget(transaction, &user).await?;
+            super::members::forget(transaction, &user, &row.id).await?;
         }
     } else {
         for (kind, id) in transaction.users_of(row.kind, &row.id).await? {

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::call::Call;
+use super::principal::Principal;
 
 /// Shows of each role what the query wants. Below an organization rules are always shown; below a cluster on demand, as
 /// the old API had it.
@@ -35,6 +36,15 @@ pub(super) fn of_cluster(cluster: Option<&str>, bindings: &mut Vec<Map<String, V
         None => true,
         Some(id) => id == cluster,
     });
+}
+
+/// Whether whoever asks has to know of the binding: a cluster of its own, and of those of every cluster.
+pub(super) fn concerns(binding: &Map<String, Value>, asker: &Principal) -> bool {
+    let of = binding.get("cluster_id").and_then(Value::as_str);
+    match (asker, of) {
+        (Principal::Cluster { id, .. }, Some(of)) => id.to_string() == of,
+        _ => true,
+    }
 }
 
 /// Rules are sent back with what the server made of them.

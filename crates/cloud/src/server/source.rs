@@ -118,9 +118,9 @@ impl Spot {
     /// Whether all that the path names is there, and below each other. `writes` wants to change something.
     ///
     /// # Errors
-    /// When something is not, when the organization is locked, or when the user is at home elsewhere.
+    /// When something is not, or when the organization is locked.
     pub(super) async fn check(&self, source: &mut Source<'_>, kind: Kind, writes: bool) -> Result<(), Error> {
-        if writes && !self.organization.is_empty() && kind != Kind::Organization {
+        if writes && !self.organization.is_empty() {
             unlocked(source, &self.organization).await?;
         }
         if !self.cluster.is_empty() && kind != Kind::Cluster {
@@ -140,9 +140,6 @@ impl Spot {
                 .get(Kind::Membership, &membership)
                 .await?
                 .ok_or_else(Refusal::not_found)?;
-            if writes && !self.own {
-                at_home(source, &self.organization, &self.user).await?;
-            }
         }
         Ok(())
     }

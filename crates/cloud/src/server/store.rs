@@ -30,8 +30,8 @@ pub use feed::{Feed, Note, Scope};
 pub use keeper::Keeper;
 use row::{Columns, select};
 pub use row::{Row, Secreted};
-use transaction::scope;
 pub use transaction::{By, Draft, Name, Ties, Transaction};
+use transaction::{DELETE, scope};
 pub use writer::Writer;
 use writer::{Job, QUEUE, Waiting};
 
@@ -132,8 +132,8 @@ impl Store {
     /// When it cannot be used: the message names the file or says what the server says, never the password.
     pub async fn open(url: &Url, clock: SharedClock) -> Result<Opened, StoreError> {
         let engine: Arc<dyn Engine> = Arc::from(engine::of(url)?);
+        engine.check().await?;
         let pool = engine.pool().await?;
-        engine.check(&mut *pool.acquire().await?).await?;
         MIGRATIONS.run(&pool).await.map_err(StoreError::Migrate)?;
         let epoch = epoch(&mut *pool.acquire().await?).await?;
         let (sequence,): (i64,) = sqlx::query_as("SELECT value FROM sequence WHERE one = 1")
@@ -409,16 +409,18 @@ async fn epoch(connection: &mut AnyConnection) -> Result<String, StoreError> {
 }
 
 async fn notes_after(pool: &AnyPool, sequence: i64) -> Result<Vec<Note>, StoreError> {
-    let found: Vec<(i64, String, String, String)> = sqlx::query_as(
-        "SELECT sequence, kind, organization_id, cluster_id FROM changes WHERE sequence > $1 ORDER BY sequence",
+    let found: Vec<(i64, String, String, String, String)> = sqlx::query_as(
+        "SELECT sequence, kind, organization_id, cluster_id, action FROM changes WHERE sequence > $1 ORDER BY sequence",
     )
     .bind(sequence)
     .fetch_all(pool)
     .await?;
-    let note = |(sequence, kind, organization, cluster): (i64, String, String, String)| {
+    let note = |(sequence, kind, organization, cluster, action): (i64, String, String, String, String)| {
+        let kind = Kind::of(&kind)?;
         Some(Note {
             sequence,
-            scope: scope(Kind::of(&kind)?, &organization, &cluster),
+            scope: scope(kind, &organization, &cluster),
+            decides: kind.decides_who_may(action == DELETE),
         })
     };
     Ok(found.into_iter().filter_map(note).collect())

@@ -25,11 +25,13 @@ use super::endpoints::Endpoint;
 use super::identity::{self, Known};
 use super::kind::Kind;
 use super::source::{Source, Spot};
-use super::token::Accepted;
+use super::token::{Accepted, Claims};
 use super::view::uuid;
 
 /// A line that says nothing comes this often, so that both sides notice a connection that is gone.
 const HEARTBEAT: Duration = Duration::from_secs(15);
+/// A right that ended elsewhere, in the user's other organization for example, ends a stream after so long at the latest.
+const RECOGNISE: Duration = Duration::from_mins(1);
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// One listener.
@@ -135,16 +137,25 @@ impl Listener {
                 return Some(self.event("change").data(json!({ "kinds": kinds }).to_string()));
             }
             let shutdown = self.cloud.shutdown.clone();
+            let again = self.cloud.clock.sleep(self.look_again());
             tokio::select! {
                 changed = self.woken.changed() => changed.ok()?,
+                () = again => {}
                 () = shutdown.cancelled() => return None,
             }
         }
     }
 
-    /// Whoever listens is asked for again when something changed that may decide who he is.
+    /// When it is asked again who listens, though nothing that concerns this cluster changed.
+    fn look_again(&self) -> Duration {
+        let left = |claims: &Claims| claims.expires_at.duration_since(self.cloud.clock.now()).unsigned_abs();
+        let left = self.known.claims.as_ref().map_or(RECOGNISE, left);
+        left.min(RECOGNISE)
+    }
+
+    /// Whoever listens is asked for again when his token is over, or something changed that may decide who he is.
     async fn may_still(&mut self) -> bool {
-        if self.cloud.store.feed().identities_hold(self.known.as_of) {
+        if self.known.still_is(&self.cloud, self.cloud.clock.now()) {
             return true;
         }
         let Ok(Some(known)) = identity::of(&self.cloud, &self.headers, Accepted::Api).await else {

@@ -2,13 +2,13 @@
 
 use serde_json::json;
 
-use crate::world::World;
+use crate::world::{World, on_both};
 
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIFSjIL8j1rY4cUhqd7cyLRV+y01dVXDdDSVbjbRI6Kr alice@example";
 
-#[tokio::test]
-async fn an_owner_fills_an_organization_and_a_cluster_reads_it() {
-    let world = World::sqlite().await;
+on_both!(an_owner_fills_an_organization_and_a_cluster_reads_it);
+
+async fn an_owner_fills_an_organization_and_a_cluster_reads_it(world: World) {
     world.get("", "/v3/account").await.is(401);
     let token = world.owner().await;
     let account = world.get(&token, "/v3/account").await.is(200).json();

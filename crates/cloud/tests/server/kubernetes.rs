@@ -81,7 +81,7 @@ impl Cloud {
             email: "olivia@example.org",
             password: Password::new(PASSWORD).unwrap(),
         };
-        let founded = found(&database, clock.clone(), founder).await.unwrap();
+        let begun = found(&database, clock.clone(), founder).await.unwrap();
         let kit = Kit {
             metrics: Metrics::new(&clock).unwrap(),
             clock,
@@ -115,7 +115,7 @@ impl Cloud {
         Self {
             base,
             http,
-            organization: founded.organization.to_string(),
+            organization: begun.organization.to_string(),
             before,
             ca,
             stop,
@@ -293,7 +293,7 @@ async fn it_believes_what_is_for_it_and_nothing_else() {
             .0,
         401
     );
-    eventually("the token has expired", Duration::from_secs(60), async || {
+    eventually("the token has expired", Duration::from_mins(1), async || {
         match asks.get(&token, PODS).await {
             401 => Ok(()),
             other => Err(other),

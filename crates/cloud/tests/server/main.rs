@@ -1,7 +1,24 @@
 //! The server as its clients see it, on a real database, over real connections.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::too_many_lines,
+    reason = "tests, and what only they use: a test is one story"
+)]
+
+mod access;
 mod described;
+mod escalation;
+mod faults;
 mod first_steps;
+mod fixture;
 mod kubernetes;
+mod model;
+mod refusals;
+mod requests;
 mod schemathesis;
+mod stores;
+mod stream;
 mod world;

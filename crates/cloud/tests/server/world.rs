@@ -1,14 +1,17 @@
 //! A server of a test's own, in this process, on a database of its own.
 
 use std::num::NonZeroU32;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 use tidewaiter_cloud::server::hash::Password;
-use tidewaiter_cloud::server::{Founder, Lives, ServerParts, found, make_keys, start};
+use tidewaiter_cloud::server::{Founder, Lives, ServeError, ServerParts, found, make_keys, start};
 use tidewaiter_kit::{Checks, Kit, Metrics, SystemClock, Tasks};
+use tidewaiter_testkit::Postgres;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
@@ -16,8 +19,8 @@ pub const PASSWORD: &str = "correct horse battery";
 
 /// Runs `task` beside the test, until the test's runtime ends.
 #[expect(clippy::disallowed_methods, reason = "a test supervises it")]
-pub fn beside(task: impl Future<Output = ()> + Send + 'static) {
-    tokio::spawn(task);
+pub fn beside(task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+    tokio::spawn(task)
 }
 
 /// A running server; it stops when this is dropped.
@@ -26,9 +29,10 @@ pub struct World {
     pub organization: String,
     pub owner: String,
     pub http: Client,
+    pub database: Url,
+    pub folder: Arc<tempfile::TempDir>,
     stop: CancellationToken,
-    pub kit: Kit,
-    _folder: Arc<tempfile::TempDir>,
+    stopped: JoinHandle<()>,
 }
 
 impl Drop for World {
@@ -74,53 +78,91 @@ impl Answer {
 impl World {
     pub async fn sqlite() -> Self {
         let folder = Arc::new(tempfile::tempdir().unwrap());
-        let url = format!("sqlite://{}", folder.path().join("cloud.db").display())
-            .parse()
-            .unwrap();
-        Self::on(url, folder).await
+        let url = sqlite_url(&folder.path().join("cloud.db"));
+        Self::begun(url, folder).await
     }
 
-    pub async fn on(database: Url, folder: Arc<tempfile::TempDir>) -> Self {
+    pub async fn postgres() -> Self {
+        let server = Postgres::shared().await;
+        let database = server.create_database().await;
+        let folder = Arc::new(tempfile::tempdir().unwrap());
+        Self::begun(server.url(&database).parse().unwrap(), folder).await
+    }
+
+    /// On an empty database, with its first organization.
+    pub async fn begun(database: Url, folder: Arc<tempfile::TempDir>) -> Self {
         let clock = SystemClock::shared();
-        let (keys, sealing) = (folder.path().join("keys"), folder.path().join("sealing"));
-        make_keys(&keys, &sealing, &clock).unwrap();
+        make_keys(&folder.path().join("keys"), &folder.path().join("sealing"), &clock).unwrap();
         let founder = Founder {
             organization: "Acme",
             name: "Olivia Owner",
             email: "olivia@example.org",
             password: Password::new(PASSWORD).unwrap(),
         };
-        let founded = found(&database, clock.clone(), founder).await.unwrap();
+        let begun = found(&database, clock, founder).await.unwrap();
+        let ids = (begun.organization.to_string(), begun.owner.to_string());
+        Self::served(database, folder, ids, |_| {}).await.unwrap()
+    }
+
+    /// On a database that has everything already. `change` may set limits.
+    pub async fn served(
+        database: Url,
+        folder: Arc<tempfile::TempDir>,
+        (organization, owner): (String, String),
+        change: impl FnOnce(&mut ServerParts),
+    ) -> Result<Self, ServeError> {
+        let clock = SystemClock::shared();
         let kit = Kit {
             metrics: Metrics::new(&clock).unwrap(),
             clock,
             checks: Checks::new(),
         };
-        let parts = ServerParts {
-            database,
+        let mut parts = ServerParts {
+            database: database.clone(),
             address: ([127, 0, 0, 1], 0).into(),
             tls: None,
             issuer: "https://cloud.example.org".parse().unwrap(),
-            keys,
-            sealing,
+            keys: folder.path().join("keys"),
+            sealing: folder.path().join("sealing"),
             requests_a_second: NonZeroU32::new(100_000).unwrap(),
             requests_at_once: 512,
             connections: 20_000,
             lives: Lives::default(),
         };
+        change(&mut parts);
         let mut tasks = Tasks::new();
-        let address = start(parts, &mut tasks, &kit).await.unwrap();
+        let address = start(parts, &mut tasks, &kit).await?;
         let stop = tasks.shutdown_token();
-        beside(async move { tasks.run_until(std::future::pending()).await.unwrap() });
-        Self {
+        let stopped = beside(async move {
+            let _ = tasks.run_until(std::future::pending()).await;
+        });
+        Ok(Self {
             base: format!("http://{address}"),
-            organization: founded.organization.to_string(),
-            owner: founded.owner.to_string(),
-            http: Client::builder().timeout(Duration::from_secs(60)).build().unwrap(),
+            organization,
+            owner,
+            http: Client::builder().timeout(Duration::from_mins(1)).build().unwrap(),
+            database,
+            folder,
             stop,
-            kit,
-            _folder: folder,
-        }
+            stopped,
+        })
+    }
+
+    pub fn ids(&self) -> (String, String) {
+        (self.organization.clone(), self.owner.clone())
+    }
+
+    /// Another server on the same database, with the same keys.
+    pub async fn replica(&self) -> Self {
+        Self::served(self.database.clone(), Arc::clone(&self.folder), self.ids(), |_| {})
+            .await
+            .unwrap()
+    }
+
+    /// Stops, and waits until it has.
+    pub async fn stop(&mut self) {
+        self.stop.cancel();
+        (&mut self.stopped).await.unwrap();
     }
 
     pub fn request(&self, token: &str, method: Method, path: &str) -> reqwest::RequestBuilder {
@@ -136,10 +178,17 @@ impl World {
 
     pub async fn send(&self, request: reqwest::RequestBuilder) -> Answer {
         let answer = request.send().await.unwrap();
+        let kind = answer.headers().get("content-type");
+        let is_stream = kind.is_some_and(|kind| kind == "text/event-stream");
         Answer {
             status: answer.status(),
             headers: answer.headers().clone(),
-            body: answer.text().await.unwrap(),
+            // A stream never ends.
+            body: if is_stream {
+                String::new()
+            } else {
+                answer.text().await.unwrap()
+            },
         }
     }
 
@@ -177,3 +226,26 @@ impl World {
         self.log_in("olivia@example.org", PASSWORD).await.is(200).field("token")
     }
 }
+
+pub fn sqlite_url(path: &Path) -> Url {
+    format!("sqlite://{}", path.display()).parse().unwrap()
+}
+
+/// Each test once on `SQLite` and once on a real `PostgreSQL`.
+macro_rules! on_both {
+    ($($name:ident),+ $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(crate::world::World::sqlite().await).await;
+            })+
+        }
+        mod postgres {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(crate::world::World::postgres().await).await;
+            })+
+        }
+    };
+}
+pub(crate) use on_both;

@@ -1,4 +1,4 @@
-//! `make bench`: the controller's speed and size, as ratios in one run.
+//! `make bench`: the controller's speed and size, and those of the cloud's server, as ratios in one run.
 //!
 //! The released controller runs against a real API server and stand-ins for the cloud that have its latency and its limits.
 //! Where a time is reported it is next to that of a bare client, which sends the same writes and reads and decides nothing:
@@ -11,6 +11,7 @@
 
 mod bare;
 mod bed;
+mod cloud;
 mod cold_start;
 mod failover;
 mod gce;
@@ -25,7 +26,7 @@ mod verdict;
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::{Parser, ValueEnum};
 
 use bed::Bed;
@@ -55,9 +56,13 @@ struct Args {
     #[arg(long)]
     bare_writes_at_once: Option<usize>,
 
-    /// Another controller to measure, of another version for example
+    /// Another program to measure, of another version for example
     #[arg(long, value_name = "FILE", default_value = env!("CARGO_BIN_EXE_tidewaiter"), hide_default_value = true)]
     controller: PathBuf,
+
+    /// Answers requests on this port with a constant, to be compared with
+    #[arg(long, hide = true)]
+    constant: Option<u16>,
 
     /// Fails when a target is missed
     #[arg(long)]
@@ -85,21 +90,25 @@ enum Which {
     Gce,
     /// The verdict on the cluster: its cost, how soon it is there, scrapes, `tidewaiter validate`
     Verdict,
+    /// The cloud's server: polling clusters, requests, writes, streams
+    Cloud,
 }
 
 #[tokio::main(worker_threads = 2)]
 async fn main() -> Result<()> {
     let args = Args::parse();
+    if let Some(port) = args.constant {
+        return cloud::serve_constant(port).await;
+    }
     let chapters = if args.only.is_empty() {
         Which::value_variants()
     } else {
         &args.only
     };
-    note(&format!("a control plane, an EC2 with {} instances", args.nodes));
-    let bed = Bed::start(args.nodes, args.controller.clone()).await?;
     let mut report = Report::new(args.nodes);
+    let mut bed = None;
     for which in chapters {
-        report.add(run(*which, &args, &bed).await?);
+        report.add(run(*which, &args, &mut bed).await?);
         report.save()?;
     }
     report.print();
@@ -109,7 +118,21 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-async fn run(which: Which, args: &Args, bed: &Bed) -> Result<Chapter> {
+/// The bed, started when the first chapter needs it.
+async fn started<'a>(bed: &'a mut Option<Bed>, args: &Args) -> Result<&'a Bed> {
+    if bed.is_none() {
+        note(&format!("a control plane, an EC2 with {} instances", args.nodes));
+        *bed = Some(Bed::start(args.nodes, args.controller.clone()).await?);
+    }
+    bed.as_ref().context("it was started just now")
+}
+
+async fn run(which: Which, args: &Args, bed: &mut Option<Bed>) -> Result<Chapter> {
+    // It has nothing to do with a control plane.
+    if which == Which::Cloud {
+        return cloud::measure(&args.controller).await;
+    }
+    let bed = started(bed, args).await?;
     match which {
         Which::ColdStart => cold_start::measure(bed, args.pairs, args.bare_writes_at_once).await,
         Which::Steady => steady::measure(bed, args.heartbeat_seconds).await,
@@ -117,6 +140,6 @@ async fn run(which: Which, args: &Args, bed: &Bed) -> Result<Chapter> {
         Which::Reaction => reaction::measure(bed).await,
         Which::Failover => failover::measure(bed).await,
         Which::Gce => gce::measure(bed).await,
-        Which::Verdict => verdict::measure(bed).await,
+        Which::Verdict | Which::Cloud => verdict::measure(bed).await,
     }
 }

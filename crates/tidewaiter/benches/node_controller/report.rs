@@ -7,12 +7,13 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use serde_json::{Map, Value, json};
 
-/// A number, and the most that it may be if somebody has said so.
+/// A number, and the most or the least that it may be if somebody has said so.
 pub struct Figure {
     what: String,
     key: &'static str,
     found: f64,
     most: Option<f64>,
+    least: Option<f64>,
     unit: &'static str,
     decimals: usize,
 }
@@ -24,6 +25,7 @@ pub fn figure(what: impl Into<String>, key: &'static str, found: f64, unit: &'st
         key,
         found,
         most: None,
+        least: None,
         unit,
         decimals,
     }
@@ -37,8 +39,21 @@ impl Figure {
         }
     }
 
+    pub fn at_least(self, least: f64) -> Self {
+        Self {
+            least: Some(least),
+            ..self
+        }
+    }
+
     fn is_met(&self) -> bool {
-        self.most.is_none_or(|most| self.found <= most)
+        self.most.is_none_or(|most| self.found <= most) && self.least.is_none_or(|least| self.found >= least)
+    }
+
+    fn target(&self) -> String {
+        let most = self.most.map(|most| format!("at most {most}{}", self.unit));
+        let least = self.least.map(|least| format!("at least {least}{}", self.unit));
+        most.or(least).unwrap_or_default()
     }
 
     fn shown(&self) -> String {
@@ -78,16 +93,10 @@ impl Report {
         for chapter in &self.chapters {
             let mut table = Table::new();
             table.load_style(NOTHING);
-            table.set_header(["", "found", "at most", ""]);
+            table.set_header(["", "found", "wanted", ""]);
             for figure in &chapter.figures {
-                let most = figure.most.map(|most| format!("{most}{}", figure.unit));
                 let missed = if figure.is_met() { "" } else { "missed" };
-                table.add_row([
-                    figure.what.clone(),
-                    figure.shown(),
-                    most.unwrap_or_default(),
-                    missed.to_owned(),
-                ]);
+                table.add_row([figure.what.clone(), figure.shown(), figure.target(), missed.to_owned()]);
             }
             for column in table.column_iter_mut().skip(1) {
                 column.set_cell_alignment(CellAlignment::Right);
@@ -110,7 +119,7 @@ impl Report {
                 .figures
                 .iter()
                 .map(|figure| {
-                    let value = json!({"found": figure.found, "most": figure.most, "met": figure.is_met()});
+                    let value = json!({"found": figure.found, "most": figure.most, "least": figure.least, "met": figure.is_met()});
                     (figure.key.to_owned(), value)
                 })
                 .collect();

@@ -8,6 +8,7 @@
     reason = "a program of its own: nobody depends on its items"
 )]
 
+mod cloud;
 mod health;
 mod narrator;
 mod story;

@@ -8,9 +8,9 @@ use tidewaiter_api::names::{INSTANCE_GROUP_LABEL, ROLE_CONTROL_PLANE_LABEL, ROLE
 use tidewaiter_testkit::moto::Launched;
 use tidewaiter_testkit::{Identity, assets, eventually};
 
-use crate::health;
 use crate::narrator::{Narrator, command, output, say};
 use crate::world::{SOON, Stage, World, config_base, filtered, group, show, words};
+use crate::{cloud, health};
 
 const TEAM: &str = "example.com/team";
 const SPOT_ROLE: &str = "node-role.kubernetes.io/spot-worker";
@@ -70,7 +70,16 @@ pub async fn tell(narrator: &Narrator, world: &mut World) -> Result<()> {
     lie(stage, &machines).await?;
 
     narrator.step("It gets nothing, and everybody can see why");
-    refused(world, &machines).await
+    refused(world, &machines).await?;
+
+    narrator.step("A cloud of one's own, in two lines: it says what each cluster should have");
+    let cloud = cloud::begins().await?;
+
+    narrator.step("A folder says who may log in, with which keys and roles; apply makes it so, and shows what it does");
+    cloud::is_filled(&cloud).await?;
+
+    narrator.step("An API server that trusts the cloud: Alice may see pods in dev, and nothing else");
+    cloud::is_believed(&cloud).await
 }
 
 async fn install(stage: &Stage) -> Result<()> {

@@ -337,7 +337,7 @@ fn repository() -> PathBuf {
 }
 
 /// The released binary. This program lies in the folder `<profile>/examples` of the same target folder.
-fn released() -> Result<PathBuf> {
+pub fn released() -> Result<PathBuf> {
     let own = std::env::current_exe().context("this program cannot find itself")?;
     let Some(target) = own.ancestors().nth(3) else {
         bail!("{} is in no target folder", own.display());

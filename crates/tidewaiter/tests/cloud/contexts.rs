@@ -146,7 +146,7 @@ async fn a_server_that_is_away_is_said_within_seconds() {
         path.strip_prefix(person.home.path()).unwrap().to_str().unwrap(),
         &text.replace(&person.cloud.url, &closed),
     );
-    let ran = tokio::time::timeout(Duration::from_secs(60), person.run(&["cloud", "whoami"]))
+    let ran = tokio::time::timeout(Duration::from_mins(1), person.run(&["cloud", "whoami"]))
         .await
         .unwrap();
     ran.refused(1, &["GET /v3/account failed: cannot connect"]);

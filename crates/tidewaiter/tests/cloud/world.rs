@@ -12,6 +12,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::{Map, Value, json};
+use tidewaiter_kit::settings::environment;
 use tidewaiter_testkit::Scratch;
 use tokio::net::TcpListener;
 use tokio::process::Command;
@@ -373,7 +374,7 @@ impl Person {
         command
             .args(arguments)
             .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap());
+            .envs(environment().into_iter().filter(|(name, _)| name == "PATH"));
         command
             .env("HOME", self.home.path())
             .env("XDG_CONFIG_HOME", self.path("config"));

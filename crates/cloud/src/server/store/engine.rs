@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use rustix::fs::{FlockOperation, flock};
 use sqlx::any::AnyPoolOptions;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
-use sqlx::{AnyConnection, AnyPool, Executor as _, Row as _};
+use sqlx::{AnyConnection, AnyPool, Connection as _, Executor as _, Row as _};
 use url::Url;
 
 use super::StoreError;
@@ -35,8 +35,9 @@ pub(super) trait Engine: Send + Sync {
     /// Connections for reading, and one at a time for writing.
     async fn pool(&self) -> Result<AnyPool, StoreError>;
 
-    /// Whether the file, if it is one, is whole. Asked once, before anything is served.
-    async fn check(&self, connection: &mut AnyConnection) -> Result<(), StoreError>;
+    /// Whether the database is there, and the file, if it is one, whole. Asked once, before anything is served: a pool tries
+    /// again until its time is up, and then says only that.
+    async fn check(&self) -> Result<(), StoreError>;
 
     /// Hears of other replicas' commits; None where there can be none.
     async fn listen(&self) -> Result<Option<Heard>, StoreError>;
@@ -160,14 +161,26 @@ impl Engine for Sqlite {
         Ok(pool)
     }
 
-    async fn check(&self, connection: &mut AnyConnection) -> Result<(), StoreError> {
-        let row = connection.fetch_one("PRAGMA quick_check(1)").await?;
-        let said: String = row.try_get(0)?;
-        if said == "ok" {
-            return Ok(());
-        }
+    async fn check(&self) -> Result<(), StoreError> {
         let path = self.path.display();
-        Err(StoreError::Damaged(format!("{path} ({said}); restore a backup")))
+        let damaged = |said: &str| StoreError::Damaged(format!("{path} ({said}); restore a backup"));
+        let checked = async {
+            let mut connection = AnyConnection::connect(&self.url).await?;
+            let row = connection.fetch_one("PRAGMA quick_check(1)").await?;
+            let said: String = row.try_get(0)?;
+            connection.close().await?;
+            Ok(said)
+        };
+        let checked: Result<String, sqlx::Error> = checked.await;
+        match checked {
+            Ok(said) if said == "ok" => Ok(()),
+            Ok(said) => Err(damaged(&said)),
+            // SQLITE_CORRUPT and SQLITE_NOTADB.
+            Err(sqlx::Error::Database(error)) if error.code().is_some_and(|code| code == "11" || code == "26") => {
+                Err(damaged(error.message()))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     async fn listen(&self) -> Result<Option<Heard>, StoreError> {
@@ -199,8 +212,8 @@ impl Engine for Postgres {
         Ok(options.connect(self.url.as_str()).await?)
     }
 
-    async fn check(&self, _connection: &mut AnyConnection) -> Result<(), StoreError> {
-        Ok(())
+    async fn check(&self) -> Result<(), StoreError> {
+        Ok(AnyConnection::connect(self.url.as_str()).await?.close().await?)
     }
 
     async fn listen(&self) -> Result<Option<Heard>, StoreError> {

@@ -33,6 +33,8 @@ pub struct Note {
     pub sequence: i64,
     /// What it concerns.
     pub scope: Scope,
+    /// Whether it may change who somebody is or what he may do.
+    pub decides: bool,
 }
 
 impl Note {
@@ -118,7 +120,7 @@ impl Feed {
                 changed.insert(note.scope, note.sequence);
             }
         }
-        if let Some(note) = fresh.iter().rev().find(|note| note.scope.kind.decides_who_may()) {
+        if let Some(note) = fresh.iter().rev().find(|note| note.decides) {
             self.identities.store(note.sequence, Ordering::Release);
         }
         recent.extend(&fresh);
@@ -131,7 +133,9 @@ impl Feed {
 
     fn wake(&self, notes: &[Note]) {
         let listeners = held(&self.listeners);
-        for note in notes.iter().filter(|note| note.scope.kind.event().is_some()) {
+        // Whoever listens and may not any more is woken too, so that his stream ends.
+        let waking = |note: &&Note| note.decides || note.scope.kind.event().is_some();
+        for note in notes.iter().filter(waking) {
             let organizations: Box<dyn Iterator<Item = &HashMap<Uuid, watch::Sender<i64>>>> =
                 if note.scope.organization.is_nil() {
                     Box::new(listeners.values())
@@ -187,7 +191,12 @@ mod tests {
             organization: Uuid::from_u128(organization),
             cluster: Uuid::from_u128(cluster),
         };
-        Note { sequence, scope }
+        let decides = kind.decides_who_may(false);
+        Note {
+            sequence,
+            scope,
+            decides,
+        }
     }
 
     #[test]

@@ -13,6 +13,9 @@ use crate::server::Error;
 use crate::server::kind::Kind;
 use crate::server::refusal::Refusal;
 
+/// The action of the audit that takes an object away.
+pub(super) const DELETE: &str = "delete";
+
 /// Who makes a change, on which request.
 #[derive(Clone, Debug, Default)]
 pub struct By {
@@ -269,7 +272,7 @@ impl Transaction {
                     .execute(&mut *self.connection)
                     .await?;
             }
-            self.record(row, "delete", &row.audited(), "").await?;
+            self.record(row, DELETE, &row.audited(), "").await?;
         }
         Ok(())
     }
@@ -286,40 +289,32 @@ impl Transaction {
         self.record(&elsewhere, action, "", "").await
     }
 
-    /// What was asked and answered under an Idempotency-Key of `principal`: the request's digest, and the sealed answer.
+    /// What was asked and answered under an Idempotency-Key of `principal`, sealed.
     ///
     /// # Errors
     /// When the database cannot be read.
-    pub async fn remembered(&mut self, principal: &str, name: &str) -> Result<Option<(String, String)>, StoreError> {
-        let found = sqlx::query_as("SELECT request, answer FROM idempotency WHERE principal = $1 AND name = $2")
-            .bind(principal)
-            .bind(name)
-            .fetch_optional(&mut *self.connection)
-            .await?;
-        Ok(found)
+    pub async fn remembered(&mut self, principal: &str, name: &str) -> Result<Option<String>, StoreError> {
+        let found: Option<(String,)> =
+            sqlx::query_as("SELECT answer FROM idempotency WHERE principal = $1 AND name = $2")
+                .bind(principal)
+                .bind(name)
+                .fetch_optional(&mut *self.connection)
+                .await?;
+        Ok(found.map(|(sealed,)| sealed))
     }
 
     /// Remembers it, until the keeper throws it away.
     ///
     /// # Errors
     /// When the database cannot be written.
-    pub async fn remember(
-        &mut self,
-        principal: &str,
-        name: &str,
-        request: &str,
-        sealed: &str,
-    ) -> Result<(), StoreError> {
-        sqlx::query::<Any>(
-            "INSERT INTO idempotency (principal, name, request, at, answer) VALUES ($1, $2, $3, $4, $5)",
-        )
-        .bind(principal)
-        .bind(name)
-        .bind(request)
-        .bind(self.now.as_second())
-        .bind(sealed)
-        .execute(&mut *self.connection)
-        .await?;
+    pub async fn remember(&mut self, principal: &str, name: &str, sealed: &str) -> Result<(), StoreError> {
+        sqlx::query::<Any>("INSERT INTO idempotency (principal, name, at, answer) VALUES ($1, $2, $3, $4)")
+            .bind(principal)
+            .bind(name)
+            .bind(self.now.as_second())
+            .bind(sealed)
+            .execute(&mut *self.connection)
+            .await?;
         self.silent = true;
         Ok(())
     }
@@ -390,6 +385,7 @@ impl Transaction {
         self.notes.push(Note {
             sequence: self.sequence,
             scope: scope(row.kind, &row.organization_id, &row.cluster_id),
+            decides: row.kind.decides_who_may(action == DELETE),
         });
         Ok(())
     }

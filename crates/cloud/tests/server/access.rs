@@ -1,0 +1,252 @@
+//! Who may ask for what: every endpoint, by everybody, against a table that was written down and read; and that what is
+//! another's looks as if it were not there.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tidewaiter_cloud::server::endpoints::{Action, ENDPOINTS, Endpoint, Takes};
+use tidewaiter_cloud::server::kind::Kind;
+use uuid::Uuid;
+
+use crate::fixture::{self, Fixture, Place, SCRIPT, plugin_version, ssh_key};
+use crate::world::{Answer, World, on_both};
+
+const TABLE: &str = include_str!("access.golden");
+
+/// A body with which nothing is changed that others in the table need.
+fn body(endpoint: &Endpoint, place: &Place) -> Value {
+    match endpoint.action {
+        Action::Create(Kind::Team) => json!({"name": "Day shift", "description": "", "user_ids": []}),
+        Action::Create(Kind::Registry) => fixture::registry("another"),
+        Action::Create(Kind::Provider) => fixture::provider(),
+        Action::Create(Kind::Cluster) => json!({"name": "another"}),
+        Action::Create(Kind::Role) => fixture::role("Another"),
+        Action::Create(Kind::RoleBinding) => {
+            json!({"type": "UserBinding", "user_id": place.of("user"), "authorization_role_id": place.of("roles")})
+        }
+        Action::Create(Kind::SshKey) => json!({"name": "another", "key": ssh_key()}),
+        Action::Create(Kind::Plugin) => fixture::plugin(),
+        Action::Create(Kind::ClusterLabel | Kind::NodePoolLabel) => json!({"key": "another", "value": ""}),
+        Action::Create(Kind::NodePool) => fixture::pool("another"),
+        Action::Create(Kind::AutoscalingPolicy) => fixture::policy(),
+        Action::Create(Kind::Upgrade) => fixture::upgrade(),
+        Action::CreateOrganization => json!({"name": "Another"}),
+        Action::CreateMember => json!({"name": "Carol", "email": "carol@example.org"}),
+        Action::CreateToken => json!({"name": "another", "expires_in_seconds": 3600}),
+        Action::ChangePassword => json!({"old_password": "not this one", "new_password": "correct horse battery"}),
+        Action::SetRole => json!({"role": "member"}),
+        Action::SetPassword => json!({"password": "correct horse battery"}),
+        Action::SetLocked => json!({"locked": false}),
+        Action::SetStatus(Kind::Upgrade) => json!({"status": {"clusterStatus": "InProgress", "nodeStatuses": {}}}),
+        Action::SetStatus(_) => json!({"status": {"type": "RUNNING"}}),
+        Action::SetVersion => plugin_version("1.0.0"),
+        Action::SetManifests => fixture::manifests(),
+        _ => json!({}),
+    }
+}
+
+async fn ask(world: &World, token: &str, endpoint: &Endpoint, place: &Place, path: &str) -> Answer {
+    let path = match endpoint.action {
+        Action::GetScript => format!("{path}?version=1.30.1"),
+        _ => path.to_owned(),
+    };
+    let mut request = world.request(token, endpoint.method.clone(), &path);
+    // Whoever gets so far is let in; nothing is lost by it.
+    if matches!(endpoint.method, Method::PUT | Method::PATCH | Method::DELETE) {
+        request = request.header("if-match", "\"another\"");
+    }
+    request = match endpoint.takes {
+        Takes::Nothing => request,
+        Takes::Text => request.body(SCRIPT),
+        Takes::Json(_) | Takes::Patch(_) => request.json(&body(endpoint, place)),
+    };
+    world.send(request).await
+}
+
+/// What a `DELETE` that knows no condition took away with the last principal, made again.
+async fn refresh(fixture: &Fixture, endpoint: &Endpoint, token: &str, place: &mut Place) {
+    let (world, owner) = (&fixture.world, fixture.token("owner"));
+    match endpoint.action {
+        Action::DeleteKey => {
+            let keys = fixture.near("/clusters/{cluster_id}/api-keys");
+            place.set(
+                "api-keys",
+                world.post(owner, &keys, json!({})).await.is(201).field("id"),
+            );
+        }
+        Action::Unassign => {
+            let assigned = "/clusters/{cluster_id}/node-pools/{node_pool_id}/autoscaling-policies/{id}";
+            world.put(owner, &fixture.near(assigned), json!({})).await.is(204);
+        }
+        Action::RevokeToken => {
+            let made = json!({"name": "again", "expires_in_seconds": 3600});
+            let made = world.post(token, "/v3/account/tokens", made).await;
+            let id = if made.status == 201 {
+                made.field("id")
+            } else {
+                Uuid::new_v4().to_string()
+            };
+            place.set("tokens", id);
+        }
+        Action::Delete(Kind::SshKey) if endpoint.path.contains("/account/") => {
+            let key = json!({"name": "own", "key": ssh_key()});
+            let made = world.post(token, "/v3/account/ssh_keys", key).await;
+            let id = if made.status == 201 {
+                made.field("id")
+            } else {
+                Uuid::new_v4().to_string()
+            };
+            place.set("ssh_keys", id);
+        }
+        _ => {}
+    }
+}
+
+/// The whole table, cell by cell, as it is.
+async fn table(fixture: &Fixture) -> String {
+    let mut lines = vec![format!(
+        "# endpoint: {}",
+        fixture
+            .principals
+            .iter()
+            .map(|(name, _)| *name)
+            .collect::<Vec<_>>()
+            .join(", ")
+    )];
+    for endpoint in ENDPOINTS.iter() {
+        let mut cells = Vec::new();
+        for (name, token) in &fixture.principals {
+            let mut place = fixture.near.clone();
+            refresh(fixture, endpoint, token, &mut place).await;
+            if !endpoint.path.contains("{id}") || !matches!(endpoint.action, Action::RevokeToken | Action::DeleteKey) {
+                place.set("tokens", Uuid::nil());
+                place.set("api-keys", Uuid::nil());
+            }
+            let answer = ask(&fixture.world, token, endpoint, &place, &place.path(&endpoint.path)).await;
+            let status = answer.status.as_u16();
+            assert!(
+                status < 500,
+                "{} {} by {name}: {answer:?}",
+                endpoint.method,
+                endpoint.path
+            );
+            if status == 401 {
+                assert_eq!(answer.header("www-authenticate"), "Bearer");
+            }
+            if status >= 400 {
+                assert_eq!(answer.json()["code"], status, "{answer:?}");
+            }
+            cells.push(match status {
+                401 | 403 | 404 => status.to_string(),
+                _ => "ok ".to_owned(),
+            });
+        }
+        lines.push(format!("{} {} {}", cells.join(" "), endpoint.method, endpoint.path));
+    }
+    lines.join("\n") + "\n"
+}
+
+async fn every_endpoint_is_for_whom_the_table_says(world: World) {
+    let fixture = Fixture::new(world).await;
+    let found = table(&fixture).await;
+    for (wanted, found) in TABLE.lines().zip(found.lines()) {
+        assert_eq!(wanted, found);
+    }
+    assert_eq!(TABLE, found);
+}
+
+/// An answer without what is of the request alone.
+fn plain(answer: &Answer) -> (u16, Vec<(String, String)>, String) {
+    let headers = answer
+        .headers
+        .iter()
+        .filter(|(name, _)| *name != "x-request-id" && *name != "date");
+    let headers = headers
+        .map(|(name, value)| (name.to_string(), format!("{value:?}")))
+        .collect();
+    (answer.status.as_u16(), headers, answer.body.clone())
+}
+
+/// `place` with ids of nothing for `names`.
+fn nowhere(place: &Place, names: &[&'static str]) -> Place {
+    let mut place = place.clone();
+    for name in names {
+        place.set(name, Uuid::new_v4());
+    }
+    place
+}
+
+async fn what_is_anothers_looks_like_what_is_not_there(world: World) {
+    let fixture = Fixture::new(world).await;
+    let world = &fixture.world;
+    let (near, far) = (&fixture.near, &fixture.far);
+    let mut beside = near.clone();
+    beside.set("cluster", &*fixture.beside);
+    // The organization of one, and in it what is of another.
+    let mut mixed = far.clone();
+    mixed.set("organization", near.of("organization"));
+    let mut mixed_cluster = mixed.clone();
+    mixed_cluster.set("cluster", near.of("cluster"));
+    let mut mixed_pool = mixed_cluster.clone();
+    mixed_pool.set("pool", near.of("pool"));
+    let items = [
+        "cluster",
+        "pool",
+        "user",
+        "teams",
+        "registries",
+        "providers",
+        "roles",
+        "role-bindings",
+        "plugins",
+        "labels",
+        "pool labels",
+        "autoscaling-policies",
+        "upgrades",
+        "nodes",
+        "ssh_keys",
+    ];
+    let tries: [(&str, &Place, &[&'static str]); 9] = [
+        ("stranger", near, &["organization"]),
+        ("operator", near, &["organization"]),
+        ("far cluster", near, &["organization"]),
+        ("cluster", &beside, &["cluster"]),
+        ("beside", near, &["cluster"]),
+        ("owner", far, &["organization"]),
+        ("owner", &mixed, &items),
+        ("owner", &mixed_cluster, &items[1..]),
+        ("owner", &mixed_pool, &items[2..]),
+    ];
+    let mut compared = 0;
+    for endpoint in ENDPOINTS
+        .iter()
+        .filter(|endpoint| endpoint.path.contains("{organization_id}"))
+    {
+        if endpoint.path.contains("/api-keys/{id}") {
+            continue;
+        }
+        for (name, place, names) in tries {
+            let gone = nowhere(place, names);
+            let (path, none) = (place.path(&endpoint.path), gone.path(&endpoint.path));
+            // An operator may know which organizations there are, and lock them.
+            if path == none || (endpoint.action == Action::SetLocked && name == "operator") {
+                continue;
+            }
+            let token = fixture.token(name);
+            let seen = ask(world, token, endpoint, place, &path).await;
+            let unseen = ask(world, token, endpoint, place, &none).await;
+            assert_eq!(plain(&seen), plain(&unseen), "{} {path} by {name}", endpoint.method);
+            assert!(
+                [403, 404].contains(&seen.status.as_u16()),
+                "{} {path} by {name}: {seen:?}",
+                endpoint.method
+            );
+            compared += 1;
+        }
+    }
+    assert!(compared > 400, "{compared}");
+}
+
+on_both!(
+    every_endpoint_is_for_whom_the_table_says,
+    what_is_anothers_looks_like_what_is_not_there,
+);

@@ -1,0 +1,467 @@
+//! Nobody gets more power than he has, by changing whoever has it; and what is taken away is away at once.
+
+use reqwest::Method;
+use serde_json::json;
+use tidewaiter_cloud::server::endpoints::{Action, ENDPOINTS, Takes};
+
+use crate::fixture::{Fixture, role, ssh_key};
+use crate::world::{PASSWORD, World, on_both};
+
+on_both!(
+    an_admin_gets_no_power_over_an_owner,
+    nobody_gets_power_over_who_has_it_elsewhere,
+    an_organization_keeps_an_owner,
+    a_cluster_is_given_no_keys_of_those_who_only_read,
+    in_a_locked_organization_nothing_changes,
+    who_is_deleted_is_gone_everywhere_at_once,
+    what_is_not_shown_is_shown_to_nobody_else,
+);
+
+/// Everything by which somebody could be somebody else: each must answer `status`.
+async fn take_over(world: &World, token: &str, user: &str, key: &str, status: u16) {
+    let user = format!("~/users/{user}");
+    let password = json!({"password": "another good password"});
+    world.put(token, &format!("{user}/password"), password).await.is(status);
+    let added = json!({"name": "mine", "key": ssh_key()});
+    world
+        .post(token, &format!("{user}/ssh_keys"), added.clone())
+        .await
+        .is(status);
+    let key = format!("{user}/ssh_keys/{key}");
+    world.put(token, &key, added).await.is(status);
+    world.patch(token, &key, json!({"key": ssh_key()})).await.is(status);
+    world.delete(token, &key).await.is(status);
+    world
+        .patch(token, &user, json!({"email": "mine@example.org"}))
+        .await
+        .is(status);
+    let whole = json!({"name": "Mine", "email": "mine@example.org"});
+    world.put(token, &user, whole).await.is(status);
+    world.delete(token, &user).await.is(status);
+}
+
+async fn key_of(world: &World, token: &str) -> String {
+    let key = json!({"name": "own", "key": ssh_key()});
+    world.post(token, "/v3/account/ssh_keys", key).await.is(201).field("id")
+}
+
+async fn an_admin_gets_no_power_over_an_owner(world: World) {
+    let olivia = world.owner().await;
+    let home = world.organization.clone();
+    let (owner, otto) = world.user(&olivia, &home, "Otto", "owner").await;
+    let (admin, anna) = world.user(&olivia, &home, "Anna", "admin").await;
+    let (member, max) = world.user(&olivia, &home, "Max", "member").await;
+    let key = key_of(&world, &otto).await;
+    take_over(&world, &anna, &owner, &key, 403).await;
+    let role = |user: &str| format!("~/users/{user}/role");
+    world.put(&anna, &role(&owner), json!({"role": "member"})).await.is(403);
+    for user in [&admin, &member] {
+        world.put(&anna, &role(user), json!({"role": "owner"})).await.is(403);
+    }
+    let made = json!({"name": "New", "email": "new@example.org", "role": "owner", "password": PASSWORD});
+    world.post(&anna, "~/users", made).await.is(403);
+    // All of it is as it was, and what an admin may he may.
+    assert_eq!(
+        world.get(&otto, "/v3/account").await.is(200).json()["email"],
+        "otto@example.org"
+    );
+    world.put(&anna, &role(&member), json!({"role": "admin"})).await.is(200);
+    world
+        .put(&anna, &role(&member), json!({"role": "member"}))
+        .await
+        .is(200);
+    let key = key_of(&world, &max).await;
+    world
+        .patch(
+            &anna,
+            &format!("~/users/{member}/ssh_keys/{key}"),
+            json!({"name": "his"}),
+        )
+        .await
+        .is(200);
+    let password = json!({"password": "another good password"});
+    world
+        .put(&anna, &format!("~/users/{member}/password"), password)
+        .await
+        .is(204);
+    world.get(&max, "/v3/account").await.is(401);
+    world.log_in("max@example.org", PASSWORD).await.is(401);
+    world.log_in("max@example.org", "another good password").await.is(200);
+}
+
+async fn nobody_gets_power_over_who_has_it_elsewhere(world: World) {
+    let olivia = world.owner().await;
+    let home = world.organization.clone();
+    let (_, otto) = world.user(&olivia, &home, "Otto", "owner").await;
+    // The operator.
+    let key = key_of(&world, &olivia).await;
+    take_over(&world, &otto, &world.owner, &key, 403).await;
+    // Somebody who is in another organization too, seen from both.
+    let (eve_id, eve) = world.user(&olivia, &home, "Eve", "member").await;
+    let key = key_of(&world, &eve).await;
+    let second = world
+        .post(&olivia, "/v3/organizations", json!({"name": "Second"}))
+        .await
+        .is(201)
+        .field("id");
+    let inside = format!("/v3/organizations/{second}");
+    let there = format!("{inside}/users/{eve_id}");
+    world
+        .put(&olivia, &format!("{there}/role"), json!({"role": "admin"}))
+        .await
+        .is(200);
+    take_over(&world, &otto, &eve_id, &key, 403).await;
+    let (_, sven) = world.user(&olivia, &second, "Sven", "owner").await;
+    let password = json!({"password": "another good password"});
+    world.put(&sven, &format!("{there}/password"), password).await.is(403);
+    world
+        .post(
+            &sven,
+            &format!("{there}/ssh_keys"),
+            json!({"name": "mine", "key": ssh_key()}),
+        )
+        .await
+        .is(403);
+    world
+        .patch(&sven, &there, json!({"email": "mine@example.org"}))
+        .await
+        .is(403);
+    // Who is not there at all cannot be fetched, nor is it told whether there is such a user.
+    let fetch = |user: &str| format!("{inside}/users/{user}/role");
+    let (maria, _) = world.user(&olivia, &home, "Maria", "member").await;
+    for user in [&*maria, "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e"] {
+        world.put(&sven, &fetch(user), json!({"role": "member"})).await.is(404);
+    }
+    // Taken out of the second organization, he is again what he was, and what was shown of him there is not shown.
+    let keys = format!("{there}/ssh_keys");
+    assert_eq!(
+        world.get(&sven, &keys).await.is(200).json().as_array().unwrap().len(),
+        1
+    );
+    world.delete(&sven, &there).await.is(204);
+    world.get(&sven, &keys).await.is(404);
+    world.get(&eve, &inside).await.is(404);
+    world
+        .put(
+            &otto,
+            &format!("~/users/{eve_id}/password"),
+            json!({"password": PASSWORD}),
+        )
+        .await
+        .is(204);
+}
+
+async fn an_organization_keeps_an_owner(world: World) {
+    let olivia = world.owner().await;
+    let second = world
+        .post(&olivia, "/v3/organizations", json!({"name": "Second"}))
+        .await
+        .is(201)
+        .field("id");
+    let inside = format!("/v3/organizations/{second}");
+    let (otto_id, otto) = world.user(&olivia, &second, "Otto", "owner").await;
+    world
+        .delete(&olivia, &format!("{inside}/users/{}", world.owner))
+        .await
+        .is(204);
+    let him = format!("{inside}/users/{otto_id}");
+    world
+        .put(&otto, &format!("{him}/role"), json!({"role": "admin"}))
+        .await
+        .is(409);
+    world.delete(&otto, &him).await.is(409);
+    // At home in the second, he is the only owner of the first too: neither he nor his home may go.
+    let (role, home) = (format!("~/users/{otto_id}/role"), world.organization.clone());
+    world.put(&olivia, &role, json!({"role": "owner"})).await.is(200);
+    world
+        .put(
+            &otto,
+            &format!("~/users/{}/role", world.owner),
+            json!({"role": "admin"}),
+        )
+        .await
+        .is(200);
+    let (_, paul) = world.user(&otto, &second, "Paul", "owner").await;
+    let refused = world.delete(&otto, &him).await.is(409);
+    assert!(refused.body.contains(&home), "{refused:?}");
+    world.delete(&paul, &inside).await.is(409);
+    world.get(&otto, "~/users").await.is(200);
+    world
+        .put(
+            &otto,
+            &format!("~/users/{}/role", world.owner),
+            json!({"role": "owner"}),
+        )
+        .await
+        .is(200);
+    world.delete(&paul, &inside).await.is(204);
+    for token in [&otto, &paul] {
+        world.get(token, "/v3/account").await.is(401);
+    }
+    world.get(&olivia, "~/users").await.is(200);
+}
+
+async fn a_cluster_is_given_no_keys_of_those_who_only_read(world: World) {
+    let olivia = world.owner().await;
+    let home = world.organization.clone();
+    let (id, rita) = world.user(&olivia, &home, "Rita", "read_only").await;
+    key_of(&world, &rita).await;
+    let cluster = world
+        .post(&olivia, "~/clusters", json!({"name": "prod"}))
+        .await
+        .is(201)
+        .field("api_key");
+    let keys = async |token: &str| {
+        let users = world.get(token, "~/users").await.is(200).json();
+        let listed = users
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|user| user["id"] == *id)
+            .unwrap()
+            .clone();
+        let item = world.get(token, &format!("~/users/{id}")).await.is(200).json();
+        assert_eq!(item, listed);
+        item["ssh_keys"].as_array().unwrap().len()
+    };
+    assert_eq!((keys(&cluster).await, keys(&olivia).await), (0, 1));
+    world
+        .put(&olivia, &format!("~/users/{id}/role"), json!({"role": "member"}))
+        .await
+        .is(200);
+    assert_eq!(keys(&cluster).await, 1);
+    world
+        .put(&olivia, &format!("~/users/{id}/role"), json!({"role": "read_only"}))
+        .await
+        .is(200);
+    assert_eq!(keys(&cluster).await, 0);
+}
+
+async fn in_a_locked_organization_nothing_changes(world: World) {
+    let fixture = Fixture::new(world).await;
+    let (world, owner, operator) = (&fixture.world, fixture.token("owner"), fixture.token("operator"));
+    let lock = async |locked: bool| {
+        let answer = world
+            .put(operator, &fixture.near("/locked"), json!({ "locked": locked }))
+            .await
+            .is(200);
+        assert_eq!(answer.json()["locked"], locked);
+    };
+    lock(true).await;
+    let before = world.get(owner, &fixture.near("/audit?limit=1000")).await.is(200).body;
+    let mut place = fixture.near.clone();
+    place.set("api-keys", uuid::Uuid::new_v4());
+    let mut tried = 0;
+    let changes = ENDPOINTS
+        .iter()
+        .filter(|endpoint| !endpoint.action.reads() && endpoint.path.contains("{organization_id}"));
+    for endpoint in changes.filter(|endpoint| !matches!(endpoint.action, Action::SetLocked | Action::ClusterToken)) {
+        let bodies: &[&str] = match endpoint.takes {
+            Takes::Nothing => &[""],
+            Takes::Text => &[crate::fixture::SCRIPT],
+            // Each fits one kind, and the others refuse it before they look who is locked.
+            _ => &[
+                r#"{"name": "another", "email": "another@example.org"}"#,
+                r#"{"name": "another"}"#,
+                r#"{"key": "another", "value": ""}"#,
+                r#"{"role": "member"}"#,
+                r#"{"password": "another good password"}"#,
+                r#"{"status": {"type": "RUNNING"}}"#,
+                r#"{"status": {"clusterStatus": "Success", "nodeStatuses": {}}}"#,
+                "{}",
+            ],
+        };
+        let mut refused = 0;
+        for body in bodies {
+            let request = world.request(owner, endpoint.method.clone(), &place.path(&endpoint.path));
+            let answer = world.send(request.body(*body)).await;
+            assert!(
+                [403, 422].contains(&answer.status.as_u16()),
+                "{} {} {body}: {answer:?}",
+                endpoint.method,
+                endpoint.path
+            );
+            refused += usize::from(answer.status == 403);
+        }
+        // Of these no body above is one.
+        if ![
+            "registries",
+            "providers",
+            "roles",
+            "role-bindings",
+            "ssh_keys",
+            "plugins",
+            "node-pools",
+            "autoscaling-policies",
+            "upgrades",
+        ]
+        .iter()
+        .any(|list| endpoint.path.ends_with(list) && endpoint.method == Method::POST)
+        {
+            assert!(refused > 0, "{} {}", endpoint.method, endpoint.path);
+        }
+        tried += refused;
+    }
+    assert!(tried > 60, "{tried}");
+    world
+        .post(owner, &fixture.near("/roles"), role("Another"))
+        .await
+        .is(403);
+    for token in [owner, fixture.token("member")] {
+        let key = json!({"name": "own", "key": ssh_key()});
+        world.post(token, "/v3/account/ssh_keys", key).await.is(403);
+        world
+            .patch(token, "/v3/account", json!({"name": "Another"}))
+            .await
+            .is(403);
+    }
+    world
+        .put(
+            fixture.token("cluster"),
+            &fixture.near("/clusters/{cluster_id}/status"),
+            json!({"status": {"type": "RUNNING"}}),
+        )
+        .await
+        .is(403);
+    assert_eq!(
+        world.get(owner, &fixture.near("/audit?limit=1000")).await.is(200).body,
+        before
+    );
+    lock(false).await;
+    world
+        .post(owner, &fixture.near("/roles"), role("Another"))
+        .await
+        .is(201);
+}
+
+async fn who_is_deleted_is_gone_everywhere_at_once(world: World) {
+    let olivia = world.owner().await;
+    let home = world.organization.clone();
+    let second = world
+        .post(&olivia, "/v3/organizations", json!({"name": "Second"}))
+        .await
+        .is(201)
+        .field("id");
+    let inside = format!("/v3/organizations/{second}");
+    let (id, alice) = world.user(&olivia, &second, "Alice", "member").await;
+    world
+        .put(&olivia, &format!("~/users/{id}/role"), json!({"role": "admin"}))
+        .await
+        .is(200);
+    let made = json!({"name": "long", "expires_in_seconds": 86400});
+    let long = world
+        .post(&alice, "/v3/account/tokens", made)
+        .await
+        .is(201)
+        .field("token");
+    let mut places = Vec::new();
+    for base in [format!("/v3/organizations/{home}"), inside.clone()] {
+        let team = json!({"name": "Shift", "description": "", "user_ids": [world.owner, id]});
+        let team = world
+            .post(&olivia, &format!("{base}/teams"), team)
+            .await
+            .is(201)
+            .field("id");
+        let role = world
+            .post(&olivia, &format!("{base}/roles"), role("Reader"))
+            .await
+            .is(201)
+            .field("id");
+        let binding = json!({"type": "UserBinding", "user_id": id, "authorization_role_id": role});
+        world
+            .post(&olivia, &format!("{base}/role-bindings"), binding)
+            .await
+            .is(201);
+        let cluster = world
+            .post(&olivia, &format!("{base}/clusters"), json!({"name": "prod"}))
+            .await
+            .is(201);
+        let kubernetes = format!("{base}/clusters/{}/token", cluster.field("id"));
+        let kubernetes = world.post(&alice, &kubernetes, json!({})).await.is(200).field("token");
+        world.get(&kubernetes, "/v3/authenticate").await.is(200);
+        world.get(&kubernetes, "/v3/account").await.is(401);
+        places.push((base, team, cluster.field("api_key"), kubernetes));
+    }
+    // Everything is remembered once.
+    for (base, team, key, _) in &places {
+        world.get(&olivia, &format!("{base}/teams/{team}")).await.is(200);
+        assert!(
+            world
+                .get(key, &format!("{base}/users"))
+                .await
+                .is(200)
+                .body
+                .contains(&id)
+        );
+        assert!(
+            world
+                .get(key, &format!("{base}/role-bindings"))
+                .await
+                .is(200)
+                .body
+                .contains(&id)
+        );
+    }
+    // In two places, he can only go by himself.
+    world.delete(&olivia, &format!("{inside}/users/{id}")).await.is(403);
+    world.delete(&alice, &format!("~/users/{id}")).await.is(204);
+    world
+        .put(&olivia, &format!("~/users/{id}/role"), json!({"role": "member"}))
+        .await
+        .is(200);
+    world
+        .put(&olivia, &format!("{inside}/users/{id}/role"), json!({"role": "admin"}))
+        .await
+        .is(200);
+    world.delete(&alice, &format!("{inside}/users/{id}")).await.is(204);
+    for token in [&alice, &long] {
+        world.get(token, "/v3/account").await.is(401);
+    }
+    for (base, team, key, kubernetes) in &places {
+        world.get(kubernetes, "/v3/authenticate").await.is(401);
+        let team = world.get(&olivia, &format!("{base}/teams/{team}")).await.is(200).json();
+        assert_eq!(team["user_ids"], json!([world.owner]));
+        assert!(
+            !world
+                .get(key, &format!("{base}/users"))
+                .await
+                .is(200)
+                .body
+                .contains(&id)
+        );
+        assert_eq!(
+            world.get(key, &format!("{base}/role-bindings")).await.is(200).body,
+            "[]"
+        );
+    }
+    world.log_in("alice@example.org", PASSWORD).await.is(401);
+    // His address is free again.
+    world.user(&olivia, &home, "Alice", "member").await;
+}
+
+async fn what_is_not_shown_is_shown_to_nobody_else(world: World) {
+    let fixture = Fixture::new(world).await;
+    let world = &fixture.world;
+    for (name, shown) in [
+        ("owner", true),
+        ("admin", true),
+        ("cluster", true),
+        ("member", false),
+        ("read_only", false),
+    ] {
+        let token = fixture.token(name);
+        for path in ["/registries", "/registries/{id}"] {
+            let answer = world.get(token, &fixture.near(path)).await.is(200);
+            assert_eq!(answer.body.contains("hunter2 registry"), shown, "{name} {answer:?}");
+        }
+        if name != "cluster" {
+            for path in ["/providers", "/providers/{id}"] {
+                let answer = world.get(token, &fixture.near(path)).await.is(200);
+                assert!(
+                    !answer.body.contains("credentials") && !answer.body.contains("hunter2"),
+                    "{answer:?}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,419 @@
+//! What is refused of each kind through its `POST`: by the name of the field, and nothing is made of it.
+
+use serde_json::{Value, json};
+
+use crate::fixture::{self, Fixture, Place, role, ssh_key};
+use crate::world::{Answer, PASSWORD, World, on_both};
+
+on_both!(
+    each_field_of_each_kind_is_refused_by_its_name,
+    what_is_referred_to_must_be_there_and_ones_own,
+    nothing_is_there_twice,
+    what_is_used_stays_and_what_hangs_on_it_goes,
+    a_patch_takes_away_what_is_null,
+);
+
+/// The lists to which one of each kind can be sent, and one of each.
+fn samples(place: &Place) -> Vec<(String, Value)> {
+    let at = |rest: &str| place.path(&format!("/v3/organizations/{{organization_id}}{rest}"));
+    let inside = |rest: &str| at(&format!("/clusters/{{cluster_id}}{rest}"));
+    let user = place.of("user");
+    let binding = json!({"type": "UserBinding", "user_id": user, "authorization_role_id": place.of("roles"),
+        "cluster_id": place.of("cluster"), "namespace": "other"});
+    let mut registry = fixture::registry("sample");
+    registry["email"] = json!("ci@example.org");
+    let mut pool = fixture::pool("sample");
+    pool["autoscaling"] = json!({"enabled": true, "min_nodes": 1, "max_nodes": 5});
+    let cluster = json!({"name": "sample", "environment": "production", "version": "v1.30.1",
+        "api_server_address": "https://10.0.0.1:6443", "provider_id": place.of("providers"), "provider_name": "aws"});
+    let member = json!({"name": "Sample", "email": "sample@example.org", "avatar_url": "https://example.org/a.png",
+        "role": "member", "password": PASSWORD});
+    vec![
+        (at("/users"), member),
+        (
+            at(&format!("/users/{user}/ssh_keys")),
+            json!({"name": "sample", "key": ssh_key()}),
+        ),
+        (
+            at("/teams"),
+            json!({"name": "Sample", "description": "some", "user_ids": [user]}),
+        ),
+        (at("/registries"), registry),
+        (
+            at("/providers"),
+            json!({"description": "sample", "provider": "aws", "credentials": {"key": "hunter2"}}),
+        ),
+        (at("/roles"), role("Sample")),
+        (at("/role-bindings"), binding),
+        (at("/clusters"), cluster),
+        (inside("/plugins"), fixture::plugin()),
+        (inside("/labels"), json!({"key": "sample", "value": "some"})),
+        (inside("/node-pools"), pool),
+        (
+            inside("/node-pools/{node_pool_id}/labels"),
+            json!({"key": "sample", "value": "some"}),
+        ),
+        (inside("/autoscaling-policies"), {
+            let mut policy = fixture::policy();
+            policy["name"] = json!("Sample");
+            policy
+        }),
+        (inside("/upgrades"), fixture::upgrade()),
+    ]
+}
+
+/// Every place in `value`, with the path by which an error names it.
+fn places(value: &Value, path: &str, pointer: &str, found: &mut Vec<(String, String)>) {
+    let below: Vec<(String, String, &Value)> = match value {
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, value)| {
+                let path = if path.is_empty() {
+                    key.clone()
+                } else {
+                    format!("{path}.{key}")
+                };
+                (path, format!("{pointer}/{key}"), value)
+            })
+            .collect(),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .map(|(place, value)| (format!("{path}[{place}]"), format!("{pointer}/{place}"), value))
+            .collect(),
+        _ => Vec::new(),
+    };
+    for (path, pointer, value) in below {
+        found.push((path.clone(), pointer.clone()));
+        places(value, &path, &pointer, found);
+    }
+}
+
+async fn refused(world: &World, token: &str, path: &str, body: &Value, field: &str) -> Answer {
+    let answer = world.post(token, path, body.clone()).await;
+    assert_eq!(answer.status, 422, "{field} of {path}: {body} {answer:?}");
+    let failure = answer.json();
+    assert_eq!(
+        (&failure["code"], failure["field"].as_str()),
+        (&json!(422), Some(field)),
+        "{path}: {body} {failure}"
+    );
+    assert!(!answer.body.contains("hunter2"), "{answer:?}");
+    answer
+}
+
+async fn each_field_of_each_kind_is_refused_by_its_name(world: World) {
+    let fixture = Fixture::new(world).await;
+    let (world, owner) = (&fixture.world, fixture.token("owner"));
+    let audit = fixture.near("/audit?limit=1000");
+    let before = world.get(owner, &audit).await.is(200).body;
+    let mut tried = 0;
+    for (path, sample) in samples(&fixture.near) {
+        let mut found = Vec::new();
+        places(&sample, "", "", &mut found);
+        for (field, pointer) in found {
+            let here = sample.pointer(&pointer).unwrap();
+            let mut bad = match here {
+                Value::String(_) => vec![
+                    json!(7),
+                    json!([]),
+                    json!({}),
+                    json!(true),
+                    json!("a\u{1}b"),
+                    json!("a\u{202e}b"),
+                    json!("a".repeat(20_000)),
+                ],
+                Value::Number(_) => vec![json!("1"), json!([]), json!(true), json!({})],
+                Value::Bool(_) => vec![json!("true"), json!(1), json!([])],
+                Value::Array(_) => vec![json!("a"), json!({}), json!(1)],
+                _ => vec![json!("a"), json!([]), json!(1)],
+            };
+            // Credentials are texts of any sort, and a password has its own words.
+            if field.starts_with("credentials.") || field == "password" {
+                bad = vec![json!(7), json!([]), json!(null)];
+                bad.truncate(if field == "password" { 2 } else { 3 });
+            }
+            for bad in bad {
+                let mut body = sample.clone();
+                *body.pointer_mut(&pointer).unwrap() = bad;
+                // The name of a credential is not shown: people swap the two.
+                let named = if field.starts_with("credentials.") {
+                    "credentials"
+                } else {
+                    &field
+                };
+                let answer = world.post(owner, &path, body.clone()).await;
+                assert_eq!(answer.status, 422, "{field} of {path}: {answer:?}");
+                let found = answer.json()["field"].as_str().unwrap_or_default().to_owned();
+                assert!(
+                    found == named
+                        || found.starts_with(&format!("{named}."))
+                        || found.starts_with(&format!("{named}[")),
+                    "{field} of {path}: {answer:?}"
+                );
+                assert!(
+                    !answer.body.contains("hunter2") && !answer.body.contains(PASSWORD),
+                    "{answer:?}"
+                );
+                tried += 1;
+            }
+        }
+        for (field, value) in [("nonsense", json!(1)), ("id", json!(fixture.near.of("user")))] {
+            let mut body = sample.clone();
+            body[field] = value;
+            refused(world, owner, &path, &body, field).await;
+        }
+    }
+    assert!(tried > 400, "{tried}");
+    assert_eq!(world.get(owner, &audit).await.is(200).body, before);
+    // And the samples are good.
+    for (path, sample) in samples(&fixture.near)
+        .into_iter()
+        .filter(|(path, _)| !path.ends_with("/plugins"))
+    {
+        world.post(owner, &path, sample).await.is(201);
+    }
+}
+
+async fn what_is_referred_to_must_be_there_and_ones_own(world: World) {
+    let fixture = Fixture::new(world).await;
+    let (world, owner, near, far) = (&fixture.world, fixture.token("owner"), &fixture.near, &fixture.far);
+    let unknown = "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e";
+    let team = json!({"name": "Sample", "description": "", "user_ids": [near.of("user"), ""]});
+    let binding = json!({"type": "UserBinding", "user_id": near.of("user"), "authorization_role_id": near.of("roles"), "cluster_id": null});
+    let of_team =
+        json!({"type": "TeamBinding", "team_id": near.of("teams"), "authorization_role_id": near.of("roles")});
+    let cluster = json!({"name": "sample"});
+    for (path, body, pointer, field, kind) in [
+        ("/teams", team, "/user_ids/1", "user_ids[1]", "user"),
+        ("/role-bindings", binding.clone(), "/user_id", "user_id", "user"),
+        (
+            "/role-bindings",
+            binding.clone(),
+            "/authorization_role_id",
+            "authorization_role_id",
+            "roles",
+        ),
+        (
+            "/role-bindings",
+            binding.clone(),
+            "/cluster_id",
+            "cluster_id",
+            "cluster",
+        ),
+        ("/role-bindings", of_team.clone(), "/team_id", "team_id", "teams"),
+        ("/clusters", cluster, "/provider_id", "provider_id", "providers"),
+    ] {
+        let path = fixture.near(path);
+        let mut told = Vec::new();
+        // Nobody's, another organization's, and of another kind.
+        for id in [unknown, far.of(kind), near.of("organization")] {
+            let mut body = body.clone();
+            match body.pointer_mut(pointer) {
+                Some(place) => *place = json!(id),
+                None => body[field] = json!(id),
+            }
+            let answer = refused(world, owner, &path, &body, field).await;
+            told.push(answer.json()["message"].as_str().unwrap().replace(id, "ID"));
+        }
+        assert!(told.iter().all(|message| *message == told[0]), "{told:?}");
+    }
+    // The same of a change.
+    let path = fixture.near("/role-bindings/{id}");
+    for (field, kind) in [
+        ("user_id", "user"),
+        ("authorization_role_id", "roles"),
+        ("cluster_id", "cluster"),
+    ] {
+        let answer = world.patch(owner, &path, json!({ field: far.of(kind) })).await.is(422);
+        assert_eq!(answer.json()["field"], field);
+    }
+    world
+        .post(owner, &fixture.near("/role-bindings"), of_team)
+        .await
+        .is(201);
+    // A version must be one of the catalogue that is not disabled, and one to which one may go.
+    let plugin = fixture.near("/clusters/{cluster_id}/plugins/{id}");
+    let refused = world.patch(owner, &plugin, json!({"version": "1.0.1"})).await.is(422);
+    assert_eq!(refused.json()["field"], "version");
+    let versions = "/v3/plugins/metrics/implementations/prometheus/versions";
+    let mut next = fixture::plugin_version("1.0.1");
+    next["disabled"] = json!(true);
+    world
+        .put(fixture.token("operator"), &format!("{versions}/1.0.1"), next)
+        .await
+        .is(200);
+    world.patch(owner, &plugin, json!({"version": "1.0.1"})).await.is(422);
+    world
+        .put(
+            fixture.token("operator"),
+            &format!("{versions}/1.0.1"),
+            fixture::plugin_version("1.0.1"),
+        )
+        .await
+        .is(200);
+    world.patch(owner, &plugin, json!({"version": "1.0.1"})).await.is(200);
+    world
+        .patch(owner, &plugin, json!({"implementation": "other"}))
+        .await
+        .is(422);
+}
+
+async fn nothing_is_there_twice(world: World) {
+    let fixture = Fixture::new(world).await;
+    let (world, owner) = (&fixture.world, fixture.token("owner"));
+    for (path, sample) in samples(&fixture.near) {
+        // Upgrades and members of a pool have no names.
+        let first = world.post(owner, &path, sample.clone()).await;
+        let again = world.post(owner, &path, sample.clone()).await;
+        if path.ends_with("/upgrades") {
+            assert_eq!(
+                (first.status, again.status),
+                (201_u16.try_into().unwrap(), 201_u16.try_into().unwrap())
+            );
+            continue;
+        }
+        let refused = again.is(409).json();
+        let field = refused["field"].as_str().unwrap_or_default();
+        assert!(sample.get(field).is_some(), "{path}: {refused}");
+    }
+    // In letters of another case, and in another organization.
+    let other = json!({"name": "Other", "email": "SAMPLE@Example.org"});
+    let far = fixture.far.path("/v3/organizations/{organization_id}/users");
+    let refused = world.post(fixture.token("stranger"), &far, other).await.is(409);
+    assert_eq!(refused.json()["field"], "email");
+    // A name that was given up is free.
+    let labels = fixture.near("/clusters/{cluster_id}/labels");
+    let listed = world.get(owner, &labels).await.is(200).json();
+    let path = |place: usize| format!("{labels}/{}", listed[place]["id"].as_str().unwrap());
+    world.patch(owner, &path(0), json!({"key": "sample"})).await.is(409);
+    world.patch(owner, &path(1), json!({"key": "moved"})).await.is(200);
+    world.patch(owner, &path(0), json!({"key": "sample"})).await.is(200);
+}
+
+async fn what_is_used_stays_and_what_hangs_on_it_goes(world: World) {
+    let fixture = Fixture::new(world).await;
+    let (world, owner) = (&fixture.world, fixture.token("owner"));
+    let at = |rest: &str| fixture.near(rest);
+    let of_team = json!({"type": "TeamBinding", "team_id": fixture.near.of("teams"), "authorization_role_id": fixture.near.of("roles")});
+    let bound = world
+        .post(owner, &at("/role-bindings"), of_team)
+        .await
+        .is(201)
+        .field("id");
+    let refused = world.delete(owner, &at("/roles/{id}")).await.is(409);
+    assert!(refused.body.contains("role binding"), "{refused:?}");
+    world.delete(owner, &at("/teams/{id}")).await.is(204);
+    world.get(owner, &at(&format!("/role-bindings/{bound}"))).await.is(404);
+    world.delete(owner, &at("/role-bindings/{id}")).await.is(204);
+    world.delete(owner, &at("/roles/{id}")).await.is(204);
+    let provided = json!({"name": "provided", "provider_id": fixture.near.of("providers")});
+    let provided = world.post(owner, &at("/clusters"), provided).await.is(201).field("id");
+    world.delete(owner, &at("/providers/{id}")).await.is(409);
+    world.delete(owner, &at(&format!("/clusters/{provided}"))).await.is(204);
+    world.delete(owner, &at("/providers/{id}")).await.is(204);
+    let version = "/v3/plugins/metrics/implementations/prometheus/versions/1.0.0";
+    let used = world.delete(fixture.token("operator"), version).await.is(409);
+    assert!(!used.body.contains(fixture.near.of("cluster")) && !used.body.contains(fixture.near.of("plugins")));
+    // A policy goes from the pools that it scales; a cluster with all that is in it.
+    let assigned = at("/clusters/{cluster_id}/node-pools/{node_pool_id}/autoscaling-policies");
+    let policy = fixture.near.of("autoscaling-policies");
+    world
+        .put(owner, &format!("{assigned}/{policy}"), json!({}))
+        .await
+        .is(204);
+    assert_eq!(
+        world
+            .get(owner, &assigned)
+            .await
+            .is(200)
+            .json()
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    world
+        .delete(
+            owner,
+            &at(&format!("/clusters/{{cluster_id}}/autoscaling-policies/{policy}")),
+        )
+        .await
+        .is(204);
+    assert_eq!(world.get(owner, &assigned).await.is(200).body, "[]");
+    world.delete(owner, &at("/clusters/{cluster_id}")).await.is(204);
+    for rest in [
+        "",
+        "/labels",
+        "/node-pools/{node_pool_id}",
+        "/nodes/{id}",
+        "/plugins/{id}",
+        "/upgrades/{id}",
+    ] {
+        world
+            .get(owner, &at(&format!("/clusters/{{cluster_id}}{rest}")))
+            .await
+            .is(404);
+    }
+    world.get(fixture.token("cluster"), &at("/users")).await.is(401);
+    // Its name is free again, and what is new has nothing of what was.
+    let again = world
+        .post(owner, &at("/clusters"), json!({"name": "prod"}))
+        .await
+        .is(201)
+        .field("id");
+    assert_eq!(
+        world
+            .get(owner, &at(&format!("/clusters/{again}/labels")))
+            .await
+            .is(200)
+            .body,
+        "[]"
+    );
+}
+
+async fn a_patch_takes_away_what_is_null(world: World) {
+    let fixture = Fixture::new(world).await;
+    let (world, owner) = (&fixture.world, fixture.token("owner"));
+    let plugin = fixture.near("/clusters/{cluster_id}/plugins/{id}");
+    let set = json!({"description": "some", "configuration": {"a": 1, "b": {"c": [1, 2], "d": 2}}});
+    world.patch(owner, &plugin, set).await.is(200);
+    let merged = world
+        .patch(
+            owner,
+            &plugin,
+            json!({"description": null, "configuration": {"a": null, "b": {"c": [3]}}}),
+        )
+        .await
+        .is(200)
+        .json();
+    assert_eq!(merged["configuration"], json!({"b": {"c": [3], "d": 2}}));
+    assert!(
+        merged["description"].is_null() || merged["description"] == "",
+        "{merged}"
+    );
+    let needed = world.patch(owner, &plugin, json!({"type": null})).await.is(422);
+    assert_eq!(needed.json()["field"], "type");
+    let registry = fixture.near("/registries/{id}");
+    world
+        .patch(owner, &registry, json!({"email": "ci@example.org"}))
+        .await
+        .is(200);
+    let kept = world
+        .patch(owner, &registry, json!({"email": null}))
+        .await
+        .is(200)
+        .json();
+    assert_eq!(kept["credentials"]["password"], "hunter2 registry");
+    let changed = json!({"credentials": {"password": "hunter2 again"}});
+    let changed = world.patch(owner, &registry, changed).await.is(200).json();
+    assert_eq!(
+        changed["credentials"],
+        json!({"username": "puller", "password": "hunter2 again"})
+    );
+    let seen = world
+        .get(fixture.token("cluster"), &fixture.near("/registries"))
+        .await
+        .is(200);
+    assert!(seen.body.contains("hunter2 again"), "{seen:?}");
+}

@@ -1,0 +1,184 @@
+//! The released server, and an organization with its clusters.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use futures::{TryStreamExt as _, stream};
+use serde_json::{Value, json};
+use tidewaiter_testkit::{Process, Program, Scratch, eventually, free_port};
+
+use super::wire::{Wire, request};
+
+pub const CLUSTERS: usize = 1_000;
+const USERS: usize = 20;
+const ROLES: usize = 5;
+const SETTING_UP: usize = 64;
+const SOON: Duration = Duration::from_mins(1);
+const PASSWORD: &str = "correct horse battery staple";
+const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIFSjIL8j1rY4cUhqd7cyLRV+y01dVXDdDSVbjbRI6Kr alice@example";
+
+/// A running server.
+pub struct Cloud {
+    pub process: Process,
+    pub scratch: Scratch,
+    pub address: SocketAddr,
+    pub token: String,
+    /// `/v3/organizations/ID`
+    pub organization: String,
+    pub clusters: Vec<Cluster>,
+}
+
+/// A cluster with a label.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    pub api_key: String,
+    pub id: String,
+    /// `/v3/organizations/ID/clusters/ID`
+    pub path: String,
+    /// The path of its label.
+    pub label: String,
+}
+
+impl Cloud {
+    pub async fn start(program: &Path) -> Result<Self> {
+        let scratch = Scratch::new("bench-cloud");
+        let port = free_port();
+        let file = |name: &str, text: &str| {
+            let path = scratch.path().join(name);
+            write(&path, text).map(|()| path)
+        };
+        let data = scratch.path().join("data");
+        let settings = format!(
+            "data: {}\naddress: 127.0.0.1:{port}\nrequestsPerSecond: 1000000\nrequestsAtOnce: 512\nlog: {{filter: warn}}\n",
+            data.display()
+        );
+        let settings = file("settings.yaml", &settings)?;
+        let password = file("password", PASSWORD)?;
+        let command = |words: &[&str]| {
+            Program::new(program)
+                .name(words[0])
+                .arg("cloud")
+                .args(words)
+                .arg("--settings")
+                .arg(&settings)
+        };
+        let init = command(&["init", "--organization", "Acme", "--email", "olivia@example.org"]);
+        let init = Process::start(&scratch, init.arg("--password-file").arg(password));
+        ensure!(init.exited(SOON).await.success(), "{}", init.log_tail());
+        let process = Process::start(&scratch, command(&["serve"]));
+        let address: SocketAddr = ([127, 0, 0, 1], port).into();
+        eventually("the server to be ready", SOON, async || {
+            let answer = reqwest::get(format!("http://{address}/readyz")).await;
+            answer.and_then(reqwest::Response::error_for_status).map(drop)
+        })
+        .await;
+        let mut cloud = Self {
+            process,
+            scratch,
+            address,
+            token: String::new(),
+            organization: String::new(),
+            clusters: Vec::new(),
+        };
+        cloud.fill().await?;
+        Ok(cloud)
+    }
+
+    /// Ends it in order.
+    pub async fn stop(&self) {
+        self.process.stop(SOON).await;
+    }
+
+    /// Sends a request of the owner's; what it answers, which is not refused.
+    pub async fn ask(&self, wire: &mut Wire, method: &str, path: &str, body: &Value) -> Result<Value> {
+        let text = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        let reply = wire.ask(&request(method, path, &self.token, "", &text)).await?;
+        ensure!(reply.status < 300, "{method} {path}: {reply:?}");
+        Ok(serde_json::from_str(&reply.body)?)
+    }
+
+    async fn fill(&mut self) -> Result<()> {
+        let mut wire = Wire::open(self.address).await?;
+        let login = json!({"email": "olivia@example.org", "password": PASSWORD});
+        self.token = word(
+            &self.ask(&mut wire, "POST", "/v3/login/password", &login).await?,
+            "token",
+        )?;
+        let organizations = self.ask(&mut wire, "GET", "/v3/organizations", &Value::Null).await?;
+        self.organization = format!("/v3/organizations/{}", word(&organizations[0], "id")?);
+        let below = |path: &str| format!("{}/{path}", self.organization);
+        for number in 0..USERS {
+            let user = json!({"name": format!("User {number}"), "email": format!("user-{number}@example.org")});
+            let user = self.ask(&mut wire, "POST", &below("users"), &user).await?;
+            let keys = below(&format!("users/{}/ssh_keys", word(&user, "id")?));
+            self.ask(&mut wire, "POST", &keys, &json!({"name": "laptop", "key": KEY}))
+                .await?;
+            if number < ROLES {
+                let registry = json!({"description": "ours", "provider": "private", "serveraddress": format!("registry-{number}.example.org"), "credentials": {"username": "u", "password": "p"}});
+                self.ask(&mut wire, "POST", &below("registries"), &registry).await?;
+                let rule = json!({"type": "kubernetes", "api_groups": [""], "resources": ["pods"], "resource_names": [], "non_resource_urls": [], "verbs": ["get", "list"]});
+                let role = json!({"name": format!("role-{number}"), "description": "", "rules": [rule]});
+                self.ask(&mut wire, "POST", &below("roles"), &role).await?;
+            }
+        }
+        let clusters = stream::iter((0..CLUSTERS).map(Ok::<_, anyhow::Error>)).map_ok(|number| self.cluster(number));
+        let clusters: Vec<Cluster> = clusters.try_buffered(SETTING_UP).try_collect().await?;
+        self.clusters = clusters;
+        Ok(())
+    }
+
+    async fn cluster(&self, number: usize) -> Result<Cluster> {
+        let mut wire = Wire::open(self.address).await?;
+        let clusters = format!("{}/clusters", self.organization);
+        let name = json!({"name": format!("cluster-{number}")});
+        let made = self.ask(&mut wire, "POST", &clusters, &name).await?;
+        let id = word(&made, "id")?;
+        let path = format!("{clusters}/{id}");
+        let pool = json!({"name": "workers", "count": 3, "kubernetes_mode": "worker", "kubernetes_version": "1.30.1", "etcd": false, "is_schedulable": true});
+        self.ask(&mut wire, "POST", &format!("{path}/node-pools"), &pool)
+            .await?;
+        let labels = format!("{path}/labels");
+        let label = self
+            .ask(&mut wire, "POST", &labels, &json!({"key": "env", "value": "0"}))
+            .await?;
+        Ok(Cluster {
+            api_key: word(&made, "api_key")?,
+            label: format!("{labels}/{}", word(&label, "id")?),
+            id,
+            path,
+        })
+    }
+}
+
+impl Cluster {
+    /// The eight lists that it polls.
+    pub fn lists(&self, organization: &str) -> [String; 8] {
+        let (path, id) = (&self.path, &self.id);
+        [
+            format!("{organization}/users"),
+            format!("{organization}/registries"),
+            format!("{organization}/role-bindings?cluster_id={id}"),
+            format!("{path}/roles?side_load=rules&remove_empty=true&rule_type=kubernetes"),
+            format!("{path}/plugins"),
+            format!("{path}/labels"),
+            format!("{path}/node-pools"),
+            format!("{path}/autoscaling-policies"),
+        ]
+    }
+}
+
+fn word(value: &Value, field: &str) -> Result<String> {
+    let text = value[field].as_str().with_context(|| format!("{field} of {value}"))?;
+    Ok(text.to_owned())
+}
+
+#[expect(clippy::disallowed_methods, reason = "a file that nobody reads yet")]
+fn write(path: &Path, text: &str) -> Result<()> {
+    Ok(std::fs::write(path, text)?)
+}

@@ -1,0 +1,71 @@
+//! 200 writers, each of which waits for its answer, next to what the disk can do.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use futures::future::try_join_all;
+use serde::Serialize;
+use tidewaiter_testkit::usage::cpu_seconds;
+
+use super::server::Cloud;
+use super::wire::{Wire, request};
+use crate::report::count;
+
+const WRITERS: usize = 200;
+const TIME: Duration = Duration::from_secs(10);
+const FSYNCS: Duration = Duration::from_secs(3);
+
+/// What was found.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Writes {
+    /// Acknowledged writes a second.
+    pub rate: f64,
+    /// Of a core, the server's.
+    pub core: f64,
+    /// How often a second a page is appended to a file and brought to the disk, by one alone.
+    pub fsyncs: f64,
+}
+
+#[expect(clippy::disallowed_methods, reason = "a run is measured in real time")]
+pub async fn measure(cloud: &Cloud) -> Result<Writes> {
+    let file = cloud.scratch.path().join("fsyncs");
+    let fsyncs = tokio::task::spawn_blocking(move || fsyncs(file)).await??;
+    let used = cpu_seconds(cloud.process.pid());
+    let begin = Instant::now();
+    let writers = cloud.clusters.iter().take(WRITERS).map(|cluster| async {
+        let mut wire = Wire::open(cloud.address).await?;
+        let mut done = 0_usize;
+        while begin.elapsed() < TIME {
+            done += 1;
+            let body = format!("{{\"value\":\"w{done}\"}}");
+            let reply = wire
+                .ask(&request("PATCH", &cluster.label, &cloud.token, "", &body))
+                .await?;
+            ensure!(reply.status == 200, "{reply:?}");
+        }
+        Ok(done)
+    });
+    let done: usize = try_join_all(writers).await?.into_iter().sum();
+    let took = begin.elapsed().as_secs_f64();
+    Ok(Writes {
+        rate: count(done) / took,
+        core: (cpu_seconds(cloud.process.pid()) - used) / took,
+        fsyncs,
+    })
+}
+
+#[expect(clippy::disallowed_methods, reason = "a run is measured in real time")]
+fn fsyncs(file: PathBuf) -> Result<f64> {
+    let mut file = std::fs::File::create(file)?;
+    let begin = Instant::now();
+    let mut done = 0;
+    while begin.elapsed() < FSYNCS {
+        file.write_all(&[1; 4096])?;
+        file.sync_data()?;
+        done += 1;
+    }
+    Ok(count(done) / begin.elapsed().as_secs_f64())
+}
