@@ -11,8 +11,8 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::models::schema::Described;
 use crate::models::values::{ClusterId, DisplayName, Email, HttpUrl, OrganizationId, Phone, Slug, UserId, Version};
 use crate::models::{
-    Account, AutoscalingPolicy, AutoscalingPolicySpec, Catalogue, Cluster, ClusterLabel, ClusterSpec, Failure,
-    LabelSpec, Login, Node, NodePool, NodePoolLabel, NodePoolSpec, NodeSpec, NodeStatusReport, OpenObject,
+    Account, AutoscalingPolicy, AutoscalingPolicySpec, Catalogue, Cluster, ClusterLabel, ClusterSpec, Failure, Jobs,
+    LabelSpec, Login, Manifest, Node, NodePool, NodePoolLabel, NodePoolSpec, NodeSpec, NodeStatusReport, OpenObject,
     Organization, OrganizationSpec, Plugin, PluginDefinition, PluginManifests, PluginSpec, PluginVersion, Provider,
     ProviderSpec, Registry, RegistrySpec, Role, RoleBinding, RoleBindingSpec, RoleSpec, Secret, SshKey, SshKeySpec,
     Team, TeamSpec, Token, Upgrade, UpgradeProgress, UpgradeScript, UpgradeSpec, User, UserSpec,
@@ -261,8 +261,11 @@ struct ClusterToken {
 struct PluginWithManifests {
     #[serde(flatten)]
     plugin: Plugin,
-    #[serde(flatten)]
-    manifests: PluginManifests,
+    /// Groups, applied in this order; absent where the catalogue has none of this version.
+    #[schema(nullable = false)]
+    manifests: Option<Vec<Vec<Manifest>>>,
+    /// What must succeed before and after.
+    jobs: Option<Jobs>,
 }
 
 /// How far an upgrade is.
