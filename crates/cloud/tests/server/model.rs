@@ -144,8 +144,8 @@ impl Model {
             }
             Ask::Create(collection, name) => {
                 let (path, _, least) = COLLECTIONS[collection];
-                let taken = self.items[collection].iter().any(|item| item.1 == name);
-                let status = self.refusal(who, least).unwrap_or(if taken { 409 } else { 201 });
+                let is_named = self.items[collection].iter().any(|item| item.1 == name);
+                let status = self.refusal(who, least).unwrap_or(if is_named { 409 } else { 201 });
                 let answer = send(Method::POST, self.path(path), body(collection, name, 0))
                     .await
                     .is(status);
