@@ -1,4 +1,4 @@
-//! The cloud's server on SQLite, with fsync: what a thousand clusters that poll cost it, how many requests and writes it
+//! The cloud's server on `SQLite`, with fsync: what a thousand clusters that poll cost it, how many requests and writes it
 //! takes, how soon its streams tell of a change, what an open one costs.
 
 mod constant;

@@ -15,7 +15,7 @@ const WRITERS: usize = 50;
 const BEFORE: usize = 300;
 
 async fn write(server: Arc<Server>, land: Land, writer: usize, stop: Arc<AtomicBool>, acknowledged: Arc<AtomicUsize>) {
-    for turn in 0.. {
+    for turn in 0_usize.. {
         if stop.load(Ordering::Relaxed) {
             return;
         }
@@ -28,7 +28,7 @@ async fn write(server: Arc<Server>, land: Land, writer: usize, stop: Arc<AtomicB
             .await
             .unwrap()
             .is(200);
-        if turn % 2 == 0 {
+        if turn.is_multiple_of(2) {
             server
                 .send(&land.token, Method::DELETE, &path, Ask::default())
                 .await

@@ -42,7 +42,7 @@ struct Told {
 /// One writer, until nobody answers any more.
 async fn write(server: Arc<Server>, land: Land, name: String, acknowledged: Arc<AtomicUsize>) -> Told {
     let mut told = Told::default();
-    for turn in 0.. {
+    for turn in 0_usize.. {
         if turn_of(
             &server,
             &land,
@@ -97,7 +97,7 @@ async fn turn_of(
     told.nodes.insert(key, node);
     acknowledged.fetch_add(1, Ordering::Relaxed);
 
-    if turn % 2 == 0 {
+    if turn.is_multiple_of(2) {
         told.open = Some(Open::Delete { id: id.clone() });
         server
             .send(&land.token, Method::DELETE, &path, Ask::default())
@@ -118,7 +118,6 @@ async fn make_node(server: &Server, land: &Land, key: &str) -> reqwest::Result<A
     server.send(&land.token, Method::POST, &land.nodes, ask).await
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long a restart takes is what is looked at")]
 async fn kills(on: On) {
     let place = Place::new(on).await;
     place.init().await;
@@ -276,7 +275,13 @@ async fn agree(server: &Server, land: &Land, ledger: &Ledger) {
         .changes
         .iter()
         .filter(|change| change.cluster.is_empty() || change.cluster == cluster);
-    assert_eq!(id, format!("{epoch}-{}", concerning.last().unwrap().number));
+    assert_eq!(
+        id,
+        format!(
+            "{epoch}-{}",
+            concerning.max_by_key(|change| change.number).unwrap().number
+        )
+    );
     for kind in ["labels", "nodes", "node-pools", "clusters", "users"] {
         assert!(
             data["kinds"].as_array().unwrap().contains(&json!(kind)),

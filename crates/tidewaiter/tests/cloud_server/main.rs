@@ -1,4 +1,15 @@
-//! The cloud's server as its operator runs it: the real binary, on SQLite and on PostgreSQL.
+//! The cloud's server as its operator runs it: the real binary, on both databases.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests"
+)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "writers are tasks, and how long a restart takes is real time"
+)]
 
 mod copies;
 mod crashes;

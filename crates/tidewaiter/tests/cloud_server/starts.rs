@@ -59,7 +59,6 @@ async fn what_is_printed_of_the_settings_can_be_read_again() {
 }
 
 #[tokio::test]
-#[expect(clippy::disallowed_methods, reason = "how long the end takes is what is looked at")]
 async fn told_to_stop_it_ends_at_once_though_clients_hold_connections() {
     let place = Place::new(On::Sqlite).await;
     place.init().await;

@@ -85,7 +85,6 @@ impl Place {
     }
 
     /// A file that only its owner may read.
-    #[expect(clippy::disallowed_methods, reason = "nobody reads it meanwhile")]
     pub fn secret_file(&self, name: &str, content: &str) -> PathBuf {
         let path = self.scratch.path().join(name);
         fs::OpenOptions::new()

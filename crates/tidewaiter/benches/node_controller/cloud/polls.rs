@@ -1,4 +1,4 @@
-//! 1,000 clusters, each of which asks for eight lists every 30 s with the ETags that it got, while one label a second
+//! 1,000 clusters, each of which asks for eight lists every 30 s with the tags that it got, while one label a second
 //! changes.
 
 use std::net::SocketAddr;

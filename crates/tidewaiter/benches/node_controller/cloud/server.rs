@@ -123,8 +123,8 @@ impl Cloud {
                 let registry = json!({"description": "ours", "provider": "private", "serveraddress": format!("registry-{number}.example.org"), "credentials": {"username": "u", "password": "p"}});
                 self.ask(&mut wire, "POST", &below("registries"), &registry).await?;
                 let rule = json!({"type": "kubernetes", "api_groups": [""], "resources": ["pods"], "resource_names": [], "non_resource_urls": [], "verbs": ["get", "list"]});
-                let role = json!({"name": format!("role-{number}"), "description": "", "rules": [rule]});
-                self.ask(&mut wire, "POST", &below("roles"), &role).await?;
+                let reader = json!({"name": format!("role-{number}"), "description": "", "rules": [rule]});
+                self.ask(&mut wire, "POST", &below("roles"), &reader).await?;
             }
         }
         let clusters = stream::iter((0..CLUSTERS).map(Ok::<_, anyhow::Error>)).map_ok(|number| self.cluster(number));
