@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use serde_json::Value;
 use tidewaiter_kit::SharedClock;
 use tokio_util::sync::CancellationToken;
 use url::Url;
+use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::Error;
@@ -265,11 +267,18 @@ impl Cloud {
     }
 }
 
+/// For what has no UUID of its own: another one for each id.
+fn derived(id: &str) -> Uuid {
+    let digest = digest(&SHA256, id.as_bytes());
+    let bytes = std::array::from_fn(|index| digest.as_ref()[index]);
+    uuid::Builder::from_custom_bytes(bytes).into_uuid()
+}
+
 /// Nothing sealed can be moved to another object, nor to another organization's.
 fn owner<'a>(kind: Kind, id: &str, organization: &str) -> Owner<'a> {
     Owner {
         kind: kind.word(),
-        object: uuid(id),
+        object: Uuid::try_parse(id).unwrap_or_else(|_| derived(id)),
         organization: uuid(organization),
     }
 }

@@ -41,7 +41,7 @@ where
     let answered = cloud.store.write(call.by(), move |transaction| {
         Box::pin(async move {
             if let Some(sealed) = transaction.remembered(&actor, &name).await? {
-                let (before, reply) = state.unseal_reply(&sealed)?;
+                let (before, reply) = state.unseal_reply(&actor, &name, &sealed)?;
                 if before != request {
                     let reason = "was used for another request; take a new one";
                     return Err(Refusal::field("Idempotency-Key", reason).into());
@@ -49,7 +49,7 @@ where
                 return Ok((reply, true));
             }
             let reply = make(transaction).await?;
-            let sealed = state.seal_reply(&request, &reply)?;
+            let sealed = state.seal_reply(&actor, &name, &(&*request, &reply))?;
             transaction.remember(&actor, &name, &sealed).await?;
             Ok((reply, false))
         })
@@ -67,12 +67,12 @@ where
 impl Cloud {
     /// An answer may hold a key that is shown once, so it is sealed, and with it the request's digest: by that a password in
     /// it could be guessed.
-    fn seal_reply(&self, request: &str, reply: &Reply) -> Result<String, Error> {
-        self.seal(Kind::ApiKey, "", "", &text(&(request, reply)))
+    fn seal_reply(&self, actor: &str, name: &str, remembered: &(&str, &Reply)) -> Result<String, Error> {
+        self.seal(Kind::ApiKey, &format!("{actor} {name}"), "", &text(remembered))
     }
 
-    fn unseal_reply(&self, sealed: &str) -> Result<(String, Reply), Error> {
-        let text = self.unseal(Kind::ApiKey, "", "", sealed)?;
+    fn unseal_reply(&self, actor: &str, name: &str, sealed: &str) -> Result<(String, Reply), Error> {
+        let text = self.unseal(Kind::ApiKey, &format!("{actor} {name}"), "", sealed)?;
         serde_json::from_str(&text).map_err(Error::internal)
     }
 }
