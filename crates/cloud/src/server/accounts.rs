@@ -2,164 +2,31 @@
 
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use serde_json::{Map, Value, json};
-use uuid::Uuid;
 
 use super::Error;
-use super::call::{Call, Reply, object, text, unless_known};
+use super::call::{Call, Reply, object, refuse_others, text, unless_known};
 use super::cloud::Cloud;
+use super::digest::etag;
 use super::document;
-use super::hash::verify_password;
-use super::identity;
 use super::kind::Kind;
-use super::members::{hashed, join, refuse_others, replace_password, tell_elsewhere};
+use super::login::{forget_expired, right, token_draft};
 use super::principal::{OrgRole, Principal};
 use super::refusal::Refusal;
 use super::remember::made;
-use super::resources::ties;
 use super::source::{Source, unlocked};
-use super::store::{Draft, Row, Ties, Transaction};
+use super::store::Row;
+use super::ties::ties;
 use super::token::{Claims, TokenUse};
-use super::view::{etag, shown};
-use crate::models::values::{ClusterId, DisplayName, Phone, UserId};
-use crate::models::{Login, Unknown, parse};
+use super::users::{hashed, replace_password, tell_elsewhere};
+use crate::models::values::{DisplayName, Phone, UserId};
 
 /// The longest life of a token that a user makes for himself: a year.
 const LONGEST: u32 = 365 * 24 * 60 * 60;
 
 /// No token is valid for longer.
 pub const LONGEST_TOKEN: SignedDuration = SignedDuration::from_hours(365 * 24);
-
-pub(super) async fn log_in(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    match call.word("method") {
-        "password" => with_password(cloud, call).await,
-        "api_key" => with_key(cloud, call).await,
-        _ => {
-            let message = "there is no such way to log in; there are password and api_key";
-            Err(Refusal::new(http::StatusCode::NOT_FOUND, message).into())
-        }
-    }
-}
-
-/// Whether the address or the password is wrong is one answer, in the same time.
-async fn with_password(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    let login: Login = parse(&call.body, Unknown::Refuse)?;
-    let email = login.email.as_str().to_lowercase();
-    cloud.limits.guess(&email).map_err(Refusal::from)?;
-    let user = cloud.store.named(Kind::User, "", &email).await?;
-    let stored = match &user {
-        Some(id) => cloud.store.get(Kind::Password, id).await?.map(|row| row.secret.0),
-        None => None,
-    };
-    if !right(cloud, login.password.expose().to_owned(), stored).await? {
-        return Err(Refusal::new(
-            http::StatusCode::UNAUTHORIZED,
-            "the e-mail address or the password is wrong",
-        )
-        .into());
-    }
-    let user = user.ok_or_else(Refusal::not_found)?;
-    let claims = Claims::new(
-        TokenUse::User(UserId(super::view::uuid(&user))),
-        cloud.clock.now(),
-        cloud.lives.login,
-    );
-    let token = cloud.tokens.load().sign(&claims).map_err(Error::internal)?;
-    let mut by = call.by();
-    by.actor = format!("user:{user}");
-    cloud
-        .store
-        .write(by, move |transaction| {
-            Box::pin(async move {
-                let user = transaction
-                    .get(Kind::User, &user)
-                    .await?
-                    .ok_or_else(Refusal::not_found)?;
-                forget_expired(transaction, &user.id).await?;
-                transaction.insert(token_draft(&claims, &user, "login")).await
-            })
-        })
-        .await?;
-    Ok(Reply::ok(&json!({ "token": token })).into_response())
-}
-
-/// Verifies on a thread of its own: it takes a core for a while.
-async fn right(cloud: &Cloud, password: String, stored: Option<String>) -> Result<bool, Error> {
-    let place = cloud.limits.hashes.acquire().await;
-    let password = zeroize::Zeroizing::new(password);
-    let verified = tokio::task::spawn_blocking(move || verify_password(&password, stored.as_deref()));
-    let verified = verified.await.map_err(Error::internal)?;
-    drop(place);
-    verified.map_err(Error::internal)
-}
-
-async fn with_key(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    let mut body = object(&call.body)?;
-    let key = match body.remove("api_key") {
-        Some(Value::String(key)) => zeroize::Zeroizing::new(key),
-        _ => return Err(Refusal::field("api_key", "must be the key of a cluster").into()),
-    };
-    refuse_others(&body)?;
-    let Some(principal) = identity::by_key(cloud, &key).await? else {
-        return Err(Refusal::new(http::StatusCode::UNAUTHORIZED, "the API key is wrong, or was deleted").into());
-    };
-    let Principal::Cluster { id, .. } = principal else {
-        return Err(Refusal::not_found().into());
-    };
-    let claims = Claims::new(TokenUse::Cluster(ClusterId(id)), cloud.clock.now(), cloud.lives.cluster);
-    let token = cloud.tokens.load().sign(&claims).map_err(Error::internal)?;
-    let key = super::hash::ApiKey::parse(&key)
-        .map_err(Error::internal)?
-        .id()
-        .hyphenated()
-        .to_string();
-    let mut by = call.by();
-    by.actor = principal.actor();
-    cloud
-        .store
-        .write(by, move |transaction| {
-            Box::pin(async move {
-                let key = transaction
-                    .get(Kind::ApiKey, &key)
-                    .await?
-                    .ok_or_else(super::access::unknown)?;
-                forget_expired(transaction, &key.id).await?;
-                transaction.insert(token_draft(&claims, &key, "login")).await
-            })
-        })
-        .await?;
-    Ok(Reply::ok(&json!({ "token": token })).into_response())
-}
-
-/// The row without which a token is revoked. It stands below the user, or the key, that it was made for.
-fn token_draft(claims: &Claims, parent: &Row, name: &str) -> Draft {
-    let spec = json!({ "name": name, "expires_at": claims.expires_at.to_string() });
-    Draft {
-        kind: Kind::Token,
-        id: claims.id.hyphenated().to_string(),
-        organization_id: parent.organization_id.clone(),
-        cluster_id: parent.cluster_id.clone(),
-        parent_id: parent.id.clone(),
-        owner_id: parent.id.clone(),
-        spec: spec.as_object().cloned().unwrap_or_default(),
-        secret: String::new(),
-        ties: Ties::default(),
-    }
-}
-
-/// Tokens whose time is over are of no use; they go when another one comes.
-async fn forget_expired(transaction: &mut Transaction, parent: &str) -> Result<(), Error> {
-    let now = transaction.now();
-    for token in transaction.children(Kind::Token, parent).await? {
-        let expires = token.spec.get("expires_at").and_then(Value::as_str);
-        let expires: Option<Timestamp> = expires.and_then(|expires| expires.parse().ok());
-        if expires.is_none_or(|expires| expires <= now) {
-            transaction.remove(&token).await?;
-        }
-    }
-    Ok(())
-}
 
 /// Who the token is, whatever it is for: a coordinator asks this about whoever calls it.
 pub(super) fn authenticate(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
@@ -368,98 +235,4 @@ pub(super) async fn revoke_token(cloud: &Cloud, call: &Call) -> Result<Response,
         })
     });
     Ok(reply.await?.into_response())
-}
-
-pub(super) async fn organizations(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    let Principal::User { memberships, .. } = &call.known()?.principal else {
-        return Err(Refusal::not_found().into());
-    };
-    let mut rows = Vec::new();
-    for id in memberships.keys() {
-        rows.extend(
-            cloud
-                .store
-                .get(Kind::Organization, &id.hyphenated().to_string())
-                .await?,
-        );
-    }
-    rows.sort_by_key(|row| row.position);
-    let items: Vec<_> = rows
-        .iter()
-        .map(|row| shown(cloud, row, false))
-        .collect::<Result<_, _>>()?;
-    let body = Bytes::from(text(&items));
-    Ok(unless_known(call, &etag(&body), body))
-}
-
-pub(super) async fn create_organization(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    let document = document::read(Kind::Organization, &call.body)?;
-    let (owner, state) = (call.owner(), cloud.clone());
-    made(cloud, call, move |transaction| {
-        Box::pin(async move {
-            let row = new_organization(transaction, document.spec, &owner).await?;
-            join(transaction, &row.id, &owner, OrgRole::Owner, &owner).await?;
-            Ok(Reply::made(
-                format!("/v3/organizations/{}", row.id),
-                &shown(&state, &row, false)?,
-            ))
-        })
-    })
-    .await
-}
-
-/// An organization without anybody in it yet.
-pub(super) async fn new_organization(
-    transaction: &mut Transaction,
-    spec: Map<String, Value>,
-    owner: &str,
-) -> Result<Row, Error> {
-    let id = Uuid::new_v4().hyphenated().to_string();
-    let draft = Draft {
-        kind: Kind::Organization,
-        id: id.clone(),
-        organization_id: id,
-        cluster_id: String::new(),
-        parent_id: String::new(),
-        owner_id: owner.to_owned(),
-        spec,
-        secret: String::new(),
-        ties: Ties::default(),
-    };
-    transaction.insert(draft).await
-}
-
-/// Locks an organization, so that nothing in it changes, or unlocks it.
-pub(super) async fn lock(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    let mut body = object(&call.body)?;
-    let locked = body.remove("locked").and_then(|locked| locked.as_bool());
-    let locked = locked.ok_or_else(|| Refusal::field("locked", "must be true or false"))?;
-    refuse_others(&body)?;
-    let (id, state) = (call.key("organization_id")?, cloud.clone());
-    let reply = cloud.store.write(call.by(), move |transaction| {
-        Box::pin(async move {
-            let row = transaction
-                .get(Kind::Organization, &id)
-                .await?
-                .ok_or_else(Refusal::not_found)?;
-            let row = transaction.set_status(&row, json!({ "locked": locked })).await?;
-            Ok(Reply::ok(&shown(&state, &row, false)?))
-        })
-    });
-    Ok(reply.await?.into_response())
-}
-
-pub(super) async fn audit(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    let limit = call.number("limit", 1_000)?.unwrap_or(100);
-    let before = call.number("before", u32::MAX)?.map_or(i64::MAX, i64::from);
-    let rows = cloud.store.audit(&call.key("organization_id")?, before, limit).await?;
-    let item = |row: &super::store::Audited| {
-        json!({
-            "id": row.sequence, "at": row.at, "cluster_id": row.cluster_id, "kind": row.kind, "object_id": row.object_id,
-            "action": row.action, "actor": row.actor, "request_id": row.request_id, "before": row.before, "after": row.after,
-        })
-    };
-    let items: Vec<Value> = rows.iter().map(item).collect();
-    let body = Bytes::from(text(&items));
-    Ok(unless_known(call, &etag(&body), body))
 }

@@ -11,11 +11,11 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::access::Place;
+use super::digest::etag;
 use super::endpoints::Endpoint;
-use super::identity::Known;
+use super::principal::Known;
 use super::refusal::Refusal;
 use super::store::By;
-use super::view::etag;
 
 /// A request that may be granted: whoever asks may ask this.
 pub(super) struct Call {
@@ -225,4 +225,11 @@ pub(super) fn text(value: &impl Serialize) -> String {
 pub(super) fn object(body: &[u8]) -> Result<serde_json::Map<String, Value>, Refusal> {
     let crate::models::OpenObject(map) = crate::models::parse_open(body)?;
     Ok(map)
+}
+
+pub(super) fn refuse_others(body: &serde_json::Map<String, Value>) -> Result<(), Refusal> {
+    let other = body.keys().next();
+    other.map_or(Ok(()), |field| {
+        Err(Refusal::field(field.clone(), "is no field of this; leave it out"))
+    })
 }

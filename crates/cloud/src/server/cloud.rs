@@ -18,14 +18,14 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::Error;
+use super::digest::{etag, uuid};
 use super::document::Credential;
-use super::identity::Known;
 use super::kind::Kind;
 use super::limits::Limits;
+use super::principal::Known;
 use super::sealing::{Owner, Sealer};
 use super::store::{Feed, Row, Scope, Store};
 use super::token::Tokens;
-use super::view::{etag, uuid};
 
 /// How much memory the kept answers may take, in bytes.
 const ANSWERS: u64 = 64 * 1024 * 1024;

@@ -5,97 +5,20 @@ use aws_lc_rs::digest::{SHA256, digest};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::Error;
 use super::call::{Call, Reply, object, text, unless_known};
 use super::cloud::Cloud;
-use super::hash::ApiKey;
+use super::digest::{etag, hex, uuid};
 use super::kind::Kind;
 use super::refusal::Refusal;
-use super::remember::made;
-use super::resources::found;
-use super::source::{Source, Spot};
-use super::store::{Draft, Row, Ties, Transaction};
+use super::source::{Source, Spot, cluster};
+use super::store::{Draft, Row, Ties};
 use super::token::{Claims, TokenUse};
-use super::view::{self, etag, hex, shown, uuid};
+use super::view::shown;
 use crate::models::values::{ClusterId, KubernetesVersion, TeamId, UserId};
 use crate::models::{NodeStatusReport, Unknown, UpgradeProgress, UpgradeScript, parse};
-
-/// Makes a key for a cluster, and puts it where it is shown this once.
-pub(super) async fn add_key(
-    transaction: &mut Transaction,
-    cluster: &Row,
-    owner: &str,
-    item: &mut Map<String, Value>,
-) -> Result<String, Error> {
-    let key = ApiKey::generate().map_err(Error::internal)?;
-    let id = key.id().hyphenated().to_string();
-    let draft = Draft {
-        kind: Kind::ApiKey,
-        id: id.clone(),
-        organization_id: cluster.organization_id.clone(),
-        cluster_id: cluster.id.clone(),
-        parent_id: cluster.id.clone(),
-        owner_id: owner.to_owned(),
-        spec: Map::new(),
-        secret: key.hash().map_err(Error::internal)?,
-        ties: Ties::default(),
-    };
-    transaction.insert(draft).await?;
-    item.insert("api_key".to_owned(), Value::from(key.expose().as_str()));
-    Ok(id)
-}
-
-fn key_shown(row: &Row) -> Value {
-    json!({ "id": row.id, "created_at": row.created_at, "owner_id": row.owner_id })
-}
-
-async fn cluster(source: &mut Source<'_>, spot: &Spot) -> Result<Row, Error> {
-    let row = source.get(Kind::Cluster, &spot.cluster).await?;
-    let row = row.filter(|row| row.organization_id == spot.organization);
-    Ok(row.ok_or_else(Refusal::not_found)?)
-}
-
-pub(super) async fn list_keys(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    let spot = Spot::of(call)?;
-    cluster(&mut Source::Store(&cloud.store), &spot).await?;
-    let rows = cloud.store.children(Kind::ApiKey, &spot.cluster).await?;
-    let items: Vec<Value> = rows.iter().map(key_shown).collect();
-    let body = Bytes::from(text(&items));
-    Ok(unless_known(call, &etag(&body), body))
-}
-
-pub(super) async fn create_key(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    let spot = Spot::of(call)?;
-    let (owner, path) = (call.owner(), call.path.clone());
-    made(cloud, call, move |transaction| {
-        Box::pin(async move {
-            spot.check(&mut Source::Transaction(transaction), Kind::ApiKey, true)
-                .await?;
-            let row = cluster(&mut Source::Transaction(transaction), &spot).await?;
-            let mut item = Map::new();
-            let id = add_key(transaction, &row, &owner, &mut item).await?;
-            item.insert("id".to_owned(), Value::from(id.clone()));
-            Ok(Reply::made(format!("{path}/{id}"), &item))
-        })
-    })
-    .await
-}
-
-pub(super) async fn delete_key(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    let spot = Spot::of(call)?;
-    let reply = cloud.store.write(call.by(), move |transaction| {
-        Box::pin(async move {
-            spot.check(&mut Source::Transaction(transaction), Kind::ApiKey, true)
-                .await?;
-            let row = found(&mut Source::Transaction(transaction), Kind::ApiKey, &spot).await?;
-            transaction.remove(&row).await?;
-            Ok(Reply::nothing())
-        })
-    });
-    Ok(reply.await?.into_response())
-}
 
 /// A short token that says to one cluster's kube-apiserver who the user is and in which teams. That cannot be told of a
 /// revocation: whoever has lost his place gets no other one, and this one ends soon.
@@ -147,7 +70,7 @@ fn said_status(kind: Kind, body: &[u8]) -> Result<Value, Error> {
         let status = body
             .remove("status")
             .ok_or_else(|| Refusal::field("status", "is missing"))?;
-        super::members::refuse_others(&body)?;
+        super::call::refuse_others(&body)?;
         let below = |mut error: crate::models::InvalidField| {
             error.field = if error.field.is_empty() {
                 "status".to_owned()
@@ -188,7 +111,7 @@ async fn node_row(cloud: &Cloud, spot: &Spot) -> Result<Row, Error> {
 pub(super) async fn node(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let row = node_row(cloud, &Spot::of(call)?).await?;
     let body = Bytes::from(text(&shown(cloud, &row, false)?));
-    Ok(unless_known(call, &view::etag(&body), body))
+    Ok(unless_known(call, &etag(&body), body))
 }
 
 fn script_id(upgrade: &str, node: &str) -> String {

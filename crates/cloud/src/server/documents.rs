@@ -7,10 +7,10 @@ use bytes::Bytes;
 
 use super::call::{Call, text, unless_known};
 use super::cloud::Cloud;
+use super::digest::etag;
 use super::endpoints::ENDPOINTS;
 use super::openapi::{Served, document};
 use super::signing::Discovery;
-use super::view::etag;
 
 /// The description, for programs and for people: the same bytes as long as the program runs.
 static DESCRIPTION: LazyLock<[Served; 2]> = LazyLock::new(|| {

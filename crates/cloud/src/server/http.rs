@@ -19,15 +19,27 @@ use tidewaiter_kit::{Chain, Kit, admin};
 use tracing::{debug, error};
 use uuid::Uuid;
 
+use super::Error;
 use super::access::{May, allow, unknown};
+use super::accounts;
 use super::call::{Call, json, set, text};
+use super::catalogue;
 use super::cloud::Cloud;
+use super::clusters;
+use super::documents;
 use super::endpoints::{Action, ENDPOINTS, Endpoint, Takes};
+use super::identity;
+use super::keys;
+use super::lists;
+use super::login;
+use super::members;
 use super::metrics::Requests;
+use super::organizations;
 use super::refusal::Refusal;
+use super::resources;
 use super::store::StoreError;
+use super::stream;
 use super::token::Accepted;
-use super::{Error, accounts, catalogue, clusters, documents, identity, lists, members, resources, stream};
 
 /// The longest that an answer may take; a stream only has to begin by then.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -245,7 +257,7 @@ async fn dispatch(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
         A::Patch(kind) => resources::change(cloud, call, kind, true).await,
         A::Delete(kind) => resources::delete(cloud, call, kind).await,
         A::SetStatus(kind) => clusters::set_status(cloud, call, kind).await,
-        A::LogIn => accounts::log_in(cloud, call).await,
+        A::LogIn => login::log_in(cloud, call).await,
         A::Authenticate => accounts::authenticate(cloud, call),
         A::GetAccount => accounts::get(cloud, call).await,
         A::ReplaceAccount => accounts::change(cloud, call, false).await,
@@ -254,8 +266,8 @@ async fn dispatch(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
         A::ListTokens => accounts::list_tokens(cloud, call).await,
         A::CreateToken => accounts::create_token(cloud, call).await,
         A::RevokeToken => accounts::revoke_token(cloud, call).await,
-        A::ListOrganizations => accounts::organizations(cloud, call).await,
-        A::CreateOrganization => accounts::create_organization(cloud, call).await,
+        A::ListOrganizations => organizations::organizations(cloud, call).await,
+        A::CreateOrganization => organizations::create_organization(cloud, call).await,
         A::ListMembers => members::list(cloud, call).await,
         A::CreateMember => members::create(cloud, call).await,
         A::GetMember => members::get(cloud, call).await,
@@ -264,11 +276,11 @@ async fn dispatch(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
         A::DeleteMember => members::delete(cloud, call).await,
         A::SetRole => members::set_role(cloud, call).await,
         A::SetPassword => members::set_password(cloud, call).await,
-        A::SetLocked => accounts::lock(cloud, call).await,
-        A::Audit => accounts::audit(cloud, call).await,
-        A::ListKeys => clusters::list_keys(cloud, call).await,
-        A::CreateKey => clusters::create_key(cloud, call).await,
-        A::DeleteKey => clusters::delete_key(cloud, call).await,
+        A::SetLocked => organizations::lock(cloud, call).await,
+        A::Audit => organizations::audit(cloud, call).await,
+        A::ListKeys => keys::list_keys(cloud, call).await,
+        A::CreateKey => keys::create_key(cloud, call).await,
+        A::DeleteKey => keys::delete_key(cloud, call).await,
         A::ClusterToken => clusters::token(cloud, call).await,
         A::Events => stream::events(cloud, call).await,
         A::ListAssigned => clusters::list_assigned(cloud, call).await,

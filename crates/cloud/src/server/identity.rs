@@ -15,25 +15,12 @@ use uuid::Uuid;
 
 use super::Error;
 use super::cloud::Cloud;
+use super::digest::uuid;
 use super::hash::ApiKey;
 use super::kind::Kind;
-use super::principal::{OrgRole, Principal};
+use super::principal::{Known, OrgRole, Principal};
 use super::store::{Row, StoreError};
 use super::token::{Accepted, Claims, TokenUse, signed_by};
-use super::view::uuid;
-
-/// Who asks, and by what that is known.
-#[derive(Clone, Debug)]
-pub(super) struct Known {
-    /// Who.
-    pub(super) principal: Principal,
-    /// What his token says; None of an API key.
-    pub(super) claims: Option<Claims>,
-    /// The key that signed the token; None of an API key.
-    signed_by: Option<String>,
-    /// The feed stood here when it was looked up.
-    pub(super) as_of: i64,
-}
 
 /// The text after `JWT` or `Bearer`.
 fn sent(headers: &HeaderMap) -> Option<&str> {

@@ -9,17 +9,17 @@ use url::Url;
 use uuid::Uuid;
 
 use super::Error;
-use super::accounts::new_organization;
 use super::document::{self, Document};
 use super::hash::Password;
 use super::kind::Kind;
-use super::members::join;
+use super::organizations::new_organization;
 use super::principal::OrgRole;
 use super::refusal::Refusal;
 use super::sealing::Sealer;
 use super::serve::ServeError;
 use super::signing::KeyRing;
 use super::store::{By, Draft, Name, Opened, Store, Ties, Transaction};
+use super::users::join;
 
 /// Who begins.
 #[derive(Debug)]
@@ -130,7 +130,7 @@ async fn first(
         .await?;
     join(transaction, &organization.id, &id, OrgRole::Owner, &id).await?;
     Ok(Founded {
-        organization: super::view::uuid(&organization.id),
+        organization: super::digest::uuid(&organization.id),
         owner,
     })
 }

@@ -10,12 +10,13 @@ use uuid::Uuid;
 use super::Error;
 use super::call::{Call, set, text, unless_known};
 use super::cloud::{Answer, Cloud};
+use super::digest::uuid;
 use super::kind::Kind;
 use super::principal::Principal;
 use super::refusal::Refusal;
 use super::source::{Source, Spot};
 use super::store::{Row, Scope};
-use super::view::{shown, uuid};
+use super::view::shown;
 
 /// The most that are in one part of a list.
 const PART: u32 = 1_000;

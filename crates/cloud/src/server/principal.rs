@@ -5,6 +5,8 @@ use std::fmt;
 
 use uuid::Uuid;
 
+use super::token::Claims;
+
 /// What a user may do in an organization; each may what those before it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OrgRole {
@@ -103,4 +105,17 @@ impl Principal {
             Self::Cluster { organization: own, .. } => *own == organization,
         }
     }
+}
+
+/// Who asks, and by what that is known.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    /// Who.
+    pub(super) principal: Principal,
+    /// What his token says; None of an API key.
+    pub(super) claims: Option<Claims>,
+    /// The key that signed the token; None of an API key.
+    pub(super) signed_by: Option<String>,
+    /// The feed stood here when it was looked up.
+    pub(super) as_of: i64,
 }

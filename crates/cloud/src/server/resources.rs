@@ -10,14 +10,16 @@ use uuid::Uuid;
 use super::Error;
 use super::call::{Call, Reply, object, text, unless_known};
 use super::cloud::Cloud;
-use super::document::{self, Document};
+use super::digest::{etag, uuid};
+use super::document;
 use super::kind::Kind;
 use super::principal::Principal;
 use super::refusal::Refusal;
 use super::remember::made;
-use super::source::{Source, Spot, membership_id};
-use super::store::{Draft, Name, Row, Ties, Transaction};
-use super::view::{self, shown, uuid};
+use super::source::{Source, Spot, found};
+use super::store::{Draft, Row, Transaction};
+use super::ties::{said, ties};
+use super::view::shown;
 
 /// Answers with one object.
 pub(super) async fn get(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Response, Error> {
@@ -31,7 +33,7 @@ pub(super) async fn get(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Respon
     let secrets = asker.sees_secrets(uuid(&row.organization_id));
     let item = whole(cloud, &mut source, &row, secrets).await?;
     let body = Bytes::from(text(&item));
-    Ok(unless_known(call, &view::etag(&body), body))
+    Ok(unless_known(call, &etag(&body), body))
 }
 
 /// An item as it is answered, whatever was asked of it: so its ETag is one and the same.
@@ -41,17 +43,6 @@ async fn whole(cloud: &Cloud, source: &mut Source<'_>, row: &Row, secrets: bool)
         super::catalogue::add_manifests(source, &mut item).await?;
     }
     Ok(item)
-}
-
-/// The object that the path names.
-pub(super) async fn found(source: &mut Source<'_>, kind: Kind, spot: &Spot) -> Result<Row, Error> {
-    spot.check(source, kind, false).await?;
-    let row = source.get(kind, &spot.id).await?;
-    let row = row.filter(|row| match kind {
-        Kind::Organization => true,
-        _ => row.parent_id == spot.parent(kind),
-    });
-    Ok(row.ok_or_else(Refusal::not_found)?)
 }
 
 /// Makes an object.
@@ -90,8 +81,8 @@ pub(super) async fn create(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Res
             let secrets = known.principal.sees_secrets(uuid(&organization));
             let mut item = whole(&state, &mut Source::Transaction(transaction), &row, secrets).await?;
             match kind {
-                Kind::Cluster => drop(super::clusters::add_key(transaction, &row, &owner, &mut item).await?),
-                Kind::SshKey => super::members::tell_elsewhere(transaction, &row).await?,
+                Kind::Cluster => drop(super::keys::add_key(transaction, &row, &owner, &mut item).await?),
+                Kind::SshKey => super::users::tell_elsewhere(transaction, &row).await?,
                 _ => {}
             }
             Ok(Reply::made(format!("{path}/{id}"), &item))
@@ -110,7 +101,7 @@ async fn may_write(transaction: &mut Transaction, spot: &mut Spot, kind: Kind, a
     }
     spot.check(&mut Source::Transaction(transaction), kind, true).await?;
     if kind == Kind::SshKey && !spot.own {
-        super::members::may_act_for(transaction, asker, &spot.organization, &spot.user).await?;
+        super::users::may_act_for(transaction, asker, &spot.organization, &spot.user).await?;
     }
     Ok(())
 }
@@ -143,50 +134,6 @@ fn refuse_provisioning(body: &[u8]) -> Result<(), Refusal> {
     })
 }
 
-/// What other objects have to do with what `document` says, if all that it refers to is there.
-pub(super) async fn ties(
-    transaction: &mut Transaction,
-    kind: Kind,
-    parent: &str,
-    organization: &str,
-    document: &Document,
-) -> Result<Ties, Error> {
-    for used in &document.uses {
-        let there = match used.kind {
-            Kind::User => {
-                let membership = membership_id(organization, &used.id);
-                transaction.get(Kind::Membership, &membership).await?.is_some()
-            }
-            Kind::PluginVersion => {
-                let version = transaction.get(Kind::PluginVersion, &used.id).await?;
-                version.is_some_and(|version| version.spec.get("disabled") != Some(&Value::Bool(true)))
-            }
-            _ => {
-                let row = transaction.get(used.kind, &used.id).await?;
-                row.is_some_and(|row| row.organization_id == organization)
-            }
-        };
-        if !there {
-            let of = if used.kind == Kind::PluginVersion {
-                "the catalogue"
-            } else {
-                "this organization"
-            };
-            let reason = format!("{} is not {} of {of}", used.id, used.kind.singular());
-            return Err(Refusal::field(used.field.clone(), reason).into());
-        }
-    }
-    let scope = if kind == Kind::User {
-        String::new()
-    } else {
-        parent.to_owned()
-    };
-    Ok(Ties {
-        name: document.name.clone().map(|(field, name)| Name { scope, name, field }),
-        uses: document.uses.iter().map(|used| (used.kind, used.id.clone())).collect(),
-    })
-}
-
 /// Replaces an object, or changes it by a merge patch.
 pub(super) async fn change(cloud: &Cloud, call: &Call, kind: Kind, patch: bool) -> Result<Response, Error> {
     let body = object(&call.body)?;
@@ -214,57 +161,13 @@ pub(super) async fn change(cloud: &Cloud, call: &Call, kind: Kind, patch: bool) 
             )?;
             let after = transaction.update(&before, document.spec, secret, &ties).await?;
             if kind == Kind::SshKey && after != before {
-                super::members::tell_elsewhere(transaction, &after).await?;
+                super::users::tell_elsewhere(transaction, &after).await?;
             }
             let item = whole(&state, &mut Source::Transaction(transaction), &after, secrets).await?;
             Ok(Reply::ok(&item))
         })
     });
     Ok(reply.await?.into_response())
-}
-
-/// What a body says of an object that is there: with the fields that the server makes as they are, or without them.
-pub(super) fn said(
-    cloud: &Cloud,
-    before: &Row,
-    seen: &Map<String, Value>,
-    mut body: Map<String, Value>,
-    patch: bool,
-) -> Result<Document, Error> {
-    let manifests: &[&str] = match before.kind {
-        Kind::Plugin => &["manifests", "jobs"],
-        _ => &[],
-    };
-    for field in view::made(before.kind).iter().chain(manifests) {
-        if let Some(value) = body.remove(*field)
-            && seen.get(*field) != Some(&value)
-        {
-            return Err(Refusal::field(*field, "is made by the server and cannot be changed; leave it out").into());
-        }
-    }
-    if before.kind == Kind::Role {
-        super::roles::forget_ids(&mut body);
-    }
-    // Credentials that no answer has cannot be sent back: who says nothing of them keeps them.
-    if !patch
-        && before.kind == Kind::Provider
-        && !body.contains_key("credentials")
-        && let Some(credentials) = cloud.credentials(before)?
-    {
-        body.insert("credentials".to_owned(), credentials);
-    }
-    let whole = if patch {
-        let mut whole = before.spec.clone();
-        if let Some(credentials) = cloud.credentials(before)? {
-            whole.insert("credentials".to_owned(), credentials);
-        }
-        let mut whole = Value::Object(whole);
-        json_patch::merge(&mut whole, &Value::Object(body));
-        whole
-    } else {
-        Value::Object(body)
-    };
-    Ok(document::read(before.kind, text(&whole).as_bytes())?)
 }
 
 /// Deletes an object and all below it. What others refer to stays, but for bindings and assignments, which go with it.
@@ -280,7 +183,7 @@ pub(super) async fn delete(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Res
             let seen = whole(&state, &mut Source::Transaction(transaction), &row, secrets).await?;
             condition.check(text(&seen).as_bytes())?;
             if kind == Kind::SshKey {
-                super::members::tell_elsewhere(transaction, &row).await?;
+                super::users::tell_elsewhere(transaction, &row).await?;
             }
             remove(transaction, &row).await?;
             Ok(Reply::nothing())
@@ -293,7 +196,7 @@ pub(super) async fn delete(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Res
 pub(super) async fn remove(transaction: &mut Transaction, row: &Row) -> Result<(), Error> {
     if row.kind == Kind::Organization {
         for user in transaction.children(Kind::User, &row.id).await? {
-            super::members::forget(transaction, &user, &row.id).await?;
+            super::users::forget(transaction, &user, &row.id).await?;
         }
     } else {
         for (kind, id) in transaction.users_of(row.kind, &row.id).await? {

@@ -171,3 +171,21 @@ pub(super) async fn at_home(source: &mut Source<'_>, organization: &str, user: &
 pub(super) fn membership_id(organization: &str, user: &str) -> String {
     format!("{organization}.{user}")
 }
+
+/// The object that the path names.
+pub(super) async fn found(source: &mut Source<'_>, kind: Kind, spot: &Spot) -> Result<Row, Error> {
+    spot.check(source, kind, false).await?;
+    let row = source.get(kind, &spot.id).await?;
+    let row = row.filter(|row| match kind {
+        Kind::Organization => true,
+        _ => row.parent_id == spot.parent(kind),
+    });
+    Ok(row.ok_or_else(Refusal::not_found)?)
+}
+
+/// The cluster that the path names.
+pub(super) async fn cluster(source: &mut Source<'_>, spot: &Spot) -> Result<Row, Error> {
+    let row = source.get(Kind::Cluster, &spot.cluster).await?;
+    let row = row.filter(|row| row.organization_id == spot.organization);
+    Ok(row.ok_or_else(Refusal::not_found)?)
+}

@@ -3,7 +3,9 @@
 //! Reads see what is committed. Writes go through the one [`Writer`] of the process, in commits that many share. The
 //! [`Feed`] says what changed since, on this replica at once and of others as soon as they are heard.
 
+mod audit;
 mod backup;
+mod draft;
 mod engine;
 mod feed;
 mod keeper;
@@ -14,7 +16,6 @@ mod writer;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde_json::Value;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::{Any, AnyConnection, AnyPool, Executor as _};
 use tidewaiter_kit::{Chain, SharedClock};
@@ -24,13 +25,16 @@ use uuid::Uuid;
 
 use super::Error;
 use super::kind::Kind;
+use audit::AuditColumns;
+pub use audit::Audited;
 pub use backup::{BackupError, Copied, backup, restore};
+pub use draft::{By, Draft, Name, Ties};
 use engine::Engine;
 pub use feed::{Feed, Note, Scope};
 pub use keeper::Keeper;
 use row::{Columns, select};
 pub use row::{Row, Secreted};
-pub use transaction::{By, Draft, Name, Ties, Transaction};
+pub use transaction::Transaction;
 use transaction::{DELETE, scope};
 pub use writer::Writer;
 use writer::{Job, QUEUE, Waiting};
@@ -336,63 +340,6 @@ impl Store {
         .fetch_all(&self.pool)
         .await?;
         Ok(found.into_iter().map(Audited::from).collect())
-    }
-}
-
-type AuditColumns = (
-    i64,
-    String,
-    String,
-    String,
-    String,
-    String,
-    String,
-    String,
-    String,
-    String,
-);
-
-/// A row of the audit.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Audited {
-    /// The number of the change.
-    pub sequence: i64,
-    /// When, RFC 3339.
-    pub at: String,
-    /// Which cluster it concerns, or empty.
-    pub cluster_id: String,
-    /// The kind of the object.
-    pub kind: String,
-    /// The object.
-    pub object_id: String,
-    /// `create`, `update` or `delete`.
-    pub action: String,
-    /// Who: `user:ID`, `cluster:ID` or `system`.
-    pub actor: String,
-    /// On which request.
-    pub request_id: String,
-    /// What it was, without secrets; null when it was not there.
-    pub before: Value,
-    /// What it is, without secrets; null when it is not there any more.
-    pub after: Value,
-}
-
-impl From<AuditColumns> for Audited {
-    fn from(columns: AuditColumns) -> Self {
-        let (sequence, at, cluster_id, kind, object_id, action, actor, request_id, before, after) = columns;
-        let document = |text: String| serde_json::from_str(&text).unwrap_or_default();
-        Self {
-            sequence,
-            at,
-            cluster_id,
-            kind,
-            object_id,
-            action,
-            actor,
-            request_id,
-            before: document(before),
-            after: document(after),
-        }
     }
 }
 

@@ -21,12 +21,13 @@ use super::Error;
 use super::access::{Place, allow};
 use super::call::Call;
 use super::cloud::Cloud;
+use super::digest::uuid;
 use super::endpoints::Endpoint;
-use super::identity::{self, Known};
+use super::identity;
 use super::kind::Kind;
+use super::principal::Known;
 use super::source::{Source, Spot};
 use super::token::{Accepted, Claims};
-use super::view::uuid;
 
 /// A line that says nothing comes this often, so that both sides notice a connection that is gone.
 const HEARTBEAT: Duration = Duration::from_secs(15);

@@ -1,11 +1,8 @@
 //! How a row is shown: what a person said of it, and the fields that the server makes.
 
 use aws_lc_rs::digest::{SHA256, digest};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use uuid::Uuid;
 
 use super::Error;
 use super::cloud::Cloud;
@@ -132,22 +129,4 @@ fn identify_rule(role: &str, place: usize, said: &mut Value) {
         said.insert("created_at".to_owned(), Value::Null);
         said.insert("updated_at".to_owned(), Value::Null);
     }
-}
-
-/// The strong ETag of an answer: it changes exactly when the answer does.
-pub(super) fn etag(body: &[u8]) -> String {
-    let digest = digest(&SHA256, body);
-    format!("\"{}\"", URL_SAFE_NO_PAD.encode(&digest.as_ref()[..16]))
-}
-
-/// In hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
-}
-
-/// The id as one, of a column that holds one; nil of one that does not.
-pub(super) fn uuid(text: &str) -> Uuid {
-    Uuid::try_parse(text).unwrap_or_default()
 }

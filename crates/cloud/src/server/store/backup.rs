@@ -118,7 +118,7 @@ fn version() -> i64 {
 }
 
 fn hex(context: Context) -> String {
-    crate::server::view::hex(context.finish().as_ref())
+    crate::server::digest::hex(context.finish().as_ref())
 }
 
 /// Writes a copy of the database at `url`, which may be served meanwhile. `told` hears after every thousand rows how many

@@ -15,9 +15,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::StoreError;
+use super::draft::By;
 use super::engine::Engine;
 use super::feed::Feed;
-use super::transaction::{By, Transaction};
+use super::transaction::Transaction;
 use crate::server::Error;
 
 /// So many go into one commit at most.

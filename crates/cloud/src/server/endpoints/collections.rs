@@ -1,0 +1,156 @@
+//! The kinds that are all alike: each line is six endpoints.
+
+use http::Method;
+
+use super::{
+    Action, Answers, BINDINGS, CLUSTER, Endpoint, MANIFESTS, NOBODY, POOL, ROLE_LISTS, Takes, entry, organization,
+};
+use crate::server::kind::Kind;
+use crate::server::principal::OrgRole;
+
+/// The kinds that are listed, made, got, replaced, patched and deleted all alike.
+pub(in crate::server) struct Collection {
+    pub(super) kind: Kind,
+    /// The path of the list.
+    pub(super) path: &'static str,
+    pub(super) tag: &'static str,
+    /// The least role that may change one.
+    pub(super) writes: OrgRole,
+    /// Whether a cluster reads them.
+    pub(super) cluster: bool,
+    /// Schemas: what is said, and what is answered.
+    pub(super) said: &'static str,
+    pub(super) shown: &'static str,
+}
+
+macro_rules! collections {
+    ($($kind:ident $base:ident $word:literal $tag:literal $writes:ident $cluster:literal $said:literal $shown:literal;)+) => {
+        &[$(Collection {
+            kind: Kind::$kind,
+            path: concat!(collections!(@$base), "/", $word),
+            tag: $tag,
+            writes: OrgRole::$writes,
+            cluster: $cluster,
+            said: $said,
+            shown: $shown,
+        }),+]
+    };
+    (@organization) => { "/v3/organizations/{organization_id}" };
+    (@user) => { "/v3/organizations/{organization_id}/users/{user_id}" };
+    (@cluster) => { "/v3/organizations/{organization_id}/clusters/{cluster_id}" };
+    (@pool) => { "/v3/organizations/{organization_id}/clusters/{cluster_id}/node-pools/{node_pool_id}" };
+}
+
+pub(in crate::server) const COLLECTIONS: &[Collection] = collections! {
+    Team organization "teams" "Users" Admin false "TeamSpec" "Team";
+    Registry organization "registries" "Registries" Admin true "RegistrySpec" "Registry";
+    Provider organization "providers" "Providers" Admin false "ProviderSpec" "Provider";
+    Cluster organization "clusters" "Clusters" Admin false "ClusterSpec" "Cluster";
+    Role organization "roles" "Roles" Admin true "RoleSpec" "Role";
+    RoleBinding organization "role-bindings" "Roles" Admin true "RoleBindingSpec" "RoleBinding";
+    SshKey user "ssh_keys" "Users" Admin false "SshKeySpec" "SshKey";
+    Plugin cluster "plugins" "Plugins" Admin true "PluginSpec" "Plugin";
+    ClusterLabel cluster "labels" "Labels" Member true "LabelSpec" "ClusterLabel";
+    NodePool cluster "node-pools" "Node pools" Member true "NodePoolSpec" "NodePool";
+    AutoscalingPolicy cluster "autoscaling-policies" "Autoscaling" Member true "AutoscalingPolicySpec" "AutoscalingPolicy";
+    Upgrade cluster "upgrades" "Upgrades" Admin true "UpgradeSpec" "Upgrade";
+    NodePoolLabel pool "labels" "Labels" Member true "LabelSpec" "NodePoolLabel";
+    Node pool "nodes" "Node pools" Member true "NodeSpec" "Node";
+};
+
+impl Collection {
+    pub(super) fn endpoints(&self) -> Vec<Endpoint> {
+        let own = self.kind == Kind::SshKey;
+        let reads = organization(OrgRole::ReadOnly, self.cluster, own);
+        let writes = organization(self.writes, false, own);
+        let item = match self.kind {
+            Kind::Cluster => CLUSTER.to_owned(),
+            Kind::NodePool => POOL.to_owned(),
+            _ => format!("{}/{{id}}", self.path),
+        };
+        let query = match self.kind {
+            Kind::Role => ROLE_LISTS,
+            Kind::RoleBinding => BINDINGS,
+            _ => NOBODY,
+        };
+        let item_query = if self.kind == Kind::Plugin { MANIFESTS } else { NOBODY };
+        let (one, kind, tag) = (self.kind.singular(), self.kind, self.tag);
+        // A cluster sees itself, and no list of others.
+        let item_reads = organization(OrgRole::ReadOnly, self.cluster || kind == Kind::Cluster, own);
+        let item_shown = if kind == Kind::Plugin {
+            "PluginWithManifests"
+        } else {
+            self.shown
+        };
+        let made = if kind == Kind::Cluster {
+            "AttachedCluster"
+        } else {
+            item_shown
+        };
+        let list = self.path;
+        vec![
+            entry(
+                Method::GET,
+                list,
+                tag,
+                reads,
+                Action::List(kind),
+                Takes::Nothing,
+                Answers::List(self.shown),
+                format!("List: {one} each"),
+            )
+            .asked(query),
+            entry(
+                Method::POST,
+                list,
+                tag,
+                writes,
+                Action::Create(kind),
+                Takes::Json(self.said),
+                Answers::Made(made),
+                format!("Make {one}"),
+            ),
+            entry(
+                Method::GET,
+                &*item,
+                tag,
+                item_reads,
+                Action::Get(kind),
+                Takes::Nothing,
+                Answers::One(item_shown),
+                format!("Get {one}"),
+            )
+            .asked(item_query),
+            entry(
+                Method::PUT,
+                &*item,
+                tag,
+                writes,
+                Action::Replace(kind),
+                Takes::Json(self.said),
+                Answers::One(item_shown),
+                format!("Replace {one}"),
+            ),
+            entry(
+                Method::PATCH,
+                &*item,
+                tag,
+                writes,
+                Action::Patch(kind),
+                Takes::Patch(self.said),
+                Answers::One(item_shown),
+                format!("Change {one}"),
+            ),
+            entry(
+                Method::DELETE,
+                &*item,
+                tag,
+                writes,
+                Action::Delete(kind),
+                Takes::Nothing,
+                Answers::Nothing,
+                format!("Delete {one}"),
+            ),
+        ]
+    }
+}

@@ -1,0 +1,113 @@
+//! Organizations as such: which there are for somebody, that one is locked, and the audit.
+
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::Error;
+use super::call::{Call, Reply, object, refuse_others, text, unless_known};
+use super::cloud::Cloud;
+use super::digest::etag;
+use super::document;
+use super::kind::Kind;
+use super::principal::{OrgRole, Principal};
+use super::refusal::Refusal;
+use super::remember::made;
+use super::store::{Draft, Row, Ties, Transaction};
+use super::users::join;
+use super::view::shown;
+
+pub(super) async fn organizations(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let Principal::User { memberships, .. } = &call.known()?.principal else {
+        return Err(Refusal::not_found().into());
+    };
+    let mut rows = Vec::new();
+    for id in memberships.keys() {
+        rows.extend(
+            cloud
+                .store
+                .get(Kind::Organization, &id.hyphenated().to_string())
+                .await?,
+        );
+    }
+    rows.sort_by_key(|row| row.position);
+    let items: Vec<_> = rows
+        .iter()
+        .map(|row| shown(cloud, row, false))
+        .collect::<Result<_, _>>()?;
+    let body = Bytes::from(text(&items));
+    Ok(unless_known(call, &etag(&body), body))
+}
+
+pub(super) async fn create_organization(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let document = document::read(Kind::Organization, &call.body)?;
+    let (owner, state) = (call.owner(), cloud.clone());
+    made(cloud, call, move |transaction| {
+        Box::pin(async move {
+            let row = new_organization(transaction, document.spec, &owner).await?;
+            join(transaction, &row.id, &owner, OrgRole::Owner, &owner).await?;
+            Ok(Reply::made(
+                format!("/v3/organizations/{}", row.id),
+                &shown(&state, &row, false)?,
+            ))
+        })
+    })
+    .await
+}
+
+/// An organization without anybody in it yet.
+pub(super) async fn new_organization(
+    transaction: &mut Transaction,
+    spec: Map<String, Value>,
+    owner: &str,
+) -> Result<Row, Error> {
+    let id = Uuid::new_v4().hyphenated().to_string();
+    let draft = Draft {
+        kind: Kind::Organization,
+        id: id.clone(),
+        organization_id: id,
+        cluster_id: String::new(),
+        parent_id: String::new(),
+        owner_id: owner.to_owned(),
+        spec,
+        secret: String::new(),
+        ties: Ties::default(),
+    };
+    transaction.insert(draft).await
+}
+
+/// Locks an organization, so that nothing in it changes, or unlocks it.
+pub(super) async fn lock(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let mut body = object(&call.body)?;
+    let locked = body.remove("locked").and_then(|locked| locked.as_bool());
+    let locked = locked.ok_or_else(|| Refusal::field("locked", "must be true or false"))?;
+    refuse_others(&body)?;
+    let (id, state) = (call.key("organization_id")?, cloud.clone());
+    let reply = cloud.store.write(call.by(), move |transaction| {
+        Box::pin(async move {
+            let row = transaction
+                .get(Kind::Organization, &id)
+                .await?
+                .ok_or_else(Refusal::not_found)?;
+            let row = transaction.set_status(&row, json!({ "locked": locked })).await?;
+            Ok(Reply::ok(&shown(&state, &row, false)?))
+        })
+    });
+    Ok(reply.await?.into_response())
+}
+
+pub(super) async fn audit(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let limit = call.number("limit", 1_000)?.unwrap_or(100);
+    let before = call.number("before", u32::MAX)?.map_or(i64::MAX, i64::from);
+    let rows = cloud.store.audit(&call.key("organization_id")?, before, limit).await?;
+    let item = |row: &super::store::Audited| {
+        json!({
+            "id": row.sequence, "at": row.at, "cluster_id": row.cluster_id, "kind": row.kind, "object_id": row.object_id,
+            "action": row.action, "actor": row.actor, "request_id": row.request_id, "before": row.before, "after": row.after,
+        })
+    };
+    let items: Vec<Value> = rows.iter().map(item).collect();
+    let body = Bytes::from(text(&items));
+    Ok(unless_known(call, &etag(&body), body))
+}

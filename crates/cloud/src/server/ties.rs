@@ -1,0 +1,101 @@
+//! What a body says of an object that is there, and whether all that it refers to is there too.
+
+use serde_json::{Map, Value};
+
+use super::Error;
+use super::call::text;
+use super::cloud::Cloud;
+use super::document::{self, Document};
+use super::kind::Kind;
+use super::refusal::Refusal;
+use super::source::membership_id;
+use super::store::{Name, Row, Ties, Transaction};
+use super::view;
+
+/// What other objects have to do with what `document` says, if all that it refers to is there.
+pub(super) async fn ties(
+    transaction: &mut Transaction,
+    kind: Kind,
+    parent: &str,
+    organization: &str,
+    document: &Document,
+) -> Result<Ties, Error> {
+    for used in &document.uses {
+        let there = match used.kind {
+            Kind::User => {
+                let membership = membership_id(organization, &used.id);
+                transaction.get(Kind::Membership, &membership).await?.is_some()
+            }
+            Kind::PluginVersion => {
+                let version = transaction.get(Kind::PluginVersion, &used.id).await?;
+                version.is_some_and(|version| version.spec.get("disabled") != Some(&Value::Bool(true)))
+            }
+            _ => {
+                let row = transaction.get(used.kind, &used.id).await?;
+                row.is_some_and(|row| row.organization_id == organization)
+            }
+        };
+        if !there {
+            let of = if used.kind == Kind::PluginVersion {
+                "the catalogue"
+            } else {
+                "this organization"
+            };
+            let reason = format!("{} is not {} of {of}", used.id, used.kind.singular());
+            return Err(Refusal::field(used.field.clone(), reason).into());
+        }
+    }
+    let scope = if kind == Kind::User {
+        String::new()
+    } else {
+        parent.to_owned()
+    };
+    Ok(Ties {
+        name: document.name.clone().map(|(field, name)| Name { scope, name, field }),
+        uses: document.uses.iter().map(|used| (used.kind, used.id.clone())).collect(),
+    })
+}
+
+/// What a body says of an object that is there: with the fields that the server makes as they are, or without them.
+pub(super) fn said(
+    cloud: &Cloud,
+    before: &Row,
+    seen: &Map<String, Value>,
+    mut body: Map<String, Value>,
+    patch: bool,
+) -> Result<Document, Error> {
+    let manifests: &[&str] = match before.kind {
+        Kind::Plugin => &["manifests", "jobs"],
+        _ => &[],
+    };
+    for field in view::made(before.kind).iter().chain(manifests) {
+        if let Some(value) = body.remove(*field)
+            && seen.get(*field) != Some(&value)
+        {
+            return Err(Refusal::field(*field, "is made by the server and cannot be changed; leave it out").into());
+        }
+    }
+    if before.kind == Kind::Role {
+        super::roles::forget_ids(&mut body);
+    }
+    // Credentials that no answer has cannot be sent back: who says nothing of them keeps them.
+    if !patch
+        && before.kind == Kind::Provider
+        && !body.contains_key("credentials")
+        && let Some(credentials) = cloud.credentials(before)?
+    {
+        body.insert("credentials".to_owned(), credentials);
+    }
+    let whole = if patch {
+        let mut whole = before.spec.clone();
+        if let Some(credentials) = cloud.credentials(before)? {
+            whole.insert("credentials".to_owned(), credentials);
+        }
+        let mut whole = Value::Object(whole);
+        json_patch::merge(&mut whole, &Value::Object(body));
+        whole
+    } else {
+        Value::Object(body)
+    };
+    Ok(document::read(before.kind, text(&whole).as_bytes())?)
+}

@@ -1,0 +1,215 @@
+//! Power over a user: who may change him, what goes with him, and that no organization is left without an owner.
+//!
+//! Nobody gets more power over a user than he has himself: whoever may set a password may be that user.
+
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::Error;
+use super::call::text;
+use super::cloud::Cloud;
+use super::digest::uuid;
+use super::document;
+use super::hash::Password;
+use super::kind::Kind;
+use super::principal::{OrgRole, Principal};
+use super::refusal::Refusal;
+use super::source::{Source, at_home, membership_id};
+use super::store::{Draft, Row, Ties, Transaction};
+use super::ties::ties;
+
+/// The hash of the password that `field` of `body` holds.
+pub(super) async fn hashed(cloud: &Cloud, body: &mut Map<String, Value>, field: &str) -> Result<Option<String>, Error> {
+    let password = match body.remove(field) {
+        None => return Ok(None),
+        Some(Value::String(password)) => zeroize::Zeroizing::new(password),
+        Some(_) => return Err(Refusal::field(field, "must be a text").into()),
+    };
+    Password::new(&password).map_err(|error| Refusal::field(field, error))?;
+    let place = cloud.limits.hashes.acquire().await;
+    let hash = tokio::task::spawn_blocking(move || {
+        let password = Password::new(&password).map_err(Error::internal)?;
+        password.hash().map_err(Error::internal)
+    });
+    let hash = hash.await.map_err(Error::internal)?;
+    drop(place);
+    hash.map(Some)
+}
+
+/// Makes `user` be in `organization` as `role`.
+pub(super) async fn join(
+    transaction: &mut Transaction,
+    organization: &str,
+    user: &str,
+    role: OrgRole,
+    owner: &str,
+) -> Result<Row, Error> {
+    let spec = json!({ "user_id": user, "role": role.word() });
+    let draft = Draft {
+        kind: Kind::Membership,
+        id: membership_id(organization, user),
+        organization_id: organization.to_owned(),
+        cluster_id: String::new(),
+        parent_id: organization.to_owned(),
+        owner_id: owner.to_owned(),
+        spec: spec.as_object().cloned().unwrap_or_default(),
+        secret: String::new(),
+        ties: ties_of(user),
+    };
+    transaction.insert(draft).await
+}
+
+pub(super) fn ties_of(user: &str) -> Ties {
+    Ties {
+        name: None,
+        uses: vec![(Kind::User, user.to_owned())],
+    }
+}
+
+pub(super) fn only_owners_make_owners(asker: &Principal, organization: &str, role: OrgRole) -> Result<(), Refusal> {
+    if role == OrgRole::Owner && asker.role_in(uuid(organization)) != Some(OrgRole::Owner) {
+        return Err(Refusal::forbidden("only an owner makes or unmakes an owner"));
+    }
+    Ok(())
+}
+
+/// Whether `asker` may be that user, in effect: change how he logs in, or what stands for him.
+pub(super) async fn may_act_for(
+    transaction: &mut Transaction,
+    asker: &Principal,
+    organization: &str,
+    user: &str,
+) -> Result<Row, Error> {
+    let row = at_home(&mut Source::Transaction(transaction), organization, user).await?;
+    if asker.user().is_some_and(|asker| asker == uuid(user)) {
+        return Ok(row);
+    }
+    let membership = transaction
+        .get(Kind::Membership, &membership_id(organization, user))
+        .await?;
+    let role = membership
+        .as_ref()
+        .and_then(super::identity::membership)
+        .map(|(_, role)| role);
+    if role > asker.role_in(uuid(organization)) {
+        return Err(
+            Refusal::forbidden("the user may do more than you: only an owner, or he himself, changes him").into(),
+        );
+    }
+    let memberships = transaction.users_of(Kind::User, user).await?;
+    let elsewhere = memberships.iter().filter(|(kind, _)| *kind == Kind::Membership).count() > 1;
+    if elsewhere || transaction.get(Kind::Operator, user).await?.is_some() {
+        let message = "the user has power elsewhere too, so only he himself changes this";
+        return Err(Refusal::forbidden(message).into());
+    }
+    Ok(row)
+}
+
+/// Says of a user, or of something of his, that it changed to the other organizations that he is in.
+pub(super) async fn tell_elsewhere(transaction: &mut Transaction, row: &Row) -> Result<(), Error> {
+    let user = if row.kind == Kind::User {
+        &row.id
+    } else {
+        &row.parent_id
+    };
+    for (kind, id) in transaction.users_of(Kind::User, user).await? {
+        let organization = id.split('.').next().unwrap_or_default();
+        if kind == Kind::Membership && organization != row.organization_id {
+            transaction.tell(row, organization, "update").await?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn not_the_last_owner(
+    transaction: &mut Transaction,
+    organization: &str,
+    user: &str,
+) -> Result<(), Error> {
+    let members = transaction.children(Kind::Membership, organization).await?;
+    let owns = |row: &&Row| {
+        let id = row.spec.get("user_id").and_then(Value::as_str);
+        id != Some(user) && super::identity::membership(row).is_some_and(|(_, role)| role == OrgRole::Owner)
+    };
+    if members.iter().any(|row| owns(&row)) {
+        return Ok(());
+    }
+    let message = format!("the organization {organization} would have no owner; make another user one first");
+    Err(Refusal::conflict(message).into())
+}
+
+/// Gives a user a password, and ends his tokens but `kept`.
+pub(super) async fn replace_password(
+    transaction: &mut Transaction,
+    user: &Row,
+    hash: String,
+    kept: Option<Uuid>,
+) -> Result<(), Error> {
+    if let Some(before) = transaction.get(Kind::Password, &user.id).await? {
+        transaction.update(&before, Map::new(), hash, &Ties::default()).await?;
+    } else {
+        let draft = Draft {
+            kind: Kind::Password,
+            id: user.id.clone(),
+            organization_id: user.organization_id.clone(),
+            cluster_id: String::new(),
+            parent_id: user.id.clone(),
+            owner_id: user.id.clone(),
+            spec: Map::new(),
+            secret: hash,
+            ties: Ties::default(),
+        };
+        transaction.insert(draft).await?;
+    }
+    for token in transaction.children(Kind::Token, &user.id).await? {
+        if kept.is_none_or(|kept| token.id != kept.hyphenated().to_string()) {
+            transaction.remove(&token).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Deletes a user, wherever he is. Only the organization `going` may lose its last owner by it.
+pub(super) async fn forget(transaction: &mut Transaction, user: &Row, going: &str) -> Result<(), Error> {
+    for (kind, id) in transaction.users_of(Kind::User, &user.id).await? {
+        if kind == Kind::Membership
+            && let Some(membership) = transaction.get(kind, &id).await?
+        {
+            if membership.organization_id != going {
+                not_the_last_owner(transaction, &membership.organization_id, &user.id).await?;
+            }
+            leave(transaction, &membership).await?;
+        }
+    }
+    transaction.remove(user).await
+}
+
+/// Takes a user out of an organization, and out of its teams and bindings.
+pub(super) async fn leave(transaction: &mut Transaction, membership: &Row) -> Result<(), Error> {
+    let user = membership
+        .spec
+        .get("user_id")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
+    for (kind, id) in transaction.users_of(Kind::User, &user).await? {
+        let row = transaction.get(kind, &id).await?;
+        let Some(row) = row.filter(|row| row.organization_id == membership.organization_id) else {
+            continue;
+        };
+        match kind {
+            Kind::RoleBinding => transaction.remove(&row).await?,
+            Kind::Team => {
+                let mut spec = row.spec.clone();
+                if let Some(users) = spec.get_mut("user_ids").and_then(Value::as_array_mut) {
+                    users.retain(|id| id.as_str() != Some(&user));
+                }
+                let document = document::read(Kind::Team, text(&spec).as_bytes())?;
+                let ties = ties(transaction, Kind::Team, &row.parent_id, &row.organization_id, &document).await?;
+                transaction.update(&row, spec, String::new(), &ties).await?;
+            }
+            _ => {}
+        }
+    }
+    transaction.remove(membership).await
+}
