@@ -31,6 +31,8 @@ use super::token::Tokens;
 
 /// How often the files of keys and of the certificate are read again; on SIGHUP that happens at once.
 const RELOAD: Duration = Duration::from_mins(1);
+/// A connection without a request is closed after this: one who polls each half minute keeps his.
+const IDLE: Duration = Duration::from_secs(75);
 /// How long requests that are under way may take after the order to stop.
 pub const DRAIN: Duration = Duration::from_secs(10);
 
@@ -150,6 +152,7 @@ fn http(
 ) -> impl Future<Output = Result<(), Infallible>> + use<> {
     let options = Options {
         connections: parts.connections,
+        head: IDLE,
         life: None,
         tls,
         drain: DRAIN,
