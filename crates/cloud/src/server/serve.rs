@@ -156,7 +156,6 @@ fn http(
         life: None,
         tls,
         drain: DRAIN,
-        ..Options::default()
     };
     let router = router(cloud, requests, kit.clone());
     serve_with(listener, router, options, kit.clock.clone(), shutdown.clone())
