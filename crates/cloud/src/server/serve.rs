@@ -175,11 +175,7 @@ async fn reload_on(cloud: Cloud, certificate: Option<Arc<Certificate>>, mut hang
             () = cloud.shutdown.cancelled() => return Ok(()),
         }
         match KeyRing::load(&cloud.keys) {
-            Ok(ring) => {
-                cloud.tokens.store(Arc::new(Tokens::new(issuer(&cloud.issuer), ring)));
-                // Whoever was known by a key that is gone is not known any more.
-                cloud.identities.invalidate_all();
-            }
+            Ok(ring) => cloud.tokens.store(Arc::new(Tokens::new(issuer(&cloud.issuer), ring))),
             Err(error) => error!(error = %Chain(&error), "the signing keys cannot be read again"),
         }
         match Sealer::load(&cloud.sealing) {
