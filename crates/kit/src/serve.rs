@@ -133,10 +133,11 @@ pub async fn serve_with(
             Some(_) = connections.join_next() => {}
             accepted = accepted => match accepted {
                 (Ok((stream, peer)), place) => {
-                    let (stream, router) = ((stream, Peer(peer)), router.clone());
-                    let connection = connection(stream, router, options.clone(), Arc::clone(&clock), shutdown.clone());
+                    let (stream, router, options) = ((stream, Peer(peer)), router.clone(), options.clone());
+                    let (clock, shutdown) = (Arc::clone(&clock), shutdown.clone());
+                    // Made where it is awaited: a future that is moved into another one has its room twice.
                     connections.spawn(async move {
-                        connection.await;
+                        connection(stream, router, options, clock, shutdown).await;
                         drop(place);
                     });
                 }
@@ -166,8 +167,9 @@ async fn connection(
     let Some(tls) = options.tls.clone() else {
         return requests(stream, peer, router, &options, clock, shutdown).await;
     };
-    match timeout(&*clock, options.head, TlsAcceptor::from(tls).accept(stream)).await {
-        // Boxed, so that a connection without TLS need not have the room.
+    // Boxed, both, so that a connection without TLS need not have the room.
+    let handshake = Box::pin(TlsAcceptor::from(tls).accept(stream));
+    match timeout(&*clock, options.head, handshake).await {
         Ok(Ok(stream)) => Box::pin(requests(stream, peer, router, &options, clock, shutdown)).await,
         Ok(Err(error)) => debug!(%error, "a handshake failed"),
         Err(elapsed) => debug!(%elapsed, "a handshake was not ended"),

@@ -11,7 +11,8 @@ use std::time::Duration;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures::stream;
-use http::{HeaderMap, HeaderName};
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::json;
 use tokio::sync::watch;
 use tracing::warn;
@@ -61,12 +62,10 @@ pub(super) async fn events(cloud: &Cloud, call: &Call) -> Result<Response, Error
         Some(Some(cursor)) if cursor <= latest => (cursor, None),
         Some(_) => (latest, Some("reset")),
     };
-    let mut headers = HeaderMap::new();
-    headers.extend(
-        call.headers
-            .get(http::header::AUTHORIZATION)
-            .map(|value| (http::header::AUTHORIZATION, value.clone())),
-    );
+    // A copy: the header is a part of the buffer that the request was read into, and would keep all of it.
+    let authorization = call.headers.get(AUTHORIZATION);
+    let authorization = authorization.and_then(|value| HeaderValue::from_bytes(value.as_bytes()).ok());
+    let headers = authorization.into_iter().map(|value| (AUTHORIZATION, value)).collect();
     let listener = Listener {
         cloud: cloud.clone(),
         organization,
@@ -113,27 +112,8 @@ impl Listener {
         }
         loop {
             self.woken.mark_unchanged();
-            if !self.may_still().await {
-                return None;
-            }
-            let notes = self
-                .cloud
-                .store
-                .since(self.cursor, self.organization, self.cluster)
-                .await;
-            let notes = match notes {
-                Ok(notes) => notes,
-                Err(error) => {
-                    warn!(error = %tidewaiter_kit::Chain(&error), "a stream ends: what changed cannot be read");
-                    return None;
-                }
-            };
-            if let Some(last) = notes.last() {
-                self.cursor = last.sequence;
-            }
-            let mut kinds: Vec<_> = notes.iter().filter_map(|note| note.scope.kind.event()).collect();
-            kinds.sort_unstable();
-            kinds.dedup();
+            // Boxed, because thousands of listeners wait most of the time, and looking takes much room.
+            let kinds = Box::pin(self.look()).await?;
             if !kinds.is_empty() {
                 return Some(self.event("change").data(json!({ "kinds": kinds }).to_string()));
             }
@@ -145,6 +125,28 @@ impl Listener {
                 () = shutdown.cancelled() => return None,
             }
         }
+    }
+
+    /// The kinds that changed since the cursor, which it moves; None of a stream that ends.
+    async fn look(&mut self) -> Option<Vec<&'static str>> {
+        if !self.may_still().await {
+            return None;
+        }
+        let notes = self.cloud.store.since(self.cursor, self.organization, self.cluster);
+        let notes = match notes.await {
+            Ok(notes) => notes,
+            Err(error) => {
+                warn!(error = %tidewaiter_kit::Chain(&error), "a stream ends: what changed cannot be read");
+                return None;
+            }
+        };
+        if let Some(last) = notes.last() {
+            self.cursor = last.sequence;
+        }
+        let mut kinds: Vec<_> = notes.iter().filter_map(|note| note.scope.kind.event()).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        Some(kinds)
     }
 
     /// When it is asked again who listens, though nothing that concerns this cluster changed.
