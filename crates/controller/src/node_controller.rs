@@ -7,6 +7,7 @@
 mod apply;
 mod error;
 pub mod explain;
+mod forged;
 mod forgeries;
 mod labels;
 mod node;
@@ -30,6 +31,7 @@ use tokio::sync::Semaphore;
 use apply::Writer;
 use error::NodeError;
 use forgeries::Forgeries;
+pub use forged::Forged;
 pub use node::Node;
 use plan::{Finding, Observation, Plan, plan};
 use record::Record;
