@@ -30,8 +30,8 @@ use tokio::sync::Semaphore;
 
 use apply::Writer;
 use error::NodeError;
-use forgeries::Forgeries;
 pub use forged::Forged;
+use forgeries::Forgeries;
 pub use node::Node;
 use plan::{Finding, Observation, Plan, plan};
 use record::Record;

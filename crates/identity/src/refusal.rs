@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use tidewaiter_api::values::quoted;
 use tidewaiter_api::node_identity::VERIFIED;
+use tidewaiter_api::values::quoted;
 use tidewaiter_api::{ClusterName, ConditionStatus, NodeIdentityStatus, NodeName, ProviderId};
 
 /// A Node that gets nothing, and why. What it means, and when to ask again: [`Identifier`](crate::Identifier).
@@ -264,9 +264,7 @@ impl Refusal {
     pub fn recorded_forgery(status: &NodeIdentityStatus) -> bool {
         let mut conditions = status.conditions.iter();
         conditions.any(|it| {
-            it.type_ == VERIFIED
-                && it.status == ConditionStatus::False
-                && Self::told_forgery(&it.reason, &it.message)
+            it.type_ == VERIFIED && it.status == ConditionStatus::False && Self::told_forgery(&it.reason, &it.message)
         })
     }
 

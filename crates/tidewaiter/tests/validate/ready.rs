@@ -16,7 +16,7 @@ use crate::world::{CLUSTER, World, alice, bare, finished, json_of, text, unknown
 /// The command looks this often.
 const OFTEN: [&str; 2] = ["--interval", "1s"];
 
-const MAY_READ_RECORDS: &str = r#"
+const MAY_READ_RECORDS: &str = r"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: may-read-records}
@@ -29,7 +29,7 @@ metadata: {name: may-read-records}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: may-read-records}
 subjects:
 - {apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}
-"#;
+";
 
 /// With a group of two instances that are Nodes; their names.
 async fn start(ready: [&str; 2]) -> (World, [String; 2]) {
