@@ -57,7 +57,11 @@ pub(super) fn confirm(question: &str) -> Result<()> {
     let asked = write!(out, "{question} [y/N] ").and_then(|()| out.flush());
     asked.context("asking")?;
     let mut answer = String::new();
-    io::stdin().read_line(&mut answer).context("the answer")?;
+    let typed = io::stdin().read_line(&mut answer).context("the answer")?;
+    if typed == 0 {
+        // At the end of the input no key has ended the line.
+        writeln!(out).context("asking")?;
+    }
     if !matches!(answer.trim(), "y" | "Y" | "yes") {
         bail!("nothing was changed");
     }
