@@ -15,6 +15,7 @@ mod copies;
 mod crashes;
 mod keys;
 mod ledger;
+mod progress;
 mod refusals;
 mod secrets;
 mod starts;
