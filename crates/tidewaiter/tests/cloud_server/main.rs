@@ -13,6 +13,7 @@
 
 mod copies;
 mod crashes;
+mod deploy;
 mod keys;
 mod ledger;
 mod progress;
