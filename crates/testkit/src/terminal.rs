@@ -1,6 +1,7 @@
 //! A terminal on which a command runs: what `script` of util-linux passes on, as a terminal would show it.
 //!
-//! The command, and all that it starts, ends with the terminal.
+//! With the terminal the command ends, as when a person closes the window. A [`Scratch`]'s watchdog sees to it that the terminal
+//! ends with this process.
 
 use std::num::NonZero;
 use std::process::{ExitStatus, Stdio};
@@ -8,6 +9,8 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
+
+use crate::Scratch;
 
 const ROWS: NonZero<u16> = NonZero::new(40).unwrap();
 const COLUMNS: NonZero<u16> = NonZero::new(100).unwrap();
@@ -18,6 +21,8 @@ const SOON: Duration = Duration::from_mins(1);
 /// A terminal with a person before it.
 pub struct Terminal {
     script: Child,
+    group: u32,
+    scratch: Scratch,
     screen: vt100::Parser,
     raw: String,
 }
@@ -66,8 +71,14 @@ impl Terminal {
             .envs(variables);
         script.args(["--quiet", "--return", "--flush", "--command", &line, "/dev/null"]);
         script.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        let scratch = Scratch::new("terminal");
+        let script = script.process_group(0).spawn().expect("script of util-linux is there");
+        let group = script.id().expect("nobody has waited for it");
+        scratch.watch(group);
         Self {
-            script: script.spawn().expect("script of util-linux is there"),
+            script,
+            group,
+            scratch,
             screen: vt100::Parser::new(ROWS, COLUMNS, 0),
             raw: String::new(),
         }
@@ -121,6 +132,8 @@ impl Terminal {
     /// Waits for the end.
     pub async fn ended(&mut self) -> ExitStatus {
         while self.read().await {}
-        self.script.wait().await.unwrap()
+        let status = self.script.wait().await.unwrap();
+        self.scratch.forget(self.group);
+        status
     }
 }
