@@ -10,12 +10,15 @@
 
 mod access;
 mod described;
+mod errors;
 mod escalation;
+mod etags;
 mod faults;
 mod first_steps;
 mod fixture;
 mod kubernetes;
 mod model;
+mod references;
 mod refusals;
 mod requests;
 mod schemathesis;

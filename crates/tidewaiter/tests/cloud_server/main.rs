@@ -13,8 +13,10 @@
 
 mod copies;
 mod crashes;
+mod deploy;
 mod keys;
 mod ledger;
+mod progress;
 mod refusals;
 mod secrets;
 mod starts;
