@@ -5,6 +5,7 @@
 //! because each says when it was made, and one is made at least every half minute.
 
 mod kept;
+mod nodes;
 mod outside;
 
 use std::convert::Infallible;
@@ -15,7 +16,6 @@ use std::time::Duration;
 use futures::future::{join, select};
 use jiff::Timestamp;
 use kube::{Api, Client};
-use serde::de::DeserializeOwned;
 use tidewaiter_api::ClusterName;
 use tidewaiter_identity::{CloudGroups, NoGroups};
 use tidewaiter_kit::{Cache, Cacheable, Change, Kit, OnChange, SharedClock, Tasks};
@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::node_controller::{Forged, Node};
+use nodes::Nodes;
 use outside::Outside;
 
 /// What has not been heard of for longer is not known.
@@ -76,6 +77,7 @@ pub struct VerdictParts {
 pub struct Verdicts {
     parts: VerdictParts,
     changed: Arc<Notify>,
+    judged: Arc<Nodes>,
     forged: Arc<Forged>,
 }
 
@@ -86,6 +88,7 @@ impl Verdicts {
         let changed = Arc::default();
         Self {
             parts,
+            judged: Arc::default(),
             forged: Arc::new(Forged::new(Arc::clone(&changed))),
             changed,
         }
@@ -94,7 +97,11 @@ impl Verdicts {
     /// For the cache of Nodes, which the NodeController has.
     #[must_use]
     pub fn on_node(&self) -> OnChange<Node> {
-        notifies(&self.changed)
+        let (judged, notify) = (Arc::clone(&self.judged), notifies(&self.changed));
+        Box::new(move |change| {
+            judged.changed(change);
+            notify(change);
+        })
     }
 
     /// For the cache of records, which the NodeController has.
@@ -106,7 +113,12 @@ impl Verdicts {
     /// Starts to follow Pods, to ask the cloud, the store and DNS, and to judge.
     #[must_use]
     pub fn start(self, nodes: Cache<Node>, tasks: &mut Tasks, kit: &Kit) -> Latest {
-        let Self { parts, changed, forged } = self;
+        let Self {
+            parts,
+            changed,
+            judged,
+            forged,
+        } = self;
         let pods = Cache::builder(Api::<Pod>::all(parts.client))
             .page_size(PAGE)
             .keep(matters)
@@ -123,6 +135,7 @@ impl Verdicts {
         let judge = Judge {
             cluster: parts.cluster,
             nodes,
+            judged,
             forged,
             pods,
             outside: Arc::clone(&outside),
@@ -145,6 +158,7 @@ fn notifies<K>(changed: &Arc<Notify>) -> OnChange<K> {
 struct Judge {
     cluster: ClusterName,
     nodes: Cache<Node>,
+    judged: Arc<Nodes>,
     forged: Arc<Forged>,
     pods: Cache<Pod>,
     outside: Arc<Outside>,
@@ -194,16 +208,16 @@ impl Judge {
             cluster: self.cluster.clone(),
             groups: self.outside.groups(now),
             cloud: self.outside.cloud(now),
-            nodes: objects(&self.nodes, now),
+            nodes: known(&self.nodes, now, || self.judged.all(&self.nodes)),
             forged: self.forged.names(),
-            pods: objects(&self.pods, now),
+            pods: known(&self.pods, now, || self.pods.all().map(Arc::new).collect()),
             dns: self.outside.dns(now),
         }
     }
 }
 
-/// What a cache holds, as much of it as is judged, if it is followed.
-fn objects<K: Cacheable, T: DeserializeOwned>(cache: &Cache<K>, now: Duration) -> Part<Vec<Arc<T>>> {
+/// `all` of what a cache holds, if it is followed.
+fn known<K: Cacheable, T>(cache: &Cache<K>, now: Duration, all: impl FnOnce() -> T) -> Part<T> {
     let (kind, trouble) = (K::plural(&()), cache.trouble());
     match trouble {
         _ if !cache.is_synced() => {
@@ -216,7 +230,7 @@ fn objects<K: Cacheable, T: DeserializeOwned>(cache: &Cache<K>, now: Duration) -
             let (since, error) = (trouble.since.strftime("%FT%TZ"), trouble.error);
             Part::Unknown(format!("the {kind} are known as of {since} only: {error}"))
         }
-        _ => Part::Known(cache.all_as().map(Arc::new).collect()),
+        _ => Part::Known(all()),
     }
 }
 

@@ -99,16 +99,8 @@ impl<K: Cacheable> Cache<K> {
 
     /// Every object, in no order, one at a time. What comes or goes meanwhile may be among them or not.
     pub fn all(&self) -> impl Iterator<Item = K> {
-        self.all_as()
-    }
-
-    /// The same, as much of each object as `V` reads of its JSON: what it does not read costs little.
-    ///
-    /// # Panics
-    /// When `V` cannot read what `K` writes.
-    pub fn all_as<V: DeserializeOwned>(&self) -> impl Iterator<Item = V> {
         let keys = self.objects.keys().into_iter();
-        keys.filter_map(|key| self.objects.get_as(&key))
+        keys.filter_map(|key| self.objects.get(&key))
     }
 }
 

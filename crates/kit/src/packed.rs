@@ -57,17 +57,8 @@ impl<T: Serialize + DeserializeOwned> Packer<T> {
     /// # Panics
     /// When it was packed elsewhere, or its type cannot read what it writes.
     #[must_use]
-    pub fn unpack(&self, packed: &Packed) -> T {
-        self.unpack_as(packed)
-    }
-
-    /// As much of the value that was packed here as `V` reads of its JSON.
-    ///
-    /// # Panics
-    /// When it was packed elsewhere, or `V` cannot read what `T` writes.
-    #[must_use]
     #[expect(clippy::expect_used, reason = "it was packed here, in this process")]
-    pub fn unpack_as<V: DeserializeOwned>(&self, packed: &Packed) -> V {
+    pub fn unpack(&self, packed: &Packed) -> T {
         let dictionary = self.dictionary.get().map_or(&[][..], |dictionary| dictionary);
         let json = decompress_size_prepended_with_dict(&packed.0, dictionary).expect("what was packed can be unpacked");
         serde_json::from_slice(&json).expect("a value can be read as it was written")

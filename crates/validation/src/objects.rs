@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 use tidewaiter_api::names::ROLE_CONTROL_PLANE_LABEL;
 
-pub use node::{LABELS_READ, Node, NodeCondition, NodeConditionType, NodeSpec, NodeStatus, conditions};
+pub use node::{LABELS_READ, Node, NodeCondition, NodeConditionType, conditions};
 pub use pod::{ContainerStatus, Phase, Pod, PodSpec, PodStatus, Priority, is_judged, matters};
 
 /// Makes `$slim` an object of the API, as `$full` is one.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::join;
+use k8s_openapi::api::core::v1::Node as FullNode;
 use kube::{Client, ResourceExt as _};
 use tidewaiter_api::{ClusterName, NodeIdentity};
 use tidewaiter_identity::{CloudGroup, CloudGroups, Refusal};
@@ -49,8 +50,8 @@ pub async fn observe(sources: &Sources) -> Observation {
     let (groups, cloud, nodes, pods, dns) = join!(
         groups(sources),
         cloud(sources),
-        lists::all::<Node>(client, &**clock, |_| true),
-        lists::all::<Pod>(client, &**clock, is_judged),
+        lists::all::<FullNode, Node>(client, &**clock, |_| true),
+        lists::all::<Pod, Pod>(client, &**clock, is_judged),
         api_addresses(sources),
     );
     Observation {
@@ -70,7 +71,9 @@ pub async fn observe(sources: &Sources) -> Observation {
 /// Where there are no records, or nobody may read them, none: of several claims the worst counts then.
 async fn forged(client: &Client, clock: &dyn Clock) -> BTreeSet<String> {
     let forged = |record: &NodeIdentity| record.status.as_ref().is_some_and(Refusal::recorded_forgery);
-    let records = lists::all(client, clock, forged).await.unwrap_or_default();
+    let records = lists::all::<NodeIdentity, _>(client, clock, forged)
+        .await
+        .unwrap_or_default();
     records.iter().map(|record| record.name_any()).collect()
 }
 

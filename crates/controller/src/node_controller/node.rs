@@ -81,6 +81,13 @@ impl Node {
             && LABELS_READ.iter().all(same_label)
     }
 
+    /// The Node as the verdict on the cluster reads it.
+    #[must_use]
+    pub fn judged(&self) -> tidewaiter_validation::Node {
+        let claim = self.spec.provider_id.as_deref();
+        tidewaiter_validation::Node::new(&self.metadata, claim, &self.status.conditions)
+    }
+
     /// The taints as they should be once the Node is identified, if the startup taint is there to be lifted.
     #[must_use]
     pub fn taints_without_startup_taint(&self) -> Option<Vec<serde_json::Value>> {

@@ -4,8 +4,6 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use serde::de::DeserializeOwned;
-
 use super::Cacheable;
 use crate::key::Key;
 use crate::packed::{Packed, Packer};
@@ -48,12 +46,7 @@ impl<K> Objects<K> {
 
 impl<K: Cacheable> Objects<K> {
     pub(super) fn get(&self, key: &Key) -> Option<K> {
-        self.get_as(key)
-    }
-
-    /// As much of the object as `V` reads.
-    pub(super) fn get_as<V: DeserializeOwned>(&self, key: &Key) -> Option<V> {
-        self.read().get(key).map(|packed| self.packer.unpack_as(packed))
+        self.read().get(key).map(|packed| self.packer.unpack(packed))
     }
 
     pub(super) fn put(&self, key: Key, object: &K) {

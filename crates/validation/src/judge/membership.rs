@@ -145,7 +145,7 @@ impl<'a> Finder<'a> {
         });
         let mut by_instance: HashMap<_, Vec<_>> = HashMap::new();
         for node in &nodes {
-            if let Some(id) = &node.spec.provider_id {
+            if let Some(id) = &node.provider_id {
                 by_instance.entry(last_part(id.rest())).or_default().push(*node);
             }
         }
@@ -161,7 +161,7 @@ impl<'a> Finder<'a> {
             .as_ref()
             .and_then(|name| self.by_name.get(name.as_str()).copied());
         let node = named
-            .filter(|node| node.spec.provider_id.is_none() || claims(node, &member.id))
+            .filter(|node| node.provider_id.is_none() || claims(node, &member.id))
             .or_else(|| {
                 let claimants = self.by_instance.get(last_part(&member.id))?;
                 claimants.iter().copied().find(|node| claims(node, &member.id))
@@ -177,14 +177,13 @@ impl<'a> Finder<'a> {
 /// Whether two Nodes may claim one instance.
 pub(crate) fn contested(nodes: &[Arc<Node>]) -> bool {
     let mut seen = HashSet::new();
-    let mut claims = nodes.iter().filter_map(|node| node.spec.provider_id.as_ref());
+    let mut claims = nodes.iter().filter_map(|node| node.provider_id.as_ref());
     claims.any(|claim| !seen.insert(last_part(claim.rest())))
 }
 
 /// Whether the Node's providerID ends with `id`, at a `/` or as a whole.
 fn claims(node: &Node, id: &str) -> bool {
     let rest = node
-        .spec
         .provider_id
         .as_ref()
         .and_then(|claim| claim.rest().strip_suffix(id));

@@ -2,13 +2,12 @@
 
 use std::borrow::Cow;
 
-use k8s_openapi::api::core::v1::Node as FullNode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer, Serialize};
 use tidewaiter_api::names::ROLE_CONTROL_PLANE_LABEL;
 use tidewaiter_api::{ConditionStatus, ProviderId};
 
-use super::{known, known_text, label, resource_like, same_metadata};
+use super::{known, label};
 
 pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
@@ -18,39 +17,50 @@ pub(super) const OLD_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 /// The labels of a Node that the verdict reads.
 pub const LABELS_READ: [&str; 4] = [ROLE_CONTROL_PLANE_LABEL, HOSTNAME, ZONE, OLD_ZONE];
 
-/// A slim Node.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// A Node, as little of it as the verdict reads: all those of a large cluster can be held, and need not be decoded again for
+/// each verdict.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "Sent")]
 pub struct Node {
-    /// Name, uid, resourceVersion, and the labels for control plane, host name and zone.
-    #[serde(deserialize_with = "super::metadata")]
-    pub metadata: ObjectMeta,
-    /// What is read of the spec.
-    #[serde(default)]
-    pub spec: NodeSpec,
-    /// What is read of the status.
-    #[serde(default)]
-    pub status: NodeStatus,
-}
-
-/// A slim `spec`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeSpec {
+    name: Box<str>,
     /// The instance that the Node claims to be.
-    #[serde(
-        default,
-        rename = "providerID",
-        deserialize_with = "known_text",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub provider_id: Option<ProviderId>,
+    pub(crate) provider_id: Option<ProviderId>,
+    /// Where it is not the name.
+    hostname: Option<Box<str>>,
+    zone: Box<str>,
+    control_plane: bool,
+    ready: Option<ConditionStatus>,
+    network_unavailable: Option<ConditionStatus>,
 }
 
-/// A slim `status`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeStatus {
-    /// The conditions that decide readiness.
-    #[serde(default, deserialize_with = "conditions", skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<NodeCondition>,
+/// A Node as the API server sends it.
+#[derive(Deserialize)]
+struct Sent {
+    #[serde(deserialize_with = "super::metadata")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Default, Deserialize)]
+struct Spec {
+    #[serde(default, rename = "providerID")]
+    provider_id: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct Status {
+    #[serde(default, deserialize_with = "conditions")]
+    conditions: Vec<NodeCondition>,
+}
+
+impl From<Sent> for Node {
+    fn from(sent: Sent) -> Self {
+        let Sent { metadata, spec, status } = sent;
+        Self::new(&metadata, spec.provider_id.as_deref(), &status.conditions)
+    }
 }
 
 /// One condition.
@@ -73,48 +83,48 @@ pub enum NodeConditionType {
 }
 
 impl Node {
-    /// Whether the two differ in nothing that the verdict reads: a heartbeat changes only the resourceVersion and what was
-    /// dropped while decoding.
+    /// Of these parts of a Node: its name and [the labels that are read](LABELS_READ), `spec.providerID`, and its conditions.
     #[must_use]
-    pub fn same(&self, other: &Self) -> bool {
-        same_metadata(&self.metadata, &other.metadata) && self.spec == other.spec && self.status == other.status
+    pub fn new(metadata: &ObjectMeta, provider_id: Option<&str>, all: &[NodeCondition]) -> Self {
+        let of_type = |type_| all.iter().find(|it| it.type_ == type_).map(|it| it.status);
+        let name = metadata.name.as_deref().unwrap_or_default();
+        let zone = label(metadata, ZONE).filter(|zone| !zone.is_empty());
+        let hostname = label(metadata, HOSTNAME).unwrap_or_default();
+        Self {
+            name: name.into(),
+            provider_id: provider_id.and_then(known),
+            hostname: (hostname != name).then(|| hostname.into()),
+            zone: zone.or_else(|| label(metadata, OLD_ZONE)).unwrap_or_default().into(),
+            control_plane: label(metadata, ROLE_CONTROL_PLANE_LABEL).is_some(),
+            ready: of_type(NodeConditionType::Ready),
+            network_unavailable: of_type(NodeConditionType::NetworkUnavailable),
+        }
     }
 
     pub(crate) fn name(&self) -> &str {
-        self.metadata.name.as_deref().unwrap_or_default()
+        &self.name
     }
 
     /// The status of the Ready condition; Unknown when there is none.
     pub(crate) fn ready_status(&self) -> ConditionStatus {
-        self.condition(NodeConditionType::Ready)
-            .unwrap_or(ConditionStatus::Unknown)
+        self.ready.unwrap_or(ConditionStatus::Unknown)
     }
 
     /// The condition `Ready` is True and `NetworkUnavailable` is not True.
     pub(crate) fn is_ready(&self) -> bool {
-        self.ready_status() == ConditionStatus::True
-            && self.condition(NodeConditionType::NetworkUnavailable) != Some(ConditionStatus::True)
+        self.ready_status() == ConditionStatus::True && self.network_unavailable != Some(ConditionStatus::True)
     }
 
     pub(crate) fn is_control_plane(&self) -> bool {
-        label(&self.metadata, ROLE_CONTROL_PLANE_LABEL).is_some()
+        self.control_plane
     }
 
     pub(crate) fn zone(&self) -> &str {
-        let zone = label(&self.metadata, ZONE).filter(|zone| !zone.is_empty());
-        zone.or_else(|| label(&self.metadata, OLD_ZONE)).unwrap_or_default()
+        &self.zone
     }
 
     pub(crate) fn hostname(&self) -> &str {
-        label(&self.metadata, HOSTNAME).unwrap_or_default()
-    }
-
-    fn condition(&self, type_: NodeConditionType) -> Option<ConditionStatus> {
-        let conditions = &self.status.conditions;
-        conditions
-            .iter()
-            .find(|found| found.type_ == type_)
-            .map(|found| found.status)
+        self.hostname.as_deref().unwrap_or(&self.name)
     }
 }
 
@@ -140,8 +150,6 @@ pub fn conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Node
     Ok(read.collect())
 }
 
-resource_like!(Node, FullNode);
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,22 +173,15 @@ mod tests {
     }
 
     #[test]
-    fn keeps_what_is_read_and_drops_the_rest_and_its_own_json_loses_nothing() {
+    fn keeps_what_is_read() {
         let slim = node(full());
         assert_eq!((slim.name(), slim.zone(), slim.hostname()), ("n", "z", "h"));
+        assert_eq!(slim.provider_id.as_ref().unwrap().as_str(), "aws:///z/i-1");
         assert!(slim.is_ready() && slim.is_control_plane());
-        let text = serde_json::to_value(&slim).unwrap();
-        let expected = json!({
-            "metadata": {"name": "n", "uid": "u", "resourceVersion": "7", "labels": full()["metadata"]["labels"]},
-            "spec": {"providerID": "aws:///z/i-1"},
-            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-        });
-        let mut expected = expected;
-        expected["metadata"]["labels"].as_object_mut().unwrap().remove("other");
-        assert_eq!(text, expected);
-        assert_eq!(node(text), slim);
+        let named = node(json!({"metadata": {"name": "n", "labels": {HOSTNAME: "n"}}}));
+        assert_eq!((named.hostname(), &named.hostname), ("n", &None));
         let bare = node(json!({"metadata": {"name": "n"}}));
-        assert_eq!(node(serde_json::to_value(&bare).unwrap()), bare);
+        assert_eq!((bare.hostname(), bare.zone(), bare.is_control_plane()), ("", "", false));
     }
 
     #[test]
@@ -188,7 +189,7 @@ mod tests {
         let strange = node(json!({"metadata": {"name": "n", "labels": null},
             "spec": {"providerID": "not an id"},
             "status": {"conditions": [{"type": "Ready", "status": "Perhaps"}]}}));
-        assert_eq!(strange.spec.provider_id, None);
+        assert_eq!(strange.provider_id, None);
         assert_eq!(strange.ready_status(), ConditionStatus::Unknown);
         assert_eq!(
             node(json!({"metadata": {}, "spec": {"providerID": null}, "status": {"conditions": null}})),
@@ -205,20 +206,19 @@ mod tests {
     }
 
     #[test]
-    fn a_heartbeat_is_the_same_node() {
+    fn what_is_not_read_makes_no_other_node() {
         let mut beat = full();
         beat["metadata"]["resourceVersion"] = json!("8");
         beat["status"]["conditions"][1]["lastHeartbeatTime"] = json!("2026-01-01T00:05:00Z");
-        assert!(node(full()).same(&node(beat)));
+        assert_eq!(node(full()), node(beat));
         for (pointer, value) in [
-            ("/metadata/uid", json!("v")),
             ("/metadata/labels/kubernetes.io~1hostname", json!("i")),
             ("/spec/providerID", json!("aws:///z/i-2")),
             ("/status/conditions/1/status", json!("False")),
         ] {
             let mut changed = full();
             *changed.pointer_mut(pointer).unwrap() = value;
-            assert!(!node(full()).same(&node(changed)), "{pointer}");
+            assert_ne!(node(full()), node(changed), "{pointer}");
         }
     }
 }

@@ -3,12 +3,11 @@
 //!
 //! A list is whole or an error. It is one list even so: every page is of the same moment.
 
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use kube::api::{Api, ListParams, ObjectList};
+use kube::api::{ListParams, ObjectList, Request};
 use serde::de::DeserializeOwned;
 use tidewaiter_kit::clock::timeout;
 use tidewaiter_kit::{Chain, Clock};
@@ -33,23 +32,28 @@ pub(super) enum ListError {
     Failed { plural: String, said: String },
 }
 
-/// All objects of which `keep` is true.
+/// All objects of the resource `R` of which `keep` is true, as `K` reads them.
 ///
 /// # Errors
 /// When one page does not come, or all of them take too long.
-pub(super) async fn all<K>(client: &Client, clock: &dyn Clock, keep: fn(&K) -> bool) -> Result<Vec<Arc<K>>, ListError>
+pub(super) async fn all<R, K>(
+    client: &Client,
+    clock: &dyn Clock,
+    keep: fn(&K) -> bool,
+) -> Result<Vec<Arc<K>>, ListError>
 where
-    K: kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    R: kube::Resource<DynamicType = ()>,
+    K: Clone + DeserializeOwned,
 {
-    let api = Api::<K>::all(client.clone());
+    let path = Request::new(R::url_path(&(), None));
     let list = async {
-        match pages(&api, clock, keep).await {
+        match pages(client, &path, clock, keep).await {
             // It took longer than the server remembers. A new list may be faster; if not, nobody should wait on.
-            Err(PageError::Forgotten) => pages(&api, clock, keep).await,
+            Err(PageError::Forgotten) => pages(client, &path, clock, keep).await,
             other => other,
         }
     };
-    let plural = || K::plural(&()).into_owned();
+    let plural = || R::plural(&()).into_owned();
     let slow = |limit| ListError::Slow {
         plural: plural(),
         limit,
@@ -72,14 +76,22 @@ enum PageError {
     Api(kube::Error),
 }
 
-async fn pages<K>(api: &Api<K>, clock: &dyn Clock, keep: fn(&K) -> bool) -> Result<Vec<Arc<K>>, PageError>
+async fn pages<K>(
+    client: &Client,
+    path: &Request,
+    clock: &dyn Clock,
+    keep: fn(&K) -> bool,
+) -> Result<Vec<Arc<K>>, PageError>
 where
-    K: Clone + Debug + DeserializeOwned,
+    K: Clone + DeserializeOwned,
 {
     let mut kept = Vec::new();
     let mut params = ListParams::default().limit(PAGE);
     loop {
-        let page = timeout(clock, PAGE_LIMIT, api.list(&params)).await;
+        let request = path
+            .list(&params)
+            .map_err(|error| PageError::Api(kube::Error::BuildRequest(error)))?;
+        let page = timeout(clock, PAGE_LIMIT, client.request(request)).await;
         let ObjectList { metadata, items, .. } = match page {
             Ok(Ok(page)) => page,
             Ok(Err(kube::Error::Api(status))) if status.code == GONE && params.continue_token.is_some() => {

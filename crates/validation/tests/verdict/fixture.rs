@@ -121,7 +121,7 @@ fn load(file: &Path) -> Fixture {
         let value: Value = serde_saphyr::from_str(document).unwrap_or_else(|error| panic!("{name}: {error}"));
         match value["kind"].as_str() {
             Some("InstanceGroup") => groups.push(group(&value, document)),
-            Some("Node") => nodes.push(object::<Node>(&value)),
+            Some("Node") => nodes.push(sent::<Node>(&value)),
             Some("Pod") => pods.push(object::<Pod>(&value)),
             other => panic!("{name}: a document of kind {other:?}"),
         }
@@ -159,11 +159,16 @@ fn group(value: &Value, document: &str) -> GroupSummary {
     .unwrap()
 }
 
-/// Through JSON as the API server sends it, and again as a cache keeps it.
+/// Through JSON as the API server sends it.
+fn sent<K: DeserializeOwned>(value: &Value) -> Arc<K> {
+    Arc::new(serde_json::from_slice(&serde_json::to_vec(value).unwrap()).unwrap())
+}
+
+/// The same, and again as a cache keeps it.
 fn object<K: DeserializeOwned + serde::Serialize + PartialEq + std::fmt::Debug>(value: &Value) -> Arc<K> {
-    let sent: K = serde_json::from_slice(&serde_json::to_vec(value).unwrap()).unwrap();
-    let kept: K = serde_json::from_slice(&serde_json::to_vec(&sent).unwrap()).unwrap();
-    assert_eq!(kept, sent);
+    let sent: Arc<K> = sent(value);
+    let kept: K = serde_json::from_slice(&serde_json::to_vec(&*sent).unwrap()).unwrap();
+    assert_eq!(kept, *sent);
     Arc::new(kept)
 }
 

@@ -45,7 +45,7 @@ impl Server {
             }
         };
         let client = Client::new(service_fn(answer), "default");
-        let pods = all::<Pod>(&client, clock, is_judged)
+        let pods = all::<Pod, Pod>(&client, clock, is_judged)
             .await
             .map_err(|error| error.to_string())?;
         Ok(pods.iter().map(|pod| pod.name().to_owned()).collect())
