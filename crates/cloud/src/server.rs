@@ -25,6 +25,7 @@ mod login;
 mod members;
 mod metrics;
 pub mod openapi;
+mod operators;
 mod organizations;
 pub mod principal;
 pub mod refusal;

@@ -2,6 +2,7 @@
 
 mod cloud;
 mod cloud_server;
+mod operators;
 mod validate;
 
 use std::ffi::OsString;
@@ -19,6 +20,7 @@ pub(crate) use cloud::{
     CredentialArgs, DeleteArgs, DiffArgs, GetArgs, LoginArgs, LogoutArgs, ObjectArgs, Place as CloudPlace, WhoamiArgs,
 };
 pub(crate) use cloud_server::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
+pub(crate) use operators::OperatorsCommand;
 pub(crate) use validate::ValidateArgs;
 
 /// Makes true in a Kubernetes cluster what its cloud says.

@@ -182,8 +182,10 @@ pub(super) async fn delete(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Res
             let secrets = known.principal.sees_secrets(uuid(&row.organization_id));
             let seen = whole(&state, &mut Source::Transaction(transaction), &row, secrets).await?;
             condition.check(text(&seen).as_bytes())?;
-            if kind == Kind::SshKey {
-                super::users::tell_elsewhere(transaction, &row).await?;
+            match kind {
+                Kind::SshKey => super::users::tell_elsewhere(transaction, &row).await?,
+                Kind::Organization => super::operators::may_delete_home(transaction, &known.principal, &row.id).await?,
+                _ => {}
             }
             remove(transaction, &row).await?;
             Ok(Reply::nothing())

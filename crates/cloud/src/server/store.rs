@@ -10,6 +10,7 @@ mod engine;
 mod feed;
 mod keeper;
 mod row;
+mod sealed;
 mod transaction;
 mod writer;
 
@@ -233,11 +234,7 @@ impl Store {
     /// # Errors
     /// When the database cannot be read.
     pub async fn of_kind(&self, kind: Kind) -> Result<Vec<Row>, StoreError> {
-        let found: Vec<Columns> = sqlx::query_as(select!("kind = $1 ORDER BY position"))
-            .bind(kind.word())
-            .fetch_all(&self.pool)
-            .await?;
-        found.into_iter().map(Row::try_from).collect()
+        transaction::of_kind(&mut *self.reader().await?, kind).await
     }
 
     /// The users who are in an organization, wherever they are at home, and their SSH keys.

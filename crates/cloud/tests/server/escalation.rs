@@ -18,7 +18,7 @@ on_both!(
 );
 
 /// Everything by which somebody could be somebody else: each must answer `status`.
-async fn take_over(world: &World, token: &str, user: &str, key: &str, status: u16) {
+pub async fn take_over(world: &World, token: &str, user: &str, key: &str, status: u16) {
     let user = format!("~/users/{user}");
     let password = json!({"password": "another good password"});
     world.put(token, &format!("{user}/password"), password).await.is(status);
@@ -40,7 +40,7 @@ async fn take_over(world: &World, token: &str, user: &str, key: &str, status: u1
     world.delete(token, &user).await.is(status);
 }
 
-async fn key_of(world: &World, token: &str) -> String {
+pub async fn key_of(world: &World, token: &str) -> String {
     let key = json!({"name": "own", "key": ssh_key()});
     world.post(token, "/v3/account/ssh_keys", key).await.is(201).field("id")
 }

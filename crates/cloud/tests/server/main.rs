@@ -16,6 +16,7 @@ mod first_steps;
 mod fixture;
 mod kubernetes;
 mod model;
+mod operators;
 mod refusals;
 mod requests;
 mod schemathesis;
