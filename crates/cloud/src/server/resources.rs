@@ -80,12 +80,16 @@ pub(super) async fn create(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Res
             let row = transaction.insert(draft).await?;
             let secrets = known.principal.sees_secrets(uuid(&organization));
             let mut item = whole(&state, &mut Source::Transaction(transaction), &row, secrets).await?;
+            let reply = Reply::made(format!("{path}/{id}"), &item);
             match kind {
-                Kind::Cluster => drop(super::keys::add_key(transaction, &row, &owner, &mut item).await?),
+                Kind::Cluster => {
+                    super::keys::add_key(transaction, &row, &owner, &mut item).await?;
+                    return Ok(reply.showing_once(&item));
+                }
                 Kind::SshKey => super::users::tell_elsewhere(transaction, &row).await?,
                 _ => {}
             }
-            Ok(Reply::made(format!("{path}/{id}"), &item))
+            Ok(reply)
         })
     })
     .await

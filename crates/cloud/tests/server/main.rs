@@ -15,6 +15,7 @@ mod faults;
 mod first_steps;
 mod fixture;
 mod kubernetes;
+mod made;
 mod model;
 mod operators;
 mod refusals;
