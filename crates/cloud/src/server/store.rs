@@ -40,6 +40,9 @@ use transaction::{DELETE, scope};
 pub use writer::Writer;
 use writer::{Job, QUEUE, Waiting};
 
+/// Whoever was away for more changes than these, of whatever cluster, looks at everything instead.
+const REPLAYED: i64 = 10_000;
+
 static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
 
 /// The database cannot be used as it is.
@@ -309,17 +312,25 @@ impl Store {
         answered.await.unwrap_or_else(|_| Err(StoreError::Stopping.into()))
     }
 
-    /// The changes after `sequence` that concern `cluster`.
+    /// The changes after `sequence` that concern `cluster`; None when that was more than [`REPLAYED`] changes ago.
     ///
     /// # Errors
     /// When the database cannot be read.
-    pub async fn since(&self, sequence: i64, organization: Uuid, cluster: Uuid) -> Result<Vec<Note>, StoreError> {
+    pub async fn since(
+        &self,
+        sequence: i64,
+        organization: Uuid,
+        cluster: Uuid,
+    ) -> Result<Option<Vec<Note>>, StoreError> {
+        if self.feed.latest() - sequence > REPLAYED {
+            return Ok(None);
+        }
         if let Some(notes) = self.feed.since(sequence, organization, cluster) {
-            return Ok(notes);
+            return Ok(Some(notes));
         }
         let mut notes = notes_after(&self.pool, sequence).await?;
         notes.retain(|note| note.concerns(organization, cluster));
-        Ok(notes)
+        Ok(Some(notes))
     }
 
     /// The audit of an organization, the newest first: at most `limit` changes before the number `before`.

@@ -2,7 +2,8 @@
 //! secret is in it, and what it says is true whenever it is heard.
 //!
 //! A client that was away says with `Last-Event-ID` what it heard last, and misses nothing. A number of another database,
-//! one that was restored from a copy for example, means nothing here: then it is told to look at everything.
+//! one that was restored from a copy for example, means nothing here, and one that is very old would take long to go through:
+//! then it is told to look at everything. Changes are never thrown away, so every number of this database is known.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -116,21 +117,25 @@ impl Listener {
             if !self.may_still().await {
                 return None;
             }
+            let latest = self.cloud.store.feed().latest();
             let notes = self
                 .cloud
                 .store
                 .since(self.cursor, self.organization, self.cluster)
                 .await;
             let notes = match notes {
-                Ok(notes) => notes,
+                Ok(Some(notes)) => notes,
+                Ok(None) => {
+                    self.cursor = latest;
+                    return Some(self.event("reset").data("{}"));
+                }
                 Err(error) => {
                     warn!(error = %tidewaiter_kit::Chain(&error), "a stream ends: what changed cannot be read");
                     return None;
                 }
             };
-            if let Some(last) = notes.last() {
-                self.cursor = last.sequence;
-            }
+            // Also past what concerns others, so that a quiet cluster's listener does not fall behind.
+            self.cursor = notes.last().map_or(latest, |last| last.sequence.max(latest));
             let mut kinds: Vec<_> = notes.iter().filter_map(|note| note.scope.kind.event()).collect();
             kinds.sort_unstable();
             kinds.dedup();

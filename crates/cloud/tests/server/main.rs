@@ -9,12 +9,14 @@
 )]
 
 mod access;
+mod cursors;
 mod described;
 mod escalation;
 mod faults;
 mod first_steps;
 mod fixture;
 mod kubernetes;
+mod locked;
 mod made;
 mod model;
 mod operators;
