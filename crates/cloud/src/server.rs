@@ -30,6 +30,7 @@ mod organizations;
 pub mod principal;
 pub mod refusal;
 mod remember;
+mod reseal;
 mod resources;
 mod roles;
 pub mod sealing;

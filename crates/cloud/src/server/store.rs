@@ -35,6 +35,7 @@ pub use feed::{Feed, Note, Scope};
 pub use keeper::Keeper;
 use row::{Columns, select};
 pub use row::{Row, Secreted};
+pub use sealed::Sealed;
 pub use transaction::Transaction;
 use transaction::{DELETE, scope};
 pub use writer::Writer;
