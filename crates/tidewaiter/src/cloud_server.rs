@@ -269,7 +269,9 @@ fn change_keys(command: &KeysCommand, settings: &ServerSettings) -> Result<()> {
         }
         KeysCommand::Reseal(_) => {
             Sealer::add_key(&settings.sealing_keys())?;
-            say("added a sealing key; each server seals everything with it within two minutes, and logs when that is done\n")
+            say(
+                "added a sealing key; each server seals everything with it within two minutes, and logs when that is done\n",
+            )
         }
     }
 }

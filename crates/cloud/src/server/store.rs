@@ -18,7 +18,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::{Any, AnyConnection, AnyPool, Executor as _};
+use sqlx::{Any, AnyConnection, AnyPool};
 use tidewaiter_kit::{Chain, SharedClock};
 use tokio::sync::{mpsc, oneshot};
 use url::Url;
@@ -52,10 +52,12 @@ pub enum StoreError {
     /// The setting that says where it is.
     #[error("{0}")]
     Setting(String),
-    /// The file cannot be made or opened.
-    #[error("database is {path}: the file cannot be used")]
+    /// The file, one beside it or their folder cannot be written.
+    #[error(
+        "database is {path}, which cannot be written: the file, those beside it and their folder must be there and writable for the user that runs this"
+    )]
     File {
-        /// The file.
+        /// The file or folder.
         path: String,
         /// What the operating system says.
         source: io::Error,
@@ -386,14 +388,5 @@ async fn notes_after(pool: &AnyPool, sequence: i64) -> Result<Vec<Note>, StoreEr
 async fn catch_up(pool: &AnyPool, feed: &Feed) -> Result<(), StoreError> {
     let notes = notes_after(pool, feed.latest()).await?;
     feed.publish(&notes);
-    Ok(())
-}
-
-/// The statement is one of ours; see [`sqlx::AssertSqlSafe`].
-async fn ping(pool: &AnyPool) -> Result<(), StoreError> {
-    pool.acquire()
-        .await?
-        .execute("UPDATE sequence SET value = value WHERE one = 1")
-        .await?;
     Ok(())
 }

@@ -15,6 +15,7 @@ mod copies;
 mod crashes;
 mod keys;
 mod ledger;
+mod read_only;
 mod refusals;
 mod secrets;
 mod starts;
