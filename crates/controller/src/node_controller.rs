@@ -7,6 +7,7 @@
 mod apply;
 mod error;
 pub mod explain;
+mod forged;
 mod forgeries;
 mod labels;
 mod node;
@@ -29,6 +30,7 @@ use tokio::sync::Semaphore;
 
 use apply::Writer;
 use error::NodeError;
+pub use forged::Forged;
 use forgeries::Forgeries;
 pub use node::Node;
 use plan::{Finding, Observation, Plan, plan};

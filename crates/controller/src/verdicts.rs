@@ -26,7 +26,7 @@ use tokio::task::{JoinError, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::node_controller::Node;
+use crate::node_controller::{Forged, Node};
 use outside::Outside;
 
 /// What has not been heard of for longer is not known.
@@ -76,15 +76,18 @@ pub struct VerdictParts {
 pub struct Verdicts {
     parts: VerdictParts,
     changed: Arc<Notify>,
+    forged: Arc<Forged>,
 }
 
 impl Verdicts {
     /// Nothing is asked yet.
     #[must_use]
     pub fn new(parts: VerdictParts) -> Self {
+        let changed = Arc::default();
         Self {
             parts,
-            changed: Arc::default(),
+            forged: Arc::new(Forged::new(Arc::clone(&changed))),
+            changed,
         }
     }
 
@@ -94,10 +97,16 @@ impl Verdicts {
         notifies(&self.changed)
     }
 
+    /// For the cache of records, which the NodeController has.
+    #[must_use]
+    pub fn forged(&self) -> Arc<Forged> {
+        Arc::clone(&self.forged)
+    }
+
     /// Starts to follow Pods, to ask the cloud, the store and DNS, and to judge.
     #[must_use]
     pub fn start(self, nodes: Cache<Node>, tasks: &mut Tasks, kit: &Kit) -> Latest {
-        let Self { parts, changed } = self;
+        let Self { parts, changed, forged } = self;
         let pods = Cache::builder(Api::<Pod>::all(parts.client))
             .page_size(PAGE)
             .keep(matters)
@@ -114,6 +123,7 @@ impl Verdicts {
         let judge = Judge {
             cluster: parts.cluster,
             nodes,
+            forged,
             pods,
             outside: Arc::clone(&outside),
             options: parts.options,
@@ -135,6 +145,7 @@ fn notifies<K>(changed: &Arc<Notify>) -> OnChange<K> {
 struct Judge {
     cluster: ClusterName,
     nodes: Cache<Node>,
+    forged: Arc<Forged>,
     pods: Cache<Pod>,
     outside: Arc<Outside>,
     options: Options,
@@ -184,6 +195,7 @@ impl Judge {
             groups: self.outside.groups(now),
             cloud: self.outside.cloud(now),
             nodes: objects(&self.nodes, now),
+            forged: self.forged.names(),
             pods: objects(&self.pods, now),
             dns: self.outside.dns(now),
         }

@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
+use tidewaiter_api::node_identity::VERIFIED;
 use tidewaiter_api::values::quoted;
-use tidewaiter_api::{ClusterName, NodeName, ProviderId};
+use tidewaiter_api::{ClusterName, ConditionStatus, NodeIdentityStatus, NodeName, ProviderId};
 
 /// A Node that gets nothing, and why. What it means, and when to ask again: [`Identifier`](crate::Identifier).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -256,6 +257,15 @@ impl Refusal {
             "ForeignProject" => message.ends_with(OF_ANOTHER_CLUSTER),
             _ => false,
         }
+    }
+
+    /// The same of a record: whether its Node is refused for forgery.
+    #[must_use]
+    pub fn recorded_forgery(status: &NodeIdentityStatus) -> bool {
+        let mut conditions = status.conditions.iter();
+        conditions.any(|it| {
+            it.type_ == VERIFIED && it.status == ConditionStatus::False && Self::told_forgery(&it.reason, &it.message)
+        })
     }
 
     /// Whether it says nothing about the Node, only about the call.

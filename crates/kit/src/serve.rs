@@ -119,7 +119,13 @@ pub async fn serve_with(
     clock: SharedClock,
     shutdown: CancellationToken,
 ) -> Result<(), Infallible> {
-    let places = Arc::new(Semaphore::new(options.connections));
+    let server = Arc::new(Server {
+        router,
+        options,
+        clock,
+        shutdown,
+    });
+    let places = Arc::new(Semaphore::new(server.options.connections));
     // Dropped with this future, and with them their connections: kept-alive ones may not hold up the end.
     let mut connections = JoinSet::new();
     loop {
@@ -129,20 +135,20 @@ pub async fn serve_with(
         };
         tokio::select! {
             biased;
-            () = shutdown.cancelled() => break,
+            () = server.shutdown.cancelled() => break,
             Some(_) = connections.join_next() => {}
             accepted = accepted => match accepted {
                 (Ok((stream, peer)), place) => {
-                    let (stream, router) = ((stream, Peer(peer)), router.clone());
-                    let connection = connection(stream, router, options.clone(), Arc::clone(&clock), shutdown.clone());
+                    let server = Arc::clone(&server);
+                    // Made where it is awaited: a future that is moved into another one has its room twice.
                     connections.spawn(async move {
-                        connection.await;
+                        server.connection(stream, Peer(peer)).await;
                         drop(place);
                     });
                 }
                 (Err(error), _) => {
                     warn!(%error, "cannot accept a connection");
-                    clock.sleep(ACCEPT_AGAIN).await;
+                    server.clock.sleep(ACCEPT_AGAIN).await;
                 }
             },
         }
@@ -150,68 +156,71 @@ pub async fn serve_with(
     drop(listener);
     let all = async { while connections.join_next().await.is_some() {} };
     // What is not done by then is dropped.
-    let _ = timeout(&*clock, options.drain, all).await;
+    let _ = timeout(&*server.clock, server.options.drain, all).await;
     Ok(())
 }
 
-async fn connection(
-    (stream, peer): (TcpStream, Peer),
+/// What all connections share.
+struct Server {
     router: Router,
     options: Options,
     clock: SharedClock,
     shutdown: CancellationToken,
-) {
-    // A small answer is not held back to wait for more.
-    let _ = stream.set_nodelay(true);
-    let Some(tls) = options.tls.clone() else {
-        return requests(stream, peer, router, &options, clock, shutdown).await;
-    };
-    match timeout(&*clock, options.head, TlsAcceptor::from(tls).accept(stream)).await {
-        // Boxed, so that a connection without TLS need not have the room.
-        Ok(Ok(stream)) => Box::pin(requests(stream, peer, router, &options, clock, shutdown)).await,
-        Ok(Err(error)) => debug!(%error, "a handshake failed"),
-        Err(elapsed) => debug!(%elapsed, "a handshake was not ended"),
-    }
 }
 
-async fn requests(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    peer: Peer,
-    router: Router,
-    options: &Options,
-    clock: SharedClock,
-    shutdown: CancellationToken,
-) {
-    // Of each request, not a layer of the router: that would make all its routes anew for each connection.
-    let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(peer);
-        router.clone().call(request)
-    });
-    let mut connection = pin!(
-        http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(options.head)
-            .serve_connection(TokioIo::new(stream), service)
-    );
-    let life = async {
-        match options.life {
-            Some(life) => clock.sleep(life).await,
-            None => std::future::pending().await,
+impl Server {
+    async fn connection(self: &Arc<Self>, stream: TcpStream, peer: Peer) {
+        // A small answer is not held back to wait for more.
+        let _ = stream.set_nodelay(true);
+        match &self.options.tls {
+            None => self.requests(stream, peer).await,
+            // Boxed, so that a connection without TLS need not have the room.
+            Some(tls) => Box::pin(self.over_tls(Arc::clone(tls), stream, peer)).await,
         }
-    };
-    let last = tokio::select! {
-        ended = connection.as_mut() => {
-            if let Err(error) = ended {
-                debug!(%error, "a connection failed");
+    }
+
+    async fn over_tls(self: &Arc<Self>, tls: Arc<ServerConfig>, stream: TcpStream, peer: Peer) {
+        let handshake = TlsAcceptor::from(tls).accept(stream);
+        match timeout(&*self.clock, self.options.head, handshake).await {
+            Ok(Ok(stream)) => self.requests(stream, peer).await,
+            Ok(Err(error)) => debug!(%error, "a handshake failed"),
+            Err(elapsed) => debug!(%elapsed, "a handshake was not ended"),
+        }
+    }
+
+    async fn requests(self: &Arc<Self>, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, peer: Peer) {
+        let server = Arc::clone(self);
+        // Of each request, not a layer of the router: that would make all its routes anew for each connection.
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(peer);
+            server.router.clone().call(request)
+        });
+        let mut connection = pin!(
+            http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(self.options.head)
+                .serve_connection(TokioIo::new(stream), service)
+        );
+        let life = async {
+            match self.options.life {
+                Some(life) => self.clock.sleep(life).await,
+                None => std::future::pending().await,
             }
-            return;
-        }
-        () = life => LAST_ANSWER,
-        () = shutdown.cancelled() => options.drain,
-    };
-    connection.as_mut().graceful_shutdown();
-    // It is closed, whatever became of its last answer.
-    let _ = timeout(&*clock, last, connection).await;
+        };
+        let last = tokio::select! {
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    debug!(%error, "a connection failed");
+                }
+                return;
+            }
+            () = life => LAST_ANSWER,
+            () = self.shutdown.cancelled() => self.options.drain,
+        };
+        connection.as_mut().graceful_shutdown();
+        // It is closed, whatever became of its last answer.
+        let _ = timeout(&*self.clock, last, connection).await;
+    }
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ pub mod prometheus;
 pub mod schemathesis;
 mod scratch;
 mod server;
+mod terminal;
 pub mod usage;
 
 pub use api_proxy::{Action, ApiProxy, ApiRequest, Gate, Moment, Recorded};
@@ -49,3 +50,4 @@ pub use process::{Process, Program};
 pub use prometheus::Prometheus;
 pub use schemathesis::Schemathesis;
 pub use scratch::Scratch;
+pub use terminal::Terminal;

@@ -17,7 +17,8 @@ use url::Url;
 
 pub(crate) use cloud::{
     ApplyArgs, AuditArgs, ClientCommand, CloudCommand, CloudFormat, CloudKind, ContextCommand, CreateArgs,
-    CredentialArgs, DeleteArgs, DiffArgs, GetArgs, LoginArgs, LogoutArgs, ObjectArgs, Place as CloudPlace, WhoamiArgs,
+    CredentialArgs, DeleteArgs, DiffArgs, DocumentArgs, GetArgs, LoginArgs, LogoutArgs, ObjectArgs,
+    Place as CloudPlace, WhoamiArgs,
 };
 pub(crate) use cloud_server::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
 pub(crate) use operators::OperatorsCommand;

@@ -179,12 +179,12 @@ async fn founded(args: &InitArgs, settings: &ServerSettings, password: Password<
     ))
 }
 
-/// A progress line on a terminal.
+/// A progress line on a terminal, over which the next line is written.
 fn progress(word: &'static str) -> impl FnMut(u64) + Send {
     let shown = io::stderr().is_terminal();
     move |rows| {
         if shown {
-            let _ = write!(io::stderr(), "\r{word} {rows} rows");
+            let _ = write!(io::stderr(), "{word} {rows} rows\r");
         }
     }
 }

@@ -167,6 +167,7 @@ async fn start(given: &Given, cluster: kube::Config, cloud: Cloud, kit: &Kit, ta
         definitions,
         policy: settings.policy(),
         on_node: verdicts.on_node(),
+        forged: verdicts.forged(),
         context: context.clone(),
     };
     let admin = serve::bind("adminAddress", settings.admin_address).await?;

@@ -1,14 +1,20 @@
-//! A password, from where nobody else sees it: a file, the environment or a prompt. Arguments can be seen by everybody on the
-//! machine, so none is taken from there.
+//! A password, from where nobody else sees it: a file, the environment or a terminal. Arguments can be seen by everybody on the
+//! machine, so none is taken from there. A terminal shows nothing of what is typed, and is as it was afterwards, also after Ctrl-C.
 
-use std::io::{self, IsTerminal as _};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, IsTerminal as _, Write as _};
 use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
+use rustix::process::{Signal, getpid, kill_process};
+use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr};
 use tidewaiter_kit::settings::environment;
 
 /// Where a password may stand.
 const VARIABLE: &str = "TIDEWAITER_CLOUD_PASSWORD";
+
+/// As long as a line on a terminal can be.
+const LINE: usize = 4096;
 
 /// Reads the password: what `file` holds, else what the environment says, else what is typed after `prompt`, `twice` where
 /// nothing would tell of a typing error.
@@ -19,11 +25,7 @@ pub(crate) fn read(file: Option<&Path>, prompt: &str, twice: bool) -> Result<Str
     } else if let Some((_, value)) = environment().into_iter().find(|(name, _)| name == VARIABLE) {
         value
     } else if io::stdin().is_terminal() {
-        let password = rpassword::prompt_password(format!("{prompt}: ")).context("the password")?;
-        if twice && rpassword::prompt_password("Once more: ").context("the password")? != password {
-            bail!("the two passwords are not the same");
-        }
-        password
+        typed(prompt, twice)?
     } else {
         bail!("no password: give it in a file (--password-file) or in {VARIABLE}, or use a terminal");
     };
@@ -31,4 +33,64 @@ pub(crate) fn read(file: Option<&Path>, prompt: &str, twice: bool) -> Result<Str
         bail!("the password is empty");
     }
     Ok(password)
+}
+
+fn typed(prompt: &str, twice: bool) -> Result<String> {
+    let terminal = File::options().read(true).write(true).open("/dev/tty");
+    let terminal = terminal.context("the terminal")?;
+    let before = tcgetattr(&terminal).context("the terminal")?;
+    let mut silent = before.clone();
+    silent
+        .local_modes
+        .remove(LocalModes::ECHO | LocalModes::ECHONL | LocalModes::ISIG);
+    // As a signal it would end the process before the terminal is as it was: here it ends the line.
+    let interrupt = before.special_codes[SpecialCodeIndex::VINTR];
+    silent.special_codes[SpecialCodeIndex::VEOL] = interrupt;
+    // Before the prompt: nothing is seen either of what is typed at once, or ahead.
+    tcsetattr(&terminal, OptionalActions::Now, &silent).context("the terminal")?;
+    let answer = ask(&terminal, prompt, twice, interrupt);
+    tcsetattr(&terminal, OptionalActions::Now, &before).context("the terminal")?;
+    answer?.ok_or_else(|| {
+        // What started this one learns how it ended: a loop in a shell ends too.
+        let _ = kill_process(getpid(), Signal::INT);
+        anyhow!("interrupted")
+    })
+}
+
+/// What is typed; None when that was the interruption.
+fn ask(mut terminal: &File, prompt: &str, twice: bool, interrupt: u8) -> Result<Option<String>> {
+    let mut keys = BufReader::new(terminal);
+    let mut line = |prompt: &str| {
+        write!(terminal, "{prompt}: ")?;
+        let line = line(&mut keys, interrupt);
+        writeln!(terminal)?;
+        line
+    };
+    let Some(password) = line(prompt).context("the password")? else {
+        return Ok(None);
+    };
+    if twice && !password.is_empty() {
+        match line("Once more").context("the password")? {
+            None => return Ok(None),
+            Some(again) if again != password => bail!("the two passwords are not the same"),
+            Some(_) => {}
+        }
+    }
+    String::from_utf8(password)
+        .map(Some)
+        .map_err(|_| anyhow!("the password is no text in UTF-8"))
+}
+
+/// A line without its end; None when it ends with the interruption.
+fn line(keys: impl BufRead, interrupt: u8) -> io::Result<Option<Vec<u8>>> {
+    // One allocation, so that nothing is left where the text grew.
+    let mut line = Vec::with_capacity(LINE);
+    for byte in keys.bytes() {
+        match byte? {
+            b'\n' => return Ok(Some(line)),
+            byte if byte == interrupt => return Ok(None),
+            byte => line.push(byte),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the input ended"))
 }

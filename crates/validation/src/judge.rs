@@ -19,6 +19,7 @@ use crate::objects::{Node, Pod};
 use crate::observation::{CloudGroup, Dns, Observation, Part};
 use crate::verdict::{Counts, Failure, PartName, Unknown, Verdict};
 use membership::Membership;
+pub(crate) use membership::contested;
 
 /// What a person may choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,6 +90,7 @@ struct Known<'a> {
     groups: Option<&'a [GroupSummary]>,
     cloud: Option<&'a [CloudGroup]>,
     nodes: Option<&'a [Arc<Node>]>,
+    forged: &'a BTreeSet<String>,
     pods: Option<&'a [Arc<Pod>]>,
     dns: Option<&'a Dns>,
 }
@@ -118,6 +120,7 @@ impl<'a> Known<'a> {
             groups: groups.map(Vec::as_slice),
             cloud: known(&seen.cloud, PartName::Cloud, &mut unknown).map(Vec::as_slice),
             nodes: known(&seen.nodes, PartName::Nodes, &mut unknown).map(Vec::as_slice),
+            forged: &seen.forged,
             pods: known(&seen.pods, PartName::Pods, &mut unknown).map(Vec::as_slice),
             dns: known(&seen.dns, PartName::Dns, &mut unknown),
         };
@@ -125,7 +128,7 @@ impl<'a> Known<'a> {
     }
 
     fn membership(&self) -> Option<Membership<'a>> {
-        Some(Membership::new(self.groups?, self.cloud?, self.nodes))
+        Some(Membership::new(self.groups?, self.cloud?, self.nodes, self.forged))
     }
 }
 

@@ -3,6 +3,7 @@
 //! No type of a cloud's SDK and no client is in it. A part that could not be observed says why, so that nobody has to take
 //! "not asked" for "nothing there".
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -32,6 +33,8 @@ pub struct Observation {
     pub cloud: Part<Vec<CloudGroup>>,
     /// All Nodes.
     pub nodes: Part<Vec<Arc<Node>>>,
+    /// The names of those that the controller's records call forged; none where nobody may read the records.
+    pub forged: BTreeSet<String>,
     /// At least the Pods that are [judged](crate::is_judged); others change nothing.
     pub pods: Part<Vec<Arc<Pod>>>,
     /// What the name of the API resolves to.

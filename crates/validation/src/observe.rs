@@ -7,17 +7,19 @@
 mod dns;
 mod lists;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::join;
-use kube::Client;
-use tidewaiter_api::ClusterName;
-use tidewaiter_identity::{CloudGroup, CloudGroups};
-use tidewaiter_kit::SharedClock;
+use kube::{Client, ResourceExt as _};
+use tidewaiter_api::{ClusterName, NodeIdentity};
+use tidewaiter_identity::{CloudGroup, CloudGroups, Refusal};
 use tidewaiter_kit::clock::timeout;
+use tidewaiter_kit::{Clock, SharedClock};
 use tidewaiter_kops::{Definitions, GroupSummary};
 
+use crate::judge::contested;
 use crate::objects::{Node, Pod, is_judged};
 use crate::observation::{Dns, Observation, Part};
 
@@ -55,10 +57,21 @@ pub async fn observe(sources: &Sources) -> Observation {
         cluster: sources.cluster.clone(),
         groups,
         cloud,
+        forged: match &nodes {
+            Ok(nodes) if contested(nodes) => forged(client, &**clock).await,
+            _ => BTreeSet::new(),
+        },
         nodes: nodes.into(),
         pods: pods.into(),
         dns,
     }
+}
+
+/// Where there are no records, or nobody may read them, none: of several claims the worst counts then.
+async fn forged(client: &Client, clock: &dyn Clock) -> BTreeSet<String> {
+    let forged = |record: &NodeIdentity| record.status.as_ref().is_some_and(Refusal::recorded_forgery);
+    let records = lists::all(client, clock, forged).await.unwrap_or_default();
+    records.iter().map(|record| record.name_any()).collect()
 }
 
 /// The InstanceGroups as they are now: the last good version of a file that cannot be read any more is not taken for it.

@@ -4,7 +4,6 @@ use std::fmt::Display;
 
 use url::Url;
 
-use super::settings::ClientSettings;
 use crate::models::values::{ClusterId, KubernetesVersion, NodeId, NodePoolId, OrganizationId, PluginId, UpgradeId};
 
 /// A path of the API below `/v3`, with its query.
@@ -45,8 +44,8 @@ impl Path {
     }
 
     /// The whole URL, at the base that answers this path.
-    pub(super) fn url(&self, settings: &[Url; 3]) -> Url {
-        let mut url = settings[self.base()].clone();
+    pub(super) fn url(&self, bases: &[Url; 3]) -> Url {
+        let mut url = bases[self.base()].clone();
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.clear().push("v3").extend(&self.segments);
         }
@@ -77,12 +76,6 @@ impl Path {
 impl Display for Path {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "/v3/{}", self.segments.join("/"))
-    }
-}
-
-impl ClientSettings {
-    pub(super) fn urls(&self) -> [Url; 3] {
-        self.bases().map(|base| base.0.clone())
     }
 }
 

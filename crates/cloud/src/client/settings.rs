@@ -23,7 +23,7 @@ const DEADLINE: Duration = Duration::from_secs(90);
 
 /// Where a part of the cloud is: a host and nothing below it, because clients resolve `/v3/…` against the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BaseUrl(pub(super) Url);
+pub struct BaseUrl(Url);
 
 /// A text that cannot be a base URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -178,6 +178,10 @@ impl ClientSettings {
 
     pub(super) fn bases(&self) -> [&BaseUrl; 3] {
         [&self.api, &self.provision, &self.auth]
+    }
+
+    pub(super) fn urls(&self) -> [Url; 3] {
+        self.bases().map(|base| base.0.clone())
     }
 }
 

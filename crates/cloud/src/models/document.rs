@@ -10,6 +10,9 @@ use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use tidewaiter_api::values::quoted;
 
+/// No list within one object may be longer.
+pub(super) const MAX_ITEMS: usize = 1_000;
+
 /// A document that is not what it should be, with the field that makes it so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct InvalidField {

@@ -13,11 +13,8 @@ use tidewaiter_api::{LabelKey, LabelValue, NodeName};
 use utoipa::openapi::schema::AdditionalProperties;
 use utoipa::openapi::{RefOr, Schema};
 
-use super::document::{InvalidField, Unknown, join};
+use super::document::{InvalidField, MAX_ITEMS, Unknown, join};
 use super::schema;
-
-/// No list within one object may be longer.
-pub(super) const MAX_ITEMS: usize = 1_000;
 
 /// An object of the API.
 pub trait Model: Sized {

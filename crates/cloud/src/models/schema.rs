@@ -20,7 +20,7 @@ use utoipa::{PartialSchema, ToSchema};
 pub use example::example;
 pub(super) use foreign::{LabelKey, LabelName, LabelValue, NodeName};
 
-use super::fields::MAX_ITEMS;
+use super::document::MAX_ITEMS;
 
 const COMPONENTS: &str = "#/components/schemas/";
 

@@ -12,7 +12,8 @@ use std::time::Duration;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures::stream;
-use http::{HeaderMap, HeaderName};
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::json;
 use tokio::sync::watch;
 use tracing::warn;
@@ -35,6 +36,9 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// A right that ended elsewhere, in the user's other organization for example, ends a stream after so long at the latest.
 const RECOGNISE: Duration = Duration::from_mins(1);
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// The stream is over: its listener may not hear any more, or cannot be told.
+struct Ended;
 
 /// One listener.
 struct Listener {
@@ -62,12 +66,10 @@ pub(super) async fn events(cloud: &Cloud, call: &Call) -> Result<Response, Error
         Some(Some(cursor)) if cursor <= latest => (cursor, None),
         Some(_) => (latest, Some("reset")),
     };
-    let mut headers = HeaderMap::new();
-    headers.extend(
-        call.headers
-            .get(http::header::AUTHORIZATION)
-            .map(|value| (http::header::AUTHORIZATION, value.clone())),
-    );
+    // A copy: the header is a part of the buffer that the request was read into, and would keep all of it.
+    let authorization = call.headers.get(AUTHORIZATION);
+    let authorization = authorization.and_then(|value| HeaderValue::from_bytes(value.as_bytes()).ok());
+    let headers = authorization.into_iter().map(|value| (AUTHORIZATION, value)).collect();
     let listener = Listener {
         cloud: cloud.clone(),
         organization,
@@ -114,33 +116,9 @@ impl Listener {
         }
         loop {
             self.woken.mark_unchanged();
-            if !self.may_still().await {
-                return None;
-            }
-            let latest = self.cloud.store.feed().latest();
-            let notes = self
-                .cloud
-                .store
-                .since(self.cursor, self.organization, self.cluster)
-                .await;
-            let notes = match notes {
-                Ok(Some(notes)) => notes,
-                Ok(None) => {
-                    self.cursor = latest;
-                    return Some(self.event("reset").data("{}"));
-                }
-                Err(error) => {
-                    warn!(error = %tidewaiter_kit::Chain(&error), "a stream ends: what changed cannot be read");
-                    return None;
-                }
-            };
-            // Also past what concerns others, so that a quiet cluster's listener does not fall behind.
-            self.cursor = notes.last().map_or(latest, |last| last.sequence.max(latest));
-            let mut kinds: Vec<_> = notes.iter().filter_map(|note| note.scope.kind.event()).collect();
-            kinds.sort_unstable();
-            kinds.dedup();
-            if !kinds.is_empty() {
-                return Some(self.event("change").data(json!({ "kinds": kinds }).to_string()));
+            // Boxed, because thousands of listeners wait most of the time, and looking takes much room.
+            if let Some(event) = Box::pin(self.look()).await.ok()? {
+                return Some(event);
             }
             let shutdown = self.cloud.shutdown.clone();
             let again = self.cloud.clock.sleep(self.look_again());
@@ -150,6 +128,33 @@ impl Listener {
                 () = shutdown.cancelled() => return None,
             }
         }
+    }
+
+    /// What is to be heard since the cursor, which it moves.
+    async fn look(&mut self) -> Result<Option<Event>, Ended> {
+        if !self.may_still().await {
+            return Err(Ended);
+        }
+        let latest = self.cloud.store.feed().latest();
+        let notes = self.cloud.store.since(self.cursor, self.organization, self.cluster);
+        let notes = match notes.await {
+            Ok(Some(notes)) => notes,
+            Ok(None) => {
+                self.cursor = latest;
+                return Ok(Some(self.event("reset").data("{}")));
+            }
+            Err(error) => {
+                warn!(error = %tidewaiter_kit::Chain(&error), "a stream ends: what changed cannot be read");
+                return Err(Ended);
+            }
+        };
+        // Also past what concerns others, so that a quiet cluster's listener does not fall behind.
+        self.cursor = notes.last().map_or(latest, |last| last.sequence.max(latest));
+        let mut kinds: Vec<_> = notes.iter().filter_map(|note| note.scope.kind.event()).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        let change = json!({ "kinds": kinds }).to_string();
+        Ok((!kinds.is_empty()).then(|| self.event("change").data(change)))
     }
 
     /// When it is asked again who listens, though nothing that concerns this cluster changed.

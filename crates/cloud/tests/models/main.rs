@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 mod kinds;
+mod reasons;
 mod refusals;
 mod round_trips;
 mod samples;

@@ -11,7 +11,9 @@
 mod access;
 mod cursors;
 mod described;
+mod errors;
 mod escalation;
+mod etags;
 mod faults;
 mod first_steps;
 mod fixture;
@@ -20,6 +22,7 @@ mod locked;
 mod made;
 mod model;
 mod operators;
+mod references;
 mod refusals;
 mod requests;
 mod schemathesis;

@@ -1,7 +1,4 @@
-//! What every request has in common: conditions, answers that are repeated, lists in parts, and what is told of a refusal.
-
-use std::num::NonZeroU32;
-use std::sync::Arc;
+//! What every request has in common: answers that are repeated, lists in parts, what a patch is, and that clients can read it all.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -9,37 +6,20 @@ use tidewaiter_cloud::models::{
     AutoscalingPolicy, Cluster, ClusterLabel, Model, Node, NodePool, NodePoolLabel, Organization, Plugin,
     PluginDefinition, Provider, Registry, Role, RoleBinding, SshKey, Team, Unknown, Upgrade, User, parse, parse_list,
 };
-use tidewaiter_cloud::server::ServerParts;
-use tidewaiter_cloud::server::endpoints::{Action, ENDPOINTS};
-use tidewaiter_cloud::server::kind::Kind;
 
-use crate::fixture::{self, Fixture, role, ssh_key};
-use crate::stream::{Listening, kinds};
+use crate::fixture::{self, Fixture, role};
 use crate::world::{Answer, World, on_both};
 
 on_both!(
-    an_etag_changes_exactly_when_the_answer_does,
     a_request_with_a_key_is_answered_once_and_for_all,
     a_list_in_parts_is_the_list,
     clients_read_every_list_and_item,
     a_list_below_what_is_gone_is_not_an_empty_one,
+    a_patch_takes_away_what_is_null,
 );
 
-/// A change of an item of this kind.
-fn edit(kind: Kind) -> Value {
-    match kind {
-        Kind::Team | Kind::Registry | Kind::Provider | Kind::Plugin | Kind::Upgrade | Kind::Role => {
-            json!({"description": "edited"})
-        }
-        Kind::ClusterLabel | Kind::NodePoolLabel => json!({"value": "edited"}),
-        Kind::NodePool => json!({"count": 7}),
-        Kind::AutoscalingPolicy => json!({"poll_interval": 30}),
-        Kind::RoleBinding => json!({"namespace": "edited"}),
-        _ => json!({"name": "edited"}),
-    }
-}
-
-async fn conditional(
+/// A request with one more header.
+pub async fn conditional(
     world: &World,
     token: &str,
     method: Method,
@@ -51,139 +31,6 @@ async fn conditional(
     world
         .send(if body.is_null() { request } else { request.json(body) })
         .await
-}
-
-async fn an_etag_changes_exactly_when_the_answer_does(world: World) {
-    let fixture = Fixture::new(world).await;
-    let (world, owner) = (&fixture.world, fixture.token("owner"));
-    let cluster = fixture.near("/clusters/{cluster_id}");
-    let mut items = Vec::new();
-    for endpoint in ENDPOINTS.iter() {
-        let list = endpoint.path.rsplit_once('/').unwrap().0;
-        match endpoint.action {
-            // A node says nothing that could be edited.
-            Action::Get(kind) => items.push((kind, fixture.near.path(&endpoint.path), fixture.near.path(list))),
-            Action::GetMember => items.push((Kind::User, fixture.near.path(&endpoint.path), fixture.near.path(list))),
-            _ => {}
-        }
-    }
-    assert_eq!(items.len(), 16);
-    for (kind, path, list) in &items {
-        let seen = world.get(owner, path).await.is(200);
-        let etag = seen.header("etag");
-        assert!(etag.starts_with('"') && etag.len() > 10, "{etag}");
-        let lists = *kind != Kind::Organization;
-        let listed = if lists {
-            world.get(owner, list).await.is(200).header("etag")
-        } else {
-            String::new()
-        };
-        for known in [&*etag, "*", &format!("W/{etag}"), &format!("\"other\", {etag}")] {
-            let same = conditional(world, owner, Method::GET, path, ("if-none-match", known), &Value::Null)
-                .await
-                .is(304);
-            assert_eq!((same.header("etag"), &*same.body), (etag.clone(), ""));
-        }
-        let audit = world.get(owner, &fixture.near("/audit?limit=1")).await.is(200).body;
-        let mut listening = Listening::to(world, owner, &cluster, None).await;
-        listening.heard().await;
-        // What was read is sent back as it is: nothing happens.
-        let again = conditional(world, owner, Method::PUT, path, ("if-match", &etag), &seen.json())
-            .await
-            .is(200);
-        assert_eq!(
-            (again.json(), again.header("etag")),
-            (seen.json(), etag.clone()),
-            "{path}"
-        );
-        let again = conditional(world, owner, Method::PATCH, path, ("if-match", &etag), &json!({}))
-            .await
-            .is(200);
-        assert_eq!(again.header("etag"), etag);
-        for method in [Method::PUT, Method::PATCH, Method::DELETE] {
-            for other in ["\"other\"", &format!("W/{etag}")] {
-                let refused = conditional(world, owner, method.clone(), path, ("if-match", other), &edit(*kind)).await;
-                assert_eq!(refused.is(412).json()["code"], 412);
-            }
-        }
-        assert_eq!(
-            world.get(owner, &fixture.near("/audit?limit=1")).await.is(200).body,
-            audit,
-            "{path}"
-        );
-        assert_eq!(world.get(owner, path).await.is(200).header("etag"), etag);
-        if *kind == Kind::Node {
-            continue;
-        }
-        let edited = conditional(world, owner, Method::PATCH, path, ("if-match", &etag), &edit(*kind))
-            .await
-            .is(200);
-        let after = world.get(owner, path).await.is(200);
-        assert_eq!(
-            (edited.json(), edited.header("etag")),
-            (after.json(), after.header("etag")),
-            "{path}"
-        );
-        assert_ne!(after.header("etag"), etag);
-        for (field, value) in edit(*kind).as_object().unwrap() {
-            assert_eq!(after.json()[field], *value, "{path}");
-        }
-        if lists {
-            assert_ne!(world.get(owner, list).await.is(200).header("etag"), listed, "{list}");
-        }
-        assert_ne!(
-            world.get(owner, &fixture.near("/audit?limit=1")).await.is(200).body,
-            audit
-        );
-        conditional(world, owner, Method::PATCH, path, ("if-match", &etag), &edit(*kind))
-            .await
-            .is(412);
-        // The first that is heard is the edit.
-        if !matches!(kind, Kind::Organization | Kind::Provider) {
-            assert_eq!(kinds(&listening.heard().await).len(), 1, "{path}");
-        }
-        // The server's own fields may be sent, and not changed.
-        let mut whole = after.json();
-        let (first, _) = whole
-            .as_object()
-            .unwrap()
-            .iter()
-            .find(|(field, _)| *field == "id")
-            .unwrap();
-        let first = first.clone();
-        whole[&first] = json!("9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e");
-        for (method, body) in [
-            (Method::PUT, whole.clone()),
-            (Method::PATCH, json!({ &*first: whole[&first] })),
-        ] {
-            let refused = world.send(world.request(owner, method, path).json(&body)).await.is(422);
-            assert_eq!(refused.json()["field"], *first, "{path}");
-        }
-    }
-    // Credentials that were never shown are still there.
-    let audit = world.get(owner, &fixture.near("/audit?limit=1000")).await.is(200).body;
-    assert!(!audit.contains("hunter2"), "{audit}");
-    for (kind, path, _) in items
-        .iter()
-        .rev()
-        .filter(|(kind, ..)| !matches!(kind, Kind::Organization | Kind::Role | Kind::Provider))
-    {
-        let seen = world.get(owner, path).await;
-        // A binding goes with its user or its cluster, and a cluster with all that is in it.
-        if seen.status == 200 {
-            let gone = conditional(
-                world,
-                owner,
-                Method::DELETE,
-                path,
-                ("if-match", &seen.header("etag")),
-                &Value::Null,
-            )
-            .await;
-            assert_eq!(gone.is(204).body, "", "{kind:?}");
-        }
-        world.get(owner, path).await.is(404);
-    }
 }
 
 async fn a_request_with_a_key_is_answered_once_and_for_all(world: World) {
@@ -407,149 +254,48 @@ async fn a_list_below_what_is_gone_is_not_an_empty_one(world: World) {
     }
 }
 
-async fn limited(change: impl FnOnce(&mut ServerParts)) -> World {
-    let mut world = World::sqlite().await;
-    world.stop().await;
-    World::served(world.database.clone(), Arc::clone(&world.folder), world.ids(), change)
-        .await
-        .unwrap()
-}
-
-fn assert_refused(answer: &Answer, status: u16) {
-    assert_eq!(answer.status.as_u16(), status, "{answer:?}");
-    assert_eq!(answer.header("content-type"), "application/json");
-    assert_eq!(answer.header("x-request-id").len(), 36);
-    let body = answer.json();
-    assert_eq!(body["code"], status);
-    assert!(!body["message"].as_str().unwrap().is_empty());
-}
-
-#[tokio::test]
-async fn a_refusal_says_why_in_one_form() {
-    let world = World::sqlite().await;
-    let owner = world.owner().await;
-    let raw = async |method: Method, path: &str, kind: &str, body: String| {
-        let request = world.request(&owner, method, path).header("content-type", kind);
-        world.send(request.body(body)).await
-    };
-    let json = "application/json";
-    for bad in ["", "{", "{\"name\": \"a\"} x", "\u{feff}{}"] {
-        assert_refused(&raw(Method::POST, "~/roles", json, bad.to_owned()).await, 400);
-    }
-    for bad in ["[]", "7", "null", "\"text\"", "{\"name\": \"a\", \"name\": \"b\"}"] {
-        let answer = raw(Method::POST, "~/roles", json, bad.to_owned()).await;
-        assert!([400, 422].contains(&answer.status.as_u16()), "{answer:?}");
-    }
-    for kind in ["text/plain", "application/x-www-form-urlencoded", "application/jsonx"] {
-        assert_refused(&raw(Method::POST, "~/roles", kind, role("a").to_string()).await, 415);
-    }
-    raw(
-        Method::POST,
-        "~/roles",
-        "Application/JSON; charset=utf-8",
-        role("a").to_string(),
-    )
-    .await
-    .is(201);
-    let large = format!("{{\"name\": \"{}\"}}", "a".repeat(1024 * 1024));
-    assert_refused(&raw(Method::POST, "~/roles", json, large).await, 413);
-    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-    let answer = raw(Method::POST, "~/roles", json, deep).await;
-    assert!([400, 422].contains(&answer.status.as_u16()), "{:?}", answer.status);
-    for path in [
-        "/v3/nothing",
-        "/",
-        "/v2/organizations",
-        "~/roles/",
-        "/v3/organizations/..%2f",
-    ] {
-        assert_refused(&world.get(&owner, path).await, 404);
-    }
-    let not_so = raw(Method::DELETE, "~/roles", json, String::new()).await;
-    assert_refused(&not_so, 405);
-    assert!(
-        not_so.header("allow").contains("GET") && not_so.header("allow").contains("POST"),
-        "{not_so:?}"
-    );
-    for field in ["template_id", "configuration"] {
-        let answer = world
-            .post(&owner, "~/clusters", json!({"name": "new", field: {}}))
-            .await;
-        assert_refused(&answer, 501);
-        assert_eq!(answer.json()["field"], field);
-    }
-    let unknown = world.get("", "~/roles").await;
-    assert_refused(&unknown, 401);
-    assert_eq!(unknown.header("www-authenticate"), "Bearer");
-    // The caller's own request id, if it can stand in a log.
-    for (id, kept) in [
-        ("a.b-c_9", true),
-        (&"x".repeat(128), true),
-        (&*"x".repeat(129), false),
-        ("a b", false),
-        ("a\"b", false),
-    ] {
-        let answer = world
-            .send(world.request(&owner, Method::GET, "~/roles").header("x-request-id", id))
-            .await;
-        assert_eq!(answer.header("x-request-id") == id, kept, "{id}");
-    }
-    let audit = world
-        .send(
-            world
-                .request(&owner, Method::POST, "~/roles")
-                .header("x-request-id", "mine")
-                .json(&role("b")),
+async fn a_patch_takes_away_what_is_null(world: World) {
+    let fixture = Fixture::new(world).await;
+    let (world, owner) = (&fixture.world, fixture.token("owner"));
+    let plugin = fixture.near("/clusters/{cluster_id}/plugins/{id}");
+    let set = json!({"description": "some", "configuration": {"a": 1, "b": {"c": [1, 2], "d": 2}}});
+    world.patch(owner, &plugin, set).await.is(200);
+    let merged = world
+        .patch(
+            owner,
+            &plugin,
+            json!({"description": null, "configuration": {"a": null, "b": {"c": [3]}}}),
         )
-        .await;
-    audit.is(201);
-    assert_eq!(
-        world.get(&owner, "~/audit?limit=1").await.is(200).json()[0]["request_id"],
-        "mine"
-    );
-}
-
-#[tokio::test]
-async fn who_asks_too_often_is_told_when_to_come_again() {
-    let world = limited(|parts| parts.requests_a_second = NonZeroU32::MIN).await;
-    let owner = world.owner().await;
-    let mut last = world.get(&owner, "/v3/account").await.is(200);
-    for _ in 0..30 {
-        last = world.get(&owner, "/v3/account").await;
-    }
-    assert_refused(&last, 429);
-    assert!(last.header("retry-after").parse::<u64>().unwrap() >= 1);
-    // Others are not concerned.
-    let made = World::sqlite().await;
-    let owner = made.owner().await;
-    for _ in 0..19 {
-        made.log_in("olivia@example.org", "a wrong password").await.is(401);
-    }
-    let guessed = made.log_in("Olivia@Example.org", crate::world::PASSWORD).await;
-    assert_refused(&guessed, 429);
-    assert!(guessed.header("retry-after").parse::<u64>().unwrap() >= 1);
-    made.get(&owner, "/v3/account").await.is(200);
-    made.log_in("somebody@example.org", "a wrong password").await.is(401);
-}
-
-#[tokio::test]
-async fn a_server_that_has_too_much_to_do_says_so() {
-    let world = limited(|parts| parts.requests_at_once = 0).await;
-    let answer = world.get("", "/v3/account").await;
-    assert_refused(&answer, 503);
-    assert!(answer.header("retry-after").parse::<u64>().unwrap() >= 1);
-    world.get("", "/healthz").await.is(200);
-}
-
-#[tokio::test]
-async fn one_who_is_not_known_is_told_in_the_same_words_as_one_who_is() {
-    let world = World::sqlite().await;
-    let one = world.log_in("olivia@example.org", "a wrong password").await.is(401);
-    let other = world.log_in("nobody@example.org", "a wrong password").await.is(401);
-    assert_eq!(one.body, other.body);
-    let owner = world.owner().await;
-    world
-        .post(&owner, "/v3/account/ssh_keys", json!({"name": "own", "key": ssh_key()}))
         .await
-        .is(201);
+        .is(200)
+        .json();
+    assert_eq!(merged["configuration"], json!({"b": {"c": [3], "d": 2}}));
+    assert!(
+        merged["description"].is_null() || merged["description"] == "",
+        "{merged}"
+    );
+    let needed = world.patch(owner, &plugin, json!({"type": null})).await.is(422);
+    assert_eq!(needed.json()["field"], "type");
+    let registry = fixture.near("/registries/{id}");
+    world
+        .patch(owner, &registry, json!({"email": "ci@example.org"}))
+        .await
+        .is(200);
+    let kept = world
+        .patch(owner, &registry, json!({"email": null}))
+        .await
+        .is(200)
+        .json();
+    assert_eq!(kept["credentials"]["password"], "hunter2 registry");
+    let changed = json!({"credentials": {"password": "hunter2 again"}});
+    let changed = world.patch(owner, &registry, changed).await.is(200).json();
+    assert_eq!(
+        changed["credentials"],
+        json!({"username": "puller", "password": "hunter2 again"})
+    );
+    let seen = world
+        .get(fixture.token("cluster"), &fixture.near("/registries"))
+        .await
+        .is(200);
+    assert!(seen.body.contains("hunter2 again"), "{seen:?}");
 }

@@ -14,6 +14,7 @@ use tidewaiter_kops::{Changed, Definitions};
 use tokio::sync::Semaphore;
 
 use super::apply::Writer;
+use super::forged::Forged;
 use super::forgeries::Forgeries;
 use super::node::Node;
 use super::record::Record;
@@ -33,6 +34,8 @@ pub struct NodeControllerParts {
     pub policy: Policy,
     /// Who hears of each change of a Node that the verdict on the cluster reads.
     pub on_node: OnChange<Node>,
+    /// Keeps which Nodes the records call forged.
+    pub forged: Arc<Forged>,
     /// Leadership, Events, shutdown.
     pub context: ControllerContext,
 }
@@ -61,6 +64,7 @@ pub fn start(parts: NodeControllerParts, tasks: &mut Tasks, kit: &Kit) -> Result
         definitions,
         policy,
         on_node,
+        forged,
         context,
     } = parts;
     let queue = Queue::new();
@@ -82,6 +86,7 @@ pub fn start(parts: NodeControllerParts, tasks: &mut Tasks, kit: &Kit) -> Result
         .same(Record::same)
         // A record that is deleted, or changed by anybody, is made again: its Node has its name.
         .on_change(queue.on_change())
+        .on_change(Box::new(move |change| forged.changed(change)))
         .start(tasks, kit);
 
     let shutdown = tasks.shutdown_token();

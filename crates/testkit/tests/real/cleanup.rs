@@ -3,7 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use tidewaiter_testkit::{Process, Program, Scratch, eventually};
+use tidewaiter_testkit::{Process, Program, Scratch, Terminal, eventually};
+use tokio::process::Command;
 
 use crate::SOON;
 
@@ -127,6 +128,28 @@ async fn a_stopped_owner_leaves_nothing() {
     assert_eq!(processes_of(&folder).len(), 4, "the watchdog and three servers");
     assert!(owner.stop(SOON).await.success());
     assert_gone(&folder);
+}
+
+#[tokio::test]
+async fn a_closed_terminal_ends_its_command() {
+    let scratch = Scratch::new("terminal");
+    let mut command = Command::new("/bin/sh");
+    let line = format!("echo begun; sleep 600; : {}", scratch.path().display());
+    command.args(["-c", &line]);
+    let mut terminal = Terminal::start(&command);
+    terminal.shows(&["begun"]).await;
+    // The watchdog is one.
+    assert!(processes_of(scratch.path()).len() > 1);
+    drop(terminal);
+    eventually("the command to be gone", SOON, async || {
+        let left = processes_of(scratch.path());
+        if left.len() == 1 {
+            Ok(())
+        } else {
+            Err(format!("{left:?}"))
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

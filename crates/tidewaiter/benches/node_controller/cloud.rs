@@ -19,9 +19,10 @@ use server::Cloud;
 
 pub async fn measure(program: &Path) -> Result<Chapter> {
     note(&format!("a cloud with {} clusters", server::CLUSTERS));
-    let cloud = Cloud::start(program).await?;
+    let mut cloud = Cloud::start(program).await?;
     let writes = writes::measure(&cloud).await?;
-    note(&format!("cloud: {writes:?}"));
+    let restart = writes::kill(&mut cloud).await?;
+    note(&format!("cloud: {writes:?}, ready {restart:.2} s after SIGKILL"));
     let polls = polls::measure(&cloud).await?;
     note(&format!("cloud: {:.0} polls a second", polls.rate));
     let unchanged = constant::measure(&cloud).await?;
@@ -46,13 +47,21 @@ pub async fn measure(program: &Path) -> Result<Chapter> {
             "",
             2,
         ),
+        figure(
+            "ready after SIGKILL, with all of them writing",
+            "restart",
+            restart,
+            " s",
+            2,
+        )
+        .at_most(2.0),
     ]);
     figures.extend(of_streams(&streams));
     Ok(Chapter {
         key: "cloud",
         title: "The cloud's server".to_owned(),
         figures,
-        details: json!({"writes": writes, "polls": polls, "unchanged": unchanged, "streams": streams}),
+        details: json!({"writes": writes, "restart": restart, "polls": polls, "unchanged": unchanged, "streams": streams}),
     })
 }
 

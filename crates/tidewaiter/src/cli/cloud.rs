@@ -73,6 +73,35 @@ pub(crate) struct Place {
     pub(crate) user: Option<String>,
 }
 
+/// Of which kind, and where.
+#[derive(Debug, Args)]
+pub(crate) struct OfKind {
+    /// The kind
+    #[arg(value_name = "KIND")]
+    pub(crate) kind: CloudKind,
+
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+/// What files say, and where it is to be true.
+#[derive(Debug, Args)]
+pub(crate) struct DocumentArgs {
+    /// A file of documents (YAML or JSON), or a folder of such files
+    #[arg(short, long, value_name = "PATH")]
+    pub(crate) filename: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Printed {
+    /// How it is printed
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub(crate) output: CloudFormat,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct LoginArgs {
     #[arg(
@@ -119,27 +148,21 @@ pub(crate) struct WhoamiArgs {
     #[command(flatten)]
     pub(crate) place: Place,
 
-    /// How it is printed
-    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    pub(crate) output: CloudFormat,
+    #[command(flatten)]
+    pub(crate) printed: Printed,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
-    /// The kind
-    #[arg(value_name = "KIND")]
-    pub(crate) kind: CloudKind,
+    #[command(flatten)]
+    pub(crate) of: OfKind,
 
     /// The object, by id or by what it is called; all of them without it
     #[arg(value_name = "OBJECT")]
     pub(crate) object: Option<String>,
 
     #[command(flatten)]
-    pub(crate) place: Place,
-
-    /// How it is printed
-    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    pub(crate) output: CloudFormat,
+    pub(crate) printed: Printed,
 
     /// Prints the credentials of registries too, for whom the cloud gives them
     #[arg(long)]
@@ -148,16 +171,12 @@ pub(crate) struct GetArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ObjectArgs {
-    /// The kind
-    #[arg(value_name = "KIND")]
-    pub(crate) kind: CloudKind,
+    #[command(flatten)]
+    pub(crate) of: OfKind,
 
     /// The object, by id or by what it is called
     #[arg(value_name = "OBJECT")]
     pub(crate) object: String,
-
-    #[command(flatten)]
-    pub(crate) place: Place,
 }
 
 #[derive(Debug, Args)]
@@ -172,16 +191,12 @@ pub(crate) struct DeleteArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CreateArgs {
-    /// The kind
-    #[arg(value_name = "KIND")]
-    pub(crate) kind: CloudKind,
-
     /// One document (YAML or JSON)
     #[arg(short, long, value_name = "FILE")]
     pub(crate) filename: PathBuf,
 
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) of: OfKind,
 
     /// How the answer is printed; that to a cluster holds its API key, once
     #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
@@ -190,12 +205,8 @@ pub(crate) struct CreateArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ApplyArgs {
-    /// A file of documents (YAML or JSON), or a folder of such files
-    #[arg(short, long, value_name = "PATH")]
-    pub(crate) filename: PathBuf,
-
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) documents: DocumentArgs,
 
     /// Deletes what no document names, of the kinds that a document of the kind Scope lists
     #[arg(long)]
@@ -212,12 +223,8 @@ pub(crate) struct ApplyArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
-    /// A file of documents (YAML or JSON), or a folder of such files
-    #[arg(short, long, value_name = "PATH")]
-    pub(crate) filename: PathBuf,
-
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) documents: DocumentArgs,
 
     /// Shows what `apply --prune` would delete too
     #[arg(long)]
@@ -237,9 +244,8 @@ pub(crate) struct AuditArgs {
     #[arg(long, value_name = "ID")]
     pub(crate) before: Option<u32>,
 
-    /// How it is printed
-    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    pub(crate) output: CloudFormat,
+    #[command(flatten)]
+    pub(crate) printed: Printed,
 }
 
 #[derive(Debug, Subcommand)]

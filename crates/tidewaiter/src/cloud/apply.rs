@@ -14,17 +14,14 @@ use super::output::print;
 use super::plan::{Change, Plan, Step, substitute};
 use super::planner::plan;
 use super::session::{Session, request, text};
-use crate::cli::{ApplyArgs, DiffArgs};
+use crate::cli::{ApplyArgs, DiffArgs, DocumentArgs};
 
 /// What `diff` ends with when something differs.
 const DIFFERENT: u8 = 1;
 
 /// Shows the plan and carries it out.
 pub(super) async fn apply(args: &ApplyArgs) -> Result<()> {
-    let documents = documents::read(&args.filename, &environment())?;
-    let session = Session::open(&args.place)?;
-    let plan = plan(&session, &documents, args.prune).await?;
-    print(&plan.shown()?)?;
+    let (session, plan) = shown(&args.documents, args.prune).await?;
     if args.dry_run || plan.steps.is_empty() {
         return Ok(());
     }
@@ -37,15 +34,21 @@ pub(super) async fn apply(args: &ApplyArgs) -> Result<()> {
 
 /// Shows the plan.
 pub(super) async fn diff(args: &DiffArgs) -> Result<ExitCode> {
-    let documents = documents::read(&args.filename, &environment())?;
-    let session = Session::open(&args.place)?;
-    let plan = plan(&session, &documents, args.prune).await?;
-    print(&plan.shown()?)?;
+    let (_, plan) = shown(&args.documents, args.prune).await?;
     Ok(if plan.steps.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(DIFFERENT)
     })
+}
+
+/// Shows what the documents would change; the plan, and where it is for.
+async fn shown(args: &DocumentArgs, prune: bool) -> Result<(Session, Plan)> {
+    let documents = documents::read(&args.filename, &environment())?;
+    let session = Session::open(&args.place)?;
+    let plan = plan(&session, &documents, prune).await?;
+    print(&plan.shown()?)?;
+    Ok((session, plan))
 }
 
 /// Asks a person; without one it is a no.
@@ -57,7 +60,11 @@ pub(super) fn confirm(question: &str) -> Result<()> {
     let asked = write!(out, "{question} [y/N] ").and_then(|()| out.flush());
     asked.context("asking")?;
     let mut answer = String::new();
-    io::stdin().read_line(&mut answer).context("the answer")?;
+    let typed = io::stdin().read_line(&mut answer).context("the answer")?;
+    if typed == 0 {
+        // At the end of the input no key has ended the line.
+        writeln!(out).context("asking")?;
+    }
     if !matches!(answer.trim(), "y" | "Y" | "yes") {
         bail!("nothing was changed");
     }

@@ -126,7 +126,7 @@ pub(super) async fn whoami(args: &WhoamiArgs) -> Result<()> {
         "expires": claims.get("exp").and_then(Value::as_i64).and_then(|exp| jiff::Timestamp::from_second(exp).ok()).map(|at| at.to_string()),
         "organizations": organizations,
     });
-    match args.output {
+    match args.printed.output {
         CloudFormat::Table => {
             print(&table(
                 &["id", "name", "email", "expires"],

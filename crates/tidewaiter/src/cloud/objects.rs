@@ -20,34 +20,34 @@ use crate::cli::{AuditArgs, CloudFormat, CloudKind, CreateArgs, DeleteArgs, GetA
 
 /// Lists the objects of a kind, or shows one.
 pub(super) async fn get(args: &GetArgs) -> Result<()> {
-    let session = Session::open(&args.place)?;
-    let shape = args.kind.shape();
-    let list = session.list_path(args.kind).await?;
+    let session = Session::open(&args.of.place)?;
+    let shape = args.of.kind.shape();
+    let list = session.list_path(args.of.kind).await?;
     let Some(name) = &args.object else {
         let mut found = Value::from(session.list(list).await?);
         if !args.show_secrets {
             without_secrets(&mut found);
         }
-        return objects(args.output, shape, found.as_array().map_or(&[], Vec::as_slice));
+        return objects(args.printed.output, shape, found.as_array().map_or(&[], Vec::as_slice));
     };
-    let (_, mut found, _) = one(&session, args.kind, list, name).await?;
+    let (_, mut found, _) = one(&session, args.of.kind, list, name).await?;
     if !args.show_secrets {
         without_secrets(&mut found);
     }
-    match args.output {
-        CloudFormat::Table => objects(args.output, shape, &[found]),
+    match args.printed.output {
+        CloudFormat::Table => objects(args.printed.output, shape, &[found]),
         format => object(format, shape, &found),
     }
 }
 
 /// Shows one object, and of a cluster what is in it.
 pub(super) async fn describe(args: &ObjectArgs) -> Result<()> {
-    let session = Session::open(&args.place)?;
-    let list = session.list_path(args.kind).await?;
-    let (path, mut found, _) = one(&session, args.kind, list, &args.object).await?;
+    let session = Session::open(&args.of.place)?;
+    let list = session.list_path(args.of.kind).await?;
+    let (path, mut found, _) = one(&session, args.of.kind, list, &args.object).await?;
     without_secrets(&mut found);
-    object(CloudFormat::Yaml, args.kind.shape(), &found)?;
-    if args.kind == CloudKind::Clusters {
+    object(CloudFormat::Yaml, args.of.kind.shape(), &found)?;
+    if args.of.kind == CloudKind::Clusters {
         for kind in [
             CloudKind::Labels,
             CloudKind::Plugins,
@@ -74,14 +74,14 @@ async fn one(session: &Session, kind: CloudKind, list: Path, name: &str) -> Resu
 
 /// Makes one object from a file: a document as `apply` takes it, or the spec alone.
 pub(super) async fn create(args: &CreateArgs) -> Result<()> {
-    let document = documents::read_one(&args.filename, args.kind, &environment())?;
+    let document = documents::read_one(&args.filename, args.of.kind, &environment())?;
     let names = names(&document).with_context(|| document.origin.clone())?;
-    let mut place = args.place.clone();
+    let mut place = args.of.place.clone();
     place.cluster = place.cluster.or_else(|| document.cluster.clone());
     place.node_pool = place.node_pool.or_else(|| document.node_pool.clone());
     place.user = place.user.or_else(|| document.user.clone());
     let session = Session::open(&place)?;
-    let list = session.list_path(args.kind).await?;
+    let list = session.list_path(args.of.kind).await?;
     let mut ids = HashMap::new();
     for (kind, name) in names {
         let list = session.organization()?.below(kind.shape().segment);
@@ -92,15 +92,15 @@ pub(super) async fn create(args: &CreateArgs) -> Result<()> {
     if let Value::Object(fields) = &mut made {
         fields.remove("credentials");
     }
-    object(args.output, args.kind.shape(), &made)
+    object(args.output, args.of.kind.shape(), &made)
 }
 
 /// Opens an object in an editor and sends what was changed.
 pub(super) async fn edit(args: &ObjectArgs) -> Result<()> {
-    let session = Session::open(&args.place)?;
-    let shape = args.kind.shape();
-    let list = session.list_path(args.kind).await?;
-    let (path, mut before, etag) = one(&session, args.kind, list, &args.object).await?;
+    let session = Session::open(&args.of.place)?;
+    let shape = args.of.kind.shape();
+    let list = session.list_path(args.of.kind).await?;
+    let (path, mut before, etag) = one(&session, args.of.kind, list, &args.object).await?;
     without_secrets(&mut before);
     let file = folder()?.join(format!("edit-{}.yaml", std::process::id()));
     let head =
@@ -144,15 +144,11 @@ fn read_after_editor(file: &std::path::Path) -> Result<Value> {
 
 /// Deletes an object, if a person says yes.
 pub(super) async fn delete(args: &DeleteArgs) -> Result<()> {
-    let ObjectArgs {
-        kind,
-        object: name,
-        place,
-    } = &args.object;
-    let session = Session::open(place)?;
-    let shape = kind.shape();
-    let list = session.list_path(*kind).await?;
-    let (path, found, etag) = one(&session, *kind, list, name).await?;
+    let ObjectArgs { of, object: name } = &args.object;
+    let session = Session::open(&of.place)?;
+    let shape = of.kind.shape();
+    let list = session.list_path(of.kind).await?;
+    let (path, found, etag) = one(&session, of.kind, list, name).await?;
     let id = text(&found, "id").to_owned();
     if !args.yes {
         confirm(&format!("Delete {} {name} ({id})?", shape.name))?;
@@ -171,7 +167,7 @@ pub(super) async fn audit(args: &AuditArgs) -> Result<()> {
         path = path.query("before", before);
     }
     let rows = session.list(path).await?;
-    match args.output {
+    match args.printed.output {
         CloudFormat::Table => print(&table(&["id", "at", "actor", "action", "kind", "object_id"], &rows)),
         CloudFormat::Name => bail!("rows of the audit have no names: -o table, json or yaml"),
         format => value(format, &rows.into()),

@@ -8,4 +8,5 @@ mod credential;
 mod objects;
 mod prune;
 mod real;
+mod terminal;
 mod world;

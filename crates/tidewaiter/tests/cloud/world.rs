@@ -370,6 +370,18 @@ impl Person {
 
     /// The same for what is meant to tell a secret.
     pub async fn run_open(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
+        let mut command = self.command(arguments);
+        command.envs(variables.iter().copied());
+        let Output { status, stdout, stderr } = command.output().await.unwrap();
+        Ran {
+            code: status.code().unwrap(),
+            out: String::from_utf8(stdout).unwrap(),
+            err: String::from_utf8(stderr).unwrap(),
+        }
+    }
+
+    /// The command, with nobody before a terminal.
+    pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidewaiter"));
         command
             .args(arguments)
@@ -378,15 +390,7 @@ impl Person {
         command
             .env("HOME", self.home.path())
             .env("XDG_CONFIG_HOME", self.path("config"));
+        command.stdin(Stdio::null()).kill_on_drop(true);
         command
-            .envs(variables.iter().copied())
-            .stdin(Stdio::null())
-            .kill_on_drop(true);
-        let Output { status, stdout, stderr } = command.output().await.unwrap();
-        Ran {
-            code: status.code().unwrap(),
-            out: String::from_utf8(stdout).unwrap(),
-            err: String::from_utf8(stderr).unwrap(),
-        }
     }
 }

@@ -13,8 +13,10 @@
 
 mod copies;
 mod crashes;
+mod deploy;
 mod keys;
 mod ledger;
+mod progress;
 mod read_only;
 mod refusals;
 mod secrets;

@@ -1,5 +1,6 @@
 //! The cluster's health, as the MetricsServer and `ClusterHealth` tell it.
 
+mod forged;
 mod monitoring;
 mod server;
 mod standing;

@@ -1,5 +1,7 @@
 //! A cluster that is ready, or becomes so while one waits.
 
+use std::path::Path;
+
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use rustix::process::Signal;
@@ -13,6 +15,21 @@ use crate::world::{CLUSTER, World, alice, bare, finished, json_of, text, unknown
 
 /// The command looks this often.
 const OFTEN: [&str; 2] = ["--interval", "1s"];
+
+const MAY_READ_RECORDS: &str = r"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: may-read-records}
+rules:
+- {apiGroups: [tidewaiter.dev], resources: [nodeidentities], verbs: [list]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: may-read-records}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: may-read-records}
+subjects:
+- {apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}
+";
 
 /// With a group of two instances that are Nodes; their names.
 async fn start(ready: [&str; 2]) -> (World, [String; 2]) {
@@ -91,6 +108,29 @@ async fn region_and_cloud_come_from_the_file_or_the_cluster() {
         matches!(&unknown[..], [(part, reason)] if part == "cloud" && reason.contains("cloud is openstack")),
         "{unknown:?}"
     );
+}
+
+#[tokio::test]
+async fn a_forged_node_makes_nobody_look_unready_to_whom_may_read_records() {
+    let (world, _) = start(["True", "True"]).await;
+    let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds");
+    world.cluster.apply_manifests(crds).await;
+    let victim = FakeInstance::numbered(1);
+    join(&world, "thief", &victim.provider_id(), "False").await;
+    let record = json!({
+        "apiVersion": "tidewaiter.dev/v1alpha1", "kind": "NodeIdentity", "metadata": {"name": "thief"},
+        "spec": {"nodeUID": "3e8a1c0e", "providerID": victim.provider_id()},
+        "status": {"conditions": [{"type": "Verified", "status": "False", "reason": "NameMismatch", "message": "It lies.",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+    });
+    world.cluster.apply(&record.to_string()).await;
+
+    let output = world.validate(&["-o", "json"]).await;
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert_eq!(json_of(&output)["failures"][0]["name"], "thief");
+    world.cluster.apply(MAY_READ_RECORDS).await;
+    let output = world.validate(&["-o", "json"]).await;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
 #[tokio::test]

@@ -1,10 +1,10 @@
 //! Which instance is in which group, and which Node it is.
 //!
 //! A Node belongs to the instance whose own name for its Node it has, because its kubelet's certificate binds that name; else
-//! to the one that its providerID names, which is only its kubelet's claim. Of several claims the worst counts, so that none
-//! can hide that another is not ready.
+//! to the one that its providerID names, which is only its kubelet's claim. Of several claims those that are not known to be forged
+//! count first, and then the worst, so that none can hide that another is not ready.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use tidewaiter_api::InstanceGroupName;
@@ -57,9 +57,14 @@ impl Machine<'_> {
 }
 
 impl<'a> Membership<'a> {
-    pub(super) fn new(summaries: &'a [GroupSummary], cloud: &'a [CloudGroup], nodes: Option<&'a [Arc<Node>]>) -> Self {
+    pub(super) fn new(
+        summaries: &'a [GroupSummary],
+        cloud: &'a [CloudGroup],
+        nodes: Option<&'a [Arc<Node>]>,
+        forged: &BTreeSet<String>,
+    ) -> Self {
         let by_name: BTreeMap<_, _> = summaries.iter().map(|summary| (&summary.name, summary)).collect();
-        let finder = Finder::new(nodes.unwrap_or_default());
+        let finder = Finder::new(nodes.unwrap_or_default(), forged);
         let mut groups: Vec<Group<'a>> = cloud
             .iter()
             .filter_map(|cloud| {
@@ -131,10 +136,13 @@ struct Finder<'a> {
 }
 
 impl<'a> Finder<'a> {
-    fn new(nodes: &'a [Arc<Node>]) -> Self {
+    fn new(nodes: &'a [Arc<Node>], forged: &BTreeSet<String>) -> Self {
         let mut nodes: Vec<&Node> = nodes.iter().map(Arc::as_ref).collect();
         // Nobody but a control plane has its label, and so has to run its pods: no kubelet can write it.
-        nodes.sort_by_key(|node| (node.is_ready(), !node.is_control_plane(), node.name()));
+        nodes.sort_by_key(|node| {
+            let forged = forged.contains(node.name());
+            (forged, node.is_ready(), !node.is_control_plane(), node.name())
+        });
         let mut by_instance: HashMap<_, Vec<_>> = HashMap::new();
         for node in &nodes {
             if let Some(id) = &node.spec.provider_id {
@@ -164,6 +172,13 @@ impl<'a> Finder<'a> {
             judged: false,
         }
     }
+}
+
+/// Whether two Nodes may claim one instance.
+pub(crate) fn contested(nodes: &[Arc<Node>]) -> bool {
+    let mut seen = HashSet::new();
+    let mut claims = nodes.iter().filter_map(|node| node.spec.provider_id.as_ref());
+    claims.any(|claim| !seen.insert(last_part(claim.rest())))
 }
 
 /// Whether the Node's providerID ends with `id`, at a `/` or as a whole.

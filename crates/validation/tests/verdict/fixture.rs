@@ -1,6 +1,6 @@
 //! One fixture: the case (what the cloud and DNS say, what is expected), then documents of kOps and of the API server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -51,6 +51,9 @@ struct Case {
     cloud: Vec<CloudCase>,
     /// The addresses of the API's name; without them it is not asked.
     dns: Option<Vec<IpAddr>>,
+    /// Nodes that the records call forged.
+    #[serde(default)]
+    forged: BTreeSet<String>,
     /// Parts that are unknown, and why.
     #[serde(default)]
     unknown: BTreeMap<String, String>,
@@ -129,6 +132,7 @@ fn load(file: &Path) -> Fixture {
         cluster: "cluster.example.com".parse().unwrap(),
         groups: part("InstanceGroups", groups, &mut unknown),
         cloud: part("cloud", case.cloud.into_iter().map(cloud_group).collect(), &mut unknown),
+        forged: case.forged,
         nodes: part("Nodes", nodes, &mut unknown),
         pods: part("Pods", pods, &mut unknown),
         dns: part("dns", dns, &mut unknown),

@@ -134,14 +134,16 @@ fn observation() -> impl Strategy<Value = Observation> {
         groups(),
         cloud(),
         nodes(),
+        subsequence(NODES.to_vec(), 0..=2),
         pods(),
         subsequence(addresses.to_vec(), 0..=4),
     )
-        .prop_map(|(groups, cloud, nodes, pods, addresses)| Observation {
+        .prop_map(|(groups, cloud, nodes, forged, pods, addresses)| Observation {
             cluster: "cluster.example.com".parse().unwrap(),
             groups: Part::Known(groups),
             cloud: Part::Known(cloud),
             nodes: Part::Known(nodes),
+            forged: forged.into_iter().map(str::to_owned).collect(),
             pods: Part::Known(pods),
             dns: Part::Known(Dns::Addresses(addresses)),
         })
@@ -180,6 +182,7 @@ fn reordered(seen: &Observation, places: &[Index]) -> Observation {
         groups: part(&seen.groups, places),
         cloud,
         nodes: part(&seen.nodes, places),
+        forged: seen.forged.clone(),
         pods: part(&seen.pods, places),
         dns,
     }

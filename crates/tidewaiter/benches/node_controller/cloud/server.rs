@@ -1,8 +1,8 @@
 //! The released server, and an organization with its clusters.
 
 use std::net::SocketAddr;
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use futures::{TryStreamExt as _, stream};
@@ -22,6 +22,8 @@ const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIFSjIL8j1rY4cUhqd7cyLRV+
 /// A running server.
 pub struct Cloud {
     pub process: Process,
+    program: PathBuf,
+    settings: PathBuf,
     pub scratch: Scratch,
     pub address: SocketAddr,
     pub token: String,
@@ -56,34 +58,42 @@ impl Cloud {
         );
         let settings = file("settings.yaml", &settings)?;
         let password = file("password", PASSWORD)?;
-        let command = |words: &[&str]| {
-            Program::new(program)
-                .name(words[0])
-                .arg("cloud")
-                .args(words)
-                .arg("--settings")
-                .arg(&settings)
-        };
-        let init = command(&["init", "--organization", "Acme", "--email", "olivia@example.org"]);
+        let init =
+            command(program, &settings, "init").args(["--organization", "Acme", "--email", "olivia@example.org"]);
         let init = Process::start(&scratch, init.arg("--password-file").arg(password));
         ensure!(init.exited(SOON).await.success(), "{}", init.log_tail());
-        let process = Process::start(&scratch, command(&["serve"]));
-        let address: SocketAddr = ([127, 0, 0, 1], port).into();
-        eventually("the server to be ready", SOON, async || {
-            let answer = reqwest::get(format!("http://{address}/readyz")).await;
-            answer.and_then(reqwest::Response::error_for_status).map(drop)
-        })
-        .await;
         let mut cloud = Self {
-            process,
+            process: Process::start(&scratch, command(program, &settings, "serve")),
+            program: program.to_owned(),
+            settings,
             scratch,
-            address,
+            address: ([127, 0, 0, 1], port).into(),
             token: String::new(),
             organization: String::new(),
             clusters: Vec::new(),
         };
+        cloud.ready().await;
         cloud.fill().await?;
         Ok(cloud)
+    }
+
+    async fn ready(&self) {
+        let ready = format!("http://{}/readyz", self.address);
+        eventually("the server to be ready", SOON, async || {
+            let answer = reqwest::get(&ready).await;
+            answer.and_then(reqwest::Response::error_for_status).map(drop)
+        })
+        .await;
+    }
+
+    /// Kills it with SIGKILL; after how many seconds the next one is ready.
+    #[expect(clippy::disallowed_methods, reason = "a run is measured in real time")]
+    pub async fn killed(&mut self) -> f64 {
+        self.process.kill();
+        let begin = Instant::now();
+        self.process = Process::start(&self.scratch, command(&self.program, &self.settings, "serve"));
+        self.ready().await;
+        begin.elapsed().as_secs_f64()
     }
 
     /// Ends it in order.
@@ -171,6 +181,11 @@ impl Cluster {
             format!("{path}/autoscaling-policies"),
         ]
     }
+}
+
+fn command(program: &Path, settings: &Path, word: &str) -> Program {
+    let program = Program::new(program).name(word);
+    program.arg("cloud").arg(word).arg("--settings").arg(settings)
 }
 
 fn word(value: &Value, field: &str) -> Result<String> {

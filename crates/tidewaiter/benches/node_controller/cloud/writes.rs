@@ -1,4 +1,4 @@
-//! 200 writers, each of which waits for its answer, next to what the disk can do.
+//! 200 writers, each of which waits for its answer, next to what the disk can do; and a SIGKILL in the middle of them.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use futures::future::try_join_all;
 use serde::Serialize;
+use serde_json::json;
 use tidewaiter_testkit::usage::cpu_seconds;
+use tokio::task::JoinSet;
 
 use super::server::Cloud;
 use super::wire::{Wire, request};
@@ -55,6 +57,34 @@ pub async fn measure(cloud: &Cloud) -> Result<Writes> {
         core: (cpu_seconds(cloud.process.pid()) - used) / took,
         fsyncs,
     })
+}
+
+/// Kills the server while they write; after how many seconds the next one is ready.
+pub async fn kill(cloud: &mut Cloud) -> Result<f64> {
+    let mut writers = JoinSet::new();
+    for cluster in cloud.clusters.iter().take(WRITERS) {
+        let mut wire = Wire::open(cloud.address).await?;
+        let patches = ["a", "b"].map(|value| {
+            let body = json!({ "value": value }).to_string();
+            request("PATCH", &cluster.label, &cloud.token, "", &body)
+        });
+        writers.spawn(async move {
+            for patch in patches.iter().cycle() {
+                if wire.ask(patch).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    // Each of them waits for an answer by then, or has had one.
+    let mut wire = Wire::open(cloud.address).await?;
+    let body = json!({"value": "killed"});
+    for cluster in &cloud.clusters[..WRITERS] {
+        cloud.ask(&mut wire, "PATCH", &cluster.label, &body).await?;
+    }
+    let seconds = cloud.killed().await;
+    while writers.join_next().await.is_some() {}
+    Ok(seconds)
 }
 
 #[expect(clippy::disallowed_methods, reason = "a run is measured in real time")]

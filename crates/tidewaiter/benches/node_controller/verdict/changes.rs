@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Node;
-use kube::Api;
+use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::watcher;
 use serde::Serialize;
+use serde_json::json;
 use tidewaiter_testkit::fake_ec2::FakeInstance;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::churn::set_ready;
 use super::scrapes::Scraper;
 use crate::bed::{Bed, GROUPS, group_name};
 use crate::observer::follow;
@@ -76,7 +76,7 @@ impl<'a> Probe<'a> {
         for number in 0..CHANGES {
             pace.tick().await;
             let ready = number % 2 == 1;
-            set_ready(self.bed, self.instance, ready).await?;
+            patch_ready(&self.bed.nodes(), self.instance.node_name(), ready).await?;
             let begin = Instant::now();
             let expected = if ready { before } else { before - 1.0 };
             timeout(SOON, self.until(expected)).await.context("no verdict")??;
@@ -121,6 +121,16 @@ impl Drop for Probe<'_> {
     fn drop(&mut self) {
         self.watch.abort();
     }
+}
+
+/// Has the Node of this name report whether it is ready.
+pub async fn patch_ready(nodes: &Api<Node>, name: &str, ready: bool) -> Result<()> {
+    let status = if ready { "True" } else { "False" };
+    let status = json!({"status": {"conditions": [{"type": "Ready", "status": status}]}});
+    nodes
+        .patch_status(name, &PatchParams::default(), &Patch::Strategic(status))
+        .await?;
+    Ok(())
 }
 
 fn ready_status(node: &Node) -> Option<String> {

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::interval;
 
-use super::changes::is_apart;
+use super::changes::{is_apart, patch_ready};
 use crate::bed::Bed;
 use crate::process::Controller;
 use crate::report::count;
@@ -119,20 +119,6 @@ async fn change_for_ever(
             changes.send_modify(|changes| *changes += 1);
         }
     }
-    Ok(())
-}
-
-/// Has the Node of this instance report whether it is ready.
-pub async fn set_ready(bed: &Bed, instance: &FakeInstance, ready: bool) -> Result<()> {
-    patch_ready(&bed.nodes(), instance.node_name(), ready).await
-}
-
-async fn patch_ready(nodes: &Api<Node>, name: &str, ready: bool) -> Result<()> {
-    let status = if ready { "True" } else { "False" };
-    let status = json!({"status": {"conditions": [{"type": "Ready", "status": status}]}});
-    nodes
-        .patch_status(name, &PatchParams::default(), &Patch::Strategic(status))
-        .await?;
     Ok(())
 }
 

@@ -1,0 +1,158 @@
+//! What is told of a refusal, in one form, and of limits.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use reqwest::Method;
+use serde_json::json;
+use tidewaiter_cloud::server::ServerParts;
+
+use crate::fixture::{role, ssh_key};
+use crate::world::{Answer, World};
+
+async fn limited(change: impl FnOnce(&mut ServerParts)) -> World {
+    let mut world = World::sqlite().await;
+    world.stop().await;
+    World::served(world.database.clone(), Arc::clone(&world.folder), world.ids(), change)
+        .await
+        .unwrap()
+}
+
+fn assert_refused(answer: &Answer, status: u16) {
+    assert_eq!(answer.status.as_u16(), status, "{answer:?}");
+    assert_eq!(answer.header("content-type"), "application/json");
+    assert_eq!(answer.header("x-request-id").len(), 36);
+    let body = answer.json();
+    assert_eq!(body["code"], status);
+    assert!(!body["message"].as_str().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_refusal_says_why_in_one_form() {
+    let world = World::sqlite().await;
+    let owner = world.owner().await;
+    let raw = async |method: Method, path: &str, kind: &str, body: String| {
+        let request = world.request(&owner, method, path).header("content-type", kind);
+        world.send(request.body(body)).await
+    };
+    let json = "application/json";
+    for bad in ["", "{", "{\"name\": \"a\"} x", "\u{feff}{}"] {
+        assert_refused(&raw(Method::POST, "~/roles", json, bad.to_owned()).await, 400);
+    }
+    for bad in ["[]", "7", "null", "\"text\"", "{\"name\": \"a\", \"name\": \"b\"}"] {
+        let answer = raw(Method::POST, "~/roles", json, bad.to_owned()).await;
+        assert!([400, 422].contains(&answer.status.as_u16()), "{answer:?}");
+    }
+    for kind in ["text/plain", "application/x-www-form-urlencoded", "application/jsonx"] {
+        assert_refused(&raw(Method::POST, "~/roles", kind, role("a").to_string()).await, 415);
+    }
+    raw(
+        Method::POST,
+        "~/roles",
+        "Application/JSON; charset=utf-8",
+        role("a").to_string(),
+    )
+    .await
+    .is(201);
+    let large = format!("{{\"name\": \"{}\"}}", "a".repeat(1024 * 1024));
+    assert_refused(&raw(Method::POST, "~/roles", json, large).await, 413);
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    let answer = raw(Method::POST, "~/roles", json, deep).await;
+    assert!([400, 422].contains(&answer.status.as_u16()), "{:?}", answer.status);
+    for path in [
+        "/v3/nothing",
+        "/",
+        "/v2/organizations",
+        "~/roles/",
+        "/v3/organizations/..%2f",
+    ] {
+        assert_refused(&world.get(&owner, path).await, 404);
+    }
+    let not_so = raw(Method::DELETE, "~/roles", json, String::new()).await;
+    assert_refused(&not_so, 405);
+    assert!(
+        not_so.header("allow").contains("GET") && not_so.header("allow").contains("POST"),
+        "{not_so:?}"
+    );
+    for field in ["template_id", "configuration"] {
+        let answer = world
+            .post(&owner, "~/clusters", json!({"name": "new", field: {}}))
+            .await;
+        assert_refused(&answer, 501);
+        assert_eq!(answer.json()["field"], field);
+    }
+    let unknown = world.get("", "~/roles").await;
+    assert_refused(&unknown, 401);
+    assert_eq!(unknown.header("www-authenticate"), "Bearer");
+    // The caller's own request id, if it can stand in a log.
+    for (id, kept) in [
+        ("a.b-c_9", true),
+        (&"x".repeat(128), true),
+        (&*"x".repeat(129), false),
+        ("a b", false),
+        ("a\"b", false),
+    ] {
+        let answer = world
+            .send(world.request(&owner, Method::GET, "~/roles").header("x-request-id", id))
+            .await;
+        assert_eq!(answer.header("x-request-id") == id, kept, "{id}");
+    }
+    let audit = world
+        .send(
+            world
+                .request(&owner, Method::POST, "~/roles")
+                .header("x-request-id", "mine")
+                .json(&role("b")),
+        )
+        .await;
+    audit.is(201);
+    assert_eq!(
+        world.get(&owner, "~/audit?limit=1").await.is(200).json()[0]["request_id"],
+        "mine"
+    );
+}
+
+#[tokio::test]
+async fn who_asks_too_often_is_told_when_to_come_again() {
+    let world = limited(|parts| parts.requests_a_second = NonZeroU32::MIN).await;
+    let owner = world.owner().await;
+    let mut last = world.get(&owner, "/v3/account").await.is(200);
+    for _ in 0..30 {
+        last = world.get(&owner, "/v3/account").await;
+    }
+    assert_refused(&last, 429);
+    assert!(last.header("retry-after").parse::<u64>().unwrap() >= 1);
+    // Others are not concerned.
+    let made = World::sqlite().await;
+    let owner = made.owner().await;
+    for _ in 0..19 {
+        made.log_in("olivia@example.org", "a wrong password").await.is(401);
+    }
+    let guessed = made.log_in("Olivia@Example.org", crate::world::PASSWORD).await;
+    assert_refused(&guessed, 429);
+    assert!(guessed.header("retry-after").parse::<u64>().unwrap() >= 1);
+    made.get(&owner, "/v3/account").await.is(200);
+    made.log_in("somebody@example.org", "a wrong password").await.is(401);
+}
+
+#[tokio::test]
+async fn a_server_that_has_too_much_to_do_says_so() {
+    let world = limited(|parts| parts.requests_at_once = 0).await;
+    let answer = world.get("", "/v3/account").await;
+    assert_refused(&answer, 503);
+    assert!(answer.header("retry-after").parse::<u64>().unwrap() >= 1);
+    world.get("", "/healthz").await.is(200);
+}
+
+#[tokio::test]
+async fn one_who_is_not_known_is_told_in_the_same_words_as_one_who_is() {
+    let world = World::sqlite().await;
+    let one = world.log_in("olivia@example.org", "a wrong password").await.is(401);
+    let other = world.log_in("nobody@example.org", "a wrong password").await.is(401);
+    assert_eq!(one.body, other.body);
+    let owner = world.owner().await;
+    world
+        .post(&owner, "/v3/account/ssh_keys", json!({"name": "own", "key": ssh_key()}))
+        .await
+        .is(201);
+}

@@ -1,0 +1,41 @@
+//! A Node that claims another's instance, and is not ready: once its record says what it is, it makes nobody look so.
+
+use tidewaiter_api::ConditionStatus::{False, True};
+use tidewaiter_testkit::builders::node;
+use tidewaiter_testkit::fake_ec2::FakeInstance;
+use tidewaiter_testkit::{Kubelet, eventually};
+
+use super::{is_healthy, reports, two_workers};
+use crate::world::{SOON, World};
+
+#[tokio::test]
+async fn a_forged_node_does_not_make_an_instance_look_unready() {
+    let world = World::start().await;
+    let [_, two] = two_workers(&world).await;
+    let controller = world.controller().await;
+    is_healthy(&world, True, "ClusterReady").await;
+
+    let (victim, thief) = (FakeInstance::numbered(1), world.launch(3, "nodes"));
+    let forged = node(thief.node_name())
+        .provider_id(&victim.provider_id())
+        .ready("False");
+    let forged = Kubelet::register(&world.cluster, &forged.build()).await;
+    world.is_verified(forged.name(), False, "NameMismatch").await;
+
+    // A verdict that was made after that fails for the honest one alone, and then for none.
+    reports(&two, "False").await;
+    let alone = format!("Node {0}: node \"{0}\" of role \"node\" is not ready", two.name());
+    eventually("the verdict to name the honest Node alone", SOON, async || {
+        let (_, failed) = is_healthy(&world, False, "ValidationFailed").await;
+        if failed.message == alone {
+            Ok(())
+        } else {
+            Err(failed.message)
+        }
+    })
+    .await;
+    controller.has_gauge("kops_node_notReady", Some(1.0)).await;
+    reports(&two, "True").await;
+    is_healthy(&world, True, "ClusterReady").await;
+    controller.stops().await;
+}
