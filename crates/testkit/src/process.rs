@@ -79,6 +79,18 @@ impl Program {
         self.environment.push((key.into(), value.into()));
         self
     }
+
+    /// Bound by the modes of its user's files, also where the tests run as root: then it has none of root's capabilities.
+    #[must_use]
+    pub fn bound_by_modes(mut self) -> Self {
+        if rustix::process::geteuid().is_root() {
+            let program = std::mem::replace(&mut self.path, "/usr/bin/env".into());
+            let setpriv = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"].map(OsString::from);
+            let args = std::mem::take(&mut self.args);
+            self.args = setpriv.into_iter().chain([program.into()]).chain(args).collect();
+        }
+        self
+    }
 }
 
 /// A process, running or ended. Dropped, it is killed.

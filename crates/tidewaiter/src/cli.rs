@@ -2,6 +2,7 @@
 
 mod cloud;
 mod cloud_server;
+mod operators;
 mod validate;
 
 use std::ffi::OsString;
@@ -20,6 +21,7 @@ pub(crate) use cloud::{
     Place as CloudPlace, WhoamiArgs,
 };
 pub(crate) use cloud_server::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
+pub(crate) use operators::OperatorsCommand;
 pub(crate) use validate::ValidateArgs;
 
 /// Makes true in a Kubernetes cluster what its cloud says.

@@ -10,6 +10,7 @@ mod documents;
 mod kinds;
 mod login;
 mod objects;
+mod operators;
 mod output;
 mod plan;
 mod planner;
@@ -38,6 +39,7 @@ pub(crate) fn main(command: &ClientCommand) -> Result<ExitCode, Failure> {
             ClientCommand::Edit(args) => objects::edit(args).await.map(done),
             ClientCommand::Delete(args) => objects::delete(args).await.map(done),
             ClientCommand::Audit(args) => objects::audit(args).await.map(done),
+            ClientCommand::Operators(command) => operators::main(command).await.map(done),
             ClientCommand::Context(command) => login::context(command).map(done),
         }
     })

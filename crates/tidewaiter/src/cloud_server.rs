@@ -10,6 +10,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, anyhow};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
+use tidewaiter_cloud::models::values::DisplayName;
 use tidewaiter_cloud::server::hash::Password;
 use tidewaiter_cloud::server::sealing::Sealer;
 use tidewaiter_cloud::server::signing::KeyRing;
@@ -30,13 +31,30 @@ pub(crate) fn main(command: &ServerCommand) -> Result<(), Failure> {
         ServerCommand::Init(args) => run(init(args)),
         ServerCommand::Backup(args) => run(copy_out(args)),
         ServerCommand::Restore(args) => run(copy_in(args)),
-        ServerCommand::Keys(command) => keys(command).map_err(Failure::Running),
+        ServerCommand::Keys(command) => keys(command),
     }
 }
 
-fn run(command: impl Future<Output = Result<()>>) -> Result<(), Failure> {
+fn run(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::Running(error.into()))?;
-    runtime.block_on(command).map_err(Failure::Running)
+    runtime.block_on(command)
+}
+
+/// An error is that the command line, the environment or the settings' file is wrong; nothing was begun.
+fn read_alone(place: &ServerPlace) -> Result<ServerSettings, Failure> {
+    let (settings, _) = read(place, &place.flags).map_err(Failure::Configuration)?;
+    Ok(settings)
+}
+
+fn refuse_missing(keys: &Path) -> Result<(), Failure> {
+    if keys.exists() {
+        return Ok(());
+    }
+    let error = anyhow!(
+        "there are no keys in {}: run tidewaiter cloud init first",
+        keys.display()
+    );
+    Err(Failure::Configuration(error))
 }
 
 /// What is in force, and what the operator should know about it.
@@ -114,32 +132,32 @@ async fn served(settings: &ServerSettings) -> Result<(), Failure> {
     };
     let mut tasks = Tasks::new().with_grace(DRAIN);
     let parts = settings.parts().map_err(Failure::Configuration)?;
-    if !parts.keys.exists() {
-        let error = anyhow!(
-            "there are no keys in {}: run tidewaiter cloud init first",
-            parts.keys.display()
-        );
-        return Err(Failure::Configuration(error));
-    }
+    refuse_missing(&parts.keys)?;
     start(parts, &mut tasks, &kit)
         .await
         .map_err(|error| Failure::Configuration(error.into()))?;
     tasks.run().await.map_err(|error| Failure::Running(error.into()))
 }
 
-async fn init(args: &InitArgs) -> Result<()> {
-    let (settings, _) = read(&args.place, &args.place.flags)?;
+async fn init(args: &InitArgs) -> Result<(), Failure> {
+    let settings = read_alone(&args.place)?;
     let prompt = format!("A password for {}", args.email);
-    let password = zeroize::Zeroizing::new(password::read(args.password_file.as_deref(), &prompt, true)?);
-    let password = Password::new(&password).context("the password")?;
+    let password = password::read(args.password_file.as_deref(), &prompt, true).map_err(Failure::Configuration)?;
+    let password = zeroize::Zeroizing::new(password);
+    let password = Password::new(&password).context("the password");
+    let password = password.map_err(Failure::Configuration)?;
+    founded(args, &settings, password).await.map_err(Failure::Running)
+}
+
+async fn founded(args: &InitArgs, settings: &ServerSettings, password: Password<'_>) -> Result<()> {
     let clock = SystemClock::shared();
     let folder = fs::DirBuilder::new().recursive(true).mode(0o700).create(&settings.data);
     folder.with_context(|| format!("data is {}: the folder cannot be made", settings.data.display()))?;
     make_keys(&settings.keys(), &settings.sealing_keys(), &clock)?;
     let founder = Founder {
-        organization: &args.organization,
-        name: args.name.as_deref().unwrap_or(&args.email),
-        email: &args.email,
+        organization: args.organization.as_str(),
+        name: args.name.as_ref().map_or(args.email.as_str(), DisplayName::as_str),
+        email: args.email.as_str(),
         password,
     };
     let made = found(&settings.database()?, clock, founder)
@@ -172,12 +190,18 @@ fn progress(word: &'static str) -> impl FnMut(u64) + Send {
 }
 
 /// Written beside its name and then given it, so that no half copy is taken for a whole one.
-async fn copy_out(args: &BackupArgs) -> Result<()> {
-    let (settings, _) = read(&args.place, &args.place.flags)?;
-    let failed = || format!("the copy {}", args.file.display());
+async fn copy_out(args: &BackupArgs) -> Result<(), Failure> {
+    let settings = read_alone(&args.place)?;
     if args.file.exists() {
-        return Err(anyhow!("is there already; choose another name, or remove it first").context(failed()));
+        let error = anyhow!("is there already; choose another name, or remove it first");
+        let error = error.context(format!("the copy {}", args.file.display()));
+        return Err(Failure::Configuration(error));
     }
+    copied_out(args, &settings).await.map_err(Failure::Running)
+}
+
+async fn copied_out(args: &BackupArgs, settings: &ServerSettings) -> Result<()> {
+    let failed = || format!("the copy {}", args.file.display());
     let part = args.file.with_added_extension("part");
     let file = OpenOptions::new()
         .write(true)
@@ -209,18 +233,28 @@ fn sync_folder(file: &Path) -> io::Result<()> {
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-async fn copy_in(args: &RestoreArgs) -> Result<()> {
-    let (settings, _) = read(&args.place, &args.place.flags)?;
+async fn copy_in(args: &RestoreArgs) -> Result<(), Failure> {
+    let settings = read_alone(&args.place)?;
     let failed = || format!("the copy {}", args.file.display());
-    let mut reader = BufReader::new(File::open(&args.file).with_context(failed)?);
-    let (database, mut told) = (settings.database()?, progress("restored"));
-    let copied = restore(&database, &mut reader, &mut told).await.with_context(failed)?;
-    say(&format!("restored {} rows\n", copied.rows))
+    let file = File::open(&args.file).with_context(failed);
+    let mut reader = BufReader::new(file.map_err(Failure::Configuration)?);
+    let database = settings.database().map_err(Failure::Configuration)?;
+    let copied = restore(&database, &mut reader, &mut progress("restored")).await;
+    let copied = copied.with_context(failed).map_err(Failure::Running)?;
+    say(&format!("restored {} rows\n", copied.rows)).map_err(Failure::Running)
 }
 
-fn keys(command: &KeysCommand) -> Result<()> {
+fn keys(command: &KeysCommand) -> Result<(), Failure> {
     let (KeysCommand::Rotate(place) | KeysCommand::Retire(place) | KeysCommand::Reseal(place)) = command;
-    let (settings, _) = read(place, &place.flags)?;
+    let settings = read_alone(place)?;
+    match command {
+        KeysCommand::Reseal(_) => refuse_missing(&settings.sealing_keys())?,
+        _ => refuse_missing(&settings.keys())?,
+    }
+    change_keys(command, &settings).map_err(Failure::Running)
+}
+
+fn change_keys(command: &KeysCommand, settings: &ServerSettings) -> Result<()> {
     let now = SystemClock::shared().now();
     match command {
         KeysCommand::Rotate(_) => {
@@ -235,7 +269,9 @@ fn keys(command: &KeysCommand) -> Result<()> {
         }
         KeysCommand::Reseal(_) => {
             Sealer::add_key(&settings.sealing_keys())?;
-            say("added a sealing key; servers seal everything with it within two minutes\n")
+            say(
+                "added a sealing key; each server seals everything with it within two minutes, and logs when that is done\n",
+            )
         }
     }
 }

@@ -218,7 +218,7 @@ pub(super) async fn create_token(cloud: &Cloud, call: &Call) -> Result<Response,
                 .await?;
             let mut item = token_shown(&row);
             item.insert("token".to_owned(), Value::from(token));
-            Ok(Reply::made(format!("{path}/{}", row.id), &item))
+            Ok(Reply::made(format!("{path}/{}", row.id), &item).without_etag())
         })
     })
     .await

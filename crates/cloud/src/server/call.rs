@@ -144,25 +144,42 @@ fn matches(list: &str, etag: &str, weak: bool) -> bool {
 pub(super) struct Reply {
     pub(super) status: u16,
     pub(super) location: Option<String>,
+    /// What `If-Match` takes; None where nothing answers this again.
+    pub(super) etag: Option<String>,
     pub(super) body: String,
 }
 
 impl Reply {
-    /// 201, with what was made and where it is.
+    /// 201, with what was made, as a GET of it answers it, and where it is.
     pub(super) fn made(location: String, body: &impl Serialize) -> Self {
         Self {
             status: StatusCode::CREATED.as_u16(),
             location: Some(location),
-            body: text(body),
+            ..Self::ok(body)
         }
+    }
+
+    /// This, with what is shown this once in the place of what a GET answers.
+    pub(super) fn showing_once(self, body: &impl Serialize) -> Self {
+        Self {
+            body: text(body),
+            ..self
+        }
+    }
+
+    /// This, of something that no GET answers.
+    pub(super) fn without_etag(self) -> Self {
+        Self { etag: None, ..self }
     }
 
     /// 200, with `body`.
     pub(super) fn ok(body: &impl Serialize) -> Self {
+        let body = text(body);
         Self {
             status: StatusCode::OK.as_u16(),
             location: None,
-            body: text(body),
+            etag: Some(etag(body.as_bytes())),
+            body,
         }
     }
 
@@ -171,6 +188,7 @@ impl Reply {
         Self {
             status: StatusCode::NO_CONTENT.as_u16(),
             location: None,
+            etag: None,
             body: String::new(),
         }
     }
@@ -182,9 +200,10 @@ impl IntoResponse for Reply {
         if self.body.is_empty() {
             return status.into_response();
         }
-        let tag = etag(self.body.as_bytes());
         let mut response = json(status, self.body.into());
-        set(response.headers_mut(), ETAG, &tag);
+        if let Some(etag) = self.etag {
+            set(response.headers_mut(), ETAG, &etag);
+        }
         if let Some(location) = self.location {
             set(response.headers_mut(), LOCATION, &location);
         }

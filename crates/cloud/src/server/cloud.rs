@@ -231,6 +231,12 @@ impl Cloud {
         Ok(Zeroizing::new(text.to_owned()))
     }
 
+    /// Whether what begins with `head` was sealed with the key that seals now.
+    pub(super) fn is_current(&self, head: &str) -> bool {
+        let head = STANDARD.decode(head).unwrap_or_default();
+        self.sealer.load().is_current(&head)
+    }
+
     /// The credentials of `row`, as the object that they are in an answer.
     ///
     /// # Errors

@@ -125,6 +125,9 @@ pub enum Action {
     SetRole,
     SetPassword,
     SetLocked,
+    ListOperators,
+    AddOperator,
+    RemoveOperator,
     Audit,
     ListKeys,
     CreateKey,
@@ -181,6 +184,7 @@ impl Action {
                 | Self::ListOrganizations
                 | Self::ListMembers
                 | Self::GetMember
+                | Self::ListOperators
                 | Self::Audit
                 | Self::ListKeys
                 | Self::Events
@@ -292,6 +296,7 @@ pub static ENDPOINTS: LazyLock<Vec<Endpoint>> = LazyLock::new(|| {
     let mut all = Vec::new();
     all.extend(table::accounts());
     all.extend(table::organizations());
+    all.extend(table::operators());
     for collection in COLLECTIONS {
         all.extend(collection.endpoints());
     }

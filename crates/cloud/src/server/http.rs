@@ -34,6 +34,7 @@ use super::lists;
 use super::login;
 use super::members;
 use super::metrics::Requests;
+use super::operators;
 use super::organizations;
 use super::refusal::Refusal;
 use super::resources;
@@ -276,6 +277,9 @@ async fn dispatch(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
         A::DeleteMember => members::delete(cloud, call).await,
         A::SetRole => members::set_role(cloud, call).await,
         A::SetPassword => members::set_password(cloud, call).await,
+        A::ListOperators => operators::list(cloud, call).await,
+        A::AddOperator => operators::add(cloud, call).await,
+        A::RemoveOperator => operators::remove(cloud, call).await,
         A::SetLocked => organizations::lock(cloud, call).await,
         A::Audit => organizations::audit(cloud, call).await,
         A::ListKeys => keys::list_keys(cloud, call).await,

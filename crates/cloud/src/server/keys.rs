@@ -63,7 +63,7 @@ pub(super) async fn create_key(cloud: &Cloud, call: &Call) -> Result<Response, E
             let mut item = Map::new();
             let id = add_key(transaction, &row, &owner, &mut item).await?;
             item.insert("id".to_owned(), Value::from(id.clone()));
-            Ok(Reply::made(format!("{path}/{id}"), &item))
+            Ok(Reply::made(format!("{path}/{id}"), &item).without_etag())
         })
     })
     .await

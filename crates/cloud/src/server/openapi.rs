@@ -316,7 +316,9 @@ fn answer(endpoint: &Endpoint) -> Response {
     if let Some((media_type, content)) = content {
         response = response.content(media_type, content);
     }
-    let object = matches!(endpoint.answers, Answers::One(_) | Answers::Made(_) | Answers::List(_));
+    // Nothing answers those again.
+    let once = matches!(endpoint.action, Action::CreateToken | Action::CreateKey);
+    let object = matches!(endpoint.answers, Answers::One(_) | Answers::Made(_) | Answers::List(_)) && !once;
     let shared = shared_parameters(endpoint);
     let headers = [
         ("x-request-id", true),

@@ -71,6 +71,16 @@ impl Cloud {
         self.seal(Kind::ApiKey, &format!("{actor} {name}"), "", &text(remembered))
     }
 
+    /// The same answer, sealed with the key that seals now.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub(super) fn reseal_reply(&self, actor: &str, name: &str, sealed: &str) -> Result<String, Error> {
+        let id = format!("{actor} {name}");
+        let text = self.unseal(Kind::ApiKey, &id, "", sealed)?;
+        self.seal(Kind::ApiKey, &id, "", &text)
+    }
+
     fn unseal_reply(&self, actor: &str, name: &str, sealed: &str) -> Result<(String, Reply), Error> {
         let text = self.unseal(Kind::ApiKey, &format!("{actor} {name}"), "", sealed)?;
         serde_json::from_str(&text).map_err(Error::internal)

@@ -80,12 +80,16 @@ pub(super) async fn create(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Res
             let row = transaction.insert(draft).await?;
             let secrets = known.principal.sees_secrets(uuid(&organization));
             let mut item = whole(&state, &mut Source::Transaction(transaction), &row, secrets).await?;
+            let reply = Reply::made(format!("{path}/{id}"), &item);
             match kind {
-                Kind::Cluster => drop(super::keys::add_key(transaction, &row, &owner, &mut item).await?),
+                Kind::Cluster => {
+                    super::keys::add_key(transaction, &row, &owner, &mut item).await?;
+                    return Ok(reply.showing_once(&item));
+                }
                 Kind::SshKey => super::users::tell_elsewhere(transaction, &row).await?,
                 _ => {}
             }
-            Ok(Reply::made(format!("{path}/{id}"), &item))
+            Ok(reply)
         })
     })
     .await
@@ -182,8 +186,10 @@ pub(super) async fn delete(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Res
             let secrets = known.principal.sees_secrets(uuid(&row.organization_id));
             let seen = whole(&state, &mut Source::Transaction(transaction), &row, secrets).await?;
             condition.check(text(&seen).as_bytes())?;
-            if kind == Kind::SshKey {
-                super::users::tell_elsewhere(transaction, &row).await?;
+            match kind {
+                Kind::SshKey => super::users::tell_elsewhere(transaction, &row).await?,
+                Kind::Organization => super::operators::may_delete_home(transaction, &known.principal, &row.id).await?,
+                _ => {}
             }
             remove(transaction, &row).await?;
             Ok(Reply::nothing())

@@ -219,6 +219,12 @@ impl Sealer {
         key_of(sealed) == Some(self.keys[0].0)
     }
 
+    /// The id of the key that seals now.
+    #[must_use]
+    pub fn first(&self) -> KeyId {
+        self.keys[0].0
+    }
+
     fn key(&self, id: KeyId) -> Option<&RandomizedNonceKey> {
         let found = self.keys.iter().find(|(other, _)| *other == id);
         found.map(|(_, key)| key)

@@ -8,8 +8,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::serve::{BindError, Options, bind, serve_with};
 use tidewaiter_kit::{Chain, Kit, Tasks};
@@ -20,9 +18,9 @@ use url::Url;
 
 use super::cloud::{Cloud, CloudParts, Lives};
 use super::http::router;
-use super::kind::Kind;
 use super::limits::Limits;
 use super::metrics::Requests;
+use super::reseal::reseal;
 use super::sealing::{Sealer, SealingError};
 use super::signing::{KeyRing, SigningError};
 use super::store::{Opened, Store, StoreError};
@@ -168,6 +166,8 @@ pub(super) fn issuer(url: &Url) -> String {
 
 /// Reads the files again now and then, and when it is told to; what cannot be read stays as it was.
 async fn reload_on(cloud: Cloud, certificate: Option<Arc<Certificate>>, mut hangups: Signal) -> Result<(), Infallible> {
+    // With which key everything was sealed when that was said last.
+    let mut told = None;
     loop {
         tokio::select! {
             () = cloud.clock.sleep(RELOAD) => {}
@@ -185,36 +185,17 @@ async fn reload_on(cloud: Cloud, certificate: Option<Arc<Certificate>>, mut hang
         if let Some(Err(error)) = certificate.as_ref().map(|certificate| certificate.reload()) {
             error!(error = %Chain(&error), "the certificate cannot be read again");
         }
-        if let Err(error) = reseal(&cloud).await {
-            error!(error = %Chain(&error), "credentials cannot be sealed with the first key");
-        }
-    }
-}
-
-/// Seals with the first key what older ones sealed, so that those can go.
-async fn reseal(cloud: &Cloud) -> Result<(), super::Error> {
-    for kind in [Kind::Registry, Kind::Provider, Kind::UpgradeScript] {
-        for row in cloud.store.of_kind(kind).await? {
-            let sealed = STANDARD.decode(&row.secret.0).unwrap_or_default();
-            if row.secret.0.is_empty() || cloud.sealer.load().is_current(&sealed) {
-                continue;
+        let first = cloud.sealer.load().first();
+        match reseal(&cloud).await {
+            Ok(0) if told == Some(first) => {}
+            Ok(count) => {
+                info!(key = %first, count, "everything is sealed with the first key; older ones can leave the file");
+                told = Some(first);
             }
-            let state = cloud.clone();
-            let resealed = cloud.store.write(super::store::By::default(), move |transaction| {
-                Box::pin(async move {
-                    // Whoever changed it meanwhile has sealed it anew.
-                    let Some(now) = transaction.get(row.kind, &row.id).await?.filter(|now| *now == row) else {
-                        return Ok(());
-                    };
-                    if let Some(text) = state.open(&now)? {
-                        let secret = state.seal(now.kind, &now.id, &now.organization_id, &text)?;
-                        transaction.reseal(&now, &secret).await?;
-                    }
-                    Ok(())
-                })
-            });
-            resealed.await?;
+            Err(error) => {
+                error!(error = %Chain(&error), "not everything can be sealed with the first key");
+                told = None;
+            }
         }
     }
-    Ok(())
 }

@@ -119,13 +119,15 @@ impl KeyRing {
         Ok(Self { keys })
     }
 
-    /// Adds a key, published at once, that signs after [`ACTIVATION_DELAY`].
+    /// Adds a key, published at once, that signs after [`ACTIVATION_DELAY`]. It is dated a second after the newest one at the
+    /// earliest, so that keys follow each other as they were made.
     ///
     /// # Errors
     /// As [`load`](Self::load), and when the folder cannot be written.
     pub fn rotate(folder: &Path, now: Timestamp) -> Result<Self, SigningError> {
-        Self::load(folder)?;
-        add_key(folder, now)?;
+        let newest = Self::load(folder)?.keys.last().map(|key| key.created);
+        let after = newest.and_then(|newest| newest.checked_add(SignedDuration::from_secs(1)).ok());
+        add_key(folder, after.map_or(now, |after| now.max(after)))?;
         Self::load(folder)
     }
 

@@ -10,6 +10,7 @@ mod engine;
 mod feed;
 mod keeper;
 mod row;
+mod sealed;
 mod transaction;
 mod writer;
 
@@ -17,7 +18,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::{Any, AnyConnection, AnyPool, Executor as _};
+use sqlx::{Any, AnyConnection, AnyPool};
 use tidewaiter_kit::{Chain, SharedClock};
 use tokio::sync::{mpsc, oneshot};
 use url::Url;
@@ -34,10 +35,14 @@ pub use feed::{Feed, Note, Scope};
 pub use keeper::Keeper;
 use row::{Columns, select};
 pub use row::{Row, Secreted};
+pub use sealed::Sealed;
 pub use transaction::Transaction;
 use transaction::{DELETE, scope};
 pub use writer::Writer;
 use writer::{Job, QUEUE, Waiting};
+
+/// Whoever was away for more changes than these, of whatever cluster, looks at everything instead.
+const REPLAYED: i64 = 10_000;
 
 static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
 
@@ -47,10 +52,12 @@ pub enum StoreError {
     /// The setting that says where it is.
     #[error("{0}")]
     Setting(String),
-    /// The file cannot be made or opened.
-    #[error("database is {path}: the file cannot be used")]
+    /// The file, one beside it or their folder cannot be written.
+    #[error(
+        "database is {path}, which cannot be written: the file, those beside it and their folder must be there and writable for the user that runs this"
+    )]
     File {
-        /// The file.
+        /// The file or folder.
         path: String,
         /// What the operating system says.
         source: io::Error,
@@ -233,11 +240,7 @@ impl Store {
     /// # Errors
     /// When the database cannot be read.
     pub async fn of_kind(&self, kind: Kind) -> Result<Vec<Row>, StoreError> {
-        let found: Vec<Columns> = sqlx::query_as(select!("kind = $1 ORDER BY position"))
-            .bind(kind.word())
-            .fetch_all(&self.pool)
-            .await?;
-        found.into_iter().map(Row::try_from).collect()
+        transaction::of_kind(&mut *self.reader().await?, kind).await
     }
 
     /// The users who are in an organization, wherever they are at home, and their SSH keys.
@@ -312,17 +315,25 @@ impl Store {
         answered.await.unwrap_or_else(|_| Err(StoreError::Stopping.into()))
     }
 
-    /// The changes after `sequence` that concern `cluster`.
+    /// The changes after `sequence` that concern `cluster`; None when that was more than [`REPLAYED`] changes ago.
     ///
     /// # Errors
     /// When the database cannot be read.
-    pub async fn since(&self, sequence: i64, organization: Uuid, cluster: Uuid) -> Result<Vec<Note>, StoreError> {
+    pub async fn since(
+        &self,
+        sequence: i64,
+        organization: Uuid,
+        cluster: Uuid,
+    ) -> Result<Option<Vec<Note>>, StoreError> {
+        if self.feed.latest() - sequence > REPLAYED {
+            return Ok(None);
+        }
         if let Some(notes) = self.feed.since(sequence, organization, cluster) {
-            return Ok(notes);
+            return Ok(Some(notes));
         }
         let mut notes = notes_after(&self.pool, sequence).await?;
         notes.retain(|note| note.concerns(organization, cluster));
-        Ok(notes)
+        Ok(Some(notes))
     }
 
     /// The audit of an organization, the newest first: at most `limit` changes before the number `before`.
@@ -377,14 +388,5 @@ async fn notes_after(pool: &AnyPool, sequence: i64) -> Result<Vec<Note>, StoreEr
 async fn catch_up(pool: &AnyPool, feed: &Feed) -> Result<(), StoreError> {
     let notes = notes_after(pool, feed.latest()).await?;
     feed.publish(&notes);
-    Ok(())
-}
-
-/// The statement is one of ours; see [`sqlx::AssertSqlSafe`].
-async fn ping(pool: &AnyPool) -> Result<(), StoreError> {
-    pool.acquire()
-        .await?
-        .execute("UPDATE sequence SET value = value WHERE one = 1")
-        .await?;
     Ok(())
 }

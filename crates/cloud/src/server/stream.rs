@@ -2,7 +2,8 @@
 //! secret is in it, and what it says is true whenever it is heard.
 //!
 //! A client that was away says with `Last-Event-ID` what it heard last, and misses nothing. A number of another database,
-//! one that was restored from a copy for example, means nothing here: then it is told to look at everything.
+//! one that was restored from a copy for example, means nothing here, and one that is very old would take long to go through:
+//! then it is told to look at everything. Changes are never thrown away, so every number of this database is known.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -35,6 +36,9 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// A right that ended elsewhere, in the user's other organization for example, ends a stream after so long at the latest.
 const RECOGNISE: Duration = Duration::from_mins(1);
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// The stream is over: its listener may not hear any more, or cannot be told.
+struct Ended;
 
 /// One listener.
 struct Listener {
@@ -113,9 +117,8 @@ impl Listener {
         loop {
             self.woken.mark_unchanged();
             // Boxed, because thousands of listeners wait most of the time, and looking takes much room.
-            let kinds = Box::pin(self.look()).await?;
-            if !kinds.is_empty() {
-                return Some(self.event("change").data(json!({ "kinds": kinds }).to_string()));
+            if let Some(event) = Box::pin(self.look()).await.ok()? {
+                return Some(event);
             }
             let shutdown = self.cloud.shutdown.clone();
             let again = self.cloud.clock.sleep(self.look_again());
@@ -127,26 +130,31 @@ impl Listener {
         }
     }
 
-    /// The kinds that changed since the cursor, which it moves; None of a stream that ends.
-    async fn look(&mut self) -> Option<Vec<&'static str>> {
+    /// What is to be heard since the cursor, which it moves.
+    async fn look(&mut self) -> Result<Option<Event>, Ended> {
         if !self.may_still().await {
-            return None;
+            return Err(Ended);
         }
+        let latest = self.cloud.store.feed().latest();
         let notes = self.cloud.store.since(self.cursor, self.organization, self.cluster);
         let notes = match notes.await {
-            Ok(notes) => notes,
+            Ok(Some(notes)) => notes,
+            Ok(None) => {
+                self.cursor = latest;
+                return Ok(Some(self.event("reset").data("{}")));
+            }
             Err(error) => {
                 warn!(error = %tidewaiter_kit::Chain(&error), "a stream ends: what changed cannot be read");
-                return None;
+                return Err(Ended);
             }
         };
-        if let Some(last) = notes.last() {
-            self.cursor = last.sequence;
-        }
+        // Also past what concerns others, so that a quiet cluster's listener does not fall behind.
+        self.cursor = notes.last().map_or(latest, |last| last.sequence.max(latest));
         let mut kinds: Vec<_> = notes.iter().filter_map(|note| note.scope.kind.event()).collect();
         kinds.sort_unstable();
         kinds.dedup();
-        Some(kinds)
+        let change = json!({ "kinds": kinds }).to_string();
+        Ok((!kinds.is_empty()).then(|| self.event("change").data(change)))
     }
 
     /// When it is asked again who listens, though nothing that concerns this cluster changed.

@@ -169,8 +169,9 @@ pub(super) async fn replace_password(
     Ok(())
 }
 
-/// Deletes a user, wherever he is. Only the organization `going` may lose its last owner by it.
+/// Deletes a user, wherever he is, but for the last operator. Only the organization `going` may lose its last owner by it.
 pub(super) async fn forget(transaction: &mut Transaction, user: &Row, going: &str) -> Result<(), Error> {
+    super::operators::keep_one(transaction, &user.id).await?;
     for (kind, id) in transaction.users_of(Kind::User, &user.id).await? {
         if kind == Kind::Membership
             && let Some(membership) = transaction.get(kind, &id).await?

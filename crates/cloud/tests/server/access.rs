@@ -13,7 +13,7 @@ use crate::world::{Answer, World, on_both};
 const TABLE: &str = include_str!("access.golden");
 
 /// A body with which nothing is changed that others in the table need.
-fn body(endpoint: &Endpoint, place: &Place) -> Value {
+pub fn body(endpoint: &Endpoint, place: &Place) -> Value {
     match endpoint.action {
         Action::Create(Kind::Team) => json!({"name": "Day shift", "description": "", "user_ids": []}),
         Action::Create(Kind::Registry) => fixture::registry("another"),

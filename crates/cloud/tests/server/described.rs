@@ -185,6 +185,7 @@ async fn accounts_documents_and_refusals_are_as_described() {
         "~",
         "~/users",
         "~/audit",
+        "/v3/operators",
         "~/templates",
         "/v3/plugins",
         "/openapi.json",
@@ -216,6 +217,10 @@ async fn accounts_documents_and_refusals_are_as_described() {
         .send_example(Method::PUT, &format!("{user}/password"), json!({}))
         .await
         .is(204);
+    let operator = format!("/v3/operators/{}", made.field("id"));
+    witness.ask(Method::PUT, &operator, None).await.is(200);
+    witness.ask(Method::DELETE, &operator, None).await.is(204);
+    witness.ask(Method::DELETE, &operator, None).await.is(404);
     witness
         .send_example(Method::PATCH, "/v3/account", json!({"email": "olivia@example.org"}))
         .await

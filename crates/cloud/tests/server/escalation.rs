@@ -1,8 +1,6 @@
 //! Nobody gets more power than he has, by changing whoever has it; and what is taken away is away at once.
 
-use reqwest::Method;
 use serde_json::json;
-use tidewaiter_cloud::server::endpoints::{Action, ENDPOINTS, Takes};
 
 use crate::fixture::{Fixture, role, ssh_key};
 use crate::world::{PASSWORD, World, on_both};
@@ -12,13 +10,12 @@ on_both!(
     nobody_gets_power_over_who_has_it_elsewhere,
     an_organization_keeps_an_owner,
     a_cluster_is_given_no_keys_of_those_who_only_read,
-    in_a_locked_organization_nothing_changes,
     who_is_deleted_is_gone_everywhere_at_once,
     what_is_not_shown_is_shown_to_nobody_else,
 );
 
 /// Everything by which somebody could be somebody else: each must answer `status`.
-async fn take_over(world: &World, token: &str, user: &str, key: &str, status: u16) {
+pub async fn take_over(world: &World, token: &str, user: &str, key: &str, status: u16) {
     let user = format!("~/users/{user}");
     let password = json!({"password": "another good password"});
     world.put(token, &format!("{user}/password"), password).await.is(status);
@@ -40,7 +37,7 @@ async fn take_over(world: &World, token: &str, user: &str, key: &str, status: u1
     world.delete(token, &user).await.is(status);
 }
 
-async fn key_of(world: &World, token: &str) -> String {
+pub async fn key_of(world: &World, token: &str) -> String {
     let key = json!({"name": "own", "key": ssh_key()});
     world.post(token, "/v3/account/ssh_keys", key).await.is(201).field("id")
 }
@@ -235,103 +232,6 @@ async fn a_cluster_is_given_no_keys_of_those_who_only_read(world: World) {
         .await
         .is(200);
     assert_eq!(keys(&cluster).await, 0);
-}
-
-async fn in_a_locked_organization_nothing_changes(world: World) {
-    let fixture = Fixture::new(world).await;
-    let (world, owner, operator) = (&fixture.world, fixture.token("owner"), fixture.token("operator"));
-    let lock = async |locked: bool| {
-        let answer = world
-            .put(operator, &fixture.near("/locked"), json!({ "locked": locked }))
-            .await
-            .is(200);
-        assert_eq!(answer.json()["locked"], locked);
-    };
-    lock(true).await;
-    let before = world.get(owner, &fixture.near("/audit?limit=1000")).await.is(200).body;
-    let mut place = fixture.near.clone();
-    place.set("api-keys", uuid::Uuid::new_v4());
-    let mut tried = 0;
-    let changes = ENDPOINTS
-        .iter()
-        .filter(|endpoint| !endpoint.action.reads() && endpoint.path.contains("{organization_id}"));
-    for endpoint in changes.filter(|endpoint| !matches!(endpoint.action, Action::SetLocked | Action::ClusterToken)) {
-        let bodies: &[&str] = match endpoint.takes {
-            Takes::Nothing => &[""],
-            Takes::Text => &[crate::fixture::SCRIPT],
-            // Each fits one kind, and the others refuse it before they look who is locked.
-            _ => &[
-                r#"{"name": "another", "email": "another@example.org"}"#,
-                r#"{"name": "another"}"#,
-                r#"{"key": "another", "value": ""}"#,
-                r#"{"role": "member"}"#,
-                r#"{"password": "another good password"}"#,
-                r#"{"status": {"type": "RUNNING"}}"#,
-                r#"{"status": {"clusterStatus": "Success", "nodeStatuses": {}}}"#,
-                "{}",
-            ],
-        };
-        let mut refused = 0;
-        for body in bodies {
-            let request = world.request(owner, endpoint.method.clone(), &place.path(&endpoint.path));
-            let answer = world.send(request.body(*body)).await;
-            assert!(
-                [403, 422].contains(&answer.status.as_u16()),
-                "{} {} {body}: {answer:?}",
-                endpoint.method,
-                endpoint.path
-            );
-            refused += usize::from(answer.status == 403);
-        }
-        // Of these no body above is one.
-        if ![
-            "registries",
-            "providers",
-            "roles",
-            "role-bindings",
-            "ssh_keys",
-            "plugins",
-            "node-pools",
-            "autoscaling-policies",
-            "upgrades",
-        ]
-        .iter()
-        .any(|list| endpoint.path.ends_with(list) && endpoint.method == Method::POST)
-        {
-            assert!(refused > 0, "{} {}", endpoint.method, endpoint.path);
-        }
-        tried += refused;
-    }
-    assert!(tried > 60, "{tried}");
-    world
-        .post(owner, &fixture.near("/roles"), role("Another"))
-        .await
-        .is(403);
-    for token in [owner, fixture.token("member")] {
-        let key = json!({"name": "own", "key": ssh_key()});
-        world.post(token, "/v3/account/ssh_keys", key).await.is(403);
-        world
-            .patch(token, "/v3/account", json!({"name": "Another"}))
-            .await
-            .is(403);
-    }
-    world
-        .put(
-            fixture.token("cluster"),
-            &fixture.near("/clusters/{cluster_id}/status"),
-            json!({"status": {"type": "RUNNING"}}),
-        )
-        .await
-        .is(403);
-    assert_eq!(
-        world.get(owner, &fixture.near("/audit?limit=1000")).await.is(200).body,
-        before
-    );
-    lock(false).await;
-    world
-        .post(owner, &fixture.near("/roles"), role("Another"))
-        .await
-        .is(201);
 }
 
 async fn who_is_deleted_is_gone_everywhere_at_once(world: World) {

@@ -270,12 +270,12 @@ async fn world_writes(world: &World, fixture: &Fixture) {
 
 /// In a process of its own, because the limit that stands for a full disk is the process's.
 #[tokio::test]
-async fn a_full_disk_loses_nothing_and_is_over_when_there_is_room() {
+async fn a_disk_that_takes_nothing_loses_nothing_and_is_over_by_itself() {
     let own = std::env::current_exe().unwrap();
     let inner = std::process::Command::new("sh")
         .args([
             "-c",
-            "trap '' XFSZ; exec \"$0\" --ignored --exact faults::on_a_full_disk",
+            "trap '' XFSZ; exec \"$0\" --ignored --exact faults::on_a_disk_that_takes_nothing",
         ])
         .arg(own)
         .output()
@@ -286,7 +286,7 @@ async fn a_full_disk_loses_nothing_and_is_over_when_there_is_room() {
 
 #[tokio::test]
 #[ignore = "the test above starts it, with SIGXFSZ ignored"]
-async fn on_a_full_disk() {
+async fn on_a_disk_that_takes_nothing() {
     let world = World::sqlite().await;
     let owner = world.owner().await;
     let made = world.post(&owner, "~/clusters", json!({"name": "prod"})).await.is(201);
@@ -294,40 +294,47 @@ async fn on_a_full_disk() {
     let mut listening = Listening::to(&world, &key, &path, None).await;
     listening.heard().await;
     let limits = getrlimit(Resource::Fsize);
-    let small = Rlimit {
-        current: Some(200 * 1024),
-        ..limits
+    let allow = |bytes| {
+        let small = Rlimit {
+            current: Some(bytes),
+            ..limits
+        };
+        setrlimit(Resource::Fsize, small).unwrap();
     };
-    setrlimit(Resource::Fsize, small).unwrap();
-    let mut written = Vec::new();
-    let refused = loop {
-        let name = format!("r{}", written.len());
-        let answer = world.post(&owner, "~/registries", fixture::registry(&name)).await;
-        if answer.status != 201 {
-            break answer;
-        }
-        written.push(name);
-        assert!(written.len() < 2_000, "the disk is never full");
-    };
-    assert_away(&refused);
-    ready(&world, false).await;
-    // What is there can be read.
-    let names = async || {
-        let listed = world.get(&key, "~/registries").await.is(200).json();
-        let listed = listed.as_array().unwrap().clone();
-        listed
-            .iter()
-            .map(|item| item["description"].as_str().unwrap().to_owned())
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(names().await, written);
-    setrlimit(Resource::Fsize, limits).unwrap();
-    ready(&world, true).await;
-    world
-        .post(&owner, "~/registries", fixture::registry("last"))
-        .await
-        .is(201);
-    written.push("last".to_owned());
-    assert_eq!(names().await, written);
-    assert_eq!(kinds(&listening.heard().await), ["registries"]);
+    let mut written: Vec<String> = Vec::new();
+    // There is no room; then there is a file that takes no byte at all, as one whose file system went read-only.
+    for bytes in [200 * 1024, 0] {
+        allow(bytes);
+        let refused = loop {
+            let name = format!("r{}", written.len());
+            let answer = world.post(&owner, "~/registries", fixture::registry(&name)).await;
+            if answer.status != 201 {
+                break answer;
+            }
+            written.push(name);
+            assert!(written.len() < 2_000, "the disk is never full");
+        };
+        assert_away(&refused);
+        ready(&world, false).await;
+        // What is there can be read.
+        let names = async || {
+            let listed = world.get(&key, "~/registries").await.is(200).json();
+            let listed = listed.as_array().unwrap().clone();
+            let names = listed
+                .iter()
+                .map(|item| item["description"].as_str().unwrap().to_owned());
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(names().await, written);
+        setrlimit(Resource::Fsize, limits).unwrap();
+        ready(&world, true).await;
+        let last = format!("after {bytes}");
+        world
+            .post(&owner, "~/registries", fixture::registry(&last))
+            .await
+            .is(201);
+        written.push(last);
+        assert_eq!(names().await, written);
+        assert_eq!(kinds(&listening.heard().await), ["registries"]);
+    }
 }

@@ -9,6 +9,7 @@
 )]
 
 mod access;
+mod cursors;
 mod described;
 mod errors;
 mod escalation;
@@ -17,7 +18,10 @@ mod faults;
 mod first_steps;
 mod fixture;
 mod kubernetes;
+mod locked;
+mod made;
 mod model;
+mod operators;
 mod references;
 mod refusals;
 mod requests;

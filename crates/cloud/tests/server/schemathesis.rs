@@ -97,6 +97,7 @@ impl Filled {
         };
         filled.fill(0).await;
         filled.fill(1).await;
+        filled.add_operators().await;
         filled
     }
 
@@ -140,6 +141,17 @@ impl Filled {
         let made = self.world.post(&self.operator, &path, json!({})).await.is(201);
         self.keep(&format!("{keys}/{{}}"), made.field("id"));
         self.cluster_key = made.field("api_key");
+    }
+
+    /// The operator, and another one to spare.
+    async fn add_operators(&mut self) {
+        let user = json!({"name": "Spare", "email": "spare@example.org", "password": PASSWORD});
+        let made = self.world.post(&self.operator, "~/users", user).await.is(201);
+        let spare = format!("/v3/operators/{}", made.field("id"));
+        self.world.put(&self.operator, &spare, json!({})).await.is(200);
+        for id in [self.world.owner.clone(), made.field("id")] {
+            self.keep("/v3/operators/{}", id);
+        }
     }
 
     /// The first of a kind is to stay, the second is to spare.

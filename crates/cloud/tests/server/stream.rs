@@ -56,7 +56,6 @@ pub fn kinds(event: &Event) -> Vec<String> {
 
 on_both!(
     a_cluster_hears_which_kinds_change_and_nothing_else,
-    who_was_away_hears_what_he_missed,
     who_is_cut_off_again_and_again_ends_with_what_a_lister_sees,
     a_stream_ends_with_the_right_to_hear_it,
     a_server_that_stops_ends_its_streams,
@@ -173,59 +172,14 @@ async fn a_cluster_hears_which_kinds_change_and_nothing_else(world: World) {
     assert_eq!(kinds(&listening.heard().await), ["plugins"]);
 }
 
-async fn cluster(world: &World, owner: &str, name: &str) -> (String, String) {
+pub async fn cluster(world: &World, owner: &str, name: &str) -> (String, String) {
     let made = world.post(owner, "~/clusters", json!({ "name": name })).await.is(201);
     (format!("~/clusters/{}", made.field("id")), made.field("api_key"))
 }
 
-async fn label(world: &World, token: &str, path: &str, key: &str) {
+pub async fn label(world: &World, token: &str, path: &str, key: &str) {
     let label = json!({"key": key, "value": ""});
     world.post(token, &format!("{path}/labels"), label).await.is(201);
-}
-
-async fn who_was_away_hears_what_he_missed(world: World) {
-    let owner = world.owner().await;
-    let (path, key) = cluster(&world, &owner, "prod").await;
-    let mut listening = Listening::to(&world, &key, &path, None).await;
-    let first = listening.heard().await.id;
-    label(&world, &owner, &path, "a").await;
-    let second = listening.heard().await.id;
-    drop(listening);
-    world
-        .post(&owner, "~/registries", fixture::registry("ours"))
-        .await
-        .is(201);
-    label(&world, &owner, &path, "b").await;
-    for after in [&first, &second] {
-        let mut again = Listening::to(&world, &key, &path, Some(after)).await;
-        let event = again.heard().await;
-        assert_eq!(kinds(&event), ["labels", "registries"]);
-        // And from there nothing twice.
-        let mut on = Listening::to(&world, &key, &path, Some(&event.id)).await;
-        label(&world, &owner, &path, if after == &first { "c" } else { "d" }).await;
-        for stream in [&mut again, &mut on] {
-            assert_eq!(kinds(&stream.heard().await), ["labels"]);
-        }
-    }
-    let (epoch, _) = first.rsplit_once('-').unwrap();
-    let elsewhere = format!("{}-1", "0".repeat(epoch.len()));
-    for (turn, unknown) in [
-        &*elsewhere,
-        &format!("{epoch}-999999"),
-        &format!("{epoch}--1"),
-        "nonsense",
-        "-",
-        &format!("{epoch}-x"),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let mut lost = Listening::to(&world, &key, &path, Some(unknown)).await;
-        let reset = lost.heard().await;
-        assert_eq!((&*reset.event, &*reset.data), ("reset", "{}"), "{unknown}");
-        label(&world, &owner, &path, &format!("r-{turn}")).await;
-        assert_eq!(kinds(&lost.heard().await), ["labels"]);
-    }
 }
 
 /// What a client keeps of the lists of its cluster, by kind.

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use tidewaiter_cloud::client::BaseUrl;
 use tidewaiter_cloud::models::values::{Email, OrganizationId};
 
-use super::ServerCommand;
+use super::{OperatorsCommand, ServerCommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CloudCommand {
@@ -41,6 +41,9 @@ pub(crate) enum ClientCommand {
     Delete(DeleteArgs),
     /// Lists who changed what, the newest first
     Audit(AuditArgs),
+    /// Who may do what concerns all organizations of the server
+    #[command(subcommand)]
+    Operators(OperatorsCommand),
     /// Where one is logged in
     #[command(subcommand)]
     Context(ContextCommand),

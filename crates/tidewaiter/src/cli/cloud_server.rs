@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use tidewaiter_cloud::models::values::{DisplayName, Email};
 
 use super::LogFlags;
 
@@ -102,15 +103,15 @@ pub(crate) struct InitArgs {
 
     /// What the organization is called
     #[arg(long, value_name = "NAME")]
-    pub(crate) organization: String,
+    pub(crate) organization: DisplayName,
 
     /// With which address its owner logs in
     #[arg(long, value_name = "ADDRESS")]
-    pub(crate) email: String,
+    pub(crate) email: Email,
 
     /// What the owner is called [default: his address]
     #[arg(long, value_name = "NAME")]
-    pub(crate) name: Option<String>,
+    pub(crate) name: Option<DisplayName>,
 
     #[arg(
         long,

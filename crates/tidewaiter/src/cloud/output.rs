@@ -18,7 +18,7 @@ pub(super) fn objects(format: CloudFormat, shape: &Shape, found: &[Value]) -> Re
             let columns: Vec<&str> = std::iter::once("id").chain(shape.columns.iter().copied()).collect();
             print(&table(&columns, found))
         }
-        CloudFormat::Name => print(&names(shape, found)),
+        CloudFormat::Name => print(&names(shape.name, found)),
         _ => value(format, &Value::from(found)),
     }
 }
@@ -26,7 +26,7 @@ pub(super) fn objects(format: CloudFormat, shape: &Shape, found: &[Value]) -> Re
 /// Prints one object: its fields below one another, or as the format says.
 pub(super) fn object(format: CloudFormat, shape: &Shape, found: &Value) -> Result<()> {
     match format {
-        CloudFormat::Name => print(&names(shape, std::slice::from_ref(found))),
+        CloudFormat::Name => print(&names(shape.name, std::slice::from_ref(found))),
         CloudFormat::Table => value(CloudFormat::Yaml, found),
         _ => value(format, found),
     }
@@ -73,10 +73,10 @@ fn cell(row: &Value, column: &str) -> String {
     }
 }
 
-fn names(shape: &Shape, found: &[Value]) -> String {
+/// Kind and id of each, one a line.
+pub(super) fn names(kind: &str, found: &[Value]) -> String {
     let ids = found.iter().filter_map(|object| object.get("id")?.as_str());
-    ids.map(|id| printable(&format!("{}/{id}", shape.name)) + "\n")
-        .collect()
+    ids.map(|id| printable(&format!("{kind}/{id}")) + "\n").collect()
 }
 
 /// Without the fields that hold secrets, on whatever level.

@@ -191,6 +191,28 @@ async fn a_folder_is_made_true_changed_and_pruned() {
 }
 
 #[tokio::test]
+async fn operators_are_added_and_removed_by_name() {
+    let real = real().await;
+    let person = &real.person;
+    let user = "kind: User\nspec: {name: Bob, email: bob@example.com, password: {fromEnv: BOB}}\n";
+    let file = person.file("bob.yaml", user);
+    person.run_with(&["cloud", "apply", "-f", &file], &[BOB]).await.well();
+    let listed = async || person.run(&["cloud", "operators", "list"]).await.well();
+    assert!(!listed().await.contains("bob@example.com"));
+    let add = ["cloud", "operators", "add", "bob@example.com"];
+    let said = person.run(&add).await.well();
+    assert_eq!(said, "bob@example.com is an operator\n");
+    assert!(listed().await.contains("bob@example.com"));
+    let names = ["cloud", "operators", "list", "-o", "name"];
+    assert_eq!(person.run(&names).await.well().matches("Operator/").count(), 2);
+    let remove = |who| ["cloud", "operators", "remove", who];
+    person.run(&remove("bob@example.com")).await.well();
+    assert!(!listed().await.contains("bob@example.com"));
+    let last = person.run(&remove("alice@example.com")).await;
+    assert!(last.code == 1 && last.err.contains("last operator"), "{}", last.err);
+}
+
+#[tokio::test]
 async fn a_cluster_lists_what_is_its_own_and_is_told_of_changes() {
     let real = real().await;
     let person = &real.person;

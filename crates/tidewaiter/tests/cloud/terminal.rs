@@ -73,18 +73,18 @@ async fn the_first_owner_types_his_password_twice() {
     for (answers, code, words) in [
         (
             &[(first, &*password), (again, "hunter2-passwort\r")][..],
-            1,
+            2,
             "the two passwords are not the same",
         ),
         (
             &[(first, &*password), (again, "\r")],
-            1,
+            2,
             "the two passwords are not the same",
         ),
         (&[(first, &*password), (again, CTRL_C)], 130, again),
-        (&[(first, &*password), (again, CTRL_D)], 1, "the input ended"),
-        (&[(first, "\r")], 1, "the password is empty"),
-        (&[(first, "hunter2\rhunter2\r")], 1, "must have 12 to 256 characters"),
+        (&[(first, &*password), (again, CTRL_D)], 2, "the input ended"),
+        (&[(first, "\r")], 2, "the password is empty"),
+        (&[(first, "hunter2\rhunter2\r")], 2, "must have 12 to 256 characters"),
         (&[(first, CTRL_C)], 130, first),
     ] {
         let shown = init(answers, code).await;

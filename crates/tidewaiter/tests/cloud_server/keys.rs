@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
+use reqwest::Method;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tidewaiter_testkit::eventually;
 
 use crate::ledger::Ledger;
-use crate::world::{Land, On, Place, SOON, Server, content};
+use crate::world::{Ask, Land, On, Place, SOON, Server, content};
 
 /// Tells the server to read its files again.
 fn hang_up(server: &Server) {
@@ -50,8 +51,6 @@ async fn published(server: &Server, keys: usize) {
 async fn tokens_outlive_a_rotation_and_go_with_their_key() {
     let place = Place::new(On::Sqlite).await;
     place.init().await;
-    // Of two keys of one second it is open which is the older one.
-    date(&signing_keys(&place)[0], "20260101T000000Z");
     let server = place.serve().await;
     let old = server.log_in().await;
     let (code, said) = place.run(&["keys", "rotate"]).await;
@@ -106,6 +105,17 @@ async fn credentials_are_sealed_anew_and_the_old_key_can_go() {
         let registry = json!({"description": name, "provider": "private", "serveraddress": "registry.example.org", "credentials": {"username": "u", "password": format!("hunter-{name}")}});
         server.post(&land.token, &registries, &registry).await.is(201);
     }
+    // An answer that is remembered, with a key in it that is shown once.
+    let clusters = format!("{}/clusters", land.organization);
+    let attach = async |server: &Server| {
+        let body = json!({"name": "again"});
+        let ask = Ask {
+            idempotency_key: Some("once"),
+            ..Ask::body(&body)
+        };
+        server.send(&land.token, Method::POST, &clusters, ask).await.unwrap()
+    };
+    let attached = attach(&server).await.is(201);
     let sealed = async |name: &str| {
         let ledger = Ledger::read(&content(&place.backup(name).await));
         let secrets = ledger.secrets.into_iter();
@@ -116,31 +126,25 @@ async fn credentials_are_sealed_anew_and_the_old_key_can_go() {
     let (before, changes) = sealed("before").await;
     let (code, said) = place.run(&["keys", "reseal"]).await;
     assert_eq!(code, 0, "{said}");
-    hang_up(&server);
-    let mut looks = 0;
-    eventually("everything to be sealed anew", SOON, async || {
-        looks += 1;
-        let (after, count) = sealed(&format!("look-{looks}")).await;
-        // Nothing that anybody sees changes.
-        assert_eq!(count, changes);
-        // The first bytes are the key's id.
-        let old = after
-            .iter()
-            .filter(|(key, secret)| secret[..6] == before[*key][..6])
-            .count();
-        if old == 0 {
-            Ok(())
-        } else {
-            Err(format!("{old} are as they were"))
-        }
-    })
-    .await;
-
     let file = place.data.join("sealing-keys");
     let keys = content(&file);
     let [new, _] = keys.lines().collect::<Vec<_>>()[..] else {
         panic!("two keys")
     };
+    hang_up(&server);
+    eventually("the server to say that everything is sealed anew", SOON, async || {
+        let log = server.process.log();
+        let says = |line: &str| line.contains("everything is sealed") && line.contains(&new[..8]);
+        if log.lines().any(says) { Ok(()) } else { Err(log) }
+    })
+    .await;
+    let (after, count) = sealed("after").await;
+    // Nothing that anybody sees changes.
+    assert_eq!(count, changes);
+    // The first bytes are the key's id.
+    for (key, secret) in &after {
+        assert_ne!(secret[..6], before[key][..6], "{key:?}");
+    }
     fs::copy(&file, place.scratch.path().join("old-keys")).unwrap();
     rewrite(&file, &format!("{new}\n"));
     let readable = async |server: &Server| {
@@ -153,6 +157,11 @@ async fn credentials_are_sealed_anew_and_the_old_key_can_go() {
         assert_eq!(
             passwords.collect::<Vec<_>>(),
             ["hunter-one", "hunter-two", "hunter-three"]
+        );
+        let again = attach(server).await.is(201);
+        assert_eq!(
+            (&again.body, &again.headers["idempotency-replayed"]),
+            (&attached.body, &"true".parse().unwrap())
         );
     };
     hang_up(&server);

@@ -17,6 +17,7 @@ mod deploy;
 mod keys;
 mod ledger;
 mod progress;
+mod read_only;
 mod refusals;
 mod secrets;
 mod starts;

@@ -1,4 +1,4 @@
-//! What a server is not started with: exit code 2, one line, and in it the setting and what to do.
+//! What a server, and what works beside it, is not started with: exit code 2, one line, and in it the setting and what to do.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,7 +8,11 @@ use crate::world::{On, Place};
 /// Serves with `words` and expects the refusal to hold each of `wanted`.
 async fn refused(place: &Place, words: &[&str], wanted: &[&str]) -> String {
     let words: Vec<&str> = ["serve"].iter().chain(words).copied().collect();
-    let (code, said) = place.run(&words).await;
+    refused_command(place, &words, wanted).await
+}
+
+async fn refused_command(place: &Place, words: &[&str], wanted: &[&str]) -> String {
+    let (code, said) = place.run(words).await;
     assert_eq!(code, 2, "{said}");
     let last = said.lines().last().unwrap_or_default();
     assert!(last.starts_with("tidewaiter: "), "{said}");
@@ -48,6 +52,59 @@ async fn settings_that_cannot_be_meant_are_refused_by_name() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     refused(&place, &["--address", &address], &["address", &address]).await;
+}
+
+#[tokio::test]
+async fn no_command_begins_with_settings_that_cannot_be_meant() {
+    let place = Place::new(On::Sqlite).await;
+    let password = place.scratch.path().join("password").display().to_string();
+    let init = |organization, email, file| {
+        let flags = [
+            "--organization",
+            organization,
+            "--email",
+            email,
+            "--password-file",
+            file,
+        ];
+        ["init"].into_iter().chain(flags).collect::<Vec<_>>()
+    };
+    let good = init("Acme", "olivia@example.org", &password);
+    let copy = place.scratch.path().join("copy").display().to_string();
+    for (words, wanted) in [
+        (good.clone(), "mysql"),
+        (vec!["backup", &copy], "mysql"),
+        (vec!["restore", &copy], "mysql"),
+    ] {
+        let words: Vec<_> = words
+            .into_iter()
+            .chain(["--database", "mysql://127.0.0.1/cloud"])
+            .collect();
+        refused_command(&place, &words, &["database", wanted]).await;
+    }
+    // Of what the words say alone.
+    refused_command(&place, &init("Acme", "olivia@example.org", "/no-file"), &["/no-file"]).await;
+    refused_command(&place, &["restore", &copy], &[&copy]).await;
+    refused_command(&place, &["backup", &password], &[&password, "already"]).await;
+    for (organization, email, flag) in [
+        ("", "olivia@example.org", "--organization"),
+        ("Acme", "olivia", "--email"),
+    ] {
+        let (code, said) = place.run(&init(organization, email, &password)).await;
+        assert!(code == 2 && said.contains(flag), "{code} {said}");
+    }
+    let data = place.data.display().to_string();
+    for keys in ["rotate", "retire", "reseal"] {
+        refused_command(&place, &["keys", keys], &[&data, "init"]).await;
+    }
+    assert!(!place.data.exists(), "nothing was begun");
+    place.add_setting("colour", "blue");
+    for words in [good, vec!["backup", &copy], vec!["restore", &password]] {
+        refused_command(&place, &words, &["colour"]).await;
+    }
+    for keys in ["rotate", "retire", "reseal"] {
+        refused_command(&place, &["keys", keys], &["colour"]).await;
+    }
 }
 
 #[tokio::test]

@@ -152,8 +152,12 @@ impl Place {
     }
 
     pub fn start(&self) -> Server {
+        self.start_as(|program| program)
+    }
+
+    pub fn start_as(&self, change: impl FnOnce(Program) -> Program) -> Server {
         Server {
-            process: Process::start(&self.scratch, self.program(&["serve"])),
+            process: Process::start(&self.scratch, change(self.program(&["serve"]))),
             base: format!("http://127.0.0.1:{}", self.port),
             http: Client::builder().timeout(SOON).no_proxy().build().unwrap(),
         }

@@ -60,6 +60,18 @@ pub(super) fn organizations() -> Vec<Endpoint> {
 }
 
 #[rustfmt::skip]
+pub(super) fn operators() -> Vec<Endpoint> {
+    use Action as A;
+    let t = "Operators";
+    let operator = "/v3/operators/{user_id}";
+    vec![
+        entry(Method::GET, "/v3/operators", t, May::Operator, A::ListOperators, Takes::Nothing, Answers::List("Operator"), "List the operators of this server"),
+        entry(Method::PUT, operator, t, May::Operator, A::AddOperator, Takes::Nothing, Answers::One("Operator"), "Make a user an operator, who may do what concerns all organizations"),
+        entry(Method::DELETE, operator, t, May::Operator, A::RemoveOperator, Takes::Nothing, Answers::Nothing, "Make a user no operator any more; one always stays"),
+    ]
+}
+
+#[rustfmt::skip]
 pub(super) fn clusters() -> Vec<Endpoint> {
     use Action as A;
     let (t, p, n) = ("Clusters", "Autoscaling", "Node pools");

@@ -39,7 +39,7 @@ described! {
     "Lock": Lock, "LoginRequest": LoginRequest, "MemberSpec": MemberSpec, "Membership": Membership, "NewPassword": NewPassword,
     "Node": Node, "NodePool": NodePool, "NodePoolLabel": NodePoolLabel, "NodePoolSpec": NodePoolSpec,
     "NodeSpec": NodeSpec, "Organization": Organization, "OrganizationSpec": OrganizationSpec,
-    "PasswordChange": PasswordChange, "Plugin": Plugin, "PluginDefinition": PluginDefinition,
+    "Operator": Operator, "PasswordChange": PasswordChange, "Plugin": Plugin, "PluginDefinition": PluginDefinition,
     "PluginManifests": PluginManifests, "PluginSpec": PluginSpec, "PluginVersion": PluginVersion,
     "PluginWithManifests": PluginWithManifests, "Provider": Provider, "ProviderSpec": ProviderSpec,
     "Registry": Registry, "RegistrySpec": RegistrySpec, "Role": Role, "RoleBinding": RoleBinding,
@@ -143,6 +143,16 @@ struct RoleChange {
 struct Membership {
     user_id: UserId,
     role: Rank,
+}
+
+/// A user who may do what concerns all organizations.
+#[derive(ToSchema)]
+struct Operator {
+    id: UserId,
+    name: DisplayName,
+    email: Email,
+    /// Since when he is one.
+    added_at: Timestamp,
 }
 
 /// Whether nothing in the organization changes.

@@ -11,8 +11,8 @@ pub(super) const SCHEMES: [&str; 2] = ["bearer", "jwt"];
 
 /// What a stream of events is.
 pub(super) const EVENTS: &str = "A stream of events. The first is `hello`, whose id is the cursor now, unless `Last-Event-ID` is \
-known. `change` has the data `{\"kinds\": [\"users\", …]}`: what to list again. `reset` says that the cursor is not known any more: \
-list everything. A comment comes every 15 seconds.";
+known. `change` has the data `{\"kinds\": [\"users\", …]}`: what to list again. `reset` says that the cursor is not known here, or \
+more than 10,000 changes old: list everything. A comment comes every 15 seconds.";
 
 /// A header's name and what it says.
 const HEADERS: [(&str, &str); 7] = [

@@ -62,14 +62,32 @@ fn a_first_key_signs_at_once_and_a_second_one_does_not() {
 }
 
 #[test]
-fn the_order_of_the_files_does_not_matter() {
+fn keys_of_one_second_follow_each_other_as_they_were_made() {
     let folder = tempfile::tempdir().unwrap();
-    KeyRing::create(folder.path(), at(0)).unwrap();
-    for _ in 0..4 {
-        KeyRing::rotate(folder.path(), at(0)).unwrap();
+    let ring = KeyRing::create(folder.path(), at(0)).unwrap();
+    let mut made = kids(&ring);
+    // The clock may go back, too.
+    for now in [at(0), at(0), at(0), at(-5), at(0)] {
+        let ring = KeyRing::rotate(folder.path(), now).unwrap();
+        assert_eq!(kids(&ring)[..made.len()], made);
+        made = kids(&ring);
     }
     let ring = KeyRing::load(folder.path()).unwrap();
-    assert!(kids(&ring).is_sorted(), "of keys of one second the kid decides");
+    assert_eq!(ring.signer(at(60)).id, made[0]);
+    assert_eq!(ring.signer(at(61)).id, made[5]);
+}
+
+#[test]
+fn of_files_of_one_second_the_kid_decides() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a", "b", "c", "d", "e"] {
+        let other = folder.path().join(name);
+        KeyRing::create(&other, at(0)).unwrap();
+        let file = std::fs::read_dir(&other).unwrap().next().unwrap().unwrap().path();
+        std::fs::rename(&file, folder.path().join(file.file_name().unwrap())).unwrap();
+    }
+    let ring = KeyRing::load(folder.path()).unwrap();
+    assert!(kids(&ring).is_sorted());
     assert_eq!(ring.signer(at(60)).id, kids(&ring)[4]);
 }
 

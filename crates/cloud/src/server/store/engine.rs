@@ -1,12 +1,13 @@
 //! What the two databases do differently, and nothing else: every statement over the data is the same text for both.
 
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{Access, FlockOperation, access, flock};
 use sqlx::any::AnyPoolOptions;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use sqlx::{AnyConnection, AnyPool, Connection as _, Executor as _, Row as _};
@@ -16,7 +17,12 @@ use super::StoreError;
 
 /// How long a request waits for a connection.
 const ACQUIRE: Duration = Duration::from_secs(5);
-const READERS: u32 = 8;
+/// So many connections at most.
+pub(super) const READERS: u32 = 8;
+const SQLITE_READONLY: u32 = 8;
+const SQLITE_CORRUPT: u32 = 11;
+const SQLITE_CANTOPEN: u32 = 14;
+const SQLITE_NOTADB: u32 = 26;
 /// On which replicas tell each other of changes.
 const CHANNEL: &str = "tidewaiter_changes";
 
@@ -35,7 +41,7 @@ pub(super) trait Engine: Send + Sync {
     /// Connections for reading, and one at a time for writing.
     async fn pool(&self) -> Result<AnyPool, StoreError>;
 
-    /// Whether the database is there, and the file, if it is one, whole. Asked once, before anything is served: a pool tries
+    /// Whether the database is there, and the file, if it is one, whole and writable. Asked once, before anything is served: a pool tries
     /// again until its time is up, and then says only that.
     async fn check(&self) -> Result<(), StoreError>;
 
@@ -84,6 +90,13 @@ fn engine(url: &Url, writes: bool) -> Result<Box<dyn Engine>, StoreError> {
     }
 }
 
+fn unwritable(path: &Path, source: io::Error) -> StoreError {
+    StoreError::File {
+        path: path.display().to_string(),
+        source,
+    }
+}
+
 /// One file, served by one process.
 struct Sqlite {
     path: PathBuf,
@@ -103,10 +116,7 @@ impl Sqlite {
         }
         let file = |path: &Path| {
             let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
-            opened.map_err(|source| StoreError::File {
-                path: path.display().to_string(),
-                source,
-            })
+            opened.map_err(|source| unwritable(path, source))
         };
         let lock = if writes {
             let lock = file(&path.with_added_extension("lock"))?;
@@ -117,6 +127,10 @@ impl Sqlite {
                 ))
             })?;
             file(&path)?;
+            // SQLite makes files there while it is served, and takes them away at the end.
+            if let Some(folder) = path.parent() {
+                access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| unwritable(folder, error.into()))?;
+            }
             Some(lock)
         } else {
             None
@@ -168,19 +182,24 @@ impl Engine for Sqlite {
             let mut connection = AnyConnection::connect(&self.url).await?;
             let row = connection.fetch_one("PRAGMA quick_check(1)").await?;
             let said: String = row.try_get(0)?;
+            connection.execute("BEGIN IMMEDIATE; ROLLBACK").await?;
             connection.close().await?;
             Ok(said)
         };
         let checked: Result<String, sqlx::Error> = checked.await;
-        match checked {
-            Ok(said) if said == "ok" => Ok(()),
-            Ok(said) => Err(damaged(&said)),
-            // SQLITE_CORRUPT and SQLITE_NOTADB.
-            Err(sqlx::Error::Database(error)) if error.code().is_some_and(|code| code == "11" || code == "26") => {
-                Err(damaged(error.message()))
-            }
-            Err(error) => Err(error.into()),
-        }
+        let error = match checked {
+            Ok(said) if said == "ok" => return Ok(()),
+            Ok(said) => return Err(damaged(&said)),
+            Err(error) => error,
+        };
+        let database = error.as_database_error();
+        let code = database.and_then(|error| error.code()?.parse::<u32>().ok());
+        // The last byte is the primary result code (sqlite.org/rescode.html).
+        Err(match code.unwrap_or_default() & 0xff {
+            SQLITE_CORRUPT | SQLITE_NOTADB => damaged(database.map_or("", |error| error.message())),
+            SQLITE_READONLY | SQLITE_CANTOPEN => unwritable(&self.path, io::Error::other(error)),
+            _ => error.into(),
+        })
     }
 
     async fn listen(&self) -> Result<Option<Heard>, StoreError> {

@@ -4,13 +4,14 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::{AnyConnection, Executor as _};
 use tidewaiter_kit::clock::timeout;
 use tidewaiter_kit::{Chain, SharedClock};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::engine::Engine;
-use super::{Store, StoreError, catch_up, ping};
+use super::engine::{Engine, READERS};
+use super::{Store, StoreError, catch_up};
 
 /// How often the database is asked whether it takes a write: so soon does readiness recover.
 const PROBE: Duration = Duration::from_secs(5);
@@ -82,10 +83,26 @@ impl Keeper {
     }
 
     async fn probe(&self) -> Result<(), StoreError> {
-        ping(&self.store.pool).await?;
+        let mut probed = Ok(());
+        for _ in 0..=READERS {
+            let mut connection = self.store.reader().await?;
+            probed = self.write(&mut connection).await;
+            if probed.is_ok() {
+                break;
+            }
+            // One that was opened while the file could not be written never writes; another one may.
+            connection.close_on_drop();
+        }
+        probed
+    }
+
+    async fn write(&self, connection: &mut AnyConnection) -> Result<(), StoreError> {
+        connection
+            .execute("UPDATE sequence SET value = value WHERE one = 1")
+            .await?;
         sqlx::query("DELETE FROM idempotency WHERE at < $1")
             .bind(self.clock.now().as_second() - REMEMBERED)
-            .execute(&self.store.pool)
+            .execute(connection)
             .await?;
         Ok(())
     }

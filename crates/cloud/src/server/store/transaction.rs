@@ -51,6 +51,14 @@ impl Transaction {
         children(&mut self.connection, kind, parent).await
     }
 
+    /// Everything of one kind.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn of_kind(&mut self, kind: Kind) -> Result<Vec<Row>, StoreError> {
+        of_kind(&mut self.connection, kind).await
+    }
+
     /// The id of the object with that name.
     ///
     /// # Errors
@@ -181,21 +189,6 @@ impl Transaction {
         Ok(after)
     }
 
-    /// Gives `row` the same secret, sealed anew: nothing that anybody sees changes, so there is no audit row and no event.
-    ///
-    /// # Errors
-    /// When the database cannot be written.
-    pub async fn reseal(&mut self, row: &Row, secret: &str) -> Result<(), Error> {
-        sqlx::query::<Any>("UPDATE objects SET secret = $1 WHERE kind = $2 AND id = $3")
-            .bind(secret)
-            .bind(row.kind.word())
-            .bind(&row.id)
-            .execute(&mut *self.connection)
-            .await?;
-        self.silent = true;
-        Ok(())
-    }
-
     /// Removes `row` and all that stands below it.
     ///
     /// # Errors
@@ -236,36 +229,6 @@ impl Transaction {
             ..row.clone()
         };
         self.record(&elsewhere, action, "", "").await
-    }
-
-    /// What was asked and answered under an Idempotency-Key of `principal`, sealed.
-    ///
-    /// # Errors
-    /// When the database cannot be read.
-    pub async fn remembered(&mut self, principal: &str, name: &str) -> Result<Option<String>, StoreError> {
-        let found: Option<(String,)> =
-            sqlx::query_as("SELECT answer FROM idempotency WHERE principal = $1 AND name = $2")
-                .bind(principal)
-                .bind(name)
-                .fetch_optional(&mut *self.connection)
-                .await?;
-        Ok(found.map(|(sealed,)| sealed))
-    }
-
-    /// Remembers it, until the keeper throws it away.
-    ///
-    /// # Errors
-    /// When the database cannot be written.
-    pub async fn remember(&mut self, principal: &str, name: &str, sealed: &str) -> Result<(), StoreError> {
-        sqlx::query::<Any>("INSERT INTO idempotency (principal, name, at, answer) VALUES ($1, $2, $3, $4)")
-            .bind(principal)
-            .bind(name)
-            .bind(self.now.as_second())
-            .bind(sealed)
-            .execute(&mut *self.connection)
-            .await?;
-        self.silent = true;
-        Ok(())
     }
 
     async fn tie(&mut self, row: &Row, ties: &Ties) -> Result<(), Error> {
@@ -369,6 +332,14 @@ pub(super) async fn children(connection: &mut AnyConnection, kind: Kind, parent:
     let found: Vec<Columns> = sqlx::query_as(statement)
         .bind(kind.word())
         .bind(parent)
+        .fetch_all(connection)
+        .await?;
+    found.into_iter().map(Row::try_from).collect()
+}
+
+pub(super) async fn of_kind(connection: &mut AnyConnection, kind: Kind) -> Result<Vec<Row>, StoreError> {
+    let found: Vec<Columns> = sqlx::query_as(select!("kind = $1 ORDER BY position"))
+        .bind(kind.word())
         .fetch_all(connection)
         .await?;
     found.into_iter().map(Row::try_from).collect()

@@ -1,0 +1,124 @@
+//! Operators: users who may do what concerns all organizations.
+//!
+//! There is always one. Operators alone make and unmake operators, and take away an organization in which one is at home.
+//! Who cannot log in is made none: nobody else could give him a password any more.
+
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::Error;
+use super::call::{Call, Reply, text, unless_known};
+use super::cloud::Cloud;
+use super::digest::etag;
+use super::kind::Kind;
+use super::principal::Principal;
+use super::refusal::Refusal;
+use super::store::{Draft, Row, Ties, Transaction};
+
+fn shown(operator: &Row, user: &Row) -> Value {
+    let said = |field: &str| user.spec.get(field).cloned().unwrap_or_default();
+    json!({ "id": user.id, "name": said("name"), "email": said("email"), "added_at": operator.created_at })
+}
+
+/// Who is asked for in the path is not there. Only an operator is told so.
+fn not_found(reason: &str) -> Refusal {
+    Refusal {
+        status: StatusCode::NOT_FOUND,
+        ..Refusal::field("user_id", reason)
+    }
+}
+
+pub(super) async fn list(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let mut items = Vec::new();
+    for operator in cloud.store.of_kind(Kind::Operator).await? {
+        let user = cloud.store.get(Kind::User, &operator.id).await?;
+        items.extend(user.map(|user| shown(&operator, &user)));
+    }
+    let body = Bytes::from(text(&items));
+    Ok(unless_known(call, &etag(&body), body))
+}
+
+/// Makes a user an operator. The audit of the organization where he is at home says so.
+pub(super) async fn add(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let (id, owner) = (call.key("user_id")?, call.owner());
+    let reply = cloud.store.write(call.by(), move |transaction| {
+        Box::pin(async move {
+            let user = transaction.get(Kind::User, &id).await?;
+            let user = user.ok_or_else(|| not_found("there is no such user"))?;
+            if let Some(operator) = transaction.get(Kind::Operator, &id).await? {
+                return Ok(Reply::ok(&shown(&operator, &user)));
+            }
+            if transaction.get(Kind::Password, &id).await?.is_none() {
+                let reason = "the user has no password, so he could never log in: set one first";
+                return Err(Refusal {
+                    status: StatusCode::CONFLICT,
+                    ..Refusal::field("user_id", reason)
+                }
+                .into());
+            }
+            let draft = Draft {
+                kind: Kind::Operator,
+                parent_id: id.clone(),
+                id,
+                organization_id: user.organization_id.clone(),
+                cluster_id: String::new(),
+                owner_id: owner,
+                spec: Map::new(),
+                secret: String::new(),
+                ties: Ties::default(),
+            };
+            let operator = transaction.insert(draft).await?;
+            Ok(Reply::ok(&shown(&operator, &user)))
+        })
+    });
+    Ok(reply.await?.into_response())
+}
+
+/// Makes a user no operator any more.
+pub(super) async fn remove(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let id = call.key("user_id")?;
+    let reply = cloud.store.write(call.by(), move |transaction| {
+        Box::pin(async move {
+            let operator = transaction.get(Kind::Operator, &id).await?;
+            let operator = operator.ok_or_else(|| not_found("the user is no operator"))?;
+            keep_one(transaction, &id).await?;
+            transaction.remove(&operator).await?;
+            Ok(Reply::nothing())
+        })
+    });
+    Ok(reply.await?.into_response())
+}
+
+/// Whether there is an operator left without `user`.
+pub(super) async fn keep_one(transaction: &mut Transaction, user: &str) -> Result<(), Error> {
+    let operators = transaction.of_kind(Kind::Operator).await?;
+    if operators.iter().all(|operator| operator.id == user) && !operators.is_empty() {
+        let message =
+            format!("the user {user} is the last operator of this server; make another user an operator first");
+        return Err(Refusal::conflict(message).into());
+    }
+    Ok(())
+}
+
+/// Whether `asker` may take away all who are at home in the organization.
+pub(super) async fn may_delete_home(
+    transaction: &mut Transaction,
+    asker: &Principal,
+    organization: &str,
+) -> Result<(), Error> {
+    if matches!(asker, Principal::User { operator: true, .. }) {
+        return Ok(());
+    }
+    for user in transaction.children(Kind::User, organization).await? {
+        if transaction.get(Kind::Operator, &user.id).await?.is_some() {
+            let message = format!(
+                "the user {}, who is at home here, is an operator of this server: only an operator deletes the organization",
+                user.id
+            );
+            return Err(Refusal::forbidden(message).into());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! What is stored sealed: the secrets of objects, and the answers that are remembered for requests with an Idempotency-Key.
+
+use sqlx::Any;
+
+use super::row::Row;
+use super::transaction::Transaction;
+use super::{Store, StoreError};
+use crate::server::Error;
+use crate::server::kind::Kind;
+
+/// Where something sealed stands, and its first bytes, in base64: those that say with which key it was sealed.
+#[derive(Clone, Debug)]
+pub enum Sealed {
+    /// The secret of an object.
+    Object {
+        /// Its kind.
+        kind: Kind,
+        /// Its id.
+        id: String,
+        /// See [`Sealed`].
+        head: String,
+    },
+    /// What is remembered of a request with an Idempotency-Key.
+    Remembered {
+        /// Whose request.
+        principal: String,
+        /// The key.
+        name: String,
+        /// See [`Sealed`].
+        head: String,
+    },
+}
+
+impl Sealed {
+    /// See [`Sealed`].
+    #[must_use]
+    pub fn head(&self) -> &str {
+        let (Self::Object { head, .. } | Self::Remembered { head, .. }) = self;
+        head
+    }
+}
+
+impl Store {
+    /// What is sealed of objects of these kinds, and all answers that are remembered.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn sealed(&self, kinds: &[Kind]) -> Result<Vec<Sealed>, StoreError> {
+        let mut all = Vec::new();
+        for kind in kinds {
+            let found: Vec<(String, String)> =
+                sqlx::query_as("SELECT id, substr(secret, 1, 24) FROM objects WHERE kind = $1 AND secret <> ''")
+                    .bind(kind.word())
+                    .fetch_all(&self.pool)
+                    .await?;
+            let object = |(id, head)| Sealed::Object { kind: *kind, id, head };
+            all.extend(found.into_iter().map(object));
+        }
+        let found: Vec<(String, String, String)> =
+            sqlx::query_as("SELECT principal, name, substr(answer, 1, 24) FROM idempotency")
+                .fetch_all(&self.pool)
+                .await?;
+        let remembered = |(principal, name, head)| Sealed::Remembered { principal, name, head };
+        all.extend(found.into_iter().map(remembered));
+        Ok(all)
+    }
+}
+
+impl Transaction {
+    /// Gives `row` the same secret, sealed anew: nothing that anybody sees changes, so there is no audit row and no event.
+    ///
+    /// # Errors
+    /// When the database cannot be written.
+    pub async fn reseal(&mut self, row: &Row, secret: &str) -> Result<(), Error> {
+        sqlx::query::<Any>("UPDATE objects SET secret = $1 WHERE kind = $2 AND id = $3")
+            .bind(secret)
+            .bind(row.kind.word())
+            .bind(&row.id)
+            .execute(&mut *self.connection)
+            .await?;
+        self.silent = true;
+        Ok(())
+    }
+
+    /// What was asked and answered under an Idempotency-Key of `principal`, sealed.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn remembered(&mut self, principal: &str, name: &str) -> Result<Option<String>, StoreError> {
+        let found: Option<(String,)> =
+            sqlx::query_as("SELECT answer FROM idempotency WHERE principal = $1 AND name = $2")
+                .bind(principal)
+                .bind(name)
+                .fetch_optional(&mut *self.connection)
+                .await?;
+        Ok(found.map(|(sealed,)| sealed))
+    }
+
+    /// Remembers it, until the keeper throws it away.
+    ///
+    /// # Errors
+    /// When the database cannot be written.
+    pub async fn remember(&mut self, principal: &str, name: &str, sealed: &str) -> Result<(), StoreError> {
+        sqlx::query::<Any>("INSERT INTO idempotency (principal, name, at, answer) VALUES ($1, $2, $3, $4)")
+            .bind(principal)
+            .bind(name)
+            .bind(self.now.as_second())
+            .bind(sealed)
+            .execute(&mut *self.connection)
+            .await?;
+        self.silent = true;
+        Ok(())
+    }
+
+    /// Remembers the same, sealed anew.
+    ///
+    /// # Errors
+    /// When the database cannot be written.
+    pub async fn reseal_remembered(&mut self, principal: &str, name: &str, sealed: &str) -> Result<(), StoreError> {
+        sqlx::query::<Any>("UPDATE idempotency SET answer = $1 WHERE principal = $2 AND name = $3")
+            .bind(sealed)
+            .bind(principal)
+            .bind(name)
+            .execute(&mut *self.connection)
+            .await?;
+        self.silent = true;
+        Ok(())
+    }
+}

@@ -1,0 +1,40 @@
+//! `tidewaiter cloud operators`: who may do what concerns all organizations of the server.
+
+use anyhow::Result;
+use serde_json::Value;
+use tidewaiter_cloud::client::{Method, Path, Request};
+
+use super::output::{names, print, table, value};
+use super::session::Session;
+use crate::cli::{CloudFormat, CloudKind, OperatorsCommand};
+
+/// Lists them, or changes who is one.
+pub(super) async fn main(command: &OperatorsCommand) -> Result<()> {
+    let operators = Path::new(["operators"]);
+    match command {
+        OperatorsCommand::List { place, output } => {
+            let found = Session::open(place)?.list(operators).await?;
+            match output {
+                CloudFormat::Table => print(&table(&["id", "email", "name", "added_at"], &found)),
+                CloudFormat::Name => print(&names("Operator", &found)),
+                format => value(*format, &Value::from(found)),
+            }
+        }
+        OperatorsCommand::Add(args) => {
+            let session = Session::open(&args.place)?;
+            let users = session.organization()?.below("users");
+            let id = session.id(CloudKind::Users, &users, &args.operator).await?;
+            session.send(&Request::new(Method::PUT, operators.below(&id))).await?;
+            print(&format!("{} is an operator\n", args.operator))
+        }
+        OperatorsCommand::Remove(args) => {
+            let session = Session::open(&args.place)?;
+            // Wherever he is at home.
+            let id = session.id(CloudKind::Users, &operators, &args.operator).await?;
+            session
+                .send(&Request::new(Method::DELETE, operators.below(&id)))
+                .await?;
+            print(&format!("{} is no operator any more\n", args.operator))
+        }
+    }
+}
