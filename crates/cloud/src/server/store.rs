@@ -315,7 +315,7 @@ impl Store {
         answered.await.unwrap_or_else(|_| Err(StoreError::Stopping.into()))
     }
 
-    /// The changes after `sequence` that concern `cluster`; None when that was more than [`REPLAYED`] changes ago.
+    /// The changes after `sequence` that concern `cluster`; None when that was more than 10,000 changes ago.
     ///
     /// # Errors
     /// When the database cannot be read.
