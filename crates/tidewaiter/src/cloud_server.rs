@@ -149,10 +149,15 @@ async fn init(args: &InitArgs) -> Result<(), Failure> {
     founded(args, &settings, password).await.map_err(Failure::Running)
 }
 
+/// Where everything is, and which only its owner may look into.
+fn make_folder(settings: &ServerSettings) -> Result<()> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&settings.data);
+    made.with_context(|| format!("data is {}: the folder cannot be made", settings.data.display()))
+}
+
 async fn founded(args: &InitArgs, settings: &ServerSettings, password: Password<'_>) -> Result<()> {
     let clock = SystemClock::shared();
-    let folder = fs::DirBuilder::new().recursive(true).mode(0o700).create(&settings.data);
-    folder.with_context(|| format!("data is {}: the folder cannot be made", settings.data.display()))?;
+    make_folder(settings)?;
     make_keys(&settings.keys(), &settings.sealing_keys(), &clock)?;
     let founder = Founder {
         organization: args.organization.as_str(),
@@ -239,9 +244,17 @@ async fn copy_in(args: &RestoreArgs) -> Result<(), Failure> {
     let file = File::open(&args.file).with_context(failed);
     let mut reader = BufReader::new(file.map_err(Failure::Configuration)?);
     let database = settings.database().map_err(Failure::Configuration)?;
+    make_folder(&settings).map_err(Failure::Configuration)?;
     let copied = restore(&database, &mut reader, &mut progress("restored")).await;
     let copied = copied.with_context(failed).map_err(Failure::Running)?;
-    say(&format!("restored {} rows\n", copied.rows)).map_err(Failure::Running)
+    let (keys, sealing) = (settings.keys(), settings.sealing_keys());
+    let next = if keys.exists() && sealing.exists() {
+        String::new()
+    } else {
+        let (keys, sealing) = (keys.display(), sealing.display());
+        format!("No copy holds keys: put those that belong to it into {keys} and {sealing} before it is served\n")
+    };
+    say(&format!("restored {} rows\n{next}", copied.rows)).map_err(Failure::Running)
 }
 
 fn keys(command: &KeysCommand) -> Result<(), Failure> {

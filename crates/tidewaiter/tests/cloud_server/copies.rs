@@ -1,12 +1,13 @@
 //! A copy that is made while others write is one moment's, and another database that is filled from it serves that moment.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::future::join_all;
 use reqwest::Method;
 use serde_json::json;
-use tidewaiter_testkit::eventually;
+use tidewaiter_testkit::{Program, eventually};
 
 use crate::ledger::{Ledger, fold};
 use crate::world::{Ask, Land, On, Place, SOON, Server, content};
@@ -37,6 +38,28 @@ async fn write(server: Arc<Server>, land: Land, writer: usize, stop: Arc<AtomicB
         }
         acknowledged.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+#[tokio::test]
+async fn a_copy_is_restored_where_nothing_is_and_served_with_its_keys() {
+    let place = Place::new(On::Sqlite).await;
+    place.init().await;
+    let server = place.serve().await;
+    let land = Land::make(&server).await;
+    let copy = place.backup("copy").await;
+    let new = Place::new(On::Sqlite).await;
+    let (code, said) = new.run(&["restore", &copy.display().to_string()]).await;
+    assert_eq!(code, 0, "{said}");
+    let missing = new.data.join("keys").display().to_string();
+    assert!(said.contains("No copy holds keys") && said.contains(&missing), "{said}");
+    let mode = std::fs::metadata(&new.data).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    let parts = ["keys", "sealing-keys"].map(|part| place.data.join(part));
+    let cp = Program::new("/bin/cp").arg("-a").args(parts).arg(&new.data);
+    let (code, said) = new.run_program(cp).await;
+    assert_eq!(code, 0, "{said}");
+    let restored = new.serve().await;
+    restored.get(&land.api_key, &land.labels).await.is(200);
 }
 
 async fn copied(from: On, to: On) {
