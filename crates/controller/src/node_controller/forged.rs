@@ -49,3 +49,38 @@ impl Forged {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use serde_json::json;
+
+    use super::*;
+
+    fn record(status: &str, reason: &str) -> Record {
+        let condition = json!({"type": "Verified", "status": status, "reason": reason, "message": "m",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let record =
+            json!({"metadata": {"name": "n"}, "spec": {"nodeUID": "u"}, "status": {"conditions": [condition]}});
+        serde_json::from_value(record).unwrap()
+    }
+
+    #[test]
+    fn a_name_stands_for_as_long_as_its_record_says_so_and_each_change_is_told() {
+        let notify = Arc::new(Notify::new());
+        let forged = Forged::new(Arc::clone(&notify));
+        let lies = || record("False", "NameMismatch");
+        for (change, stands, told) in [
+            (Change::Applied(record("False", "NotInGroup")), false, false),
+            (Change::Applied(lies()), true, true),
+            (Change::Applied(lies()), true, false),
+            (Change::Applied(record("True", "Proven")), false, true),
+            (Change::Applied(lies()), true, true),
+            (Change::Deleted(lies()), false, true),
+        ] {
+            forged.changed(&change);
+            assert_eq!(forged.names().contains("n"), stands, "{change:?}");
+            assert_eq!(notify.notified().now_or_never().is_some(), told, "{change:?}");
+        }
+    }
+}

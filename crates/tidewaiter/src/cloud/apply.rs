@@ -92,11 +92,11 @@ async fn carry_out_one(session: &Session, step: &Step, ids: &mut HashMap<String,
         .clone()
         .map(|segment| ids.get(&segment).cloned().unwrap_or(segment));
     match &step.change {
-        Change::Create { placeholder, body } => {
+        Change::Create { stand_in, body } => {
             let mut body = body.clone();
             substitute(&mut body, ids);
             let made = session.send(&request(Method::POST, list, body, None)).await?;
-            ids.insert(placeholder.clone(), text(&made, "id").to_owned());
+            ids.insert(stand_in.clone(), text(&made, "id").to_owned());
             Ok("created")
         }
         Change::Update { id, etag, patch, .. } => {

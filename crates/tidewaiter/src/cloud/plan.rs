@@ -27,9 +27,9 @@ pub(super) struct Step {
 }
 
 pub(super) enum Change {
-    /// The placeholder stands for its id until the cloud has given one.
+    /// `stand_in` is there for its id until the cloud has given one.
     Create {
-        placeholder: String,
+        stand_in: String,
         body: Value,
     },
     Update {
@@ -334,9 +334,9 @@ mod tests {
     #[test]
     fn no_secret_is_shown_and_another_one_is_said_to_be_another() {
         let body = json!({"serveraddress": "quay.io", "credentials": {"username": "hunter1", "password": "hunter2"}});
-        let placeholder = String::new();
+        let stand_in = String::new();
         let made = step(Change::Create {
-            placeholder,
+            stand_in,
             body: body.clone(),
         });
         assert!(
@@ -386,14 +386,14 @@ mod tests {
     fn what_others_wrote_cannot_draw_on_the_terminal() {
         let body = json!({"description": "a\u{1b}[2Jb"});
         let made = step(Change::Create {
-            placeholder: String::new(),
+            stand_in: String::new(),
             body,
         });
         assert!(!made.contains("\u{1b}[2J"), "{made:?}");
     }
 
     #[test]
-    fn placeholders_become_ids_wherever_they_stand() {
+    fn stand_ins_become_ids_wherever_they_stand() {
         let mut body = json!({"a": "p", "b": ["p", {"c": "p"}], "p": 1});
         substitute(&mut body, &HashMap::from([("p".to_owned(), "7".to_owned())]));
         assert_eq!(body, json!({"a": "7", "b": ["7", {"c": "7"}], "p": 1}));

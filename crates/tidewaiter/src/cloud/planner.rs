@@ -90,13 +90,13 @@ impl Planner<'_> {
                 if self.pending.contains_key(&(list.to_string(), called.join("\0"))) {
                     bail!("{} {title} is given twice", shape.name);
                 }
-                let placeholder = stand_in(self.pending.len() + 1);
+                let stand_in = stand_in(self.pending.len() + 1);
                 for name in called.iter().copied().chain([called.join("\0").as_str()]) {
                     self.pending
-                        .insert((list.to_string(), name.to_owned()), placeholder.clone());
+                        .insert((list.to_string(), name.to_owned()), stand_in.clone());
                 }
                 let body = said.for_creation();
-                let change = Change::Create { placeholder, body };
+                let change = Change::Create { stand_in, body };
                 self.push(document.kind, title, list, change);
             }
             Some(found) => {
