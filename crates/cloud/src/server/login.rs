@@ -12,7 +12,7 @@ use super::identity;
 use super::kind::Kind;
 use super::principal::Principal;
 use super::refusal::Refusal;
-use super::store::{Draft, Row, Ties, Transaction};
+use super::store::{By, Draft, Row, Ties, Transaction};
 use super::token::{Claims, TokenUse};
 use crate::models::values::{ClusterId, UserId};
 use crate::models::{Login, Unknown, parse};
@@ -34,10 +34,11 @@ async fn with_password(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let email = login.email.as_str().to_lowercase();
     cloud.limits.guess(&email).map_err(Refusal::from)?;
     let user = cloud.store.named(Kind::User, "", &email).await?;
-    let stored = match &user {
-        Some(id) => cloud.store.get(Kind::Password, id).await?.map(|row| row.secret.0),
+    let password = match &user {
+        Some(id) => cloud.store.get(Kind::Password, id).await?,
         None => None,
     };
+    let stored = password.as_ref().map(|row| row.secret.0.clone());
     if !right(cloud, login.password.expose().to_owned(), stored).await? {
         return Err(Refusal::new(
             http::StatusCode::UNAUTHORIZED,
@@ -45,28 +46,35 @@ async fn with_password(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
         )
         .into());
     }
-    let user = user.ok_or_else(Refusal::not_found)?;
-    let claims = Claims::new(
-        TokenUse::User(UserId(super::digest::uuid(&user))),
-        cloud.clock.now(),
-        cloud.lives.login,
-    );
+    let password = password.ok_or_else(Refusal::not_found)?;
+    let token_use = TokenUse::User(UserId(super::digest::uuid(&password.id)));
+    let claims = Claims::new(token_use, cloud.clock.now(), cloud.lives.login);
+    let actor = format!("user:{}", password.id);
+    logged_in(cloud, call, actor, claims, password, Kind::User).await
+}
+
+/// Answers with a token, which stands below the object of kind `below` that has the id of `proof`. What proved who it is must
+/// still be what it was: a password that is changed meanwhile ends what was begun with the old one, too.
+async fn logged_in(
+    cloud: &Cloud,
+    call: &Call,
+    actor: String,
+    claims: Claims,
+    proof: Row,
+    below: Kind,
+) -> Result<Response, Error> {
     let token = cloud.tokens.load().sign(&claims).map_err(Error::internal)?;
-    let mut by = call.by();
-    by.actor = format!("user:{user}");
-    cloud
-        .store
-        .write(by, move |transaction| {
-            Box::pin(async move {
-                let user = transaction
-                    .get(Kind::User, &user)
-                    .await?
-                    .ok_or_else(Refusal::not_found)?;
-                forget_expired(transaction, &user.id).await?;
-                transaction.insert(token_draft(&claims, &user, "login")).await
-            })
+    let by = By { actor, ..call.by() };
+    let written = cloud.store.write(by, move |transaction| {
+        Box::pin(async move {
+            let same = transaction.get(proof.kind, &proof.id).await? == Some(proof.clone());
+            let parent = transaction.get(below, &proof.id).await?.filter(|_| same);
+            let parent = parent.ok_or_else(super::access::unknown)?;
+            forget_expired(transaction, &parent.id).await?;
+            transaction.insert(token_draft(&claims, &parent, "login")).await
         })
-        .await?;
+    });
+    written.await?;
     Ok(Reply::ok(&json!({ "token": token })).into_response())
 }
 
@@ -94,28 +102,10 @@ async fn with_key(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
         return Err(Refusal::not_found().into());
     };
     let claims = Claims::new(TokenUse::Cluster(ClusterId(id)), cloud.clock.now(), cloud.lives.cluster);
-    let token = cloud.tokens.load().sign(&claims).map_err(Error::internal)?;
-    let key = super::hash::ApiKey::parse(&key)
-        .map_err(Error::internal)?
-        .id()
-        .hyphenated()
-        .to_string();
-    let mut by = call.by();
-    by.actor = principal.actor();
-    cloud
-        .store
-        .write(by, move |transaction| {
-            Box::pin(async move {
-                let key = transaction
-                    .get(Kind::ApiKey, &key)
-                    .await?
-                    .ok_or_else(super::access::unknown)?;
-                forget_expired(transaction, &key.id).await?;
-                transaction.insert(token_draft(&claims, &key, "login")).await
-            })
-        })
-        .await?;
-    Ok(Reply::ok(&json!({ "token": token })).into_response())
+    let id = super::hash::ApiKey::parse(&key).map_err(Error::internal)?.id();
+    let row = cloud.store.get(Kind::ApiKey, &id.hyphenated().to_string()).await?;
+    let row = row.ok_or_else(super::access::unknown)?;
+    logged_in(cloud, call, principal.actor(), claims, row, Kind::ApiKey).await
 }
 
 /// The row without which a token is revoked. It stands below the user, or the key, that it was made for.

@@ -2,11 +2,14 @@
 
 use serde_json::json;
 
-use crate::world::{World, on_both};
+use crate::world::{PASSWORD, World, on_both};
 
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIFSjIL8j1rY4cUhqd7cyLRV+y01dVXDdDSVbjbRI6Kr alice@example";
 
-on_both!(an_owner_fills_an_organization_and_a_cluster_reads_it);
+on_both!(
+    an_owner_fills_an_organization_and_a_cluster_reads_it,
+    a_changed_password_ends_what_was_begun_with_the_old_one,
+);
 
 async fn an_owner_fills_an_organization_and_a_cluster_reads_it(world: World) {
     world.get("", "/v3/account").await.is(401);
@@ -113,4 +116,29 @@ async fn an_owner_fills_an_organization_and_a_cluster_reads_it(world: World) {
     );
     world.delete(&token, &path).await.is(204);
     assert_eq!(world.get(&key, &format!("{inside}/labels")).await.is(200).body, "[]");
+}
+
+/// A login whose password was verified, and is another one before its token is kept, keeps none.
+async fn a_changed_password_ends_what_was_begun_with_the_old_one(world: World) {
+    let owner = world.owner().await;
+    for turn in 0..4 {
+        let name = format!("Alice{turn}");
+        let (id, _) = world.user(&owner, &world.organization, &name, "member").await;
+        let email = format!("alice{turn}@example.org");
+        let (path, other) = (
+            format!("~/users/{id}/password"),
+            json!({"password": "another good password"}),
+        );
+        // Passwords are hashed two at a time, in the order in which they come: most logins are verified after the change.
+        let logins = (0..12).map(|_| world.log_in(&email, PASSWORD));
+        let (changed, logins) = futures::join!(world.put(&owner, &path, other), futures::future::join_all(logins));
+        changed.is(204);
+        for login in logins {
+            if login.status == 200 {
+                world.get(&login.field("token"), "/v3/account").await.is(401);
+            } else {
+                login.is(401);
+            }
+        }
+    }
 }
