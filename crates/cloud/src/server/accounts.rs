@@ -4,6 +4,7 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use jiff::SignedDuration;
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
 use super::Error;
 use super::call::{Call, Reply, object, refuse_others, text, unless_known};
@@ -16,7 +17,7 @@ use super::principal::{OrgRole, Principal};
 use super::refusal::Refusal;
 use super::remember::made;
 use super::source::{Source, unlocked};
-use super::store::Row;
+use super::store::{Row, Transaction};
 use super::ties::ties;
 use super::token::{Claims, TokenUse};
 use super::users::{hashed, replace_password, tell_elsewhere};
@@ -165,12 +166,22 @@ pub(super) async fn change_password(cloud: &Cloud, call: &Call) -> Result<Respon
     let kept = call.known()?.claims.as_ref().map(|claims| claims.id);
     let reply = cloud.store.write(call.by(), move |transaction| {
         Box::pin(async move {
-            let user = transaction.get(Kind::User, &id).await?.ok_or_else(Refusal::not_found)?;
+            let user = still_logged_in(transaction, &id, kept).await?;
             replace_password(transaction, &user, hash, kept).await?;
             Ok(Reply::nothing())
         })
     });
     Ok(reply.await?.into_response())
+}
+
+/// The user, if the token by which he asks was not revoked since he asked: whoever loses his login, because an admin gives the
+/// user another password for example, gets no other one by what he has under way.
+async fn still_logged_in(transaction: &mut Transaction, user: &str, token: Option<Uuid>) -> Result<Row, Error> {
+    let token = token.ok_or_else(super::access::unknown)?.hyphenated().to_string();
+    let token = transaction.get(Kind::Token, &token).await?;
+    token.ok_or_else(super::access::unknown)?;
+    let user = transaction.get(Kind::User, user).await?;
+    Ok(user.ok_or_else(super::access::unknown)?)
 }
 
 fn token_shown(row: &Row) -> Map<String, Value> {
@@ -206,9 +217,10 @@ pub(super) async fn create_token(cloud: &Cloud, call: &Call) -> Result<Response,
     refuse_others(&body)?;
     let user = call.user()?;
     let (state, id, path) = (cloud.clone(), call.owner(), call.path.clone());
+    let asked_by = call.known()?.claims.as_ref().map(|claims| claims.id);
     made(cloud, call, move |transaction| {
         Box::pin(async move {
-            let user_row = transaction.get(Kind::User, &id).await?.ok_or_else(Refusal::not_found)?;
+            let user_row = still_logged_in(transaction, &id, asked_by).await?;
             forget_expired(transaction, &id).await?;
             let life = SignedDuration::from_secs(seconds);
             let claims = Claims::new(TokenUse::User(UserId(user)), transaction.now(), life);

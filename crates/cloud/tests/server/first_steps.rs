@@ -9,6 +9,7 @@ const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIFSjIL8j1rY4cUhqd7cyLRV+
 on_both!(
     an_owner_fills_an_organization_and_a_cluster_reads_it,
     a_changed_password_ends_what_was_begun_with_the_old_one,
+    who_is_logged_out_changes_no_password,
 );
 
 async fn an_owner_fills_an_organization_and_a_cluster_reads_it(world: World) {
@@ -140,5 +141,25 @@ async fn a_changed_password_ends_what_was_begun_with_the_old_one(world: World) {
                 login.is(401);
             }
         }
+    }
+}
+
+/// An admin's word is the last one, whatever whoever has the old password and a token has under way.
+async fn who_is_logged_out_changes_no_password(world: World) {
+    let owner = world.owner().await;
+    for turn in 0..4 {
+        let name = format!("Bob{turn}");
+        let (id, bob) = world.user(&owner, &world.organization, &name, "member").await;
+        let path = format!("~/users/{id}/password");
+        let own = json!({"old_password": PASSWORD, "new_password": "a password of the thief's"});
+        let (changed, _) = futures::join!(
+            world.put(&owner, &path, json!({"password": "another good password"})),
+            // Verified and hashed, which takes twice as long.
+            world.put(&bob, "/v3/account/password", own)
+        );
+        changed.is(204);
+        let email = format!("bob{turn}@example.org");
+        world.log_in(&email, "another good password").await.is(200);
+        world.get(&bob, "/v3/account").await.is(401);
     }
 }
