@@ -1,110 +1,208 @@
-//! The objects of one kind as the API server last said, held in memory and followed by a watch.
+//! The objects of one kind as the API server last described them, in memory and followed by a watch.
 //!
-//! Started on every replica, leader or not, so that a standby is warm. Holds each object once, packed, also while it lists again.
-//! Errors of the watch are counted, logged and tried again with a jittered backoff; they never end the process, and never
-//! empty the cache.
+//! A role starts each cache once, on every replica, leader or not, so that a standby is warm, and its controllers share it. Indexes
+//! are updated before any trigger is called. Watch errors are counted, logged and retried with a jittered backoff; they never end the
+//! process and never empty the cache. An object that cannot be decoded blocks no other.
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use kube::runtime::watcher;
-use kube::{Api, Resource};
+use k8s_openapi::NamespaceResourceScope;
+use kube::core::PartialObjectMeta;
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch as flag;
 
 use crate::Kit;
+use crate::index::{Index, Projection};
 use crate::key::Key;
+use crate::packed::{Packer, Packing};
+use crate::slim;
 use crate::tasks::Tasks;
+use crate::trigger::Trigger;
 
+mod faults;
+mod feed;
+mod guarded;
 mod health;
 mod mirror;
 mod objects;
+mod subscribers;
 mod watch;
 
-use health::Health;
+pub use faults::UndecodableObjects;
+pub use feed::Feed;
 pub use health::WatchTrouble;
-use mirror::{Hearer, Mirror};
+
+use faults::Faults;
+use guarded::Guarded;
+use health::Health;
+use mirror::Mirror;
 use objects::Objects;
+use subscribers::Subscribers;
 
-/// A kind that can be cached: what is read of it can be written as JSON and read again without a loss.
-pub trait Cacheable:
-    Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static
-{
+/// A kind that can be cached.
+pub trait Cacheable: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static {}
+
+impl<K> Cacheable for K where K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static {}
+
+/// One change of a cached object. An object that was deleted and created again under its name is two changes.
+#[derive(Debug)]
+pub struct Change<'a, K> {
+    /// The object as it was cached before; None when it is new.
+    pub before: Option<&'a K>,
+    /// The object as it is cached now; None when it is gone.
+    pub after: Option<&'a K>,
+    object: &'a K,
 }
 
-impl<K> Cacheable for K where
-    K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static
-{
-}
-
-/// One change of the cached objects.
-#[derive(Clone, Debug)]
-pub enum Change<K> {
-    /// The object is new or differs from the one cached before.
-    Applied(K),
-    /// The object is gone; this is how it was cached last. An object that was deleted and created again under its name
-    /// while nobody watched is first deleted, then applied.
-    Deleted(K),
-}
-
-impl<K> Change<K> {
-    /// The object that changed.
+impl<'a, K> Change<'a, K> {
+    /// The object is new, or differs from `before`.
     #[must_use]
-    pub fn object(&self) -> &K {
-        match self {
-            Self::Applied(object) | Self::Deleted(object) => object,
+    pub fn applied(before: Option<&'a K>, after: &'a K) -> Self {
+        Self {
+            before,
+            after: Some(after),
+            object: after,
         }
+    }
+
+    /// The object is gone.
+    #[must_use]
+    pub fn deleted(before: &'a K) -> Self {
+        Self {
+            before: Some(before),
+            after: None,
+            object: before,
+        }
+    }
+
+    /// The object: as it is now, or as it was last.
+    #[must_use]
+    pub fn object(&self) -> &'a K {
+        self.object
+    }
+
+    /// Both versions of the object, as far as there are two.
+    pub fn versions(&self) -> impl Iterator<Item = &'a K> {
+        self.before.into_iter().chain(self.after)
     }
 }
 
-/// Hears of each change, after the cache holds it. Called from the watch: it must return at once.
-pub type OnChange<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
-
-/// Objects per page of a list, unless a cache asks for more: a page is in memory as text and as objects at once, 15 kB for each Node.
+/// Objects in a page of a list, unless a cache asks for more: a page is in memory as text and as objects at once, and a Node takes 15 kB.
 const PAGE_SIZE: u32 = 50;
 
-/// The task behind a cache has ended: what it holds is not followed any more.
+/// The task behind a cache has ended, so the cache is not updated any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the cache is not followed any more")]
+#[error("the cache is not updated any more")]
 pub struct Gone;
 
 /// The objects of one kind. Clones share them.
 pub struct Cache<K> {
     objects: Arc<Objects<K>>,
+    subscribers: Arc<Subscribers<K>>,
     synced: flag::Receiver<bool>,
     health: Health,
 }
 
 impl<K: Cacheable> Cache<K> {
-    /// Describes a cache of all that `api` reaches; [`CacheBuilder::start`] starts it.
+    /// Every object of a kind, in all namespaces.
     #[must_use]
-    pub fn builder(api: Api<K>) -> CacheBuilder<K> {
-        CacheBuilder {
-            api,
-            page_size: PAGE_SIZE,
-            keep: |_| true,
-            same: |_, _| false,
-            hearers: Vec::new(),
-        }
+    pub fn all(client: Client) -> CacheBuilder<K>
+    where
+        K: DeserializeOwned,
+    {
+        CacheBuilder::following(Api::<Guarded<K>>::all(client))
     }
 
-    /// The object as it was last seen, if it was.
+    /// The objects of one namespace.
+    #[must_use]
+    pub fn namespaced(client: Client, namespace: &str) -> CacheBuilder<K>
+    where
+        K: DeserializeOwned + Resource<Scope = NamespaceResourceScope>,
+    {
+        CacheBuilder::following(Api::<Guarded<K>>::namespaced(client, namespace))
+    }
+
+    /// The object as it was last seen.
     #[must_use]
     pub fn get(&self, key: &Key) -> Option<Arc<K>> {
-        self.objects.get(key).map(Arc::new)
+        self.objects.get(key)
     }
 
-    /// Every object, in no order, one at a time. What comes or goes meanwhile may be among them or not.
-    pub fn all(&self) -> impl Iterator<Item = K> {
+    /// Every object, ordered by key, one at a time. An object that is added or removed meanwhile may be among them or not.
+    pub fn iter(&self) -> impl Iterator<Item = Arc<K>> {
         let keys = self.objects.keys().into_iter();
         keys.filter_map(|key| self.objects.get(&key))
+    }
+
+    /// Keeps an index over the values that `values` reads from each object.
+    #[must_use]
+    pub fn index<V, I>(&self, values: impl Fn(&K) -> I + Send + Sync + 'static) -> Index<V>
+    where
+        V: Ord + Clone + Send + Sync + 'static,
+        I: IntoIterator<Item = V>,
+    {
+        let index = Index::default();
+        let updated = index.clone();
+        let update = move |change: &Change<'_, K>| {
+            let read = |object: &K| values(object).into_iter().collect::<Vec<_>>();
+            let before = change.before.map(read).unwrap_or_default();
+            let after = change.after.map(read).unwrap_or_default();
+            updated.update(&Key::of(change.object()), &before, after);
+        };
+        self.add_index(update);
+        index
+    }
+
+    /// Keeps `project` of each object, for readers who need all of them often; an object for which it is None is left out.
+    #[must_use]
+    pub fn project<T>(&self, project: impl Fn(&K) -> Option<T> + Send + Sync + 'static) -> Projection<T>
+    where
+        T: Send + Sync + 'static,
+    {
+        let projection = Projection::default();
+        let updated = projection.clone();
+        let update = move |change: &Change<'_, K>| {
+            updated.set(Key::of(change.object()), change.after.and_then(&project));
+        };
+        self.add_index(update);
+        projection
+    }
+
+    fn add_index(&self, update: impl Fn(&Change<'_, K>) + Send + Sync + 'static) {
+        self.subscribers.add_index(Box::new(update), |update| self.announce(update));
+    }
+
+    /// Calls `trigger` for each object and from now on for each change, after every index has been updated. The objects of the first
+    /// list are announced when it is complete.
+    pub fn notify(&self, trigger: Trigger<K>) {
+        let call = Box::new(move |change: &Change<'_, K>| trigger.call(change));
+        self.subscribers.add_trigger(call, |call| {
+            if self.is_synced() {
+                self.announce(call);
+            }
+        });
+    }
+
+    fn announce(&self, update: &dyn Fn(&Change<'_, K>)) {
+        for object in self.iter() {
+            update(&Change::applied(None, &object));
+        }
     }
 }
 
 impl<K> Cache<K> {
+    /// Every key, in order.
+    #[must_use]
+    pub fn keys(&self) -> Vec<Key> {
+        self.objects.keys()
+    }
+
     /// How many objects there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -132,7 +230,7 @@ impl<K> Cache<K> {
         *self.synced.borrow()
     }
 
-    /// Why the objects may be older than they should be, while lists or watches fail.
+    /// Why the cache may be stale, while lists or watches fail.
     #[must_use]
     pub fn trouble(&self) -> Option<WatchTrouble> {
         self.health.trouble()
@@ -143,6 +241,7 @@ impl<K> Clone for Cache<K> {
     fn clone(&self) -> Self {
         Self {
             objects: Arc::clone(&self.objects),
+            subscribers: Arc::clone(&self.subscribers),
             synced: self.synced.clone(),
             health: self.health.clone(),
         }
@@ -158,132 +257,158 @@ impl<K: Cacheable> Debug for Cache<K> {
     }
 }
 
-/// What to watch and whom to tell.
+/// The metadata of a kind's objects, for controllers that read nothing else. Annotations and managed fields are not cached.
+pub type Metadata<K> = PartialObjectMeta<K>;
+
+impl<K> Cache<Metadata<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    /// The metadata alone of every object of a kind, in all namespaces.
+    #[must_use]
+    pub fn metadata(client: Client) -> CacheBuilder<Metadata<K>> {
+        let api = Api::<Metadata<K>>::all(client);
+        CacheBuilder::new(Box::new(move |config| {
+            let events = watcher::watcher(api.clone(), config);
+            events
+                .map(|event| event.map(|event| decoded(event.modify(|it| slim::prune(&mut it.metadata)))))
+                .boxed()
+        }))
+    }
+}
+
+/// Metadata is checked by Kubernetes and can always be decoded.
+fn decoded<K>(event: Event<K>) -> Event<Guarded<K>> {
+    let good = |object| Guarded(Ok(object));
+    match event {
+        Event::Apply(object) => Event::Apply(good(object)),
+        Event::Delete(object) => Event::Delete(good(object)),
+        Event::Init => Event::Init,
+        Event::InitApply(object) => Event::InitApply(good(object)),
+        Event::InitDone => Event::InitDone,
+    }
+}
+
+type Events<K> = BoxStream<'static, watcher::Result<Event<Guarded<K>>>>;
+type Connect<K> = Box<dyn Fn(watcher::Config) -> Events<K> + Send>;
+
+/// What a cache follows, and how it holds it.
 pub struct CacheBuilder<K> {
-    api: Api<K>,
-    page_size: u32,
+    connect: Connect<K>,
+    name: String,
+    config: watcher::Config,
     keep: fn(&K) -> bool,
-    same: fn(&K, &K) -> bool,
-    hearers: Vec<Hearer<K>>,
+    packing: Option<Box<dyn Packing<K>>>,
 }
 
 impl<K: Cacheable> CacheBuilder<K> {
-    /// Objects for a page of a list, where the usual 50 would make too many pages.
-    #[must_use]
-    pub fn page_size(self, page_size: u32) -> Self {
-        Self { page_size, ..self }
+    fn following(api: Api<Guarded<K>>) -> Self
+    where
+        K: DeserializeOwned,
+    {
+        Self::new(Box::new(move |config| watcher::watcher(api.clone(), config).boxed()))
     }
 
-    /// Holds only the objects for which the given function says so. One that is not held is as if it were not there, and one
-    /// that is to be held no more as if it had been deleted. What is dropped is dropped as it comes, page by page.
+    fn new(connect: Connect<K>) -> Self {
+        Self {
+            connect,
+            name: K::kind(&()).to_lowercase(),
+            config: watcher::Config::default().page_size(PAGE_SIZE),
+            keep: |_| true,
+            packing: None,
+        }
+    }
+
+    /// Names the cache in the readiness check, the gauge and the log; the default is its kind. For a second cache of one kind.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// Only objects with these labels, as `kubectl get -l` takes them.
+    #[must_use]
+    pub fn labels(mut self, selector: &str) -> Self {
+        self.config = self.config.labels(selector);
+        self
+    }
+
+    /// Only objects with these fields, as `kubectl get --field-selector` takes them.
+    #[must_use]
+    pub fn fields(mut self, selector: &str) -> Self {
+        self.config = self.config.fields(selector);
+        self
+    }
+
+    /// Objects in a page of a list, where the usual 50 would make too many pages.
+    #[must_use]
+    pub fn page_size(mut self, page_size: u32) -> Self {
+        self.config = self.config.page_size(page_size);
+        self
+    }
+
+    /// Caches only the objects for which `keep` is true, as if there were no others.
     #[must_use]
     pub fn keep(self, keep: fn(&K) -> bool) -> Self {
         Self { keep, ..self }
     }
 
-    /// When the given function says that an update is the same as what is cached (a heartbeat), the update is cached, its
-    /// resourceVersion included, and nobody who is added after this is told. The default takes no update for the same.
+    /// Holds the objects compressed: for kinds with thousands of objects that are read rarely. Each read decompresses.
     #[must_use]
-    pub fn same(self, same: fn(&K, &K) -> bool) -> Self {
-        Self { same, ..self }
+    pub fn packed(self) -> Self
+    where
+        K: Serialize + DeserializeOwned,
+    {
+        let packing = Some(Box::new(Packer::new()) as Box<dyn Packing<K>>);
+        Self { packing, ..self }
     }
 
-    /// Adds somebody to tell of each change. The objects of the first list are told of when it is complete.
-    #[must_use]
-    pub fn on_change(mut self, tell: OnChange<K>) -> Self {
-        let same = self.same;
-        self.hearers.push(Hearer { same, tell });
-        self
-    }
-
-    /// Starts the watch as a task `cache/<kind>`, with a readiness check of that name until the first list is complete.
+    /// Starts the watch as a task `cache/<name>`. A readiness check of that name fails until the first list is complete, and while the
+    /// cache has been stale for minutes.
     #[must_use]
     pub fn start(self, tasks: &mut Tasks, kit: &Kit) -> Cache<K> {
         let Self {
-            api,
-            page_size,
-            keep,
-            hearers,
-            ..
+            connect, name, config, ..
         } = self;
-        let connect = move || watcher(api.clone(), watcher::Config::default().page_size(page_size)).boxed();
-        start(connect, Mirror::new(keep, hearers), tasks, kit)
+        let stale = kit.metrics.cache_stale.with_label_values(&[&name]);
+        let health = Health::new(kit.clock.clone(), stale);
+        let faults = Faults::of::<K>(kit.undecodable.clone(), &kit.metrics);
+        let (mirror, cache) = assemble(self.keep, self.packing, faults, health.clone());
+        let name = format!("cache/{name}");
+        let (synced, checked) = (cache.synced.clone(), health.clone());
+        kit.checks.register(name.clone(), move || {
+            if *synced.borrow() { checked.check() } else { Err("the first list is not complete".to_owned()) }
+        });
+        let connect = move || connect(config.clone());
+        let follow = watch::follow(connect, mirror, health, kit.clone(), tasks.shutdown_token());
+        tasks.spawn(name, follow);
+        cache
     }
 }
 
 impl<K: Cacheable> Debug for CacheBuilder<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CacheBuilder")
-            .field("kind", &K::kind(&()))
+            .field("name", &self.name)
+            .field("config", &self.config)
             .finish_non_exhaustive()
     }
 }
 
-type Events<K> = BoxStream<'static, watcher::Result<watcher::Event<K>>>;
-
-/// Starts a cache on whatever yields watch events.
-fn start<K: Cacheable>(
-    connect: impl Fn() -> Events<K> + Send + 'static,
-    mirror: Mirror<K>,
-    tasks: &mut Tasks,
-    kit: &Kit,
-) -> Cache<K> {
-    let name = format!("cache/{}", K::kind(&()).to_lowercase());
-    let objects = mirror.objects();
-    let synced = mirror.synced();
-    let listed = mirror.synced();
-    kit.checks.register(name.clone(), move || {
-        if *listed.borrow() {
-            Ok(())
-        } else {
-            Err("the first list is not complete".to_owned())
-        }
-    });
-    let health = Health::new(kit.clock.clone());
-    let follow = watch::follow(connect, mirror, health.clone(), kit.clone(), tasks.shutdown_token());
-    tasks.spawn(name, follow);
-    Cache {
-        objects,
-        synced,
+/// A cache, and what fills it.
+fn assemble<K: Cacheable>(
+    keep: fn(&K) -> bool,
+    packing: Option<Box<dyn Packing<K>>>,
+    faults: Faults,
+    health: Health,
+) -> (Mirror<K>, Cache<K>) {
+    let (synced, is_synced) = flag::channel(false);
+    let cache = Cache {
+        objects: Arc::new(Objects::new(packing)),
+        subscribers: Arc::new(Subscribers::new()),
+        synced: is_synced,
         health,
-    }
-}
-
-#[cfg(test)]
-pub(crate) mod by_hand {
-    //! A cache that a test fills.
-
-    use super::*;
-    use crate::clock::SystemClock;
-
-    pub(crate) struct Feed<K>(Mirror<K>);
-
-    impl<K: Cacheable> Feed<K> {
-        pub(crate) fn new(on_change: OnChange<K>) -> (Self, Cache<K>) {
-            let hearer = Hearer {
-                same: |_, _| false,
-                tell: on_change,
-            };
-            let mirror = Mirror::new(|_| true, vec![hearer]);
-            let cache = Cache {
-                objects: mirror.objects(),
-                synced: mirror.synced(),
-                health: Health::new(SystemClock::shared()),
-            };
-            (Self(mirror), cache)
-        }
-
-        /// Completes the first list with these objects.
-        pub(crate) fn sync(&mut self, objects: impl IntoIterator<Item = K>) {
-            self.apply(watcher::Event::Init);
-            for object in objects {
-                self.apply(watcher::Event::InitApply(object));
-            }
-            self.apply(watcher::Event::InitDone);
-        }
-
-        pub(crate) fn apply(&mut self, event: watcher::Event<K>) {
-            self.0.apply(event);
-        }
-    }
+    };
+    let mirror = Mirror::new(Arc::clone(&cache.objects), keep, Arc::clone(&cache.subscribers), faults, synced);
+    (mirror, cache)
 }

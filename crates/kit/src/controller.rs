@@ -1,50 +1,47 @@
-//! Runs a reconciler: every change of an object and every push into its queue leads to a reconcile of its newest state.
+//! Runs a reconciler: every key that is pushed into its queue leads to a pass over the newest state of that object.
 //!
-//! Never two reconciles of one object at once, never more than the given number in all, never one before this replica
-//! leads. Errors are retried as they ask, for each object apart. A reconciler never watches, sleeps, retries, counts or
-//! spawns by itself.
+//! Never two passes over one key at once, never more than the given number that plan and write, never one before this replica leads.
+//! Each failure is retried as its error says, for each key separately, and at the latest after [`FLOOR`](crate::retry::FLOOR). A
+//! reconciler never watches, sleeps, retries, counts or spawns by itself.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use crate::Kit;
 use crate::backoff::Backoff;
-use crate::cache::{Cache, Cacheable};
+use crate::cache::{Cache, Cacheable, Gone};
 use crate::events::Events;
 use crate::key::Key;
 use crate::leader::Leadership;
 use crate::queue::Queue;
 use crate::retry::{Next, ReconcileError};
+use crate::tasks::Tasks;
 
 mod attempt;
+mod deadlines;
+mod pass;
 mod runner;
-mod single;
 #[cfg(test)]
 mod tests;
 
 use attempt::Attempts;
+pub use pass::Pass;
 use runner::Runner;
-pub use single::{Single, run_single};
 
-/// Makes true for one object what should be true for it.
+/// Makes true for one key what should be true for it.
 pub trait Reconciler: Send + Sync + 'static {
     /// Names the controller in metrics, logs and spans: one lower-case word.
     const NAME: &'static str;
-    /// The kind that it reconciles.
-    type Object: Cacheable;
     /// What can go wrong.
     type Error: ReconcileError;
 
-    /// Observe, plan, apply, status: idempotent, and right whatever the last one left undone. It may be dropped at any await
-    /// when the process stops.
-    fn reconcile(&self, object: Arc<Self::Object>) -> impl Future<Output = Result<Next, Self::Error>> + Send;
-
-    /// The object of this name is gone; drop what was kept for it. An object that was deleted and created again may be
-    /// reconciled without this call in between: what must not outlive an object is kept by its uid, and dropped when the
-    /// cache says [`Change::Deleted`](crate::Change::Deleted).
-    fn forget(&self, _gone: &Key) {}
+    /// Observes, plans, applies and reports for the object of this key, or for its absence: a deletion is a pass that finds no object.
+    /// It is idempotent, correct whatever the last pass left undone, and may be dropped at any await when the process stops.
+    fn reconcile(&self, pass: &mut Pass) -> impl Future<Output = Result<Next, Self::Error>> + Send;
 }
 
 /// What a controller needs around it.
@@ -52,77 +49,113 @@ pub trait Reconciler: Send + Sync + 'static {
 pub struct ControllerContext {
     /// Clock, metrics and checks.
     pub kit: Kit,
-    /// No reconcile begins before this replica leads.
+    /// No pass starts before this replica leads.
     pub leadership: Leadership,
     /// Where notices go.
     pub events: Events,
-    /// When cancelled no reconcile begins any more.
+    /// When cancelled, no pass starts any more.
     pub shutdown: CancellationToken,
-}
-
-/// How a controller runs.
-#[derive(Clone, Copy, Debug)]
-pub struct ControllerOptions {
-    /// How many reconciles may be under way at once, including those that only wait; 0 is no limit.
-    pub concurrency: u16,
-    /// How long [`Retry::Backoff`](crate::Retry::Backoff) waits.
-    pub backoff: Backoff,
-}
-
-impl Default for ControllerOptions {
-    fn default() -> Self {
-        Self {
-            concurrency: 16,
-            backoff: Backoff::new(Duration::from_secs(1), Duration::from_mins(2)),
-        }
-    }
 }
 
 /// Why a controller ended without having been told to.
 #[derive(Debug, thiserror::Error)]
 pub enum ControllerError {
-    /// A reconcile panicked.
-    #[error("the reconcile of {object} by the controller {controller} panicked: {message}")]
+    /// A pass panicked.
+    #[error("the reconcile of {key} by the controller {controller} panicked: {message}")]
     Panicked {
         /// The controller's name.
         controller: &'static str,
-        /// The object's kind and name.
-        object: String,
+        /// The object's key.
+        key: Key,
         /// The panic's message.
         message: String,
     },
-    /// The stream of reconciles ended: the cache behind it is gone.
-    #[error("the controller {0} has nothing to reconcile from any more")]
-    Ended(&'static str),
+    /// A cache that it reads is not updated any more.
+    #[error("the controller {controller} cannot read its caches")]
+    Ended {
+        /// The controller's name.
+        controller: &'static str,
+        /// Why.
+        source: Gone,
+    },
 }
 
-/// Reconciles the objects of `cache` that come through `queue`, until shutdown.
-///
-/// A request for an object whose reconcile is under way is held until that has ended, and a request for one that waits for its
-/// retry is served at once in its place.
-///
-/// # Errors
-/// When a reconcile panicked, or the cache is gone.
-pub async fn run_controller<R: Reconciler>(
+/// A controller that has not been started.
+pub struct Controller<R> {
     reconciler: Arc<R>,
-    cache: Cache<R::Object>,
     queue: Queue,
-    context: ControllerContext,
-    options: ControllerOptions,
-) -> Result<(), ControllerError> {
-    let shutdown = context.shutdown.clone();
-    tokio::select! {
-        biased;
-        () = shutdown.cancelled() => return Ok(()),
-        () = context.leadership.acquired() => {}
+    synced: Vec<BoxFuture<'static, Result<(), Gone>>>,
+    permits: usize,
+    backoff: Backoff,
+}
+
+impl<R: Reconciler> Controller<R> {
+    /// Reconciles the keys that come through `queue`, with 16 permits and a backoff of 1 s to 2 min.
+    #[must_use]
+    pub fn new(reconciler: R, queue: Queue) -> Self {
+        Self::of(Arc::new(reconciler), queue)
     }
-    tokio::select! {
-        biased;
-        () = shutdown.cancelled() => return Ok(()),
-        synced = cache.synced() => synced.map_err(|_| ControllerError::Ended(R::NAME))?,
+
+    fn of(reconciler: Arc<R>, queue: Queue) -> Self {
+        Self {
+            reconciler,
+            queue,
+            synced: Vec::new(),
+            permits: 16,
+            backoff: Backoff::new(Duration::from_secs(1), Duration::from_mins(2)),
+        }
     }
-    // The Lease is not given back while this controller still finishes what it began.
-    let _work = context.leadership.begin_work();
-    let attempts = Arc::new(Attempts::new(reconciler, cache, context, options.backoff));
-    Runner::new(queue, attempts, options.concurrency).run(&shutdown).await
+
+    /// Waits for the first list of a cache that the reconciler reads.
+    #[must_use]
+    pub fn reads<K: Cacheable>(mut self, cache: &Cache<K>) -> Self {
+        let cache = cache.clone();
+        self.synced.push(async move { cache.synced().await }.boxed());
+        self
+    }
+
+    /// How many passes may plan and write at once. Those that wait in [`Pass::outside`] do not count.
+    #[must_use]
+    pub fn permits(self, permits: usize) -> Self {
+        Self { permits, ..self }
+    }
+
+    /// How long [`Retry::Backoff`](crate::Retry::Backoff) waits.
+    #[must_use]
+    pub fn backoff(self, backoff: Backoff) -> Self {
+        Self { backoff, ..self }
+    }
+
+    /// Runs it as a task of its name.
+    pub fn start(self, context: ControllerContext, tasks: &mut Tasks) {
+        tasks.spawn(format!("controller/{}", R::NAME), self.run(context));
+    }
+
+    /// Runs it until shutdown.
+    ///
+    /// # Errors
+    /// When a pass panicked, or a cache is gone.
+    pub async fn run(self, context: ControllerContext) -> Result<(), ControllerError> {
+        let shutdown = context.shutdown.clone();
+        let leadership = context.leadership.clone();
+        let prepared = async {
+            for synced in self.synced {
+                synced.await?;
+            }
+            leadership.acquired().await;
+            Ok(())
+        };
+        let Some(prepared) = shutdown.run_until_cancelled(prepared).await else {
+            return Ok(());
+        };
+        prepared.map_err(|source| ControllerError::Ended {
+            controller: R::NAME,
+            source,
+        })?;
+        // The Lease is not released while this controller finishes what it began.
+        let _work = leadership.begin_work();
+        let clock = Arc::clone(&context.kit.clock);
+        let attempts = Arc::new(Attempts::new(self.reconciler, context, self.backoff));
+        Runner::new(self.queue, attempts, self.permits, clock).run(&shutdown).await
+    }
 }

@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::fmt::{self, Debug, Display};
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 
 /// Names one object of a kind: `name`, or `namespace/name`, as client-go writes it. Clones share the text: thousands of
@@ -18,14 +19,32 @@ impl Key {
         Self(name.into())
     }
 
-    /// The key of `object`. One that has no name yet has an empty one.
+    /// The key of the object of this name in `namespace`.
+    #[must_use]
+    pub fn namespaced(namespace: &str, name: &str) -> Self {
+        Self(format!("{namespace}/{name}").into())
+    }
+
+    /// The key of `object`. An object without a name has an empty key.
     #[must_use]
     pub fn of(object: &impl Resource) -> Self {
-        let name = object.meta().name.as_deref().unwrap_or_default();
-        match object.meta().namespace.as_deref() {
-            Some(namespace) => Self(format!("{namespace}/{name}").into()),
+        Self::of_meta(object.meta())
+    }
+
+    /// The key of the object with this metadata.
+    #[must_use]
+    pub fn of_meta(meta: &ObjectMeta) -> Self {
+        let name = meta.name.as_deref().unwrap_or_default();
+        match meta.namespace.as_deref() {
+            Some(namespace) => Self::namespaced(namespace, name),
             None => Self::new(name),
         }
+    }
+
+    /// The object's namespace; None for a cluster-scoped object.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&str> {
+        self.0.rsplit_once('/').map(|(namespace, _)| namespace)
     }
 
     /// The object's name.
@@ -68,5 +87,7 @@ mod tests {
             assert_eq!((key.to_string().as_str(), key.name()), (text, name));
         }
         assert_eq!(Key::of(&node), Key::new("a"));
+        assert_eq!(Key::of(&pod), Key::namespaced("kube-system", "b"));
+        assert_eq!((Key::of(&node).namespace(), Key::of(&pod).namespace()), (None, Some("kube-system")));
     }
 }

@@ -8,11 +8,13 @@ pub mod admin;
 pub mod backoff;
 pub mod cache;
 pub mod chain;
+pub mod children;
 pub mod client;
 pub mod clock;
 pub mod controller;
 pub mod events;
 mod in_flight;
+pub mod index;
 pub mod key;
 pub mod leader;
 pub mod metrics;
@@ -26,15 +28,19 @@ pub mod tasks;
 pub mod telemetry;
 #[cfg(test)]
 mod testing;
+pub mod trigger;
+pub mod writer;
 
 pub use admin::Checks;
 pub use backoff::{Backoff, Backoffs};
-pub use cache::{Cache, Cacheable, Change, OnChange, WatchTrouble};
+pub use cache::{Cache, Cacheable, Change, Feed, Metadata, UndecodableObjects, WatchTrouble};
 pub use chain::Chain;
+pub use children::{Children, ChildrenError, Ownership};
 pub use client::is_fenced;
 pub use clock::{Clock, ManualClock, SharedClock, SystemClock};
-pub use controller::{ControllerContext, ControllerOptions, Reconciler, Single, run_controller, run_single};
+pub use controller::{Controller, ControllerContext, Pass, Reconciler};
 pub use events::{Events, Notice, NoticeKind};
+pub use index::{Index, Projection};
 pub use key::Key;
 pub use leader::Leadership;
 pub use metrics::{CloudCalls, Metrics};
@@ -42,6 +48,8 @@ pub use packed::{Packed, Packer};
 pub use queue::Queue;
 pub use retry::{Next, ReconcileError, Retry};
 pub use tasks::Tasks;
+pub use trigger::Trigger;
+pub use writer::{WriteError, Writer};
 
 /// What each part of a process shares: one clock, one set of metrics, one list of readiness checks.
 #[derive(Clone, Debug)]
@@ -52,4 +60,22 @@ pub struct Kit {
     pub metrics: Metrics,
     /// Everything that `/readyz` asks.
     pub checks: Checks,
+    /// The objects that no cache can decode.
+    pub undecodable: UndecodableObjects,
+}
+
+impl Kit {
+    /// A kit on `clock`, with the metrics that every role has.
+    ///
+    /// # Errors
+    /// Only if two of the common metrics had one name.
+    pub fn new(clock: SharedClock) -> Result<Self, metrics::MetricsError> {
+        let metrics = Metrics::new(&clock)?;
+        Ok(Self {
+            clock,
+            metrics,
+            checks: Checks::new(),
+            undecodable: UndecodableObjects::default(),
+        })
+    }
 }

@@ -42,6 +42,8 @@ pub struct Metrics {
     pub(crate) reconcile_duration: HistogramVec,
     pub(crate) last_success: GaugeVec,
     pub(crate) watch_errors: IntCounterVec,
+    pub(crate) undecodable: IntGaugeVec,
+    pub(crate) cache_stale: IntGaugeVec,
     pub(crate) writes: IntCounterVec,
     pub(crate) leader: IntGauge,
     cloud_calls: IntCounterVec,
@@ -59,7 +61,7 @@ impl Metrics {
         Ok(Self {
             reconciles: make.counter_vec(
                 "tidewaiter_reconciles_total",
-                "Reconciles by controller and outcome (ok, error).",
+                "Reconciles by controller and outcome: ok; pending (nothing was decided yet); refused (the object was refused, as designed); error.",
                 &["controller", "outcome"],
             )?,
             reconcile_errors: make.counter_vec(
@@ -82,6 +84,16 @@ impl Metrics {
                 "tidewaiter_watch_errors_total",
                 "Lists and watches that failed, by kind. Each was tried again.",
                 &["kind"],
+            )?,
+            undecodable: make.int_gauge_vec(
+                "tidewaiter_undecodable_objects",
+                "Objects that cannot be decoded, by kind. Their last good version is used, if there is one; the log and an Event name each.",
+                &["kind"],
+            )?,
+            cache_stale: make.int_gauge_vec(
+                "tidewaiter_cache_stale_seconds",
+                "Seconds since lists or watches of this cache began to fail, as of the last failure; 0 while it is up to date.",
+                &["cache"],
             )?,
             writes: make.counter_vec(
                 "tidewaiter_writes_total",
@@ -158,21 +170,40 @@ impl Metrics {
             .map_err(MetricsError::Encode)
     }
 
-    pub(crate) fn reconciled(&self, controller: &str, took: Duration, result: Result<(), &str>) {
-        let outcome = if result.is_ok() { "ok" } else { "error" };
-        self.reconciles.with_label_values(&[controller, outcome]).inc();
+    pub(crate) fn reconciled(&self, controller: &str, took: Duration, outcome: Outcome, at: Timestamp) {
+        self.reconciles.with_label_values(&[controller, outcome.word()]).inc();
         self.reconcile_duration
             .with_label_values(&[controller])
             .observe(took.as_secs_f64());
-        if let Err(class) = result {
-            self.reconcile_errors.with_label_values(&[controller, class]).inc();
+        match outcome {
+            Outcome::Ok => self
+                .last_success
+                .with_label_values(&[controller])
+                .set(at.as_duration().as_secs_f64()),
+            Outcome::Error(class) => self.reconcile_errors.with_label_values(&[controller, class]).inc(),
+            Outcome::Pending | Outcome::Refused => {}
         }
     }
+}
 
-    pub(crate) fn succeeded(&self, controller: &str, at: Timestamp) {
-        self.last_success
-            .with_label_values(&[controller])
-            .set(at.as_duration().as_secs_f64());
+/// How a reconcile ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Outcome {
+    Ok,
+    Pending,
+    Refused,
+    /// With the error's class.
+    Error(&'static str),
+}
+
+impl Outcome {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Pending => "pending",
+            Self::Refused => "refused",
+            Self::Error(_) => "error",
+        }
     }
 }
 
@@ -276,8 +307,9 @@ mod tests {
     #[test]
     fn writes_the_text_format() {
         let metrics = metrics();
-        metrics.reconciled("node", Duration::from_millis(3), Ok(()));
-        metrics.reconciled("node", Duration::from_millis(3), Err("conflict"));
+        let took = Duration::from_millis(3);
+        metrics.reconciled("node", took, Outcome::Ok, Timestamp::UNIX_EPOCH);
+        metrics.reconciled("node", took, Outcome::Error("conflict"), Timestamp::UNIX_EPOCH);
         metrics.cloud_calls().count("DescribeInstances", "throttled");
         let text = metrics.encode().unwrap();
         for line in [

@@ -1,7 +1,7 @@
-//! Values that are kept by the thousand, each packed into a few hundred bytes.
+//! Compresses values that are held by the thousand to a few hundred bytes each.
 //!
-//! Values of one kind resemble each other: the first one that comes is the dictionary by which the others are compressed (LZ4), as
-//! JSON. What they have in common, which is most of them, is held once. The price is that each read unpacks.
+//! Values of one kind resemble each other: the JSON of the first value is the dictionary with which the others are compressed (LZ4),
+//! so what they have in common is held once. The price is that each read decompresses.
 
 use std::marker::PhantomData;
 use std::sync::OnceLock;
@@ -22,8 +22,24 @@ pub struct Packer<T> {
     kind: PhantomData<fn() -> T>,
 }
 
+/// A packer as a cache holds it, which does not know that its objects can be written as JSON.
+pub(crate) trait Packing<T>: Send + Sync {
+    fn pack(&self, value: &T) -> Packed;
+    fn unpack(&self, packed: &Packed) -> T;
+}
+
+impl<T: Serialize + DeserializeOwned> Packing<T> for Packer<T> {
+    fn pack(&self, value: &T) -> Packed {
+        self.pack(value)
+    }
+
+    fn unpack(&self, packed: &Packed) -> T {
+        self.unpack(packed)
+    }
+}
+
 impl<T> Packer<T> {
-    /// One that has packed nothing yet.
+    /// A packer without a dictionary yet.
     #[must_use]
     pub const fn new() -> Self {
         Self {

@@ -1,16 +1,14 @@
-//! The objects that wait to be reconciled, each once, in the order in which they came.
+//! The keys of the objects that wait to be reconciled, each once, first in, first out.
 //!
-//! Never loses one and never holds one twice, so it is bounded by the number of objects. It fills while nobody drains it
-//! (a standby replica) and is drained when leadership comes.
+//! A key is never lost and never held twice, so the queue is bounded by the number of objects. It fills while this replica stands by,
+//! and is drained when it becomes the leader. The triggers that fill it: [`crate::trigger`].
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kube::Resource;
 use tokio::sync::Notify;
 
-use crate::cache::{Change, OnChange};
 use crate::key::Key;
 
 /// A set of keys with an order. Clones share it.
@@ -20,14 +18,14 @@ pub struct Queue(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     waiting: Mutex<Waiting>,
-    // One permit is kept for a push that came while nobody waited, so a push is never missed. One consumer.
+    // Stores one permit for a push while nobody waits, so no push is missed. For one consumer.
     pushed: Notify,
 }
 
 #[derive(Default)]
 struct Waiting {
     order: VecDeque<Key>,
-    members: HashSet<Key>,
+    members: BTreeSet<Key>,
 }
 
 impl Queue {
@@ -59,15 +57,7 @@ impl Queue {
         self.len() == 0
     }
 
-    /// What to give to the cache of the kind that is reconciled, or of one whose objects have its names: every change of an
-    /// object, its deletion included, queues it.
-    #[must_use]
-    pub fn on_change<K: Resource>(&self) -> OnChange<K> {
-        let queue = self.clone();
-        Box::new(move |change: &Change<K>| queue.push(Key::of(change.object())))
-    }
-
-    /// Takes the one that waits longest, or waits for one. For one consumer, who may drop this at any time and loses nothing.
+    /// Removes the key that waits longest, or waits for a key. For one consumer; cancel safe.
     pub async fn next(&self) -> Key {
         loop {
             if let Some(key) = self.pop() {
@@ -84,7 +74,6 @@ impl Queue {
         if waiting.order.is_empty() {
             // The burst of a cold start is not kept for the life of the process.
             waiting.order.shrink_to(64);
-            waiting.members.shrink_to(64);
         }
         Some(key)
     }

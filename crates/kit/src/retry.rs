@@ -1,27 +1,48 @@
-//! What a reconcile says about its next one: on success when to look again, on failure what could help.
+//! What a reconcile says about the next one: on success when to look again, on failure what could help.
+//!
+//! Nothing waits forever: the longest wait after a failure is [`FLOOR`], whatever the error says.
 
 use std::time::Duration;
 
+use crate::backoff::jittered;
 use crate::events::Notice;
 
-/// When to look again after a success. A change of the object is always looked at, at once.
+/// A failed reconcile is repeated after this time at the latest (±20 %), even if only a change of something else can help: an
+/// admission policy that was corrected, or a CRD that was applied late, changes no object that a controller watches.
+pub const FLOOR: Duration = Duration::from_mins(5);
+
+const FLOOR_JITTER: f64 = 0.2;
+
+/// How a reconcile that did not fail ended. A change of what it observed always starts another one at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Nothing but a change of the object (or a push into its queue) can make more work.
+    /// Everything is as it should be until something changes.
     UntilChanged,
-    /// Something is due at a known time, or lies outside the cluster and is polled.
+    /// Everything is as it should be; something is due then, or lies outside the cluster and is polled.
     After(Duration),
+    /// Nothing was decided yet, and nothing failed: look again then. Counted as `pending`, not as a success.
+    Pending(Duration),
+    /// The decision is to refuse the object, as designed. Counted as `refused`: neither a success nor an error.
+    Refused(Retry),
 }
 
-/// What could make a failed reconcile succeed. A change of the object is always tried, at once.
+/// What could make a failed or refused reconcile succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// The same input fails in the same way: only a change helps. Not retried.
-    UntilChanged,
+    /// The same input fails in the same way, so a change is what helps. Repeated every few minutes all the same ([`FLOOR`]).
+    Slow,
     /// The other side said when.
     After(Duration),
-    /// Time may help: jittered exponential, for this object alone, never given up.
+    /// Time may help: jittered exponential backoff for this object alone.
     Backoff,
+}
+
+impl Retry {
+    /// The wait of [`Retry::Slow`], drawn at random.
+    #[must_use]
+    pub fn slow() -> Duration {
+        jittered(FLOOR, FLOOR_JITTER)
+    }
 }
 
 /// The error of a reconcile: it knows what could help, its class, and what the object's owner should read.
@@ -32,8 +53,7 @@ pub trait ReconcileError: std::error::Error + Send + Sync + 'static {
     /// A short word from a small fixed set, the label of a metric.
     fn class(&self) -> &'static str;
 
-    /// What to publish as an Event on the object, if its owner can do something about it. The same notice is published
-    /// once, however often the reconcile fails.
+    /// What to publish as an Event on the object that the pass is about, if its owner can do something about it.
     fn notice(&self) -> Option<Notice> {
         None
     }

@@ -1,55 +1,96 @@
-//! Metadata without what no plan reads: a Node's `managedFields` and annotations are most of its 15 kB, and are dropped
-//! while decoding, never held.
+//! Metadata without what no controller reads: a Node's managed fields and annotations are most of its 15 kB, and are dropped while they
+//! are decoded.
+//!
+//! Each function is for `#[serde(deserialize_with = "tidewaiter_kit::slim::…")]` on the field `metadata: ObjectMeta` of a slim type,
+//! which gets the rest of its `Resource` from `#[derive(kube::Resource)] #[resource(inherit = …)]`. An object with slim metadata must never
+//! be written back whole.
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference, Time};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
-/// Decodes name, namespace, uid, resourceVersion, generation, labels, owner references and deletionTimestamp; everything
-/// else is left out, so an object with such metadata must never be written back whole.
-///
-/// For `#[serde(deserialize_with = "tidewaiter_kit::slim::metadata")]` on a `metadata: ObjectMeta`.
+/// Every field manager of ours begins with this.
+pub const OUR_MANAGERS: &str = "tidewaiter/";
+
+/// Keeps name, namespace, uid, resourceVersion, generation, labels, owner references and deletionTimestamp.
 ///
 /// # Errors
 /// When a field has the wrong type.
 pub fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let mut meta = SlimMeta::deserialize(deserializer)?;
-    let labels = meta.labels.take();
-    Ok(ObjectMeta { labels, ..meta.bare() })
+    Ok(Slim::<Labels>::deserialize(deserializer)?.with_labels(|labels| labels))
 }
 
-/// As [`metadata`], without the labels too.
+/// As [`metadata`], without the labels.
 ///
 /// # Errors
 /// When a field has the wrong type.
-pub fn metadata_without_labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    Ok(SlimMeta::deserialize(deserializer)?.bare())
+pub fn without_labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    Ok(Slim::<IgnoredAny>::deserialize(deserializer)?.with_labels(|_| Labels::new()))
 }
 
+/// As [`metadata`], with only the labels that `L` reads.
+///
+/// # Errors
+/// When a field has the wrong type.
+pub fn with_labels_of<'de, D, L>(deserializer: D) -> Result<ObjectMeta, D::Error>
+where
+    D: Deserializer<'de>,
+    L: Deserialize<'de> + Into<BTreeMap<String, String>>,
+{
+    Ok(Slim::<L>::deserialize(deserializer)?.with_labels(L::into))
+}
+
+/// As [`metadata`], with what a writer of the object needs: finalizers, annotations, and the fields that we manage.
+///
+/// # Errors
+/// When a field has the wrong type.
+pub fn for_writer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let mut metadata = ObjectMeta::deserialize(deserializer)?;
+    metadata.creation_timestamp = None;
+    keep_our_fields(&mut metadata);
+    Ok(metadata)
+}
+
+/// Drops what no controller reads of whole metadata: annotations, and the fields that others manage.
+pub(crate) fn prune(metadata: &mut ObjectMeta) {
+    metadata.annotations = None;
+    keep_our_fields(metadata);
+}
+
+fn keep_our_fields(metadata: &mut ObjectMeta) {
+    let ours = |entry: &ManagedFieldsEntry| entry.manager.as_deref().is_some_and(|it| it.starts_with(OUR_MANAGERS));
+    if let Some(entries) = &mut metadata.managed_fields {
+        entries.retain(ours);
+    }
+    metadata.managed_fields = metadata.managed_fields.take().filter(|entries| !entries.is_empty());
+}
+
+type Labels = BTreeMap<String, String>;
+
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SlimMeta {
+#[serde(rename_all = "camelCase", bound(deserialize = "L: Deserialize<'de>"))]
+struct Slim<L> {
     name: Option<String>,
     namespace: Option<String>,
     uid: Option<String>,
     resource_version: Option<String>,
     generation: Option<i64>,
-    #[serde(default)]
-    labels: Option<BTreeMap<String, String>>,
-    #[serde(default)]
+    labels: Option<L>,
     owner_references: Option<Vec<OwnerReference>>,
     deletion_timestamp: Option<Time>,
 }
 
-impl SlimMeta {
-    fn bare(self) -> ObjectMeta {
+impl<L> Slim<L> {
+    fn with_labels(self, labels: impl FnOnce(L) -> Labels) -> ObjectMeta {
         ObjectMeta {
             name: self.name,
             namespace: self.namespace,
             uid: self.uid,
             resource_version: self.resource_version,
             generation: self.generation,
+            labels: self.labels.map(labels).filter(|labels| !labels.is_empty()),
             owner_references: self.owner_references,
             deletion_timestamp: self.deletion_timestamp,
             ..ObjectMeta::default()
@@ -60,55 +101,52 @@ impl SlimMeta {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    #[derive(Deserialize)]
-    struct Slim {
-        #[serde(deserialize_with = "metadata")]
-        metadata: ObjectMeta,
-    }
-
-    #[derive(Deserialize)]
-    struct Slimmer {
-        #[serde(deserialize_with = "metadata_without_labels")]
-        metadata: ObjectMeta,
-    }
-
-    fn full() -> serde_json::Value {
-        json!({"metadata": {
-            "name": "n", "uid": "u", "resourceVersion": "7", "generation": 3, "labels": {"a": "b"},
-            "annotations": {"big": "x"}, "managedFields": [{"manager": "kubelet", "fieldsV1": {"f:x": {}}}],
+    fn full() -> Value {
+        json!({
+            "name": "n", "uid": "u", "resourceVersion": "7", "generation": 3, "labels": {"a": "b", "c": "d"},
+            "annotations": {"big": "x"}, "finalizers": ["f"],
+            "managedFields": [{"manager": "kubelet", "fieldsV1": {"f:x": {}}}, {"manager": "tidewaiter/test", "fieldsV1": {"f:y": {}}}],
             "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-02T00:00:00Z",
             "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}],
-        }})
+        })
     }
 
     #[test]
     fn keeps_what_plans_read_and_drops_the_rest() {
-        let meta = serde_json::from_value::<Slim>(full()).unwrap().metadata;
-        assert_eq!(
-            (
-                meta.name.as_deref(),
-                meta.uid.as_deref(),
-                meta.resource_version.as_deref()
-            ),
-            (Some("n"), Some("u"), Some("7"))
-        );
-        assert_eq!(meta.generation, Some(3));
-        assert_eq!(meta.labels.unwrap()["a"], "b");
+        let meta = metadata(full()).unwrap();
+        let named = (meta.name.as_deref(), meta.uid.as_deref(), meta.resource_version.as_deref());
+        assert_eq!(named, (Some("n"), Some("u"), Some("7")));
+        assert_eq!((meta.generation, meta.labels.unwrap()["a"].as_str()), (Some(3), "b"));
         assert!(meta.deletion_timestamp.is_some());
         assert_eq!(meta.owner_references.unwrap().len(), 1);
         assert!(meta.annotations.is_none() && meta.managed_fields.is_none() && meta.creation_timestamp.is_none());
+        assert!(meta.finalizers.is_none());
     }
 
     #[test]
-    fn can_leave_the_labels_out() {
-        assert!(
-            serde_json::from_value::<Slimmer>(full())
-                .unwrap()
-                .metadata
-                .labels
-                .is_none()
-        );
+    fn keeps_the_labels_that_are_asked_for() {
+        #[derive(Deserialize)]
+        struct OnlyA {
+            a: Option<String>,
+        }
+        impl From<OnlyA> for Labels {
+            fn from(labels: OnlyA) -> Self {
+                labels.a.map(|value| ("a".to_owned(), value)).into_iter().collect()
+            }
+        }
+        let read = with_labels_of::<_, OnlyA>(full()).unwrap().labels;
+        assert_eq!(read, Some([("a".to_owned(), "b".to_owned())].into()));
+        assert_eq!(without_labels(full()).unwrap().labels, None);
+    }
+
+    #[test]
+    fn a_writer_sees_finalizers_annotations_and_its_own_fields() {
+        let meta = for_writer(full()).unwrap();
+        assert_eq!(meta.finalizers, Some(vec!["f".to_owned()]));
+        assert!(meta.annotations.is_some());
+        let managers: Vec<_> = meta.managed_fields.iter().flatten().filter_map(|it| it.manager.clone()).collect();
+        assert_eq!(managers, ["tidewaiter/test"]);
     }
 }

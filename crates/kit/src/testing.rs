@@ -10,16 +10,11 @@ use jiff::Timestamp;
 use tokio::net::TcpListener;
 
 use crate::clock::{Clock, ManualClock, SharedClock, SystemClock};
-use crate::{Checks, Kit, Metrics};
+use crate::Kit;
 
 /// A kit on the given clock.
 pub(crate) fn kit_on(clock: SharedClock) -> Kit {
-    let metrics = Metrics::new(&clock).unwrap();
-    Kit {
-        clock,
-        metrics,
-        checks: Checks::new(),
-    }
+    Kit::new(clock).unwrap()
 }
 
 /// A kit whose time the test moves.

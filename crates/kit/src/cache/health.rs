@@ -1,17 +1,21 @@
-//! Whether a watch is followed, as those who rest on a cache need to know it.
+//! Whether a cache is stale: since when its lists or watches fail.
 //!
-//! A watch that is well may be silent for long, so silence says nothing. What says something is a failure: the first of a row
-//! begins a time of trouble, and a good answer, or a minute without another failure, ends it.
+//! A healthy watch may be silent for hours, so silence means nothing. The first failure in a row starts a period of trouble; a good
+//! response, or a minute without another failure, ends it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use prometheus::IntGauge;
 
 use crate::clock::SharedClock;
 
-/// A watch that was tried again and has not failed for so long is well, even if nothing happened in it.
+/// A watch that was started again and has not failed for this long is healthy, even without events.
 pub(super) const QUIET: Duration = Duration::from_mins(1);
+
+/// A cache that has been stale for longer makes the replica unready.
+const STALE_LIMIT: Duration = Duration::from_mins(3);
 
 /// Lists or watches of a kind fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +32,8 @@ pub struct WatchTrouble {
 #[derive(Clone)]
 pub(super) struct Health {
     clock: SharedClock,
+    /// Seconds since the first failure; 0 without trouble.
+    stale: IntGauge,
     state: Arc<Mutex<Option<State>>>,
 }
 
@@ -38,11 +44,24 @@ struct State {
 }
 
 impl Health {
-    pub(super) fn new(clock: SharedClock) -> Self {
+    pub(super) fn new(clock: SharedClock, stale: IntGauge) -> Self {
         Self {
             clock,
+            stale,
             state: Arc::default(),
         }
+    }
+
+    /// The readiness check.
+    ///
+    /// # Errors
+    /// Since when, and why, when the cache has been stale for minutes.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let Some(trouble) = self.trouble() else { return Ok(()) };
+        if self.clock.monotonic().saturating_sub(trouble.since_monotonic) <= STALE_LIMIT {
+            return Ok(());
+        }
+        Err(format!("stale since {}: {}", trouble.since.strftime("%FT%TZ"), trouble.error))
     }
 
     pub(super) fn trouble(&self) -> Option<WatchTrouble> {
@@ -65,11 +84,15 @@ impl Health {
             since_monotonic,
             error,
         };
+        let age = now.saturating_sub(trouble.since_monotonic).as_secs();
+        self.stale.set(i64::try_from(age).unwrap_or(i64::MAX));
         *state = Some(State { trouble, last: now });
     }
 
-    pub(super) fn well(&self) {
+    /// A list is complete, or an event came.
+    pub(super) fn recovered(&self) {
         *self.lock() = None;
+        self.stale.set(0);
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<State>> {
@@ -85,7 +108,8 @@ mod tests {
     #[test]
     fn trouble_lasts_from_the_first_failure_to_a_good_answer_or_a_quiet_minute() {
         let clock = ManualClock::default();
-        let health = Health::new(clock.shared());
+        let stale = IntGauge::new("stale", "Stale.").unwrap();
+        let health = Health::new(clock.shared(), stale.clone());
         assert_eq!(health.trouble(), None);
         let begun = clock.monotonic();
         for word in ["refused", "reset"] {
@@ -102,7 +126,25 @@ mod tests {
             clock.monotonic(),
             "another trouble"
         );
-        health.well();
+        health.recovered();
         assert_eq!(health.trouble(), None);
+    }
+
+    #[test]
+    fn a_cache_that_is_stale_for_minutes_is_not_ready() {
+        let clock = ManualClock::default();
+        let stale = IntGauge::new("stale", "Stale.").unwrap();
+        let health = Health::new(clock.shared(), stale.clone());
+        for _ in 0..9 {
+            health.failed("connection refused".to_owned());
+            assert_eq!(health.check(), Ok(()));
+            clock.advance(Duration::from_secs(20));
+        }
+        clock.advance(Duration::from_secs(1));
+        health.failed("connection refused".to_owned());
+        assert_eq!(stale.get(), 181);
+        assert!(health.check().unwrap_err().ends_with("connection refused"));
+        health.recovered();
+        assert_eq!((health.check(), stale.get()), (Ok(()), 0));
     }
 }

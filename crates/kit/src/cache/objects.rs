@@ -1,24 +1,30 @@
-//! The objects of a cache by their keys, each packed.
+//! The objects of a cache by their keys: each behind an `Arc`, or packed.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::Cacheable;
 use crate::key::Key;
-use crate::packed::{Packed, Packer};
+use crate::packed::{Packed, Packing};
 
 /// What is cached of one kind.
 pub(super) struct Objects<K> {
-    packed: RwLock<HashMap<Key, Packed>>,
-    packer: Packer<K>,
+    held: RwLock<BTreeMap<Key, Held<K>>>,
+    packing: Option<Box<dyn Packing<K>>>,
+}
+
+/// One object as the cache holds it.
+pub(super) enum Held<K> {
+    Whole(Arc<K>),
+    Packed(Packed),
 }
 
 impl<K> Objects<K> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(packing: Option<Box<dyn Packing<K>>>) -> Self {
         Self {
-            packed: RwLock::default(),
-            packer: Packer::new(),
+            held: RwLock::default(),
+            packing,
         }
     }
 
@@ -30,41 +36,52 @@ impl<K> Objects<K> {
         self.read().keys().cloned().collect()
     }
 
-    /// Holds exactly these from now on.
-    pub(super) fn replace_all(&self, objects: HashMap<Key, Packed>) {
+    /// Replaces everything.
+    pub(super) fn replace_all(&self, objects: BTreeMap<Key, Held<K>>) {
         *self.write() = objects;
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, HashMap<Key, Packed>> {
-        self.packed.read().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Key, Held<K>>> {
+        self.held.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, HashMap<Key, Packed>> {
-        self.packed.write().unwrap_or_else(PoisonError::into_inner)
+    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<Key, Held<K>>> {
+        self.held.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<K: Cacheable> Objects<K> {
-    pub(super) fn get(&self, key: &Key) -> Option<K> {
-        self.read().get(key).map(|packed| self.packer.unpack(packed))
+    pub(super) fn get(&self, key: &Key) -> Option<Arc<K>> {
+        self.read().get(key).map(|held| self.open(held))
     }
 
-    pub(super) fn put(&self, key: Key, object: &K) {
-        let packed = self.packer.pack(object);
+    pub(super) fn put(&self, key: Key, object: &Arc<K>) {
+        let held = self.hold(object);
         match self.write().entry(key) {
             // The key that is there is shared with others already.
-            Entry::Occupied(mut there) => drop(there.insert(packed)),
-            Entry::Vacant(place) => drop(place.insert(packed)),
+            Entry::Occupied(mut there) => drop(there.insert(held)),
+            Entry::Vacant(place) => drop(place.insert(held)),
         }
     }
 
-    pub(super) fn take(&self, key: &Key) -> Option<K> {
-        let packed = self.write().remove(key)?;
-        Some(self.packer.unpack(&packed))
+    pub(super) fn take(&self, key: &Key) -> Option<Arc<K>> {
+        let held = self.write().remove(key)?;
+        Some(self.open(&held))
     }
 
-    pub(super) fn pack(&self, object: &K) -> Packed {
-        self.packer.pack(object)
+    pub(super) fn hold(&self, object: &Arc<K>) -> Held<K> {
+        match &self.packing {
+            Some(packing) => Held::Packed(packing.pack(object)),
+            None => Held::Whole(Arc::clone(object)),
+        }
+    }
+
+    fn open(&self, held: &Held<K>) -> Arc<K> {
+        match (held, &self.packing) {
+            (Held::Whole(object), _) => Arc::clone(object),
+            (Held::Packed(packed), Some(packing)) => Arc::new(packing.unpack(packed)),
+            (Held::Packed(_), None) => unreachable!("only a packing cache holds packed objects"),
+        }
     }
 }
 
@@ -74,8 +91,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::packed::Packer;
 
-    fn node(number: usize) -> Node {
+    fn node(number: usize) -> Arc<Node> {
         let name = format!("i-{number:017x}");
         let labels: serde_json::Map<_, _> = (0..20)
             .map(|label| (format!("example.com/label-{label}"), json!(format!("value-{label}"))))
@@ -86,27 +104,21 @@ mod tests {
 
     #[test]
     fn what_was_put_comes_back() {
-        let objects = Objects::new();
-        for number in 0..50 {
-            objects.put(Key::of(&node(number)), &node(number));
+        let packing = || Some(Box::new(Packer::new()) as Box<dyn Packing<Node>>);
+        for objects in [Objects::new(None), Objects::new(packing())] {
+            for number in 0..50 {
+                objects.put(Key::of(&*node(number)), &node(number));
+            }
+            for number in 0..50 {
+                assert_eq!(objects.get(&Key::of(&*node(number))), Some(node(number)));
+            }
+            let mut changed = (*node(7)).clone();
+            changed.metadata.labels = None;
+            let (key, changed) = (Key::of(&changed), Arc::new(changed));
+            objects.put(key.clone(), &changed);
+            assert_eq!((objects.get(&key), objects.len()), (Some(Arc::clone(&changed)), 50));
+            assert_eq!((objects.take(&key), objects.len()), (Some(changed), 49));
+            assert_eq!((objects.take(&key), objects.get(&key)), (None, None));
         }
-        for number in 0..50 {
-            assert_eq!(objects.get(&Key::of(&node(number))), Some(node(number)));
-        }
-        let mut changed = node(7);
-        changed.metadata.labels = None;
-        objects.put(Key::of(&changed), &changed);
-        assert_eq!(
-            (objects.get(&Key::of(&changed)), objects.len()),
-            (Some(changed.clone()), 50)
-        );
-        assert_eq!(
-            (objects.take(&Key::of(&changed)), objects.len()),
-            (Some(changed.clone()), 49)
-        );
-        assert_eq!(
-            (objects.take(&Key::of(&changed)), objects.get(&Key::of(&changed))),
-            (None, None)
-        );
     }
 }

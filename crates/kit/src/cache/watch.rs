@@ -1,7 +1,7 @@
-//! Follows a watch for ever: what to do with its errors.
+//! Follows a watch until shutdown: how its errors are retried.
 //!
-//! kube's watcher goes on from where it was after any error but a 410 inside the stream. A resourceVersion that the server
-//! no longer takes, said in any other way, would be asked for again for ever: such a watch is begun anew with a list.
+//! kube's watcher resumes from its resourceVersion after any error except a 410 inside the stream. A server that rejects that
+//! resourceVersion in another way would be asked for it forever, so such a watch is restarted with a list.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(super) async fn follow<K: Cacheable>(
     let kind = K::kind(&());
     let errors = kit.metrics.watch_errors.with_label_values(&[&kind]);
     let mut events = connect();
-    let mut trouble = Trouble::default();
+    let mut trouble = Failures::default();
     loop {
         let event = tokio::select! {
             biased;
@@ -48,7 +48,7 @@ pub(super) async fn follow<K: Cacheable>(
                 }
                 // A list says what there is only at its end.
                 if matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_)) {
-                    health.well();
+                    health.recovered();
                 }
                 mirror.apply(event);
                 continue;
@@ -80,7 +80,7 @@ pub(super) async fn follow<K: Cacheable>(
 
 /// How long the watch has failed, and how.
 #[derive(Debug, Default)]
-struct Trouble {
+struct Failures {
     /// Failures in a row.
     failures: u32,
     /// How many of them began with a list. Counted apart, so that a server that was away and comes back without the old
@@ -90,7 +90,7 @@ struct Trouble {
     told: bool,
 }
 
-impl Trouble {
+impl Failures {
     /// One more failure at `now`: whether to begin with a list, and how long to wait before.
     fn more(&mut self, error: &watcher::Error, now: Duration) -> (bool, Duration) {
         if now.saturating_sub(self.last) > QUIET {

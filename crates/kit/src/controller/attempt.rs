@@ -1,122 +1,119 @@
-//! One reconcile from start to end: its span, its numbers, its Event, and when the next one comes.
+//! One pass from start to end: its span, its metrics, its Event, and when the next one is due.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use kube::Resource;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span, debug, info_span, warn};
 
-use super::{ControllerContext, ControllerError, Reconciler};
+use super::{ControllerContext, ControllerError, Pass, Reconciler};
 use crate::backoff::{Backoff, Backoffs};
-use crate::cache::Cache;
 use crate::chain::Chain;
 use crate::key::Key;
+use crate::metrics::Outcome;
 use crate::retry::{Next, ReconcileError as _, Retry};
 use crate::tasks::panic_message;
 
-/// When to reconcile an object again although nothing changes; never, when there is nothing in it.
+/// When to reconcile a key again although nothing changes; None is never.
 pub(super) type Again = Option<Duration>;
 
-/// What the reconciles of one controller share.
+/// What the passes of one controller share.
 pub(super) struct Attempts<R: Reconciler> {
     reconciler: Arc<R>,
-    cache: Cache<R::Object>,
     context: ControllerContext,
     backoffs: Backoffs<Key>,
 }
 
 impl<R: Reconciler> Attempts<R> {
-    pub(super) fn new(
-        reconciler: Arc<R>,
-        cache: Cache<R::Object>,
-        context: ControllerContext,
-        backoff: Backoff,
-    ) -> Self {
+    pub(super) fn new(reconciler: Arc<R>, context: ControllerContext, backoff: Backoff) -> Self {
         Self {
             reconciler,
-            cache,
             context,
             backoffs: Backoffs::new(backoff),
         }
     }
 
-    /// Reconciles the newest state of the object. Holds none while the reconcile waits for something: thousands may wait at once.
-    async fn run(&self, key: &Key) -> Again {
-        let Some(object) = self.cache.get(key) else {
-            self.backoffs.forget(key);
-            self.reconciler.forget(key);
-            return None;
-        };
+    async fn run(&self, mut pass: Pass) -> Again {
         let ControllerContext { kit, leadership, .. } = &self.context;
         if !leadership.is_leader() {
-            // The process is about to exit: nothing that this reconcile finds out could be written.
+            // Leadership that lapsed is never regained: the process is about to exit.
             return None;
         }
-        let uid = object.meta().uid.clone();
         let start = kit.clock.monotonic();
-        let result = self.reconciler.reconcile(object).await;
+        let result = self.reconciler.reconcile(&mut pass).await;
         let took = kit.clock.monotonic().saturating_sub(start);
-        kit.metrics
-            .reconciled(R::NAME, took, result.as_ref().map(drop).map_err(R::Error::class));
+        let outcome = match &result {
+            Ok(Next::UntilChanged | Next::After(_)) => Outcome::Ok,
+            Ok(Next::Pending(_)) => Outcome::Pending,
+            Ok(Next::Refused(_)) => Outcome::Refused,
+            Err(error) => Outcome::Error(error.class()),
+        };
+        kit.metrics.reconciled(R::NAME, took, outcome, kit.clock.now());
         match result {
             Ok(next) => {
-                self.backoffs.reset(key);
-                kit.metrics.succeeded(R::NAME, kit.clock.now());
                 debug!(?next, "reconciled");
-                match next {
-                    Next::UntilChanged => None,
-                    Next::After(delay) => Some(delay),
-                }
+                self.again(pass.key(), next)
             }
-            Err(error) => self.failed(key, uid.as_deref(), &error).await,
+            Err(error) => self.failed(&pass, &error).await,
         }
     }
 
-    async fn failed(&self, key: &Key, uid: Option<&str>, error: &R::Error) -> Again {
+    fn again(&self, key: &Key, next: Next) -> Again {
+        match next {
+            Next::UntilChanged | Next::After(_) => self.backoffs.reset(key),
+            Next::Pending(_) | Next::Refused(_) => {}
+        }
+        match next {
+            Next::UntilChanged => None,
+            Next::After(delay) | Next::Pending(delay) => Some(delay),
+            Next::Refused(retry) => Some(self.wait(key, retry)),
+        }
+    }
+
+    fn wait(&self, key: &Key, retry: Retry) -> Duration {
+        match retry {
+            Retry::Slow => Retry::slow(),
+            Retry::After(delay) => delay,
+            Retry::Backoff => self.backoffs.next(key),
+        }
+    }
+
+    async fn failed(&self, pass: &Pass, error: &R::Error) -> Again {
         Span::current().record("otel.status_code", "ERROR");
         if !self.context.leadership.is_leader() {
             debug!(class = error.class(), error = %Chain(error), "reconcile failed: no longer the leader");
             return None;
         }
-        let delay = match error.retry() {
-            Retry::UntilChanged => None,
-            Retry::After(delay) => Some(delay),
-            Retry::Backoff => Some(self.backoffs.next(key)),
-        };
-        let retry_ms = delay.map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX));
+        let delay = self.wait(pass.key(), error.retry());
+        let retry_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         warn!(class = error.class(), retry_ms, error = %Chain(error), "reconcile failed");
-        if let Some(notice) = error.notice()
-            && let Some(object) = self.cache.get(key)
-            // One that was made again under the name has nothing to do with it.
-            && object.meta().uid.as_deref() == uid
-        {
-            self.context.events.publish(&object.object_ref(&()), notice).await;
+        if let (Some(notice), Some(object)) = (error.notice(), pass.object()) {
+            self.context.events.publish(object, notice).await;
         }
-        delay
+        Some(delay)
     }
 }
 
-/// Runs the reconcile in a task of its own: thousands may be under way, and each is polled only when it moves.
+/// Runs the pass in a task of its own: thousands may be under way, and each is polled only when it moves.
 #[expect(
     clippy::disallowed_methods,
     reason = "the runner awaits the handle, and a panic ends the controller"
 )]
 pub(super) fn spawn_attempt<R: Reconciler>(
-    key: Key,
+    pass: Pass,
     attempts: Arc<Attempts<R>>,
 ) -> BoxFuture<'static, (Key, Result<Again, ControllerError>)> {
+    let key = pass.key().clone();
     let span = info_span!(parent: None, "reconcile", controller = R::NAME, object = %key, otel.status_code = Empty);
-    let reconciled = key.clone();
-    let attempt = async move { attempts.run(&reconciled).await }.instrument(span);
+    let attempt = async move { attempts.run(pass).await }.instrument(span);
     let handle = AbortOnDropHandle::new(tokio::spawn(attempt));
     async move {
         let again = handle.await.map_err(|error| ControllerError::Panicked {
             controller: R::NAME,
-            object: format!("{} {key}", R::Object::kind(&())),
+            key: key.clone(),
             message: panic_message(error),
         });
         (key, again)

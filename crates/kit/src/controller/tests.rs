@@ -5,15 +5,15 @@ use std::convert::Infallible;
 use std::sync::Mutex;
 
 use futures::FutureExt as _;
+use http_body_util::BodyExt as _;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::runtime::watcher::Event;
-use kube::{Client, ResourceExt as _};
+use kube::{Client, Resource as _, ResourceExt as _};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::cache::by_hand::Feed;
+use crate::cache::Feed;
 use crate::clock::{ManualClock, SharedClock};
 use crate::events::{Notice, NoticeKind, Reporter};
 use crate::retry::Retry;
@@ -47,13 +47,16 @@ impl ReconcileError for Refused {
 
 type Answer = Result<Next, Refused>;
 
-/// Answers each reconcile from a script, then with success; notes what it was asked.
+/// Answers each reconcile from a script, then with success; records what it was asked.
 struct Scripted {
     clock: SharedClock,
+    cache: Cache<Node>,
     answers: Mutex<HashMap<String, VecDeque<Answer>>>,
     /// Name, resourceVersion and whole seconds since the start of the test.
     calls: Mutex<Vec<(String, String, u64)>>,
     forgotten: Mutex<Vec<String>>,
+    /// Whether each reconcile waits outside first.
+    outside: bool,
     /// A reconcile lasts until there is a permit for it.
     permits: Semaphore,
     busy: Mutex<Vec<String>>,
@@ -62,11 +65,15 @@ struct Scripted {
 
 impl Reconciler for Scripted {
     const NAME: &'static str = "scripted";
-    type Object = Node;
     type Error = Refused;
 
-    async fn reconcile(&self, node: Arc<Node>) -> Answer {
+    async fn reconcile(&self, pass: &mut Pass) -> Answer {
+        let Some(node) = self.cache.get(pass.key()) else {
+            self.forgotten.lock().unwrap().push(pass.key().to_string());
+            return Ok(Next::UntilChanged);
+        };
         let name = node.name_any();
+        pass.about(node.object_ref(&()));
         {
             let at = (self.clock.monotonic() - ManualClock::ORIGIN).as_secs();
             self.calls
@@ -79,7 +86,11 @@ impl Reconciler for Scripted {
             let mut most = self.most_busy.lock().unwrap();
             *most = busy.len().max(*most);
         }
-        self.permits.acquire().await.unwrap().forget();
+        if self.outside {
+            pass.outside(self.permits.acquire()).await.unwrap().forget();
+        } else {
+            self.permits.acquire().await.unwrap().forget();
+        }
         self.busy.lock().unwrap().retain(|other| *other != name);
         assert!(name != "boom", "no such {name}");
         let answer = self
@@ -90,15 +101,11 @@ impl Reconciler for Scripted {
             .and_then(VecDeque::pop_front);
         answer.unwrap_or(Ok(Next::UntilChanged))
     }
-
-    fn forget(&self, gone: &Key) {
-        self.forgotten.lock().unwrap().push(gone.to_string());
-    }
 }
 
 struct World {
     reconciler: Arc<Scripted>,
-    feed: Feed<Node>,
+    feed: Option<Feed<Node>>,
     queue: Queue,
     context: ControllerContext,
     controller: JoinHandle<Result<(), ControllerError>>,
@@ -106,17 +113,26 @@ struct World {
 }
 
 /// A controller on an API server that takes every Event.
-fn world(concurrency: u16, leading: bool) -> World {
+fn world(permits: usize, leading: bool) -> World {
+    world_with(permits, leading, false)
+}
+
+fn world_with(permits: usize, leading: bool, outside: bool) -> World {
     let clock = TokioClock::shared();
     let kit = kit_on(Arc::clone(&clock));
     let published = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&published);
     let client = Client::new(
         tower::service_fn(move |request: http::Request<kube::client::Body>| {
-            seen.lock().unwrap().push(request.uri().path().to_owned());
+            let seen = Arc::clone(&seen);
             let created = r#"{"kind": "Event", "apiVersion": "events.k8s.io/v1", "metadata": {}, "eventTime": null}"#;
-            let body = http_body_util::Full::new(bytes::Bytes::from(created));
-            std::future::ready(Ok::<_, Infallible>(http::Response::new(body)))
+            async move {
+                let event = request.into_body().collect().await.unwrap().to_bytes();
+                let event: serde_json::Value = serde_json::from_slice(&event).unwrap();
+                seen.lock().unwrap().push(event["regarding"]["uid"].as_str().unwrap().to_owned());
+                let body = http_body_util::Full::new(bytes::Bytes::from(created));
+                Ok::<_, Infallible>(http::Response::new(body))
+            }
         }),
         "default",
     );
@@ -135,8 +151,13 @@ fn world(concurrency: u16, leading: bool) -> World {
         leadership,
         shutdown: CancellationToken::new(),
     };
+    let queue = Queue::new();
+    let (feed, cache) = Feed::new(&context.kit);
+    cache.notify(queue.same_name());
     let reconciler = Arc::new(Scripted {
         clock,
+        cache: cache.clone(),
+        outside,
         answers: Mutex::default(),
         calls: Mutex::default(),
         forgotten: Mutex::default(),
@@ -144,17 +165,12 @@ fn world(concurrency: u16, leading: bool) -> World {
         busy: Mutex::default(),
         most_busy: Mutex::default(),
     });
-    let queue = Queue::new();
-    let (feed, cache) = Feed::new(queue.on_change());
-    let options = ControllerOptions {
-        concurrency,
-        backoff: Backoff::new(SECOND, 60 * SECOND),
-    };
-    let run = run_controller(Arc::clone(&reconciler), cache, queue.clone(), context.clone(), options);
-    let controller = beside(run);
+    let controller = Controller::of(Arc::clone(&reconciler), queue.clone());
+    let controller = controller.reads(&cache).permits(permits).backoff(Backoff::new(SECOND, 60 * SECOND));
+    let controller = beside(controller.run(context.clone()));
     World {
         reconciler,
-        feed,
+        feed: Some(feed),
         queue,
         context,
         controller,
@@ -181,7 +197,11 @@ impl World {
     }
 
     fn change(&mut self, name: &str, version: &str) {
-        self.feed.apply(Event::Apply(node(name, version)));
+        self.feed().put(node(name, version));
+    }
+
+    fn feed(&mut self) -> &mut Feed<Node> {
+        self.feed.as_mut().unwrap()
     }
 
     fn errors(&self) -> u64 {
@@ -215,8 +235,8 @@ async fn pass(time: Duration) {
 
 #[tokio::test(start_paused = true)]
 async fn begins_when_it_leads_with_all_that_waited() {
-    let mut world = world(0, false);
-    world.feed.sync([node("a", "1"), node("b", "1")]);
+    let mut world = world(16, false);
+    world.feed().list([node("a", "1"), node("b", "1")]);
     world.change("a", "2");
     pass(SECOND).await;
     assert_eq!(world.calls(), []);
@@ -229,24 +249,24 @@ async fn begins_when_it_leads_with_all_that_waited() {
 
 #[tokio::test(start_paused = true)]
 async fn reconciles_nothing_before_the_first_list_is_complete() {
-    let mut world = world(0, true);
+    let mut world = world(16, true);
     world.queue.push(Key::new("a"));
     pass(SECOND).await;
     assert_eq!(
         (world.calls().len(), world.reconciler.forgotten.lock().unwrap().len()),
         (0, 0)
     );
-    world.feed.sync([node("a", "1")]);
+    world.feed().list([node("a", "1")]);
     pass(SECOND).await;
     assert_eq!(world.calls().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_change_during_backoff_is_tried_at_once_and_only_success_resets() {
-    let mut world = world(0, true);
+    let mut world = world(16, true);
     let refused = || Err(Refused(Retry::Backoff));
     world.script("a", [refused(), refused(), refused(), refused()]);
-    world.feed.sync([node("a", "1")]);
+    world.feed().list([node("a", "1")]);
     // Failures at 0, within (0.5, 1], within (1.5, 3]: the next is due 2 to 4 s after that.
     pass(Duration::from_millis(3100)).await;
     assert_eq!(world.calls().len(), 3, "{:?}", world.calls());
@@ -273,28 +293,41 @@ async fn a_change_during_backoff_is_tried_at_once_and_only_success_resets() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_that_only_a_change_helps_is_not_retried() {
-    let mut world = world(0, true);
+async fn an_error_that_a_change_helps_is_retried_slowly_all_the_same() {
+    let mut world = world(16, true);
+    world.script("a", [Err(Refused(Retry::Slow)), Err(Refused(Retry::Slow))]);
+    world.feed().list([node("a", "1")]);
+    pass(200 * SECOND).await;
+    world.change("a", "2");
+    pass(200 * SECOND).await;
+    assert_eq!(world.times(), [0, 200], "a change is tried at once");
+    pass(3600 * SECOND).await;
+    let times = world.times();
+    assert!(matches!(times[..], [0, 200, 440..=560]), "nothing waits forever: {times:?}");
+    assert_eq!(world.events.lock().unwrap().len(), 1, "the same notice is published once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pending_pass_is_no_success_and_a_refusal_no_error() {
+    let mut world = world(16, true);
     world.script(
         "a",
-        [Err(Refused(Retry::UntilChanged)), Err(Refused(Retry::UntilChanged))],
+        [Ok(Next::Pending(SECOND)), Ok(Next::Refused(Retry::Backoff)), Ok(Next::Refused(Retry::Slow))],
     );
-    world.feed.sync([node("a", "1")]);
-    pass(3600 * SECOND).await;
-    assert_eq!(world.calls().len(), 1);
-    world.change("a", "2");
-    pass(3600 * SECOND).await;
-    assert_eq!(world.times(), [0, 3600]);
-    assert_eq!(
-        world.events.lock().unwrap().len(),
-        2,
-        "told again after an hour, not in between"
-    );
+    world.feed().list([node("a", "1")]);
+    pass(10 * SECOND).await;
+    assert_eq!(world.calls().len(), 3, "a refused object is tried again");
+    let metrics = &world.context.kit.metrics;
+    let count = |outcome| metrics.reconciles.with_label_values(&["scripted", outcome]).get();
+    assert_eq!((count("pending"), count("refused"), count("ok"), world.errors()), (1, 2, 0, 0));
+    assert!(metrics.last_success.with_label_values(&["scripted"]).get() < 1.0);
+    pass(600 * SECOND).await;
+    assert_eq!((count("ok"), world.calls().len()), (1, 4));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_is_met_and_does_not_delay_a_change() {
-    let mut world = world(0, true);
+    let mut world = world(16, true);
     world.script(
         "a",
         [
@@ -303,7 +336,7 @@ async fn a_deadline_is_met_and_does_not_delay_a_change() {
             Err(Refused(Retry::After(7 * SECOND))),
         ],
     );
-    world.feed.sync([node("a", "1")]);
+    world.feed().list([node("a", "1")]);
     pass(10 * SECOND).await;
     world.change("a", "2");
     pass(2000 * SECOND).await;
@@ -312,10 +345,10 @@ async fn a_deadline_is_met_and_does_not_delay_a_change() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_during_a_reconcile_is_reconciled_after_it() {
-    let mut world = world(0, true);
+    let mut world = world(16, true);
     world.reconciler.permits.forget_permits(Semaphore::MAX_PERMITS);
     world.script("a", [Ok(Next::After(600 * SECOND))]);
-    world.feed.sync([node("a", "1")]);
+    world.feed().list([node("a", "1")]);
     settle().await;
     world.change("a", "2");
     world.change("a", "3");
@@ -331,7 +364,7 @@ async fn a_change_during_a_reconcile_is_reconciled_after_it() {
 async fn never_more_at_once_than_allowed() {
     let mut world = world(3, true);
     world.reconciler.permits.forget_permits(Semaphore::MAX_PERMITS);
-    world.feed.sync((0..20).map(|n| node(&format!("n{n}"), "1")));
+    world.feed().list((0..20).map(|n| node(&format!("n{n}"), "1")));
     pass(SECOND).await;
     assert_eq!(world.calls().len(), 3);
     world.reconciler.permits.add_permits(20);
@@ -343,12 +376,24 @@ async fn never_more_at_once_than_allowed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn passes_that_wait_outside_hold_no_permit() {
+    let mut world = world_with(3, true, true);
+    world.reconciler.permits.forget_permits(Semaphore::MAX_PERMITS);
+    world.feed().list((0..20).map(|n| node(&format!("n{n}"), "1")));
+    pass(SECOND).await;
+    assert_eq!(world.calls().len(), 20, "all wait together");
+    world.reconciler.permits.add_permits(20);
+    pass(SECOND).await;
+    assert!(world.reconciler.busy.lock().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_gone_is_forgotten() {
-    let mut world = world(0, true);
+    let mut world = world(16, true);
     world.script("a", [Err(Refused(Retry::Backoff))]);
-    world.feed.sync([node("a", "1"), node("b", "1")]);
+    world.feed().list([node("a", "1"), node("b", "1")]);
     settle().await;
-    world.feed.apply(Event::Delete(node("a", "2")));
+    world.feed().delete(node("a", "2"));
     pass(600 * SECOND).await;
     assert_eq!(*world.reconciler.forgotten.lock().unwrap(), ["a"]);
     assert_eq!(world.calls().len(), 2);
@@ -356,12 +401,12 @@ async fn what_is_gone_is_forgotten() {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_ends_the_controller_and_names_the_object() {
-    let mut world = world(0, true);
-    world.feed.sync([node("a", "1"), node("boom", "1")]);
+    let mut world = world(16, true);
+    world.feed().list([node("a", "1"), node("boom", "1")]);
     let error = world.controller.await.unwrap().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the reconcile of Node boom by the controller scripted panicked: no such boom"
+        "the reconcile of boom by the controller scripted panicked: no such boom"
     );
 }
 
@@ -369,7 +414,7 @@ async fn a_panic_ends_the_controller_and_names_the_object() {
 async fn shutdown_finishes_what_is_under_way_and_begins_nothing() {
     let mut world = world(1, true);
     world.reconciler.permits.forget_permits(Semaphore::MAX_PERMITS);
-    world.feed.sync([node("a", "1"), node("b", "1")]);
+    world.feed().list([node("a", "1"), node("b", "1")]);
     settle().await;
     assert_eq!(world.calls().len(), 1);
     world.context.shutdown.cancel();
@@ -387,9 +432,9 @@ async fn shutdown_finishes_what_is_under_way_and_begins_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_leader_reconciles_nothing() {
-    let mut world = world(0, true);
+    let mut world = world(16, true);
     world.script("a", [Err(Refused(Retry::Backoff))]);
-    world.feed.sync([node("a", "1")]);
+    world.feed().list([node("a", "1")]);
     settle().await;
     world.context.leadership.resign();
     world.change("a", "2");
@@ -399,20 +444,20 @@ async fn a_lost_leader_reconciles_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cache_that_is_gone_is_an_error() {
-    let world = world(0, true);
-    drop(world.feed);
+    let mut world = world(16, true);
+    world.feed = None;
     let error = world.controller.await.unwrap().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the controller scripted has nothing to reconcile from any more"
+        "the controller scripted cannot read its caches"
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn shows_its_numbers() {
-    let mut world = world(0, true);
-    world.script("a", [Err(Refused(Retry::UntilChanged))]);
-    world.feed.sync([node("a", "1"), node("b", "1")]);
+    let mut world = world(16, true);
+    world.script("a", [Err(Refused(Retry::Slow))]);
+    world.feed().list([node("a", "1"), node("b", "1")]);
     pass(SECOND).await;
     let text = world.context.kit.metrics.encode().unwrap();
     for line in [
@@ -428,29 +473,28 @@ async fn shows_its_numbers() {
 #[tokio::test(start_paused = true)]
 async fn an_error_is_told_of_the_object_that_it_befell_and_of_no_other_of_its_name() {
     for made_again in [false, true] {
-        let mut world = world(0, true);
+        let mut world = world(16, true);
         world.reconciler.permits.forget_permits(Semaphore::MAX_PERMITS);
-        world.script("a", [Err(Refused(Retry::UntilChanged))]);
-        world.feed.sync([node("a", "1")]);
+        world.script("a", [Err(Refused(Retry::Slow))]);
+        world.feed().list([node("a", "1")]);
         settle().await;
         let mut newer = node("a", "2");
         if made_again {
             newer.metadata.uid = Some("another".to_owned());
         }
-        world.feed.apply(Event::Apply(newer));
+        world.feed().put(newer);
         world.reconciler.permits.add_permits(100);
         pass(SECOND).await;
         assert_eq!(world.calls().len(), 2, "the newer state was reconciled too");
-        let told = world.events.lock().unwrap().len();
-        assert_eq!(told, usize::from(!made_again), "made again: {made_again}");
+        assert_eq!(*world.events.lock().unwrap(), ["uid-a"], "made again: {made_again}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_latest_deadline_that_there_is_harms_nobody() {
-    let mut world = world(0, true);
+    let mut world = world(16, true);
     world.script("a", [Ok(Next::After(Duration::MAX))]);
-    world.feed.sync([node("a", "1")]);
+    world.feed().list([node("a", "1")]);
     pass(SECOND).await;
     world.change("a", "2");
     pass(SECOND).await;

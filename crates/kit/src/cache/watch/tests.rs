@@ -7,7 +7,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Frame;
 use k8s_openapi::api::core::v1::Node;
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tower::BoxError;
@@ -17,7 +17,7 @@ use crate::client::by_hand::{self, Answer};
 use crate::leader::Leadership;
 use crate::tasks::{TaskEnded, Tasks};
 use crate::testing::{TokioClock, beside, kit_on, settle};
-use crate::{Clock as _, Kit, SystemClock};
+use crate::{Clock as _, Kit, SystemClock, Trigger};
 
 use super::*;
 
@@ -148,17 +148,13 @@ fn world(prepare: impl FnOnce(&mut Server)) -> World {
     let answer = move |request| std::future::ready(handle(&state, &clock, &request));
     let client = by_hand::client(answer, &Leadership::new(Arc::clone(&kit.clock)), &kit);
     let told = Arc::new(Mutex::new(Vec::new()));
-    let hearer = Arc::clone(&told);
+    let subscriber = Arc::clone(&told);
     let mut tasks = Tasks::new();
-    let cache = Cache::builder(Api::<Node>::all(client))
-        .on_change(Box::new(move |change| {
-            let word = if matches!(change, Change::Applied(_)) { "+" } else { "-" };
-            hearer
-                .lock()
-                .unwrap()
-                .push(format!("{word}{}", change.object().name_any()));
-        }))
-        .start(&mut tasks, &kit);
+    let cache = Cache::<Node>::all(client).start(&mut tasks, &kit);
+    cache.notify(Trigger::calls(move |change: &Change<'_, Node>| {
+        let word = if change.after.is_some() { "+" } else { "-" };
+        subscriber.lock().unwrap().push(format!("{word}{}", change.object().name_any()));
+    }));
     let shutdown = tasks.shutdown_token();
     let process = beside(tasks.run_until(std::future::pending()));
     World {
@@ -346,4 +342,42 @@ async fn stops_when_told() {
     settle().await;
     assert!(world.process.is_finished());
     world.process.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_decoded_blocks_no_other() {
+    let bad = |version: u64| json!({"metadata": {"name": "bad", "uid": "bad", "resourceVersion": version.to_string(), "labels": 7}});
+    let world = world(|server| {
+        server.apply("a");
+        server.nodes.push(bad(2));
+        server.apply("b");
+    });
+    world.cache.synced().await.unwrap();
+    settle().await;
+    assert_eq!((world.told(), world.errors()), (vec!["+a".to_owned(), "+b".to_owned()], 0));
+    let undecodable = world.kit.metrics.undecodable.with_label_values(&["Node"]);
+    assert_eq!(undecodable.get(), 1);
+
+    world.server().apply("bad");
+    world.server().apply("c");
+    settle().await;
+    assert_eq!((world.told(), undecodable.get()), (vec!["+bad".to_owned(), "+c".to_owned()], 0));
+    let good = world.cache.get(&crate::Key::new("bad")).unwrap();
+
+    // It becomes bad while it is watched: its last good version stays, and the watch goes on.
+    world.server().tell(&json!({"type": "MODIFIED", "object": bad(9)}));
+    world.server().apply("a");
+    settle().await;
+    assert_eq!((world.told(), undecodable.get(), world.errors()), (vec!["+a".to_owned()], 1, 0));
+    assert_eq!(world.cache.get(&crate::Key::new("bad")), Some(good));
+
+    // One that was made again under the name is another: nothing of the old one is kept.
+    let mut other = bad(10);
+    other["metadata"]["uid"] = json!("other");
+    world.server().tell(&json!({"type": "MODIFIED", "object": other}));
+    settle().await;
+    assert_eq!(world.told(), ["-bad"]);
+    world.server().tell(&json!({"type": "DELETED", "object": bad(11)}));
+    settle().await;
+    assert_eq!((world.told(), undecodable.get()), (vec![], 0));
 }

@@ -1,0 +1,137 @@
+//! The objects that cannot be decoded: counted by kind, logged once each, and reported in Events by whichever replica leads.
+//!
+//! Bounded by what the API server holds: an entry goes when its object is decoded, deleted or no longer listed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Resource;
+use prometheus::IntGauge;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::guarded::Undecodable;
+use crate::events::{Events, Notice, NoticeKind};
+use crate::key::Key;
+use crate::leader::Leadership;
+use crate::metrics::Metrics;
+
+/// The undecodable objects of every cache of a process. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct UndecodableObjects(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    objects: Mutex<BTreeMap<(String, Key), (ObjectReference, String)>>,
+    changed: Notify,
+}
+
+impl UndecodableObjects {
+    /// Publishes an Event on each of them while this replica leads, until `shutdown`.
+    ///
+    /// # Errors
+    /// None: a supervised task needs a type for them.
+    pub async fn report(
+        self,
+        leadership: Leadership,
+        events: Events,
+        shutdown: CancellationToken,
+    ) -> Result<(), Infallible> {
+        let reporting = async {
+            leadership.acquired().await;
+            loop {
+                let all: Vec<_> = self.lock().values().cloned().collect();
+                for (object, error) in all {
+                    events.publish(&object, notice(&error)).await;
+                }
+                self.0.changed.notified().await;
+            }
+        };
+        shutdown.run_until_cancelled(reporting).await;
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, Key), (ObjectReference, String)>> {
+        self.0.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn notice(error: &str) -> Notice {
+    Notice {
+        kind: NoticeKind::Warning,
+        reason: "Undecodable".into(),
+        action: "Read".into(),
+        note: format!("Tidewaiter cannot read this object and uses its last good version, if there is one: {error}. Correct the field."),
+    }
+}
+
+/// The undecodable objects of one cache.
+pub(super) struct Faults {
+    kind: String,
+    api_version: String,
+    all: UndecodableObjects,
+    gauge: IntGauge,
+    bad: BTreeMap<Key, String>,
+    /// While the objects are listed, those that have not been found bad again.
+    unlisted: BTreeSet<Key>,
+}
+
+impl Faults {
+    pub(super) fn of<K: Resource<DynamicType = ()>>(all: UndecodableObjects, metrics: &Metrics) -> Self {
+        let kind = K::kind(&()).into_owned();
+        Self {
+            gauge: metrics.undecodable.with_label_values(&[&kind]),
+            kind,
+            api_version: K::api_version(&()).into_owned(),
+            all,
+            bad: BTreeMap::new(),
+            unlisted: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn relist(&mut self) {
+        self.unlisted = self.bad.keys().cloned().collect();
+    }
+
+    pub(super) fn listed(&mut self) {
+        for key in std::mem::take(&mut self.unlisted) {
+            self.decoded(&key);
+        }
+    }
+
+    /// The object can be decoded, or is gone.
+    pub(super) fn decoded(&mut self, key: &Key) {
+        if self.bad.remove(key).is_some() {
+            info!(kind = self.kind, object = %key, "the object can be decoded again, or is gone");
+            self.all.lock().remove(&(self.kind.clone(), key.clone()));
+            self.count();
+        }
+    }
+
+    pub(super) fn undecodable(&mut self, key: &Key, bad: &Undecodable) {
+        self.unlisted.remove(key);
+        let before = self.bad.insert(key.clone(), bad.error.clone());
+        if before.as_ref() == Some(&bad.error) {
+            return;
+        }
+        warn!(kind = self.kind, object = %key, error = bad.error, "the object cannot be decoded");
+        let object = ObjectReference {
+            api_version: Some(self.api_version.clone()),
+            kind: Some(self.kind.clone()),
+            name: bad.metadata.name.clone(),
+            namespace: bad.metadata.namespace.clone(),
+            uid: bad.metadata.uid.clone(),
+            ..ObjectReference::default()
+        };
+        self.all.lock().insert((self.kind.clone(), key.clone()), (object, bad.error.clone()));
+        self.all.0.changed.notify_one();
+        self.count();
+    }
+
+    fn count(&self) {
+        self.gauge.set(i64::try_from(self.bad.len()).unwrap_or(i64::MAX));
+    }
+}

@@ -1,0 +1,53 @@
+//! A cache that a test fills by hand, through the same code as a watch does.
+
+use kube::runtime::watcher::Event;
+
+use super::faults::Faults;
+use super::health::Health;
+use super::mirror::Mirror;
+use super::{Cache, Cacheable, assemble, decoded};
+use crate::Kit;
+
+/// Fills one cache.
+pub struct Feed<K>(Mirror<K>);
+
+impl<K: Cacheable> Feed<K> {
+    /// An empty cache whose first list is not complete.
+    #[must_use]
+    pub fn new(kit: &Kit) -> (Self, Cache<K>) {
+        Self::keeping(kit, |_| true)
+    }
+
+    /// The same with only the objects for which `keep` is true.
+    #[must_use]
+    pub fn keeping(kit: &Kit, keep: fn(&K) -> bool) -> (Self, Cache<K>) {
+        let health = Health::new(kit.clock.clone(), kit.metrics.cache_stale.with_label_values(&["fed"]));
+        let faults = Faults::of::<K>(kit.undecodable.clone(), &kit.metrics);
+        let (mirror, cache) = assemble(keep, None, faults, health);
+        (Self(mirror), cache)
+    }
+
+    /// Lists these objects.
+    pub fn list(&mut self, objects: impl IntoIterator<Item = K>) {
+        self.apply(Event::Init);
+        for object in objects {
+            self.apply(Event::InitApply(object));
+        }
+        self.apply(Event::InitDone);
+    }
+
+    /// The object was created or changed.
+    pub fn put(&mut self, object: K) {
+        self.apply(Event::Apply(object));
+    }
+
+    /// The object was deleted.
+    pub fn delete(&mut self, object: K) {
+        self.apply(Event::Delete(object));
+    }
+
+    /// An event of the watch.
+    pub fn apply(&mut self, event: Event<K>) {
+        self.0.apply(decoded(event));
+    }
+}

@@ -1,0 +1,247 @@
+//! The objects that a controller owns on behalf of another object: desired against cached, and what follows.
+//!
+//! A controller that only ensures that a set of objects exists is one pure `desired()` and [`Children::ensure`]. What is ours carries the
+//! ownership label. An object of a desired name without that label belongs to somebody else: it is reported and never overwritten,
+//! because what is missing is created without overwriting anything. One failed write does not stop the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt as _};
+use kube::Resource;
+use serde::Serialize;
+
+use crate::cache::{Cache, Cacheable};
+use crate::events::{Notice, NoticeKind};
+use crate::index::Index;
+use crate::key::Key;
+use crate::retry::{Next, ReconcileError, Retry};
+use crate::writer::{WriteError, Writer};
+
+/// Writes of one pass at once.
+const CONCURRENCY: usize = 8;
+
+/// Our own write is not in the cache yet: its change starts a pass. This is the fallback, should somebody have undone it.
+const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// The label by which a controller recognises its own objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ownership {
+    /// The label's key.
+    pub key: &'static str,
+    /// The label's value.
+    pub value: &'static str,
+}
+
+impl Ownership {
+    /// Whether the object carries the label.
+    #[must_use]
+    pub fn owns(&self, object: &impl Resource) -> bool {
+        let labels = object.meta().labels.as_ref();
+        labels.and_then(|labels| labels.get(self.key)).is_some_and(|value| value == self.value)
+    }
+
+    fn mark(&self, object: &mut impl Resource) {
+        let labels = object.meta_mut().labels.get_or_insert_default();
+        labels.insert(self.key.to_owned(), self.value.to_owned());
+    }
+}
+
+/// The deletion brake: a single wrong input must not delete most of what there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Brake {
+    /// Everything that is not desired is deleted.
+    Off,
+    /// Deletions of more than half of more than five objects are held.
+    On,
+}
+
+/// What is to be done. Pure: [`compare`] decides it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Changes<K> {
+    /// Desired objects that do not exist.
+    pub create: Vec<K>,
+    /// Desired objects that exist and are ours, each with how it is cached.
+    pub update: Vec<(K, Arc<K>)>,
+    /// Objects of ours that are not desired.
+    pub delete: Vec<Arc<K>>,
+    /// Desired names under which somebody else's object exists.
+    pub foreign: Vec<Key>,
+    /// How many deletions the brake holds; then `delete` is empty.
+    pub held: usize,
+}
+
+/// What makes `actual` as `desired`. An object that is being deleted is left alone: its end starts another pass.
+#[must_use]
+pub fn compare<K: Resource>(
+    desired: Vec<K>,
+    actual: &[Arc<K>],
+    ours: impl Fn(&K) -> bool,
+    brake: Brake,
+) -> Changes<K> {
+    let mut by_key: BTreeMap<Key, &Arc<K>> = actual.iter().map(|object| (Key::of(&**object), object)).collect();
+    let owned = actual.iter().filter(|object| ours(object)).count();
+    let mut changes = Changes {
+        create: Vec::new(),
+        update: Vec::new(),
+        delete: Vec::new(),
+        foreign: Vec::new(),
+        held: 0,
+    };
+    for object in desired {
+        let key = Key::of(&object);
+        match by_key.remove(&key) {
+            None => changes.create.push(object),
+            Some(cached) if cached.meta().deletion_timestamp.is_some() => {}
+            Some(cached) if ours(cached) => changes.update.push((object, Arc::clone(cached))),
+            Some(_) => changes.foreign.push(key),
+        }
+    }
+    let left = by_key.into_values();
+    let unwanted = left.filter(|object| ours(object) && object.meta().deletion_timestamp.is_none());
+    changes.delete = unwanted.cloned().collect();
+    if brake == Brake::On && owned > 5 && changes.delete.len() * 2 > owned {
+        changes.held = changes.delete.len();
+        changes.delete.clear();
+    }
+    changes
+}
+
+/// The objects of one kind that a controller owns.
+pub struct Children<K> {
+    cache: Cache<K>,
+    by_owner: Index<Key>,
+    ownership: Ownership,
+}
+
+impl<K: Cacheable + Serialize> Children<K> {
+    /// `cache` holds every object of the kind that could have a desired name, with metadata by
+    /// [`slim::for_writer`](crate::slim::for_writer); `owner` says for whose sake an object exists.
+    #[must_use]
+    pub fn new(cache: Cache<K>, ownership: Ownership, owner: impl Fn(&K) -> Option<Key> + Send + Sync + 'static) -> Self {
+        let by_owner = cache.index(owner);
+        Self {
+            cache,
+            by_owner,
+            ownership,
+        }
+    }
+
+    /// Makes the children of `owner` as `desired`: missing ones are created, edited ones put right, the others of ours deleted.
+    ///
+    /// # Errors
+    /// The writes that failed, after all were tried; or the desired names that somebody else's objects have.
+    pub async fn ensure(&self, writer: &Writer, owner: &Key, desired: Vec<K>) -> Result<Next, ChildrenError> {
+        let keys: BTreeSet<Key> = desired.iter().map(Key::of).chain(self.by_owner.keys(owner)).collect();
+        let cached: BTreeMap<Key, Option<Arc<K>>> =
+            keys.into_iter().map(|key| (key.clone(), self.cache.get(&key))).collect();
+        let outdated = |(key, object): (&Key, &Option<Arc<K>>)| writer.awaits::<K>(key, object.as_ref().map(|it| it.meta()));
+        if cached.iter().any(outdated) {
+            return Ok(Next::Pending(CATCH_UP));
+        }
+        let marked = desired.into_iter().map(|mut object| {
+            self.ownership.mark(&mut object);
+            object
+        });
+        let actual: Vec<Arc<K>> = cached.into_values().flatten().collect();
+        let changes = compare(marked.collect(), &actual, |object| self.ownership.owns(object), Brake::Off);
+        execute(writer, changes).await?;
+        Ok(Next::UntilChanged)
+    }
+}
+
+/// Performs every change, whatever becomes of the others.
+///
+/// # Errors
+/// As [`Children::ensure`].
+pub async fn execute<K: Cacheable + Serialize>(writer: &Writer, changes: Changes<K>) -> Result<(), ChildrenError> {
+    enum Step<K> {
+        Create(K),
+        Update(K, Arc<K>),
+        Delete(Arc<K>),
+    }
+    let create = changes.create.into_iter().map(Step::Create);
+    let update = changes.update.into_iter().map(|(desired, cached)| Step::Update(desired, cached));
+    let delete = changes.delete.into_iter().map(Step::Delete);
+    let steps = create.chain(update).chain(delete).map(|step| async move {
+        match step {
+            Step::Create(object) => writer.apply_new(&object).await.map(drop),
+            Step::Update(object, cached) => writer.apply(&object, Some(&cached)).await.map(drop),
+            Step::Delete(object) => match writer.delete::<K>(object.meta()).await {
+                Err(error) if error.is_gone() => Ok(()),
+                deleted => deleted,
+            },
+        }
+    });
+    let results: Vec<Result<(), WriteError>> = stream::iter(steps).buffer_unordered(CONCURRENCY).collect().await;
+    let failed: Vec<WriteError> = results.into_iter().filter_map(Result::err).collect();
+    match (failed.is_empty(), changes.foreign.is_empty()) {
+        (true, true) => Ok(()),
+        (true, false) => Err(ChildrenError::Foreign {
+            kind: K::kind(&()).into_owned(),
+            names: changes.foreign,
+        }),
+        (false, _) => Err(ChildrenError::Write(failed)),
+    }
+}
+
+/// Why the children are not as desired.
+#[derive(Debug, thiserror::Error)]
+pub enum ChildrenError {
+    /// Writes failed; the others took place.
+    #[error("{} of the writes failed, the first: {}", .0.len(), first(.0))]
+    Write(Vec<WriteError>),
+    /// Somebody else's objects have desired names. Nothing was changed on them.
+    #[error("{kind} {} exists and is not managed by Tidewaiter", list(.names))]
+    Foreign {
+        /// The kind of the objects.
+        kind: String,
+        /// Their keys.
+        names: Vec<Key>,
+    },
+}
+
+fn first(failed: &[WriteError]) -> String {
+    failed.first().map(|error| crate::Chain(error).to_string()).unwrap_or_default()
+}
+
+fn list(names: &[Key]) -> String {
+    names.iter().map(Key::to_string).collect::<Vec<_>>().join(", ")
+}
+
+impl ReconcileError for ChildrenError {
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Write(failed) => failed
+                .iter()
+                .map(WriteError::retry)
+                .find(|retry| *retry != Retry::Slow)
+                .unwrap_or(Retry::Slow),
+            Self::Foreign { .. } => Retry::Slow,
+        }
+    }
+
+    fn class(&self) -> &'static str {
+        match self {
+            Self::Write(failed) => failed.first().map_or("api", WriteError::class),
+            Self::Foreign { .. } => "foreign",
+        }
+    }
+
+    fn notice(&self) -> Option<Notice> {
+        match self {
+            Self::Write(failed) => failed.iter().find_map(WriteError::notice),
+            Self::Foreign { .. } => Some(Notice {
+                kind: NoticeKind::Warning,
+                reason: "ForeignObject".into(),
+                action: "Create".into(),
+                note: format!("{self}. It is left as it is: delete it, and Tidewaiter creates its own."),
+            }),
+        }
+    }
+}
+
+
+#[cfg(test)]
+mod tests;

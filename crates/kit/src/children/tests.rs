@@ -1,0 +1,148 @@
+use k8s_openapi::api::core::v1::ServiceAccount;
+use serde_json::{Value, json};
+
+use super::*;
+
+const OURS: Ownership = Ownership {
+    key: "example.com/managed",
+    value: "true",
+};
+
+fn account(name: &str, more: &Value) -> ServiceAccount {
+    let mut metadata = json!({"name": name, "namespace": "n"});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        metadata[key] = value.clone();
+    }
+    serde_json::from_value(json!({ "metadata": metadata })).unwrap()
+}
+
+fn ours(name: &str) -> Arc<ServiceAccount> {
+    Arc::new(account(name, &json!({"labels": {OURS.key: OURS.value}})))
+}
+
+fn names<'a>(objects: impl IntoIterator<Item = &'a ServiceAccount>) -> Vec<&'a str> {
+    objects.into_iter().map(|it| it.metadata.name.as_deref().unwrap()).collect()
+}
+
+fn compared(desired: &[&str], actual: &[Arc<ServiceAccount>], brake: Brake) -> Changes<ServiceAccount> {
+    let desired = desired.iter().map(|name| account(name, &json!({}))).collect();
+    compare(desired, actual, |object| OURS.owns(object), brake)
+}
+
+#[test]
+fn what_is_missing_edited_unwanted_and_foreign() {
+    let foreign = Arc::new(account("foreign", &json!({})));
+    let ending = |name| Arc::new(account(name, &json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "labels": {OURS.key: OURS.value}})));
+    let actual = [
+        ours("kept"),
+        ours("unwanted"),
+        foreign,
+        Arc::new(account("others", &json!({}))),
+        ending("ending"),
+        ending("ending-unwanted"),
+    ];
+    let changes = compared(&["kept", "new", "foreign", "ending"], &actual, Brake::Off);
+    assert_eq!(names(&changes.create), ["new"]);
+    assert_eq!(names(changes.update.iter().map(|(desired, _)| desired)), ["kept"]);
+    assert_eq!(names(changes.delete.iter().map(|it| &**it)), ["unwanted"]);
+    assert_eq!(changes.foreign, [Key::namespaced("n", "foreign")]);
+}
+
+#[test]
+fn the_brake_holds_deletions_of_more_than_half_of_more_than_five() {
+    for (actual, desired, held) in [(5, 0, 0), (6, 0, 6), (6, 3, 0), (6, 2, 4), (100, 50, 0), (100, 49, 51)] {
+        let all: Vec<String> = (0..actual).map(|number| format!("n{number}")).collect();
+        let cached: Vec<_> = all.iter().map(|name| ours(name)).collect();
+        let desired: Vec<&str> = all.iter().take(desired).map(String::as_str).collect();
+        let changes = compared(&desired, &cached, Brake::On);
+        assert_eq!(changes.held, held, "{} of {actual}", desired.len());
+        let deleted = if held > 0 { 0 } else { cached.len() - desired.len() };
+        assert_eq!(changes.delete.len(), deleted);
+        assert_eq!(compared(&desired, &cached, Brake::Off).held, 0);
+    }
+}
+
+mod ensured {
+    use std::sync::Mutex;
+
+    use bytes::Bytes;
+    use http::Response;
+    use http_body_util::{BodyExt as _, Full};
+
+    use super::*;
+    use crate::cache::Feed;
+    use crate::client::by_hand;
+    use crate::leader::Leadership;
+    use crate::testing::kit;
+
+    struct World {
+        feed: Feed<ServiceAccount>,
+        children: Children<ServiceAccount>,
+        writer: Writer,
+        requests: Arc<Mutex<Vec<String>>>,
+    }
+
+    /// Writes to the object `bad` fail with 422, the others succeed.
+    fn world() -> World {
+        let (kit, _) = kit();
+        let (feed, cache) = Feed::new(&kit);
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&requests);
+        let answer = move |request: http::Request<Bytes>| {
+            let name = request.uri().path().rsplit('/').next().unwrap().to_owned();
+            log.lock().unwrap().push(format!("{} {name}", request.method()));
+            let (code, body) = if name == "bad" {
+                (422, json!({"kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid", "message": "no"}))
+            } else {
+                (200, json!({"metadata": {"name": name, "namespace": "n", "resourceVersion": "9"}}))
+            };
+            let body = Full::new(Bytes::from(body.to_string())).map_err(Into::into).boxed_unsync();
+            std::future::ready(Ok(Response::builder().status(code).body(body).unwrap()))
+        };
+        let client = by_hand::client(answer, &Leadership::always(Arc::clone(&kit.clock)), &kit);
+        let children = Children::new(cache, OURS, |object: &ServiceAccount| object.metadata.namespace.as_deref().map(Key::new));
+        World {
+            feed,
+            children,
+            writer: Writer::new(client, "test", Arc::clone(&kit.clock)),
+            requests,
+        }
+    }
+
+    impl World {
+        async fn ensure(&self, desired: &[&str]) -> Result<Next, ChildrenError> {
+            let desired = desired.iter().map(|name| account(name, &json!({}))).collect();
+            self.children.ensure(&self.writer, &Key::new("n"), desired).await
+        }
+
+        fn requests(&self) -> Vec<String> {
+            let mut requests = std::mem::take(&mut *self.requests.lock().unwrap());
+            requests.sort_unstable();
+            requests
+        }
+    }
+
+    #[tokio::test]
+    async fn one_failed_write_does_not_stop_the_others() {
+        let mut world = world();
+        let seen = |name| account(name, &json!({"uid": name, "resourceVersion": "1", "labels": {OURS.key: OURS.value}}));
+        world.feed.list([seen("unwanted"), seen("edited")]);
+        let error = world.ensure(&["bad", "new", "edited"]).await.unwrap_err();
+        assert_eq!((error.class(), error.retry()), ("rejected", Retry::Slow));
+        assert_eq!(error.notice().unwrap().reason, "WriteRejected");
+        assert_eq!(world.requests(), ["DELETE unwanted", "PATCH bad", "PATCH edited", "PATCH new"]);
+        // The cache does not show them yet.
+        assert_eq!(world.ensure(&["bad", "new", "edited"]).await.unwrap(), Next::Pending(CATCH_UP));
+        assert!(world.requests().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_foreign_object_is_reported_and_left_alone() {
+        let mut world = world();
+        world.feed.list([account("taken", &json!({"uid": "u", "resourceVersion": "1"}))]);
+        let error = world.ensure(&["taken", "new"]).await.unwrap_err();
+        assert_eq!((error.class(), error.retry()), ("foreign", Retry::Slow));
+        assert!(error.notice().unwrap().note.starts_with("ServiceAccount n/taken exists and is not managed"));
+        assert_eq!(world.requests(), ["PATCH new"]);
+    }
+}

@@ -1,0 +1,65 @@
+//! One pass over one key, as the reconciler sees it.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::key::Key;
+
+/// One pass. It holds one of its controller's permits, except in [`Pass::outside`].
+#[derive(Debug)]
+pub struct Pass {
+    key: Key,
+    about: Option<Box<ObjectReference>>,
+    permits: Arc<Semaphore>,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Pass {
+    pub(super) fn new(key: Key, permits: Arc<Semaphore>, permit: OwnedSemaphorePermit) -> Self {
+        Self {
+            key,
+            about: None,
+            permits,
+            permit: Some(permit),
+        }
+    }
+
+    /// A pass outside a controller, for tests.
+    #[must_use]
+    pub fn by_hand(key: Key) -> Self {
+        Self {
+            key,
+            about: None,
+            permits: Arc::new(Semaphore::new(1)),
+            permit: None,
+        }
+    }
+
+    /// What to reconcile.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Says which object the pass is about: an error's notice is published on it. The reference names the uid, so an object that is
+    /// created again under the name meanwhile does not get the Event.
+    pub fn about(&mut self, object: ObjectReference) {
+        self.about = Some(Box::new(object));
+    }
+
+    pub(super) fn object(&self) -> Option<&ObjectReference> {
+        self.about.as_deref()
+    }
+
+    /// Waits for something outside the process without a permit: thousands of passes may wait together for one response from the cloud.
+    /// What was read from a cache before it may be stale after it.
+    pub async fn outside<T>(&mut self, waiting: impl Future<Output = T>) -> T {
+        self.permit = None;
+        let output = waiting.await;
+        // Closed never: the controller owns the semaphore.
+        self.permit = Arc::clone(&self.permits).acquire_owned().await.ok();
+        output
+    }
+}

@@ -1,0 +1,113 @@
+//! What a cache keeps up to date beside its objects: which keys have a value, and a part of each object.
+//!
+//! Only [`Cache::index`](crate::Cache::index) and [`Cache::project`](crate::Cache::project) make them, and the cache updates them
+//! before it calls any trigger.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::key::Key;
+
+/// Value → the keys of the objects that have it. Clones share it.
+#[derive(Debug)]
+pub struct Index<V>(Arc<Mutex<BTreeMap<V, BTreeSet<Key>>>>);
+
+impl<V: Ord + Clone> Index<V> {
+    /// The keys of the objects that have `value`, in order.
+    #[must_use]
+    pub fn keys(&self, value: &V) -> Vec<Key> {
+        self.lock().get(value).into_iter().flatten().cloned().collect()
+    }
+
+    /// Every value that some object has, in order.
+    #[must_use]
+    pub fn values(&self) -> Vec<V> {
+        self.lock().keys().cloned().collect()
+    }
+
+    pub(crate) fn update(&self, key: &Key, before: &[V], after: Vec<V>) {
+        let mut keys = self.lock();
+        for value in before.iter().filter(|value| !after.contains(value)) {
+            if let Some(having) = keys.get_mut(value) {
+                having.remove(key);
+                if having.is_empty() {
+                    keys.remove(value);
+                }
+            }
+        }
+        for value in after {
+            keys.entry(value).or_default().insert(key.clone());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<V, BTreeSet<Key>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<V> Clone for Index<V> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<V> Default for Index<V> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+/// Key → a part of the object. Clones share it.
+#[derive(Debug)]
+pub struct Projection<T>(Arc<Mutex<BTreeMap<Key, Arc<T>>>>);
+
+impl<T> Projection<T> {
+    /// All of them, in the order of their keys.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<T>> {
+        self.lock().values().cloned().collect()
+    }
+
+    pub(crate) fn set(&self, key: Key, value: Option<T>) {
+        let mut all = self.lock();
+        match value {
+            Some(value) => drop(all.insert(key, Arc::new(value))),
+            None => drop(all.remove(&key)),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Arc<T>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Clone for Projection<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Default for Projection<T> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_under_each_of_its_values_and_under_no_other() {
+        let index = Index::default();
+        let (a, b) = (Key::new("a"), Key::new("b"));
+        index.update(&a, &[], vec!["x", "y"]);
+        index.update(&b, &[], vec!["x"]);
+        assert_eq!(index.keys(&"x"), [a.clone(), b.clone()]);
+        index.update(&a, &["x", "y"], vec!["y"]);
+        assert_eq!((index.keys(&"x"), index.keys(&"y")), (vec![b.clone()], vec![a.clone()]));
+        index.update(&a, &["y"], vec![]);
+        index.update(&b, &["x"], vec![]);
+        assert!(index.values().is_empty(), "nothing is kept of what is gone");
+    }
+}

@@ -1,0 +1,210 @@
+//! Which reconciles a change of a cached object starts.
+//!
+//! A trigger is made from the queue of the controller that it wakes, and named after how it finds the keys. It runs after all indexes
+//! of its cache are updated.
+
+use std::any::TypeId;
+use std::fmt::{self, Debug};
+
+use k8s_openapi::NamespaceResourceScope;
+use kube::Resource;
+
+use crate::cache::{Cache, Cacheable, Change};
+use crate::index::Index;
+use crate::key::Key;
+use crate::queue::Queue;
+
+/// Pushes keys into a queue for each change of an object of kind `K`.
+pub struct Trigger<K> {
+    call: Box<dyn Fn(&Change<'_, K>) + Send + Sync>,
+    same: fn(&K, &K) -> bool,
+}
+
+impl<K> Trigger<K> {
+    /// Calls `call` for each change. It runs in the task of the watch, so it must return at once.
+    #[must_use]
+    pub fn calls(call: impl Fn(&Change<'_, K>) + Send + Sync + 'static) -> Self {
+        Self {
+            call: Box::new(call),
+            same: |_, _| false,
+        }
+    }
+
+    /// Ignores an update for which `same` is true of the object before and after: a heartbeat, or fields that the controller does not
+    /// read.
+    #[must_use]
+    pub fn unless(self, same: fn(&K, &K) -> bool) -> Self {
+        Self { same, ..self }
+    }
+
+    pub(crate) fn call(&self, change: &Change<'_, K>) {
+        if let (Some(before), Some(after)) = (change.before, change.after)
+            && (self.same)(before, after)
+        {
+            return;
+        }
+        (self.call)(change);
+    }
+}
+
+impl<K> Debug for Trigger<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trigger").finish_non_exhaustive()
+    }
+}
+
+impl Queue {
+    /// Reconciles the object itself, or the object of another kind that has its name and namespace.
+    #[must_use]
+    pub fn same_name<K: Resource>(&self) -> Trigger<K> {
+        let queue = self.clone();
+        Trigger::calls(move |change: &Change<'_, K>| queue.push(Key::of(change.object())))
+    }
+
+    /// Reconciles the namespace that the object is in.
+    #[must_use]
+    pub fn namespace<K: Resource>(&self) -> Trigger<K> {
+        let queue = self.clone();
+        Trigger::calls(move |change: &Change<'_, K>| {
+            if let Some(namespace) = &change.object().meta().namespace {
+                queue.push(Key::new(namespace));
+            }
+        })
+    }
+
+    /// Reconciles the objects of kind `O` that the object's owner references name, before and after.
+    #[must_use]
+    pub fn owner<K: Resource, O: Resource<DynamicType = (), Scope: 'static>>(&self) -> Trigger<K> {
+        let queue = self.clone();
+        let namespaced = TypeId::of::<O::Scope>() == TypeId::of::<NamespaceResourceScope>();
+        Trigger::calls(move |change: &Change<'_, K>| {
+            for version in change.versions() {
+                let meta = version.meta();
+                let owners = meta.owner_references.iter().flatten();
+                for owner in owners.filter(|owner| owner.kind == O::kind(&())) {
+                    queue.push(match &meta.namespace {
+                        Some(namespace) if namespaced => Key::namespaced(namespace, &owner.name),
+                        _ => Key::new(&owner.name),
+                    });
+                }
+            }
+        })
+    }
+
+    /// Reconciles the cluster-scoped object that the label `label` names, before and after.
+    #[must_use]
+    pub fn label_value<K: Resource>(&self, label: &'static str) -> Trigger<K> {
+        let queue = self.clone();
+        Trigger::calls(move |change: &Change<'_, K>| {
+            for version in change.versions() {
+                if let Some(name) = version.meta().labels.as_ref().and_then(|labels| labels.get(label)) {
+                    queue.push(Key::new(name));
+                }
+            }
+        })
+    }
+
+    /// Reconciles every object of `cache`.
+    #[must_use]
+    pub fn all_keys<K, T: Cacheable>(&self, cache: &Cache<T>) -> Trigger<K> {
+        let (queue, cache) = (self.clone(), cache.clone());
+        Trigger::calls(move |_: &Change<'_, K>| {
+            for key in cache.keys() {
+                queue.push(key);
+            }
+        })
+    }
+
+    /// Reconciles every object that shares a value of `index` with the object, before or after.
+    #[must_use]
+    pub fn sharing<K: 'static, V>(&self, index: &Index<V>, value: fn(&K) -> Option<V>) -> Trigger<K>
+    where
+        V: Ord + Clone + Send + Sync + 'static,
+    {
+        let (queue, index) = (self.clone(), index.clone());
+        Trigger::calls(move |change: &Change<'_, K>| {
+            let (before, after) = (change.before.and_then(value), change.after.and_then(value));
+            if before == after {
+                return;
+            }
+            for value in before.iter().chain(&after) {
+                for key in index.keys(value) {
+                    queue.push(key);
+                }
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ServiceAccount};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cache::Feed;
+    use crate::testing::kit;
+
+    fn object<K: serde::de::DeserializeOwned>(metadata: &Value) -> K {
+        serde_json::from_value(json!({ "metadata": metadata })).unwrap()
+    }
+
+    fn waiting(queue: &Queue) -> Vec<String> {
+        std::iter::from_fn(|| queue.next().now_or_never()).map(|key| key.to_string()).collect()
+    }
+
+    #[test]
+    fn an_object_wakes_its_owners_its_namespace_and_what_its_label_names() {
+        let (queue, (kit, _)) = (Queue::new(), kit());
+        let (mut pods, cache) = Feed::<Pod>::new(&kit);
+        cache.notify(queue.owner::<_, ServiceAccount>());
+        cache.notify(queue.owner::<_, Node>());
+        cache.notify(queue.label_value("pool"));
+        cache.notify(queue.namespace());
+        cache.notify(queue.same_name());
+        let owner = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "name": name, "uid": "u"});
+        let pod = |pool: &str| {
+            object::<Pod>(&json!({"name": "p", "namespace": "n", "uid": "1", "labels": {"pool": pool},
+                "ownerReferences": [owner("ServiceAccount", "s"), owner("Node", "node"), owner("Job", "j")]}))
+        };
+        pods.list([pod("a")]);
+        assert_eq!(waiting(&queue), ["n/s", "node", "a", "n", "n/p"]);
+        pods.put(pod("b"));
+        let woken = waiting(&queue);
+        assert!(["a", "b"].iter().all(|pool| woken.iter().any(|key| key == pool)), "{woken:?}");
+        pods.delete(pod("b"));
+        assert_eq!(waiting(&queue), ["n/s", "node", "b", "n", "n/p"]);
+    }
+
+    #[test]
+    fn every_object_of_another_cache_is_woken() {
+        let (queue, (kit, _)) = (Queue::new(), kit());
+        let (mut namespaces, cache) = Feed::<Namespace>::new(&kit);
+        let (mut pods, changing) = Feed::<Pod>::new(&kit);
+        changing.notify(queue.all_keys(&cache));
+        namespaces.list(["a", "b"].map(|name| object(&json!({"name": name, "uid": name}))));
+        pods.list([object(&json!({"name": "p", "namespace": "a", "uid": "1"}))]);
+        assert_eq!(waiting(&queue), ["a", "b"]);
+    }
+
+    #[test]
+    fn objects_that_share_a_value_wake_each_other_when_it_changes() {
+        fn claim(node: &Node) -> Option<String> {
+            node.metadata.labels.as_ref()?.get("claim").cloned()
+        }
+        let (queue, (kit, _)) = (Queue::new(), kit());
+        let (mut nodes, cache) = Feed::<Node>::new(&kit);
+        let shared = cache.index(claim);
+        cache.notify(queue.sharing(&shared, claim).unless(|before, after| before == after));
+        let node = |name: &str, claim: &str| object::<Node>(&json!({"name": name, "uid": name, "labels": {"claim": claim}}));
+        nodes.list([node("a", "x"), node("b", "y")]);
+        waiting(&queue);
+        nodes.put(node("c", "x"));
+        assert_eq!(waiting(&queue), ["a", "c"]);
+        nodes.put(node("c", "y"));
+        assert_eq!(waiting(&queue), ["a", "b", "c"]);
+        nodes.put(node("c", "y"));
+        assert!(waiting(&queue).is_empty());
+    }
+}

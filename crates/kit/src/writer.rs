@@ -1,0 +1,257 @@
+//! Performs every write of a controller.
+//!
+//! Each write is conditional (on the object's absence, its uid and version, or the fields that we own), is recorded under the field manager
+//! `tidewaiter/<controller>`, passes the fence, and fails with one error type that says what to retry. Nothing is sent that the cached
+//! object shows to be there already. What was written is remembered until the cache shows it, so that the next pass does not write it
+//! again ([`Writer::awaits`]).
+
+use std::fmt::{self, Debug};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::{PartialObjectMeta, Request};
+use kube::{Client, Resource};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::clock::SharedClock;
+use crate::key::Key;
+
+mod error;
+mod fields;
+mod unseen;
+
+pub use error::WriteError;
+use error::{Verb, exists, outdated};
+use fields::has_our_fields;
+use unseen::Unseen;
+
+/// Responses need only say the metadata: a patched Node would come back with its 15 kB.
+const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json";
+
+/// Writes for one controller.
+pub struct Writer {
+    client: Client,
+    manager: String,
+    clock: SharedClock,
+    unseen: Unseen,
+}
+
+impl Writer {
+    /// `client` must be a fenced one. `controller` is the name under which the API server records the writes.
+    #[must_use]
+    pub fn new(client: Client, controller: &str, clock: SharedClock) -> Self {
+        Self {
+            client,
+            manager: format!("tidewaiter/{controller}"),
+            clock,
+            unseen: Unseen::default(),
+        }
+    }
+
+    /// Creates `object`, if there is no object of its name.
+    ///
+    /// # Errors
+    /// [`WriteError::is_conflict`] when there is one.
+    pub async fn create<K>(&self, object: &K) -> Result<ObjectMeta, WriteError>
+    where
+        K: Resource<DynamicType = ()> + Serialize,
+    {
+        let body = body(object);
+        let params = PostParams {
+            field_manager: Some(self.manager.clone()),
+            ..PostParams::default()
+        };
+        let request = request::<K>(object.meta()).create(&params, body.to_string().into_bytes());
+        self.send::<K>(Verb::Create, object.meta(), None, request).await
+    }
+
+    /// Replaces the object of the version that `object` names in its metadata.
+    ///
+    /// # Errors
+    /// [`WriteError::is_conflict`] when it is another version by now.
+    pub async fn replace<K>(&self, object: &K) -> Result<ObjectMeta, WriteError>
+    where
+        K: Resource<DynamicType = ()> + Serialize,
+    {
+        let (meta, body) = (object.meta(), body(object));
+        let params = PostParams {
+            field_manager: Some(self.manager.clone()),
+            ..PostParams::default()
+        };
+        let request = request::<K>(meta).replace(name(meta), &params, body.to_string().into_bytes());
+        self.send::<K>(Verb::Replace, meta, meta.resource_version.as_deref(), request).await
+    }
+
+    /// Sends a JSON merge patch (RFC 7396), conditional on the uid and the version of `seen`.
+    ///
+    /// # Errors
+    /// [`WriteError::is_conflict`] when the object is another or of another version by now.
+    pub async fn patch<K>(&self, seen: &ObjectMeta, mut patch: Value) -> Result<ObjectMeta, WriteError>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        patch["metadata"]["uid"] = json!(seen.uid);
+        patch["metadata"]["resourceVersion"] = json!(seen.resource_version);
+        let params = PatchParams {
+            field_manager: Some(self.manager.clone()),
+            ..PatchParams::default()
+        };
+        let request = request::<K>(seen).patch(name(seen), &params, &Patch::Merge(patch));
+        self.send::<K>(Verb::Patch, seen, seen.resource_version.as_deref(), request).await
+    }
+
+    /// Makes the fields of `desired` ours with these values, by server-side apply, and gives up those that we applied before and do not
+    /// apply any more. Sends nothing when `cached` shows that it is so already: that takes metadata by
+    /// [`slim::for_writer`](crate::slim::for_writer).
+    ///
+    /// # Errors
+    /// When the API server does not accept it.
+    pub async fn apply<K>(&self, desired: &K, cached: Option<&K>) -> Result<Applied, WriteError>
+    where
+        K: Resource<DynamicType = ()> + Serialize,
+    {
+        let (meta, body) = (desired.meta(), body(desired));
+        if cached.is_some_and(|cached| has_our_fields(&self.manager, &body, cached)) {
+            return Ok(Applied::Unchanged);
+        }
+        let params = PatchParams::apply(&self.manager).force();
+        let request = request::<K>(meta).patch(name(meta), &params, &Patch::Apply(body));
+        let before = cached.and_then(|cached| cached.meta().resource_version.as_deref());
+        self.send::<K>(Verb::Apply, meta, before, request).await.map(Applied::Written)
+    }
+
+    /// Creates `desired` by server-side apply, so that a later [`Writer::apply`] owns exactly its fields. If an object of the name exists
+    /// all the same, none of its values is overwritten, and what was added to it is given up again.
+    ///
+    /// # Errors
+    /// [`WriteError::is_conflict`] when there is an object of the name.
+    pub async fn apply_new<K>(&self, desired: &K) -> Result<ObjectMeta, WriteError>
+    where
+        K: Resource<DynamicType = ()> + Serialize,
+    {
+        let meta = desired.meta();
+        let apply = |body| {
+            let request = request::<K>(meta).patch(name(meta), &PatchParams::apply(&self.manager), &Patch::Apply(body));
+            self.send::<K>(Verb::Create, meta, None, request)
+        };
+        let created = apply(body(desired)).await?;
+        let others = |entry: &ManagedFieldsEntry| entry.manager.as_deref() != Some(&self.manager);
+        if !created.managed_fields.iter().flatten().any(others) {
+            return Ok(created);
+        }
+        let identity = json!({"apiVersion": K::api_version(&()), "kind": K::kind(&()),
+            "metadata": {"name": meta.name, "namespace": meta.namespace}});
+        apply(identity).await?;
+        Err(WriteError::new::<K>(Verb::Create, meta, exists()))
+    }
+
+    /// Deletes the object of the uid and version of `seen`.
+    ///
+    /// # Errors
+    /// [`WriteError::is_conflict`] when it is another or of another version by now; [`WriteError::is_gone`] when there is none.
+    pub async fn delete<K>(&self, seen: &ObjectMeta) -> Result<(), WriteError>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: seen.uid.clone(),
+                resource_version: seen.resource_version.clone(),
+            }),
+            ..DeleteParams::default()
+        };
+        let failed = |error| WriteError::new::<K>(Verb::Delete, seen, error);
+        let request = request::<K>(seen).delete(name(seen), &params);
+        let request = request.map_err(|error| failed(kube::Error::BuildRequest(error)))?;
+        // The response is the object as it was, or a status.
+        self.client.request_text(request).await.map_err(failed)?;
+        self.note::<K>(seen, seen.resource_version.as_deref(), None);
+        Ok(())
+    }
+
+    /// Fails unless the object of this name still has the version that was observed (None: does not exist). For a write to one object
+    /// that depends on another one, which no write has just shown to be up to date.
+    ///
+    /// # Errors
+    /// [`WriteError::is_conflict`] when it has another version.
+    pub async fn confirm<K>(&self, seen: &ObjectMeta, version: Option<&str>) -> Result<(), WriteError>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let failed = |error| WriteError::new::<K>(Verb::Read, seen, error);
+        let request = request::<K>(seen).get_metadata(name(seen), &GetParams::default());
+        let request = request.map_err(|error| failed(kube::Error::BuildRequest(error)))?;
+        let found = match self.client.request::<PartialObjectMeta<K>>(request).await {
+            Ok(found) => found.metadata.resource_version,
+            Err(kube::Error::Api(status)) if status.code == 404 => None,
+            Err(error) => return Err(failed(error)),
+        };
+        if found.as_deref() == version { Ok(()) } else { Err(failed(outdated())) }
+    }
+
+    /// Whether the version that a cache shows is one that our own write has replaced, so that the pass should wait for the watch.
+    #[must_use]
+    pub fn awaits<K: Resource<DynamicType = ()>>(&self, key: &Key, shown: Option<&ObjectMeta>) -> bool {
+        let shown = shown.and_then(|shown| shown.resource_version.as_deref());
+        self.unseen.holds(&K::plural(&()), key, shown, self.clock.monotonic())
+    }
+
+    async fn send<K: Resource<DynamicType = ()>>(
+        &self,
+        verb: Verb,
+        meta: &ObjectMeta,
+        before: Option<&str>,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<ObjectMeta, WriteError> {
+        let failed = |error| WriteError::new::<K>(verb, meta, error);
+        let mut request = request.map_err(|error| failed(kube::Error::BuildRequest(error)))?;
+        let accept = http::HeaderValue::from_static(METADATA_ONLY);
+        request.headers_mut().insert(http::header::ACCEPT, accept);
+        let written = self.client.request::<PartialObjectMeta<K>>(request).await.map_err(failed)?;
+        self.note::<K>(meta, before, written.metadata.resource_version.as_deref());
+        Ok(written.metadata)
+    }
+
+    fn note<K: Resource<DynamicType = ()>>(&self, meta: &ObjectMeta, before: Option<&str>, after: Option<&str>) {
+        let now = self.clock.monotonic();
+        self.unseen.note(&K::plural(&()), &Key::of_meta(meta), before, after, now);
+    }
+}
+
+/// What [`Writer::apply`] did.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Applied {
+    /// Nothing: the cached object has our fields already.
+    Unchanged,
+    /// It was sent; the metadata of the object as it is now.
+    Written(ObjectMeta),
+}
+
+fn request<K: Resource<DynamicType = ()>>(meta: &ObjectMeta) -> Request {
+    Request::new(K::url_path(&(), meta.namespace.as_deref()))
+}
+
+fn name(meta: &ObjectMeta) -> &str {
+    meta.name.as_deref().unwrap_or_default()
+}
+
+/// The object as JSON with its type, which slim types do not have.
+#[expect(clippy::expect_used, reason = "a fault of the type, which its first test shows")]
+fn body<K: Resource<DynamicType = ()> + Serialize>(object: &K) -> Value {
+    let mut body = serde_json::to_value(object).expect("an object can be written as JSON");
+    body["apiVersion"] = json!(K::api_version(&()));
+    body["kind"] = json!(K::kind(&()));
+    body
+}
+
+impl Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer")
+            .field("manager", &self.manager)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! Why a write did not succeed, what could help, and what to report.
+
+use std::fmt::{self, Display};
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use kube::core::Status;
+
+use crate::client::is_fenced;
+use crate::events::{Notice, NoticeKind};
+use crate::key::Key;
+use crate::retry::{ReconcileError, Retry};
+
+/// A write that did not succeed, as far as is known.
+#[derive(Debug, thiserror::Error)]
+#[error("{verb} {kind} {key}")]
+pub struct WriteError {
+    verb: Verb,
+    kind: String,
+    key: Key,
+    failure: Failure,
+    source: kube::Error,
+}
+
+/// What was to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    Read,
+    Create,
+    Replace,
+    Patch,
+    Apply,
+    Delete,
+}
+
+/// What a failure means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failure {
+    /// The object is of another version, or exists already: observe it again.
+    Conflict,
+    /// The object, its namespace or its kind does not exist.
+    Gone,
+    /// The API server refuses this very content.
+    Rejected,
+    /// We may not, or an admission policy says no.
+    Denied,
+    /// This replica does not lead any more: nothing was sent.
+    Fenced,
+    /// The API server is overloaded, unreachable or failing; whether anything was written is unknown.
+    Unknown,
+}
+
+impl WriteError {
+    pub(super) fn new<K: Resource<DynamicType = ()>>(verb: Verb, meta: &ObjectMeta, source: kube::Error) -> Self {
+        Self {
+            verb,
+            kind: K::kind(&()).into_owned(),
+            key: Key::of_meta(meta),
+            failure: Failure::of(&source),
+            source,
+        }
+    }
+
+    /// Whether the object is of another version than was observed, or exists where none was.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        self.failure == Failure::Conflict
+    }
+
+    /// Whether the object, its namespace or its kind does not exist.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.failure == Failure::Gone
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        let kube::Error::Api(status) = &self.source else { return None };
+        let seconds = status.details.as_ref()?.retry_after_seconds;
+        (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+    }
+}
+
+impl Failure {
+    fn of(error: &kube::Error) -> Self {
+        match error {
+            error if is_fenced(error) => Self::Fenced,
+            kube::Error::Api(status) => match status.code {
+                404 | 410 => Self::Gone,
+                409 => Self::Conflict,
+                400 | 405 | 413 | 415 | 422 => Self::Rejected,
+                401 | 403 => Self::Denied,
+                _ => Self::Unknown,
+            },
+            kube::Error::BuildRequest(_) => Self::Rejected,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// The error of an object that exists although no cache shows it.
+pub(super) fn exists() -> kube::Error {
+    kube::Error::Api(Box::new(Status::failure("the object exists already", "AlreadyExists").with_code(409)))
+}
+
+/// The error of an object whose version is not the one that was observed.
+pub(super) fn outdated() -> kube::Error {
+    kube::Error::Api(Box::new(
+        Status::failure("the cached object is outdated", "Conflict").with_code(409),
+    ))
+}
+
+impl ReconcileError for WriteError {
+    fn retry(&self) -> Retry {
+        match self.failure {
+            Failure::Rejected | Failure::Fenced => Retry::Slow,
+            // The watch brings what is new, most often before; but it may be interrupted itself.
+            Failure::Conflict | Failure::Gone | Failure::Denied => Retry::Backoff,
+            Failure::Unknown => self.retry_after().map_or(Retry::Backoff, Retry::After),
+        }
+    }
+
+    fn class(&self) -> &'static str {
+        match self.failure {
+            Failure::Conflict => "conflict",
+            Failure::Gone => "gone",
+            Failure::Rejected => "rejected",
+            Failure::Denied => "denied",
+            Failure::Fenced => "fenced",
+            Failure::Unknown => "api",
+        }
+    }
+
+    fn notice(&self) -> Option<Notice> {
+        let (reason, remedy) = match self.failure {
+            Failure::Rejected => (
+                "WriteRejected",
+                "Nothing was changed; it is retried every few minutes and whenever something changes.",
+            ),
+            Failure::Denied => (
+                "WriteDenied",
+                "Apply Tidewaiter's role from deploy/, and look for an admission policy that denies the write.",
+            ),
+            Failure::Conflict | Failure::Gone | Failure::Fenced | Failure::Unknown => return None,
+        };
+        Some(Notice {
+            kind: NoticeKind::Warning,
+            reason: reason.into(),
+            action: self.verb.action().into(),
+            note: format!("{self}: {}. {remedy}", self.source),
+        })
+    }
+}
+
+impl Verb {
+    fn action(self) -> &'static str {
+        match self {
+            Self::Read => "Read",
+            Self::Create => "Create",
+            Self::Replace => "Update",
+            Self::Patch => "Patch",
+            Self::Apply => "Apply",
+            Self::Delete => "Delete",
+        }
+    }
+}
+
+impl Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read => "cannot read",
+            Self::Create => "cannot create",
+            Self::Replace => "cannot update",
+            Self::Patch => "cannot patch",
+            Self::Apply => "cannot apply",
+            Self::Delete => "cannot delete",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Node;
+
+    use super::*;
+
+    #[test]
+    fn what_each_status_means() {
+        let meta = ObjectMeta {
+            name: Some("n".to_owned()),
+            ..ObjectMeta::default()
+        };
+        for (code, retry, class, notice) in [
+            (404, Retry::Backoff, "gone", None),
+            (409, Retry::Backoff, "conflict", None),
+            (400, Retry::Slow, "rejected", Some("WriteRejected")),
+            (422, Retry::Slow, "rejected", Some("WriteRejected")),
+            (401, Retry::Backoff, "denied", Some("WriteDenied")),
+            (403, Retry::Backoff, "denied", Some("WriteDenied")),
+            (429, Retry::Backoff, "api", None),
+            (500, Retry::Backoff, "api", None),
+        ] {
+            let status = Status::failure("no", "No").with_code(code);
+            let error = WriteError::new::<Node>(Verb::Patch, &meta, kube::Error::Api(Box::new(status)));
+            assert_eq!((error.retry(), error.class()), (retry, class), "{code}");
+            assert_eq!(error.notice().map(|notice| notice.reason.into_owned()).as_deref(), notice, "{code}");
+            assert_eq!(error.to_string(), "cannot patch Node n");
+        }
+    }
+
+    #[test]
+    fn a_server_that_says_when_is_asked_then() {
+        let mut status = Status::failure("later", "TooManyRequests").with_code(429);
+        status.details = Some(kube::core::response::StatusDetails {
+            name: String::new(),
+            group: String::new(),
+            kind: String::new(),
+            uid: String::new(),
+            causes: vec![],
+            retry_after_seconds: 7,
+        });
+        let error = WriteError::new::<Node>(Verb::Create, &ObjectMeta::default(), kube::Error::Api(Box::new(status)));
+        assert_eq!(error.retry(), Retry::After(Duration::from_secs(7)));
+    }
+}

@@ -1,0 +1,90 @@
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::Response;
+use http_body_util::{BodyExt as _, Full};
+use k8s_openapi::api::core::v1::ServiceAccount;
+
+use super::*;
+use crate::client::by_hand;
+use crate::leader::Leadership;
+use crate::testing::kit;
+
+type Requests = Arc<Mutex<Vec<(String, String, Value)>>>;
+
+/// A writer whose requests are answered from a script, last first, with a status and an object's metadata.
+fn writer(mut answers: Vec<(u16, Value)>) -> (Writer, Requests) {
+    let (kit, _) = kit();
+    let requests = Requests::default();
+    let log = Arc::clone(&requests);
+    answers.reverse();
+    let answers = Arc::new(Mutex::new(answers));
+    let answer = move |request: http::Request<Bytes>| {
+        let body = serde_json::from_slice(request.body()).unwrap_or_default();
+        log.lock().unwrap().push((request.method().to_string(), request.uri().to_string(), body));
+        let (code, body) = answers.lock().unwrap().pop().unwrap();
+        let body = Full::new(Bytes::from(body.to_string())).map_err(Into::into).boxed_unsync();
+        std::future::ready(Ok(Response::builder().status(code).body(body).unwrap()))
+    };
+    let client = by_hand::client(answer, &Leadership::always(Arc::clone(&kit.clock)), &kit);
+    (Writer::new(client, "test", Arc::clone(&kit.clock)), requests)
+}
+
+fn account(version: Option<&str>) -> ServiceAccount {
+    serde_json::from_value(json!({"metadata": {"name": "s", "namespace": "n", "uid": "u", "resourceVersion": version}})).unwrap()
+}
+
+fn object(version: &str, manager: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "s", "namespace": "n", "uid": "u", "resourceVersion": version,
+        "managedFields": [{"manager": manager, "operation": "Apply"}]}})
+}
+
+#[tokio::test]
+async fn a_patch_rests_on_the_uid_and_the_version_that_were_observed() {
+    let (writer, requests) = writer(vec![(200, object("8", "x"))]);
+    let seen = account(Some("7"));
+    let patch = json!({"metadata": {"labels": {"a": "b"}}});
+    writer.patch::<ServiceAccount>(&seen.metadata, patch).await.unwrap();
+    let (method, uri, body) = requests.lock().unwrap()[0].clone();
+    assert_eq!(method, "PATCH");
+    assert_eq!(uri, "/api/v1/namespaces/n/serviceaccounts/s?&fieldManager=tidewaiter%2Ftest");
+    assert_eq!(body, json!({"metadata": {"uid": "u", "resourceVersion": "7", "labels": {"a": "b"}}}));
+}
+
+#[tokio::test]
+async fn what_was_written_is_awaited_until_the_cache_shows_it() {
+    let (writer, _) = writer(vec![(201, object("7", "x")), (200, object("8", "x")), (200, json!({"kind": "Status"}))]);
+    let key = Key::namespaced("n", "s");
+    let awaits = |version: Option<&str>| {
+        let shown = account(version).metadata;
+        writer.awaits::<ServiceAccount>(&key, version.map(|_| &shown))
+    };
+    writer.create(&account(None)).await.unwrap();
+    assert!(awaits(None));
+    writer.replace(&account(Some("7"))).await.unwrap();
+    assert!(awaits(None) && awaits(Some("7")) && !awaits(Some("8")));
+    writer.delete::<ServiceAccount>(&account(Some("8")).metadata).await.unwrap();
+    assert!(awaits(Some("8")) && !awaits(None));
+}
+
+#[tokio::test]
+async fn a_new_object_overwrites_nothing_of_one_that_exists_all_the_same() {
+    let (writer, requests) = writer(vec![(200, object("8", "somebody")), (200, object("9", "somebody"))]);
+    let error = writer.apply_new(&account(None)).await.unwrap_err();
+    assert!(error.is_conflict());
+    let requests = requests.lock().unwrap();
+    assert!(requests.iter().all(|(_, uri, _)| !uri.contains("force")), "{requests:?}");
+    let identity = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "s", "namespace": "n"}});
+    assert_eq!(requests[1].2, identity, "what was added is given up");
+}
+
+#[tokio::test]
+async fn a_version_that_is_not_the_observed_one_is_a_conflict() {
+    let (writer, _) = writer(vec![(200, object("7", "x")), (200, object("8", "x")), (404, json!({"code": 404}))]);
+    let seen = account(None).metadata;
+    writer.confirm::<ServiceAccount>(&seen, Some("7")).await.unwrap();
+    assert!(writer.confirm::<ServiceAccount>(&seen, Some("7")).await.unwrap_err().is_conflict());
+    let status = json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "no"});
+    let (writer, _) = self::writer(vec![(404, status)]);
+    writer.confirm::<ServiceAccount>(&seen, None).await.unwrap();
+}

@@ -1,0 +1,122 @@
+//! Which versions our own writes have replaced, as long as a cache may still show them.
+//!
+//! The watches bring back our writes one by one, and each starts a pass: without this memory the pass after the first of two writes would
+//! send the second one again, for a 409. It saves writes and decides nothing else: each write is conditional all the same, and nothing is
+//! held back for longer than [`LIMIT`].
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::key::Key;
+
+/// A write that the watch has not brought back after this time may have been undone by somebody and is never seen. Longer than a watch
+/// waits before it reconnects: until then every pass would end in a 409.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Expired entries are removed when this many more were added: objects that are gone are never looked up again.
+const SWEEP: usize = 1_000;
+
+/// The replaced versions by resource and key. `None` is the object's absence.
+#[derive(Debug, Default)]
+pub(super) struct Unseen(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    versions: BTreeMap<(Box<str>, Key), Versions>,
+    sweep_at: usize,
+}
+
+#[derive(Debug, Default)]
+struct Versions {
+    old: Vec<Option<Box<str>>>,
+    /// Monotonic.
+    until: Duration,
+}
+
+impl Unseen {
+    /// Our write has replaced the version `old` by `new` at `now`.
+    pub(super) fn note(&self, resource: &str, key: &Key, old: Option<&str>, new: Option<&str>, now: Duration) {
+        if old == new {
+            // It changed nothing, so the watch brings nothing.
+            return;
+        }
+        let mut state = self.lock();
+        if state.versions.len() >= state.sweep_at {
+            state.versions.retain(|_, versions| now < versions.until);
+            state.sweep_at = state.versions.len() + SWEEP;
+        }
+        let versions = state.versions.entry((resource.into(), key.clone())).or_default();
+        versions.old.push(old.map(Into::into));
+        versions.until = now + LIMIT;
+    }
+
+    /// Whether this version, which the cache shows, is one that we have replaced.
+    pub(super) fn holds(&self, resource: &str, key: &Key, shown: Option<&str>, now: Duration) -> bool {
+        let mut state = self.lock();
+        if state.versions.is_empty() {
+            return false;
+        }
+        let place = (resource.into(), key.clone());
+        let Some(versions) = state.versions.get(&place) else { return false };
+        let holds = now < versions.until && versions.old.iter().any(|old| old.as_deref() == shown);
+        if !holds {
+            state.versions.remove(&place);
+        }
+        holds
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(100);
+
+    fn key() -> Key {
+        Key::new("n")
+    }
+
+    #[test]
+    fn a_version_is_held_back_until_the_cache_is_past_it() {
+        let unseen = Unseen::default();
+        unseen.note("nodes", &key(), None, Some("1"), NOW);
+        unseen.note("nodes", &key(), Some("1"), Some("2"), NOW);
+        let holds = |shown| unseen.holds("nodes", &key(), shown, NOW);
+        assert!(holds(None) && holds(Some("1")));
+        assert!(!unseen.holds("nodes", &Key::new("m"), None, NOW), "another object");
+        assert!(!unseen.holds("pods", &key(), None, NOW), "another kind");
+        assert!(!holds(Some("2")));
+        assert!(unseen.lock().versions.is_empty(), "nothing is kept of what the cache is past");
+        assert!(!holds(None), "it was deleted since, and may be written again");
+    }
+
+    #[test]
+    fn a_write_that_changed_nothing_holds_back_nothing() {
+        let unseen = Unseen::default();
+        unseen.note("nodes", &key(), Some("1"), Some("1"), NOW);
+        assert!(!unseen.holds("nodes", &key(), Some("1"), NOW));
+    }
+
+    #[test]
+    fn a_write_that_is_never_seen_holds_back_for_a_while_only() {
+        let unseen = Unseen::default();
+        unseen.note("nodes", &key(), None, Some("1"), NOW);
+        assert!(!unseen.holds("nodes", &key(), None, NOW + LIMIT));
+        assert!(unseen.lock().versions.is_empty());
+    }
+
+    #[test]
+    fn objects_that_are_gone_are_not_kept() {
+        let unseen = Unseen::default();
+        for number in 0..10_000_u32 {
+            let at = NOW + Duration::from_secs(number.into());
+            unseen.note("nodes", &Key::new(&number.to_string()), None, Some("1"), at);
+        }
+        assert!(unseen.lock().versions.len() <= SWEEP + 31, "{}", unseen.lock().versions.len());
+    }
+}
