@@ -1,45 +1,42 @@
 //! ClusterHealth: writes the verdict as a condition that people and other controllers can wait for.
 //!
-//! The leader alone writes, by server-side apply, and only what is not said already. What others did to the object is undone
-//! within minutes; that the condition changed is told in an Event.
+//! Only the leader writes, by server-side apply, and only what differs. What others did to the object is undone within minutes. A change of
+//! the condition is published as an Event.
 
 pub(crate) mod plan;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kube::api::{Api, Patch, PatchParams};
-use kube::core::Status;
+use kube::api::Api;
 use kube::{Client, Resource as _};
 use tidewaiter_api::{ClusterHealth, ClusterHealthSpec, ClusterHealthStatus, ClusterName};
 use tidewaiter_kit::{
-    Backoff, ControllerContext, Events, Next, ReconcileError, Retry, SharedClock, Single, Tasks, is_fenced, run_single,
+    Backoff, Controller, ControllerContext, Events, Key, Next, Notice, Pass, Queue, ReconcileError, Reconciler, Retry,
+    SharedClock, Tasks, WriteError, Writer,
 };
-use tokio::sync::Notify;
 
 use crate::verdicts::Latest;
 use plan::plan;
 
-/// The name under which the API server books our writes.
-const FIELD_MANAGER: &str = "tidewaiter/cluster-health";
-
-/// What we wrote is taken to stand there for so long.
+/// How long a value that we wrote is assumed to be unchanged.
 const TRUST: Duration = Duration::from_mins(5);
 
-/// Between two writes that say the same of the cluster's health: a rolling update changes the counts all the time.
+/// Between two writes with the same condition: a rolling update changes the counts all the time.
 const REST: Duration = Duration::from_secs(5);
 
 const RETRIES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
 
-/// The controller. One reconcile brings the object up to the newest verdict.
+/// The controller. One reconcile makes the one object say what the newest verdict says.
 pub struct ClusterHealthController {
     cluster: ClusterName,
     api: Api<ClusterHealth>,
+    writer: Writer,
     latest: Latest,
     events: Events,
     clock: SharedClock,
-    /// What stands in the cluster, and when (monotonic) it was read or written.
-    standing: Mutex<Option<(ClusterHealthStatus, Duration)>>,
+    /// The object's status, and when (monotonic) it was read or written.
+    known: Mutex<Option<(ClusterHealthStatus, Duration)>>,
 }
 
 /// Why the object could not be read or written.
@@ -49,115 +46,129 @@ pub enum ClusterHealthError {
     #[error("the ClusterHealth cannot be read")]
     Read(#[source] kube::Error),
     /// Writing.
-    #[error("the ClusterHealth cannot be written")]
-    Write(#[source] kube::Error),
+    #[error(transparent)]
+    Write(#[from] WriteError),
 }
 
 impl ReconcileError for ClusterHealthError {
     fn retry(&self) -> Retry {
-        Retry::Backoff
+        match self {
+            Self::Read(_) => Retry::Backoff,
+            Self::Write(error) => error.retry(),
+        }
     }
 
     fn class(&self) -> &'static str {
         match self {
-            Self::Read(error) | Self::Write(error) if is_fenced(error) => "not_leader",
             Self::Read(_) => "read",
-            Self::Write(kube::Error::Api(status)) if is_refusal(status) => "rejected",
-            Self::Write(_) => "write",
+            Self::Write(error) => error.class(),
+        }
+    }
+
+    fn notice(&self) -> Option<Notice> {
+        match self {
+            Self::Read(_) => None,
+            Self::Write(error) => error.notice(),
         }
     }
 }
 
-fn is_refusal(status: &Status) -> bool {
-    (400..500).contains(&status.code)
-}
-
-/// Starts to write, when this replica leads, whatever `latest` says.
-pub fn start(cluster: ClusterName, client: Client, mut latest: Latest, context: ControllerContext, tasks: &mut Tasks) {
-    let controller = Arc::new(ClusterHealthController {
-        cluster,
-        api: Api::all(client),
+/// Starts to write whatever `latest` says, when this replica leads.
+pub fn start(cluster: ClusterName, client: Client, latest: Latest, context: &ControllerContext, tasks: &mut Tasks) {
+    let queue = Queue::new();
+    let clock = Arc::clone(&context.kit.clock);
+    let controller = ClusterHealthController {
+        api: Api::all(client.clone()),
+        writer: Writer::new(client, ClusterHealthController::NAME, Arc::clone(&clock)),
         latest: latest.clone(),
         events: context.events.clone(),
-        clock: Arc::clone(&context.kit.clock),
-        standing: Mutex::default(),
-    });
-    let wake = Arc::new(Notify::new());
-    let woken = Arc::clone(&wake);
-    let shutdown = context.shutdown.clone();
-    tasks.spawn("cluster-health/wake", async move {
-        let waking = async {
+        clock,
+        known: Mutex::default(),
+        cluster: cluster.clone(),
+    };
+    tasks.spawn("cluster-health/verdicts", queue_verdicts(latest, queue.clone(), cluster, tasks));
+    let controller = Controller::new(controller, queue).backoff(RETRIES);
+    controller.start(context.clone(), tasks);
+}
+
+/// Queues the object for each new verdict.
+fn queue_verdicts(
+    mut latest: Latest,
+    queue: Queue,
+    cluster: ClusterName,
+    tasks: &Tasks,
+) -> impl Future<Output = Result<(), std::convert::Infallible>> + use<> {
+    let shutdown = tasks.shutdown_token();
+    async move {
+        let queueing = async {
             while latest.changed().await.is_ok() {
-                woken.notify_one();
+                queue.push(Key::new(cluster.as_str()));
             }
             std::future::pending::<()>().await;
         };
-        shutdown.run_until_cancelled(waking).await;
-        Ok::<_, std::convert::Infallible>(())
-    });
-    tasks.spawn("cluster-health", async move {
-        run_single(controller, wake, context, RETRIES).await;
-        Ok::<_, std::convert::Infallible>(())
-    });
+        shutdown.run_until_cancelled(queueing).await;
+        Ok(())
+    }
 }
 
-impl Single for ClusterHealthController {
+impl Reconciler for ClusterHealthController {
     const NAME: &'static str = "cluster-health";
     type Error = ClusterHealthError;
 
-    async fn reconcile(&self) -> Result<Next, ClusterHealthError> {
+    async fn reconcile(&self, pass: &mut Pass) -> Result<Next, ClusterHealthError> {
         let Some(judged) = self.latest.borrow().clone() else {
             return Ok(Next::UntilChanged);
         };
-        let (standing, since) = self.standing().await?;
-        let Some(plan) = plan(standing.as_ref(), &judged.verdict, judged.at) else {
+        pass.about(self.object(None).object_ref(&()));
+        let (known, since) = self.observe().await?;
+        let Some(plan) = plan(known.as_ref(), &judged.verdict, judged.at) else {
             return Ok(Next::UntilChanged);
         };
         let age = self.clock.monotonic().saturating_sub(since);
         if plan.notice.is_none() && age < REST {
-            return Ok(Next::After(REST.saturating_sub(age)));
+            return Ok(Next::Pending(REST.saturating_sub(age)));
         }
-        let written = self.write(plan.status).await?;
+        self.write(plan.status).await?;
         if let Some(notice) = plan.notice {
-            self.events.publish(&written.object_ref(&()), notice).await;
+            self.events.publish(&self.object(None).object_ref(&()), notice).await;
         }
         Ok(Next::UntilChanged)
     }
 }
 
 impl ClusterHealthController {
-    /// What stands in the cluster, if anything does, and since when that is known.
-    async fn standing(&self) -> Result<(Option<ClusterHealthStatus>, Duration), ClusterHealthError> {
+    fn object(&self, status: Option<ClusterHealthStatus>) -> ClusterHealth {
+        let mut health = ClusterHealth::new(self.cluster.as_str(), ClusterHealthSpec {});
+        health.status = status;
+        health
+    }
+
+    /// The object's status, if it exists, and since when that is known.
+    async fn observe(&self) -> Result<(Option<ClusterHealthStatus>, Duration), ClusterHealthError> {
         let now = self.clock.monotonic();
         let known = self.lock().clone();
-        if let Some((standing, since)) = known
+        if let Some((status, since)) = known
             && now.saturating_sub(since) < TRUST
         {
-            return Ok((Some(standing), since));
+            return Ok((Some(status), since));
         }
         let found = self.api.get_opt(self.cluster.as_str()).await;
         let status = found
             .map_err(ClusterHealthError::Read)?
             .and_then(|health| health.status);
         *self.lock() = status.clone().map(|status| (status, now));
-        // What has just been read may be written over at once.
+        // What has just been read may be overwritten at once.
         Ok((status, now.saturating_sub(REST)))
     }
 
-    async fn write(&self, status: ClusterHealthStatus) -> Result<ClusterHealth, ClusterHealthError> {
-        let mut health = ClusterHealth::new(self.cluster.as_str(), ClusterHealthSpec {});
-        health.status = Some(status.clone());
-        let apply = PatchParams::apply(FIELD_MANAGER).force();
-        let written = self
-            .api
-            .patch(self.cluster.as_str(), &apply, &Patch::Apply(&health))
-            .await;
+    async fn write(&self, status: ClusterHealthStatus) -> Result<(), WriteError> {
+        let written = self.writer.apply(&self.object(Some(status.clone())), None).await;
         // Whether a write that failed took place is not known.
         *self.lock() = written.is_ok().then(|| (status, self.clock.monotonic()));
-        written.map_err(ClusterHealthError::Write)
+        written.map(drop)
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<(ClusterHealthStatus, Duration)>> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,111 +1,79 @@
-//! NodeController: gives each Node the labels of its InstanceGroup, once the cloud vouches for what it is.
+//! NodeController: gives each Node the labels of its InstanceGroup, once the cloud proves what the Node is.
 //!
-//! Observe the Node, its record and what the cloud says; plan, purely; write the record, the Node, the record; tell. Nodes
-//! are reconciled when they, their records, their rivals or their group's definition change, and when their identity
-//! expires. A heartbeat costs nothing: no write, no call.
+//! Observe the Node, its record and what the cloud says; plan, purely; write the record, the Node, the record; report. A Node is
+//! reconciled when it, its record, its rivals or its group's definition change, and when its identity expires. A heartbeat costs nothing:
+//! no write, no call.
 
 mod apply;
 mod error;
-pub mod explain;
-mod forged;
-mod forgeries;
 mod labels;
-mod node;
-mod observe;
-mod plan;
+pub(crate) mod observation;
+pub(crate) mod observe;
+pub(crate) mod plan;
 mod policy;
-mod record;
-mod replaced;
-mod rivals;
-mod standings;
+pub(crate) mod quarantine;
 mod start;
+pub(crate) mod status;
+pub(crate) mod writes;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidewaiter_identity::Lookup;
-use tidewaiter_kit::{Cache, Events, Key, Next, Reconciler, SharedClock};
+use tidewaiter_kit::{Cache, Index, Next, Pass, Reconciler, SharedClock, Writer};
 use tidewaiter_kops::Definitions;
-use tokio::sync::Semaphore;
 
-use apply::Writer;
+use crate::objects::{Node, Record};
 use error::NodeError;
-pub use forged::Forged;
-use forgeries::Forgeries;
-pub use node::Node;
-use plan::{Finding, Observation, Plan, plan};
-use record::Record;
-use rivals::Rivals;
-use standings::Standings;
-
-pub use apply::FIELD_MANAGER;
+pub(crate) use labels::{given, owned};
+use plan::plan;
 pub use policy::{ForeignLabels, LabelsFrom, OnForgery, Policy};
+use quarantine::Census;
 pub use start::{NodeControllerParts, start};
+use status::Status;
 
-/// Our own write is not in the caches yet. Its change queues the Node; this is the net, should somebody have undone it.
+/// Our own write is not in the caches yet. Its change starts a pass; this is the fallback, should somebody have undone it.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// The controller. One reconcile is one pass over one Node.
-#[derive(Debug)]
 pub struct NodeController {
     nodes: Cache<Node>,
     records: Cache<Record>,
-    rivals: Arc<Rivals>,
+    /// The Nodes that claim an instance, by `spec.providerID` to the letter.
+    claims: Index<Box<str>>,
     identities: Arc<Lookup>,
     definitions: Definitions,
-    writer: Writer,
-    /// Bounds the passes that plan and write: each of them holds some ten kilobytes. Thousands may wait together for one joined
-    /// answer of the cloud before.
-    turns: Semaphore,
-    events: Events,
-    standings: Standings,
-    /// Only where forged Nodes are put into quarantine: it costs memory for each Node.
-    forgeries: Option<Arc<Forgeries>>,
     policy: Policy,
+    /// Only where forged Nodes are quarantined: it costs memory for each Node.
+    census: Option<Arc<Census>>,
+    writer: Writer,
+    status: Status,
     clock: SharedClock,
 }
 
 impl Reconciler for NodeController {
     const NAME: &'static str = "node";
-    type Object = Node;
     type Error = NodeError;
 
-    async fn reconcile(&self, node: Arc<Node>) -> Result<Next, NodeError> {
-        let asked = self.read(&node)?;
-        drop(node);
-        let found = Box::pin(self.find(asked.claim.clone())).await;
-        // Closed never: the semaphore lives as long as the controller.
-        let turn = self.turns.acquire().await;
-        let Some((seen, next)) = self.observe(asked, found)? else {
-            // It is gone, or another by now; the change that made it so has queued it again.
+    async fn reconcile(&self, pass: &mut Pass) -> Result<Next, NodeError> {
+        let Some(claimed) = self.read(pass.key())? else {
+            self.status.forget(pass.key());
             return Ok(Next::UntilChanged);
         };
-        if self.writer.is_ahead_of(&seen.name, &seen.node, seen.record.as_deref()) {
-            return Ok(Next::After(CATCH_UP));
+        let found = pass.outside(Box::pin(self.find(claimed.claim.clone()))).await;
+        let Some(mut seen) = self.observe(claimed, found)? else {
+            // It is gone, or claims something else by now: that change has queued it again.
+            return Ok(Next::Pending(CATCH_UP));
+        };
+        pass.about(seen.reference());
+        if apply::awaits_cache(&self.writer, &seen) {
+            return Ok(Next::Pending(CATCH_UP));
         }
+        seen.brake = self.count(&seen);
         let plan = plan(&seen, self.clock.now());
-        self.standings.note(&seen, &plan);
-        let applied = Box::pin(self.writer.apply(&seen.name, &seen.node, seen.record.as_deref(), &plan)).await;
-        drop(turn);
-        self.tell(&seen, &plan).await;
+        let applied = apply::apply(&self.writer, &seen, &plan).await;
+        self.status.update(&seen, &plan, applied.is_ok()).await;
         applied?;
-        match seen.finding {
-            Finding::Refused(refusal) => Err(NodeError::Refused(refusal)),
-            Finding::Undefined(_, error) => Err(NodeError::Undefined(error)),
-            Finding::Unclaimed | Finding::Malformed(_) | Finding::Defined(..) => Ok(next),
-        }
-    }
-
-    fn forget(&self, gone: &Key) {
-        self.standings.forget(gone.name());
-        self.writer.forget(gone.name());
-    }
-}
-
-impl NodeController {
-    async fn tell(&self, seen: &Observation, plan: &Plan) {
-        for notice in &plan.notices {
-            self.events.publish(&seen.reference(), notice.clone()).await;
-        }
+        seen.next()
     }
 }

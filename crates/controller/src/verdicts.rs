@@ -5,7 +5,6 @@
 //! because each says when it was made, and one is made at least every half minute.
 
 mod kept;
-mod nodes;
 mod outside;
 
 use std::convert::Infallible;
@@ -15,19 +14,18 @@ use std::time::Duration;
 
 use futures::future::{join, select};
 use jiff::Timestamp;
-use kube::{Api, Client};
 use tidewaiter_api::ClusterName;
-use tidewaiter_identity::{CloudGroups, NoGroups};
-use tidewaiter_kit::{Cache, Cacheable, Change, Kit, OnChange, SharedClock, Tasks};
+use tidewaiter_identity::{CloudGroups, NoGroups, Refusal};
+use tidewaiter_kit::{Cache, Cacheable, Change, Index, Kit, Projection, SharedClock, Tasks, Trigger};
 use tidewaiter_kops::Definitions;
-use tidewaiter_validation::{Observation, Options, Part, Pod, Verdict, judge, matters};
+use tidewaiter_validation::objects::LABELS_READ;
+use tidewaiter_validation::{Node as JudgedNode, Observation, Options, Part, Pod, Verdict, judge};
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::node_controller::{Forged, Node};
-use nodes::Nodes;
+use crate::objects::{Node, Record};
 use outside::Outside;
 
 /// What has not been heard of for longer is not known.
@@ -42,9 +40,6 @@ const REST: u32 = 4;
 /// Of 5,000 Nodes one takes 25 ms: what changes while one is made is to be in the next within a tenth of a second. That is at
 /// most half a core.
 const LONGEST_REST: Duration = Duration::from_millis(30);
-/// Pods to a page of their list: 150,000 are 300 pages.
-const PAGE: u32 = 500;
-
 /// A verdict and when it was made.
 #[derive(Clone, Debug)]
 pub struct Judged {
@@ -63,8 +58,12 @@ pub type Latest = watch::Receiver<Option<Arc<Judged>>>;
 pub struct VerdictParts {
     /// The cluster.
     pub cluster: ClusterName,
-    /// To follow Pods with.
-    pub client: Client,
+    /// The role's cache of Nodes.
+    pub nodes: Cache<Node>,
+    /// The role's cache of records.
+    pub records: Cache<Record>,
+    /// The role's cache of Pods.
+    pub pods: Cache<Pod>,
     /// InstanceGroups, and the name of the API; or why the state store is not read.
     pub definitions: Result<Definitions, &'static str>,
     /// The cloud's groups; or why this cloud has none.
@@ -73,93 +72,76 @@ pub struct VerdictParts {
     pub options: Options,
 }
 
-/// Verdicts that are not being made yet: what they rest on may be told of changes already.
-pub struct Verdicts {
-    parts: VerdictParts,
-    changed: Arc<Notify>,
-    judged: Arc<Nodes>,
-    forged: Arc<Forged>,
+/// Starts to ask the cloud, the store and DNS, and to judge.
+#[must_use]
+pub fn start(parts: VerdictParts, tasks: &mut Tasks, kit: &Kit) -> Latest {
+    let changed = Arc::<Notify>::default();
+    let VerdictParts {
+        cluster,
+        nodes,
+        records,
+        pods,
+        definitions,
+        cloud,
+        options,
+    } = parts;
+    let judged = nodes.project(|node| Some(judged(node)));
+    let forged = records.index(|record: &Record| Refusal::recorded_forgery(&record.status).then_some(()));
+    nodes.notify(notifies(&changed).unless(same_to_the_verdict));
+    pods.notify(notifies(&changed).unless(Pod::same));
+    records.notify(notifies(&changed).unless(|before, after| {
+        Refusal::recorded_forgery(&before.status) == Refusal::recorded_forgery(&after.status)
+    }));
+    let outside = Arc::new(Outside::new(
+        cloud,
+        definitions,
+        Arc::clone(&changed),
+        Arc::clone(&kit.clock),
+    ));
+    let (sender, latest) = watch::channel(None);
+    let judge = Judge {
+        cluster,
+        nodes,
+        judged,
+        forged,
+        pods,
+        outside: Arc::clone(&outside),
+        options,
+        clock: Arc::clone(&kit.clock),
+        changed,
+        sender,
+    };
+    tasks.spawn("verdict/outside", outside.keep_asking(tasks.shutdown_token()));
+    tasks.spawn("verdict", judge.run(tasks.shutdown_token()));
+    latest
 }
 
-impl Verdicts {
-    /// Nothing is asked yet.
-    #[must_use]
-    pub fn new(parts: VerdictParts) -> Self {
-        let changed = Arc::default();
-        Self {
-            parts,
-            judged: Arc::default(),
-            forged: Arc::new(Forged::new(Arc::clone(&changed))),
-            changed,
-        }
-    }
-
-    /// For the cache of Nodes, which the NodeController has.
-    #[must_use]
-    pub fn on_node(&self) -> OnChange<Node> {
-        let (judged, notify) = (Arc::clone(&self.judged), notifies(&self.changed));
-        Box::new(move |change| {
-            judged.changed(change);
-            notify(change);
-        })
-    }
-
-    /// For the cache of records, which the NodeController has.
-    #[must_use]
-    pub fn forged(&self) -> Arc<Forged> {
-        Arc::clone(&self.forged)
-    }
-
-    /// Starts to follow Pods, to ask the cloud, the store and DNS, and to judge.
-    #[must_use]
-    pub fn start(self, nodes: Cache<Node>, tasks: &mut Tasks, kit: &Kit) -> Latest {
-        let Self {
-            parts,
-            changed,
-            judged,
-            forged,
-        } = self;
-        let pods = Cache::builder(Api::<Pod>::all(parts.client))
-            .page_size(PAGE)
-            .keep(matters)
-            .same(Pod::same)
-            .on_change(notifies(&changed))
-            .start(tasks, kit);
-        let outside = Arc::new(Outside::new(
-            parts.cloud,
-            parts.definitions,
-            Arc::clone(&changed),
-            Arc::clone(&kit.clock),
-        ));
-        let (sender, latest) = watch::channel(None);
-        let judge = Judge {
-            cluster: parts.cluster,
-            nodes,
-            judged,
-            forged,
-            pods,
-            outside: Arc::clone(&outside),
-            options: parts.options,
-            clock: Arc::clone(&kit.clock),
-            changed,
-            sender,
-        };
-        tasks.spawn("verdict/outside", outside.keep_asking(tasks.shutdown_token()));
-        tasks.spawn("verdict", judge.run(tasks.shutdown_token()));
-        latest
-    }
+/// The Node as the verdict on the cluster reads it.
+fn judged(node: &Node) -> JudgedNode {
+    JudgedNode::new(&node.metadata, node.spec.provider_id.as_deref(), &node.status.conditions)
 }
 
-fn notifies<K>(changed: &Arc<Notify>) -> OnChange<K> {
+/// Whether the two differ in nothing that the verdict on the cluster reads.
+fn same_to_the_verdict(before: &Node, after: &Node) -> bool {
+    let same_label = |key: &&str| before.labels().get(*key) == after.labels().get(*key);
+    before.status.conditions == after.status.conditions
+        && before.metadata.uid == after.metadata.uid
+        && before.spec.provider_id == after.spec.provider_id
+        && LABELS_READ.iter().all(same_label)
+}
+
+fn notifies<K: 'static>(changed: &Arc<Notify>) -> Trigger<K> {
     let changed = Arc::clone(changed);
-    Box::new(move |_: &Change<K>| changed.notify_one())
+    Trigger::calls(move |_: &Change<'_, K>| changed.notify_one())
 }
 
 struct Judge {
     cluster: ClusterName,
     nodes: Cache<Node>,
-    judged: Arc<Nodes>,
-    forged: Arc<Forged>,
+    /// Judging all Nodes takes less time than unpacking them.
+    judged: Projection<JudgedNode>,
+    /// The Nodes that are refused for forgery, as the records say.
+    forged: Index<()>,
     pods: Cache<Pod>,
     outside: Arc<Outside>,
     options: Options,
@@ -208,9 +190,9 @@ impl Judge {
             cluster: self.cluster.clone(),
             groups: self.outside.groups(now),
             cloud: self.outside.cloud(now),
-            nodes: known(&self.nodes, now, || self.judged.all(&self.nodes)),
-            forged: self.forged.names(),
-            pods: known(&self.pods, now, || self.pods.all().map(Arc::new).collect()),
+            nodes: known(&self.nodes, now, || self.judged.all()),
+            forged: self.forged.keys(&()).iter().map(|key| key.name().to_owned()).collect(),
+            pods: known(&self.pods, now, || self.pods.iter().collect()),
             dns: self.outside.dns(now),
         }
     }
@@ -231,6 +213,35 @@ fn known<K: Cacheable, T>(cache: &Cache<K>, now: Duration, all: impl FnOnce() ->
             Part::Unknown(format!("the {kind} are known as of {since} only: {error}"))
         }
         _ => Part::Known(all()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn node(value: &Value) -> Node {
+        serde_json::from_value(value.clone()).unwrap()
+    }
+
+    #[test]
+    fn a_heartbeat_is_the_same_node() {
+        let mut after = json!({"metadata": {"name": "n", "uid": "u", "resourceVersion": "1"}, "spec": {"providerID": "aws:///a/i-1"},
+            "status": {"conditions": [{"type": "Ready", "status": "False", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}]}});
+        let before = node(&after);
+        let same = |after: &Value| same_to_the_verdict(&before, &node(after));
+        after["metadata"]["resourceVersion"] = json!("2");
+        after["status"]["conditions"][0]["lastHeartbeatTime"] = json!("2026-01-01T00:05:00Z");
+        after["spec"]["taints"] = json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]);
+        after["metadata"]["labels"] = json!({"example.com/team": "no rule reads it"});
+        assert!(same(&after));
+        after["metadata"]["labels"] = json!({"node-role.kubernetes.io/control-plane": ""});
+        assert!(!same(&after));
+        after["metadata"]["labels"] = json!({});
+        after["status"]["conditions"][0]["status"] = json!("True");
+        assert!(!same(&after));
     }
 }
 

@@ -155,7 +155,7 @@ impl<K: Cacheable> Cache<K> {
             let after = change.after.map(read).unwrap_or_default();
             updated.update(&Key::of(change.object()), &before, after);
         };
-        self.add_index(update);
+        self.derive(update);
         index
     }
 
@@ -170,11 +170,13 @@ impl<K: Cacheable> Cache<K> {
         let update = move |change: &Change<'_, K>| {
             updated.set(Key::of(change.object()), change.after.and_then(&project));
         };
-        self.add_index(update);
+        self.derive(update);
         projection
     }
 
-    fn add_index(&self, update: impl Fn(&Change<'_, K>) + Send + Sync + 'static) {
+    /// Calls `update` for each object and from now on for each change, together with the indexes and before any trigger: for what a
+    /// controller derives from the objects itself. It must push no key into a queue.
+    pub fn derive(&self, update: impl Fn(&Change<'_, K>) + Send + Sync + 'static) {
         self.subscribers.add_index(Box::new(update), |update| self.announce(update));
     }
 

@@ -10,37 +10,36 @@ use crate::key::Key;
 
 /// Value → the keys of the objects that have it. Clones share it.
 #[derive(Debug)]
-pub struct Index<V>(Arc<Mutex<BTreeMap<V, BTreeSet<Key>>>>);
+pub struct Index<V>(Arc<Mutex<BTreeSet<(V, Key)>>>);
 
 impl<V: Ord + Clone> Index<V> {
     /// The keys of the objects that have `value`, in order.
     #[must_use]
     pub fn keys(&self, value: &V) -> Vec<Key> {
-        self.lock().get(value).into_iter().flatten().cloned().collect()
+        let pairs = self.lock();
+        let from = pairs.range((value.clone(), Key::new(""))..);
+        from.take_while(|(other, _)| other == value).map(|(_, key)| key.clone()).collect()
     }
 
     /// Every value that some object has, in order.
     #[must_use]
     pub fn values(&self) -> Vec<V> {
-        self.lock().keys().cloned().collect()
+        let mut values: Vec<V> = self.lock().iter().map(|(value, _)| value.clone()).collect();
+        values.dedup();
+        values
     }
 
     pub(crate) fn update(&self, key: &Key, before: &[V], after: Vec<V>) {
-        let mut keys = self.lock();
+        let mut pairs = self.lock();
         for value in before.iter().filter(|value| !after.contains(value)) {
-            if let Some(having) = keys.get_mut(value) {
-                having.remove(key);
-                if having.is_empty() {
-                    keys.remove(value);
-                }
-            }
+            pairs.remove(&(value.clone(), key.clone()));
         }
-        for value in after {
-            keys.entry(value).or_default().insert(key.clone());
+        for value in after.into_iter().filter(|value| !before.contains(value)) {
+            pairs.insert((value, key.clone()));
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<V, BTreeSet<Key>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<(V, Key)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

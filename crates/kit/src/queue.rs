@@ -60,14 +60,16 @@ impl Queue {
     /// Removes the key that waits longest, or waits for a key. For one consumer; cancel safe.
     pub async fn next(&self) -> Key {
         loop {
-            if let Some(key) = self.pop() {
+            if let Some(key) = self.try_next() {
                 return key;
             }
             self.0.pushed.notified().await;
         }
     }
 
-    fn pop(&self) -> Option<Key> {
+    /// Removes the key that waits longest, if one waits.
+    #[must_use]
+    pub fn try_next(&self) -> Option<Key> {
         let mut waiting = self.lock();
         let key = waiting.order.pop_front()?;
         waiting.members.remove(&key);

@@ -138,7 +138,6 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use futures::FutureExt as _;
     use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ServiceAccount};
     use serde_json::{Value, json};
 
@@ -151,7 +150,7 @@ mod tests {
     }
 
     fn waiting(queue: &Queue) -> Vec<String> {
-        std::iter::from_fn(|| queue.next().now_or_never()).map(|key| key.to_string()).collect()
+        std::iter::from_fn(|| queue.try_next()).map(|key| key.to_string()).collect()
     }
 
     #[test]

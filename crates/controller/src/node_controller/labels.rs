@@ -10,11 +10,11 @@ use tidewaiter_identity::Proven;
 use tidewaiter_kops::{Definition, DefinitionError, Definitions, OwnedKeys, node_labels, tag_labels};
 
 use super::LabelsFrom;
-use super::plan::Finding;
+use super::observation::Finding;
 
 /// From where the labels of a proven Node come.
 #[derive(Debug)]
-pub(super) enum Given {
+pub(crate) enum Given {
     /// The files of its group and cluster.
     Definition(Arc<Definition>),
     /// The tags of its instance.
@@ -24,7 +24,7 @@ pub(super) enum Given {
 }
 
 /// Finds from where the labels of a Node come that has been given those of `recorded` before.
-pub(super) async fn given(
+pub(crate) async fn given(
     from: LabelsFrom,
     definitions: &Definitions,
     proven: &Proven,
@@ -42,7 +42,7 @@ pub(super) async fn given(
 
 impl Given {
     /// The labels themselves.
-    pub(super) fn finding(self, proven: Proven) -> Finding {
+    pub(crate) fn finding(self, proven: Proven) -> Finding {
         match self {
             Self::Definition(definition) => {
                 let labels = node_labels(&definition, proven.identity().lifecycle);
@@ -55,7 +55,7 @@ impl Given {
 }
 
 /// Whose each key is; with tags alone nobody knows.
-pub(super) async fn owned(from: LabelsFrom, definitions: &Definitions) -> Arc<OwnedKeys> {
+pub(crate) async fn owned(from: LabelsFrom, definitions: &Definitions) -> Arc<OwnedKeys> {
     match from {
         LabelsFrom::Tags => Arc::default(),
         LabelsFrom::Store | LabelsFrom::StoreThenTags => definitions.owned_keys().await,

@@ -10,31 +10,27 @@
 
 mod foreign;
 mod keys;
-mod observation;
-mod quarantine;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use jiff::Timestamp;
 use tidewaiter_api::node_identity::{LABELS_VALID, VERIFIED};
-use tidewaiter_api::{
-    Condition, ConditionStatus, LabelKey, LabelValue, NodeIdentitySpec, NodeIdentityStatus, RecordedLabel,
-};
+use tidewaiter_api::{Condition, ConditionStatus, RecordedLabel};
 use tidewaiter_identity::{Proven, Refusal};
 use tidewaiter_kit::{Notice, NoticeKind};
 use tidewaiter_kops::{DefinitionError, NodeLabels};
 
-pub(super) use foreign::Foreign;
+pub(crate) use foreign::Foreign;
 use keys::Keys;
-pub(super) use observation::{Finding, Observation};
-use observation::{rejected_words, vouched_words};
-pub(super) use quarantine::{Brake, Decision, treat};
+
+use super::observation::{Finding, Observation, rejected_words, vouched_words};
+use super::quarantine::{self, Decision};
+use super::status::warning;
+use super::writes::{NodePatch, RecordContent};
 
 /// What is to be written, in this order; each part only if it changes something.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     /// The record before the Node is touched: what is known, with old keys and new ones together.
     pub record: Option<RecordContent>,
     /// The change of the Node.
@@ -43,37 +39,17 @@ pub(super) struct Plan {
     pub narrowed: Option<RecordContent>,
     /// What the Node's owner should read.
     pub notices: Vec<Notice>,
-    /// Where the Node stands.
-    pub standing: Standing,
-    /// What becomes of it, if it is refused for forgery.
+    /// The Node's state after the plan.
+    pub state: NodeState,
+    /// What is done to it, if it is refused for forgery.
     pub decision: Option<Decision>,
     /// How many labels it carries that only other groups define.
     pub foreign: usize,
 }
 
-/// What a record says; its name and owner follow from the Node.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct RecordContent {
-    /// Whose claim it answers.
-    pub spec: NodeIdentitySpec,
-    /// What was found.
-    pub status: NodeIdentityStatus,
-}
-
-/// The keys of a Node that differ from what they should be.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct NodePatch {
-    /// Labels to set.
-    pub set: BTreeMap<LabelKey, LabelValue>,
-    /// Labels to remove.
-    pub remove: BTreeSet<String>,
-    /// All taints as they are to be, when the startup taint is to go or to come.
-    pub taints: Option<Vec<serde_json::Value>>,
-}
-
-/// Where a Node stands after the plan: the one gauge by state, and what the reconcile answers.
+/// The state of a Node after the plan: the gauge by state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Standing {
+pub(crate) enum NodeState {
     /// Nothing to do, and why.
     Waiting(&'static str),
     /// The cloud could not be asked.
@@ -90,12 +66,12 @@ pub(super) enum Standing {
 
 /// Decides what is to be written.
 #[must_use]
-pub(super) fn plan(seen: &Observation, now: Timestamp) -> Plan {
+pub(crate) fn plan(seen: &Observation, now: Timestamp) -> Plan {
     if seen.node.metadata.deletion_timestamp.is_some() {
-        return Plan::nothing(Standing::Waiting("the Node is being deleted"));
+        return Plan::nothing(NodeState::Waiting("the Node is being deleted"));
     }
     match &seen.finding {
-        Finding::Unclaimed => Plan::nothing(Standing::Waiting("the Node has no spec.providerID yet")),
+        Finding::Unclaimed => Plan::nothing(NodeState::Waiting("the Node has no spec.providerID yet")),
         Finding::Malformed(error) => {
             let remedy =
                 "Check that the cloud controller manager runs and that the node's kubelet is set up for this cloud.";
@@ -103,17 +79,17 @@ pub(super) fn plan(seen: &Observation, now: Timestamp) -> Plan {
                 seen,
                 "InvalidProviderId",
                 &format!("{error}. {remedy}"),
-                Standing::Refused,
+                NodeState::Refused,
                 quarantine::kept(seen),
                 now,
             )
         }
         Finding::Refused(refusal) if refusal.is_transient() => unanswered(seen, refusal, now),
-        Finding::Refused(refusal) if refusal.is_forgery() => quarantine::forged(seen, refusal, now),
+        Finding::Refused(refusal) if refusal.is_forgery() => forged(seen, refusal, now),
         Finding::Refused(refusal) => {
             let (reason, message) = (refusal.reason(), sentence(refusal));
             let quarantined = quarantine::kept(seen);
-            refused(seen, reason, &message, Standing::Refused, quarantined, now)
+            refused(seen, reason, &message, NodeState::Refused, quarantined, now)
         }
         Finding::Undefined(proven, error) => undefined(seen, proven, error, now),
         Finding::Defined(proven, labels) => defined(seen, proven, labels, now),
@@ -123,7 +99,7 @@ pub(super) fn plan(seen: &Observation, now: Timestamp) -> Plan {
 /// The cloud could not be asked: a Node that was answered before keeps everything as it is, and nothing is written for it,
 /// so that an outage does not become a storm of writes. A new one gets a record that says why it has no labels.
 fn unanswered(seen: &Observation, refusal: &Refusal, now: Timestamp) -> Plan {
-    let mut plan = Plan::nothing(Standing::Unanswered);
+    let mut plan = Plan::nothing(NodeState::Unanswered);
     plan.notices
         .push(warning(refusal.reason(), "Identify", sentence(refusal)));
     if !seen.answered_before() {
@@ -144,22 +120,34 @@ fn refused(
     seen: &Observation,
     reason: &'static str,
     message: &str,
-    standing: Standing,
+    state: NodeState,
     quarantined: Option<Condition>,
     now: Timestamp,
 ) -> Plan {
     let verified = seen.condition(VERIFIED, ConditionStatus::False, reason, message, now);
     let conditions = [verified].into_iter().chain(quarantined).collect();
-    let mut plan = Plan::nothing(standing);
+    let mut plan = Plan::nothing(state);
     plan.record = seen.unless_recorded(seen.content(None, seen.recorded().to_vec(), conditions));
     plan.notices.push(warning(reason, "Identify", message.to_owned()));
+    plan
+}
+
+/// The plan for a Node that is refused for forgery. The record says that it is quarantined before the Node is touched, so that a crash
+/// in between is finished by the next pass; what is taken away is not ours and need not be remembered.
+fn forged(seen: &Observation, refusal: &Refusal, now: Timestamp) -> Plan {
+    let (decision, patch) = quarantine::treat(seen);
+    let quarantined = quarantine::condition(seen, decision, refusal, now);
+    let mut plan = refused(seen, refusal.reason(), &sentence(refusal), NodeState::Forged, quarantined, now);
+    plan.decision = Some(decision);
+    plan.patch = patch;
+    plan.notices.extend(quarantine::notice(decision, plan.patch.as_ref()));
     plan
 }
 
 /// Proven, but what its group gives cannot be read: the labels stay as they are.
 fn undefined(seen: &Observation, proven: &Proven, error: &DefinitionError, now: Timestamp) -> Plan {
     let message = format!("{error}");
-    let mut plan = Plan::nothing(Standing::Undefined);
+    let mut plan = Plan::nothing(NodeState::Undefined);
     plan.notices.push(warning(error.reason(), "Label", message.clone()));
     if error.is_transient() && seen.answered_before() {
         return plan;
@@ -187,7 +175,7 @@ fn defined(seen: &Observation, proven: &Proven, labels: &NodeLabels, now: Timest
     let narrow = content(keys.staying().cloned().collect(), foreign_after);
     let wide = content(keys.all(), foreign_before);
 
-    let mut plan = Plan::nothing(Standing::Verified);
+    let mut plan = Plan::nothing(NodeState::Verified);
     plan.foreign = foreign.count();
     plan.patch = keys.patch(&seen.node, foreign.to_remove());
     plan.narrowed = (wide != narrow).then_some(narrow);
@@ -216,28 +204,20 @@ fn defined(seen: &Observation, proven: &Proven, labels: &NodeLabels, now: Timest
 }
 
 impl Plan {
-    fn nothing(standing: Standing) -> Self {
+    fn nothing(state: NodeState) -> Self {
         Self {
             record: None,
             patch: None,
             narrowed: None,
             notices: Vec::new(),
-            standing,
+            state,
             decision: None,
             foreign: 0,
         }
     }
 }
 
-pub(super) fn sentence(refusal: &Refusal) -> String {
+pub(crate) fn sentence(refusal: &Refusal) -> String {
     format!("{refusal}. {}", refusal.remedy())
 }
 
-fn warning(reason: &'static str, action: &'static str, note: String) -> Notice {
-    Notice {
-        kind: NoticeKind::Warning,
-        reason: reason.into(),
-        action: action.into(),
-        note,
-    }
-}

@@ -1,29 +1,27 @@
-//! Puts the NodeController together: its caches, what queues a Node, and its tasks.
+//! Wires the NodeController: which change queues which Node, and its tasks.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use kube::{Api, Client};
+use kube::Client;
 use tidewaiter_identity::Lookup;
-use tidewaiter_kit::controller::ControllerError;
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
-    Backoff, Cache, Change, ControllerContext, ControllerOptions, Key, Kit, OnChange, Queue, Reconciler as _, Tasks,
-    run_controller,
+    Backoff, Cache, Change, Controller, ControllerContext, Index, Queue, Reconciler as _, Tasks, Trigger, Writer,
 };
 use tidewaiter_kops::{Changed, Definitions};
-use tokio::sync::Semaphore;
 
-use super::apply::Writer;
-use super::forged::Forged;
-use super::forgeries::Forgeries;
-use super::node::Node;
-use super::record::Record;
-use super::rivals::Rivals;
-use super::standings::Standings;
+use super::quarantine::Census;
+use super::status::Status;
 use super::{NodeController, OnForgery, Policy};
+use crate::objects::{Node, Record};
 
 /// What a NodeController works with.
 pub struct NodeControllerParts {
+    /// The role's cache of Nodes.
+    pub nodes: Cache<Node>,
+    /// The role's cache of records.
+    pub records: Cache<Record>,
     /// The fenced client: it reads always and writes only while this replica leads.
     pub client: Client,
     /// Who a Node is.
@@ -32,63 +30,35 @@ pub struct NodeControllerParts {
     pub definitions: Definitions,
     /// What the operator wants done beyond labelling.
     pub policy: Policy,
-    /// Who hears of each change of a Node that the verdict on the cluster reads.
-    pub on_node: OnChange<Node>,
-    /// Keeps which Nodes the records call forged.
-    pub forged: Arc<Forged>,
-    /// Leadership, Events, shutdown.
-    pub context: ControllerContext,
 }
 
-/// Passes that plan and write at once. More make a cold start no faster, only the API server's queue longer.
-const TURNS: usize = 32;
+/// Passes that plan and write at once. More do not make a cold start faster, only the API server's queue longer.
+const PERMITS: usize = 32;
 
-/// Nodes that may be in a pass at once: as many as there are, because most of them wait together for one joined answer.
-const PASSES: ControllerOptions = ControllerOptions {
-    concurrency: 0,
-    backoff: RETRIES,
-};
+/// A Node that is refused is asked about again forever, in the end every few minutes, joined with the others.
+const RETRIES: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_mins(5));
 
-/// A Node that is refused is asked about again for ever, in the end every few minutes, joined with the others.
-const RETRIES: Backoff = Backoff::new(std::time::Duration::from_millis(500), std::time::Duration::from_mins(5));
-
-/// Starts the caches at once, so that a standby is warm, and the passes when this replica leads. Gives the cache of Nodes, for
-/// others to read.
+/// Starts the NodeController. Its passes begin when this replica leads.
 ///
 /// # Errors
 /// When a metric's name is taken.
-pub fn start(parts: NodeControllerParts, tasks: &mut Tasks, kit: &Kit) -> Result<Cache<Node>, MetricsError> {
+pub fn start(parts: NodeControllerParts, context: &ControllerContext, tasks: &mut Tasks) -> Result<(), MetricsError> {
     let NodeControllerParts {
+        nodes,
+        records,
         client,
         identities,
         definitions,
         policy,
-        on_node,
-        forged,
-        context,
     } = parts;
+    let kit = &context.kit;
     let queue = Queue::new();
-    let rivals = Arc::new(Rivals::default());
-    let forgeries = match policy.on_forgery {
+    let claims = wire(&nodes, &records, &queue);
+    nodes.notify(forgets(Arc::clone(&identities)));
+    let census = match policy.on_forgery {
         OnForgery::Report => None,
-        OnForgery::Quarantine => Some(Arc::new(Forgeries::new(queue.clone(), &kit.metrics)?)),
+        OnForgery::Quarantine => Some(Census::over(&nodes, queue.clone(), &kit.metrics)?),
     };
-    let nodes = Cache::builder(Api::<Node>::all(client.clone()))
-        .same(Node::same)
-        .on_change(counts(forgeries.clone()))
-        .on_change(queue.on_change())
-        .on_change(queues_rivals(queue.clone(), Arc::clone(&rivals)))
-        .on_change(forgets(Arc::clone(&identities)))
-        .same(Node::same_to_the_verdict)
-        .on_change(on_node)
-        .start(tasks, kit);
-    let records = Cache::builder(Api::<Record>::all(client.clone()))
-        .same(Record::same)
-        // A record that is deleted, or changed by anybody, is made again: its Node has its name.
-        .on_change(queue.on_change())
-        .on_change(Box::new(move |change| forged.changed(change)))
-        .start(tasks, kit);
-
     let shutdown = tasks.shutdown_token();
     tasks.spawn("identities", Arc::clone(&identities).run(shutdown.clone()));
     let on_definition = queues_group(queue.clone(), records.clone());
@@ -96,80 +66,194 @@ pub fn start(parts: NodeControllerParts, tasks: &mut Tasks, kit: &Kit) -> Result
         "definitions",
         definitions.clone().run(shutdown.cancelled_owned(), on_definition),
     );
-
-    let controller = Arc::new(NodeController {
+    let controller = NodeController {
         nodes: nodes.clone(),
         records: records.clone(),
-        rivals,
+        claims,
         identities,
         definitions,
-        writer: Writer::new(client, kit.clock.clone()),
-        turns: Semaphore::new(TURNS),
-        events: context.events.clone(),
-        standings: Standings::new(&kit.metrics)?,
-        forgeries,
         policy,
-        clock: kit.clock.clone(),
-    });
-    let stop = context.shutdown.clone();
-    let shared = nodes.clone();
-    tasks.spawn("node-controller", async move {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => return Ok(()),
-            synced = records.synced() => synced.map_err(|_| ControllerError::Ended(NodeController::NAME))?,
-        }
-        run_controller(controller, nodes, queue, context, PASSES).await
-    });
-    Ok(shared)
+        census,
+        writer: Writer::new(client, NodeController::NAME, Arc::clone(&kit.clock)),
+        status: Status::new(context.events.clone(), &kit.metrics)?,
+        clock: Arc::clone(&kit.clock),
+    };
+    Controller::new(controller, queue)
+        .reads(&nodes)
+        .reads(&records)
+        .permits(PERMITS)
+        .backoff(RETRIES)
+        .start(context.clone(), tasks);
+    Ok(())
 }
 
-/// The census comes before the queue: a pass finds its Node there.
-fn counts(forgeries: Option<Arc<Forgeries>>) -> OnChange<Node> {
-    Box::new(move |change| {
-        if let Some(forgeries) = &forgeries {
-            forgeries.changed(change);
-        }
-    })
+/// Everything in the cluster whose change makes a Node be looked at again: the Node, its record, and its rivals.
+fn wire(nodes: &Cache<Node>, records: &Cache<Record>, queue: &Queue) -> Index<Box<str>> {
+    let claim = |node: &Node| node.claim().map(Box::from);
+    let claims = nodes.index(claim);
+    nodes.notify(queue.same_name().unless(same_to_the_plan));
+    nodes.notify(queue.sharing(&claims, claim));
+    // A record that somebody deleted or edited is put right: its Node has its name.
+    records.notify(queue.same_name().unless(Record::same));
+    claims
 }
 
-/// Nodes whose rivals change are looked at again.
-fn queues_rivals(queue: Queue, rivals: Arc<Rivals>) -> OnChange<Node> {
-    Box::new(move |change| {
-        let node = change.object();
-        let name = node.metadata.name.as_deref().unwrap_or_default();
-        let claim = match change {
-            Change::Applied(node) => node.spec.provider_id.as_deref().filter(|id| !id.is_empty()),
-            Change::Deleted(_) => None,
-        };
-        for rival in rivals.note(name, claim) {
-            queue.push(Key::new(&rival));
-        }
-    })
+/// Whether the two differ in nothing that a plan decides by: a heartbeat changes only the resourceVersion and the conditions. Of the
+/// taints only the startup taint decides; the others are repeated as they are.
+fn same_to_the_plan(before: &Node, after: &Node) -> bool {
+    let meta = (&before.metadata, &after.metadata);
+    meta.0.uid == meta.1.uid
+        && meta.0.labels == meta.1.labels
+        && meta.0.deletion_timestamp.is_some() == meta.1.deletion_timestamp.is_some()
+        && before.spec.provider_id == after.spec.provider_id
+        && before.startup_taints().eq(after.startup_taints())
+        && before.status.internal_ips == after.status.internal_ips
 }
 
 /// Nothing is kept of a Node that is gone; one that comes back under its name has another uid.
-fn forgets(identities: Arc<Lookup>) -> OnChange<Node> {
-    Box::new(move |change| {
-        if let Change::Deleted(node) = change
-            && let Some(Ok(uid)) = node.metadata.uid.as_deref().map(str::parse)
+fn forgets(identities: Arc<Lookup>) -> Trigger<Node> {
+    Trigger::calls(move |change: &Change<'_, Node>| {
+        if change.after.is_none()
+            && let Some(Ok(uid)) = change.object().metadata.uid.as_deref().map(str::parse)
         {
             identities.forget(&uid);
         }
     })
 }
 
-/// A definition that changes concerns the Nodes whose record names its group. One whose record is still on its way is
-/// queued by the record itself.
+/// A definition that changes concerns the Nodes whose record names its group. A Node whose record is still on its way is queued by the
+/// record itself.
 fn queues_group(queue: Queue, records: Cache<Record>) -> impl Fn(Changed) + Send + Sync + 'static {
+    let by_group = records.index(|record: &Record| record.status.instance_group.clone());
     move |changed| {
-        for record in records.all() {
-            let concerned = match &changed {
-                Changed::Cluster | Changed::OwnedKeys => true,
-                Changed::Group(group) => record.status.instance_group.as_ref() == Some(group),
-            };
-            if concerned {
-                queue.push(Key::of(&record));
+        let concerned = match &changed {
+            Changed::Cluster | Changed::OwnedKeys => records.keys(),
+            Changed::Group(group) => by_group.keys(group),
+        };
+        for key in concerned {
+            queue.push(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+    use tidewaiter_api::names::UNIDENTIFIED_TAINT;
+    use tidewaiter_kit::{Feed, Key, Kit, ManualClock};
+
+    use super::*;
+    use crate::node_controller::observe::Claimed;
+
+    fn node(value: Value) -> Node {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_heartbeat_is_the_same_node() {
+        let before = json!({"metadata": {"name": "n", "uid": "u", "resourceVersion": "1"}, "spec": {"providerID": "aws:///a/i-1"},
+            "status": {"conditions": [{"type": "Ready", "status": "False", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}]}});
+        let mut after = before.clone();
+        after["metadata"]["resourceVersion"] = json!("2");
+        after["status"]["conditions"][0]["status"] = json!("True");
+        after["spec"]["taints"] = json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]);
+        assert!(same_to_the_plan(&node(before.clone()), &node(after)));
+        for (pointer, value) in [
+            ("/metadata/uid", json!("v")),
+            ("/metadata/labels", json!({"a": "b"})),
+            ("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z")),
+            ("/spec/providerID", json!("aws:///a/i-2")),
+            (
+                "/spec/taints",
+                json!([{"key": UNIDENTIFIED_TAINT, "effect": "NoSchedule"}]),
+            ),
+            (
+                "/status/addresses",
+                json!([{"type": "InternalIP", "address": "10.0.0.1"}]),
+            ),
+        ] {
+            let mut changed = before.clone();
+            let (parent, key) = pointer.rsplit_once('/').unwrap();
+            changed.pointer_mut(parent).unwrap()[key] = value;
+            assert!(!same_to_the_plan(&node(before.clone()), &node(changed)), "{pointer}");
+        }
+    }
+
+
+    /// What changes in the cluster: a Node is created or changed, or deleted; a record likewise.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Node { node: usize, claim: usize, label: usize },
+        NodeGone(usize),
+        Record { node: usize, group: usize },
+        RecordGone(usize),
+    }
+
+    const NODES: usize = 4;
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (0..NODES, 0..3_usize, 0..2_usize).prop_map(|(node, claim, label)| Step::Node { node, claim, label }),
+            1 => (0..NODES).prop_map(Step::NodeGone),
+            2 => (0..NODES, 0..2_usize).prop_map(|(node, group)| Step::Record { node, group }),
+            1 => (0..NODES).prop_map(Step::RecordGone),
+        ]
+    }
+
+    fn a_node(number: usize, claim: usize, label: usize, version: usize) -> Node {
+        node(json!({"metadata": {"name": format!("n{number}"), "uid": format!("uid-{number}"), "resourceVersion": version.to_string(),
+            "labels": {"a": label.to_string()}}, "spec": {"providerID": ["", "aws:///a/i-1", "aws:///a/i-2"][claim]}}))
+    }
+
+    fn a_record(number: usize, group: usize, version: usize) -> Record {
+        serde_json::from_value(json!({"metadata": {"name": format!("n{number}"), "uid": format!("r-{number}"),
+            "resourceVersion": version.to_string()}, "spec": {"nodeUID": format!("uid-{number}"), "providerID": ""},
+            "status": {"instanceGroup": format!("group-{group}")}}))
+        .unwrap()
+    }
+
+    /// What a pass over a Node observes of the cluster.
+    fn observed(nodes: &Cache<Node>, records: &Cache<Record>, claims: &Index<Box<str>>, number: usize) -> impl PartialEq {
+        let key = Key::new(&format!("n{number}"));
+        let node = nodes.get(&key);
+        let rivals = node.as_deref().and_then(Node::claim).map(|claim| claims.keys(&claim.into()));
+        let claimed = node.as_deref().map(|node| {
+            let rivals = rivals.iter().flatten().filter(|other| **other != key).map(Key::name);
+            Claimed::read(node, rivals).ok()
+        });
+        let labels = node.map(|node| node.labels().clone());
+        let record = records.get(&key).map(|record| (record.spec.clone(), record.status.clone()));
+        (claimed, labels, record)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// The trigger graph: whatever changes an observation of a Node queues that Node.
+        #[test]
+        fn whatever_changes_an_observation_queues_the_node(steps in proptest::collection::vec(step(), 1..30)) {
+            let kit = Kit::new(ManualClock::default().shared()).unwrap();
+            let (mut node_feed, nodes) = Feed::<Node>::new(&kit);
+            let (mut record_feed, records) = Feed::<Record>::new(&kit);
+            let queue = Queue::new();
+            let claims = wire(&nodes, &records, &queue);
+            node_feed.list([]);
+            record_feed.list([]);
+            for (version, step) in steps.into_iter().enumerate() {
+                let before: Vec<_> = (0..NODES).map(|number| observed(&nodes, &records, &claims, number)).collect();
+                match step {
+                    Step::Node { node, claim, label } => node_feed.put(a_node(node, claim, label, version)),
+                    Step::NodeGone(node) => node_feed.delete(a_node(node, 0, 0, version)),
+                    Step::Record { node, group } => record_feed.put(a_record(node, group, version)),
+                    Step::RecordGone(node) => record_feed.delete(a_record(node, 0, version)),
+                }
+                let queued: Vec<Key> = std::iter::from_fn(|| queue.try_next()).collect();
+                for (number, before) in before.into_iter().enumerate() {
+                    let key = Key::new(&format!("n{number}"));
+                    let changed = before != observed(&nodes, &records, &claims, number);
+                    prop_assert!(!changed || queued.contains(&key), "{key} was not queued");
+                }
             }
         }
     }

@@ -11,29 +11,30 @@ use tidewaiter_api::{Condition, ConditionStatus, InstanceGroupName};
 use tidewaiter_kit::Notice;
 use tidewaiter_kops::NodeLabels;
 
-use super::super::policy::ForeignLabels;
-use super::{Observation, warning};
+use super::super::ForeignLabels;
+use super::super::observation::Observation;
+use super::super::status::warning;
 
 /// Groups that are named for one key; the others are counted.
 const SHOWN: usize = 3;
 
 /// A label that is not this Node's.
-pub(in crate::node_controller) struct ForeignLabel<'a> {
-    pub(in crate::node_controller) key: &'a str,
+pub(crate) struct ForeignLabel<'a> {
+    pub(crate) key: &'a str,
     /// Never empty.
-    pub(in crate::node_controller) owners: Vec<&'a InstanceGroupName>,
+    pub(crate) owners: Vec<&'a InstanceGroupName>,
 }
 
 /// All of a Node's.
-pub(in crate::node_controller) struct Foreign<'a> {
+pub(crate) struct Foreign<'a> {
     seen: &'a Observation,
     group: &'a InstanceGroupName,
-    pub(in crate::node_controller) labels: Vec<ForeignLabel<'a>>,
+    pub(crate) labels: Vec<ForeignLabel<'a>>,
 }
 
 impl<'a> Foreign<'a> {
     /// Those of the Node, which is proven to be of `group`, whose definition gives it `given`.
-    pub(in crate::node_controller) fn of(
+    pub(crate) fn of(
         seen: &'a Observation,
         group: &'a InstanceGroupName,
         given: &NodeLabels,

@@ -6,8 +6,8 @@ use tidewaiter_api::names::EXCLUSIVE_ROLE_LABELS;
 use tidewaiter_api::{LabelKey, RecordedLabel};
 use tidewaiter_kops::{NodeLabels, WantedLabel};
 
-use super::super::node::Node;
-use super::NodePatch;
+use super::super::writes::NodePatch;
+use crate::objects::Node;
 
 /// Every key that the record has to remember, sorted into what becomes of it.
 pub(super) struct Keys {

@@ -11,10 +11,10 @@ use tidewaiter_api::{Condition, LabelSource, Lifecycle, ProviderId};
 use tidewaiter_identity::{Claim, Identity, NodeNames, Trouble, prove};
 use tidewaiter_kops::{Cluster, InstanceGroup, OwnedKeys, RejectedLabel, WantedLabel};
 
-use super::super::node::Node;
-use super::super::policy::Policy;
-use super::super::record::Record;
+use super::super::Policy;
+use super::super::quarantine::Brake;
 use super::*;
+use crate::objects::{Node, Record};
 
 const CLAIM: &str = "aws:///us-east-1a/i-0123456789abcdef0";
 const NAME: &str = "ip-10-0-0-1.ec2.internal";
@@ -39,7 +39,7 @@ struct Recorded {
 /// What is to be written, in short: labels as `a=1 b=2`, an absent write as `-`.
 #[derive(Debug, PartialEq)]
 struct Expected {
-    standing: Standing,
+    state: NodeState,
     record: String,
     set: String,
     remove: String,
@@ -149,6 +149,7 @@ fn observation(seen: Seen) -> Observation {
         node: Arc::new(serde_json::from_value(node).unwrap()),
         record: seen.record.map(|record| Arc::new(record.content())),
         finding: seen.finding,
+        fresh_for: None,
         owned: Arc::default(),
         brake: Brake::Unjudged,
         policy: Policy::default(),
@@ -215,7 +216,7 @@ fn planned(plan: &Plan) -> Expected {
         .taints
         .is_some_and(|taints| taints == [json!({"key": "other", "effect": "NoExecute"})]);
     Expected {
-        standing: plan.standing,
+        state: plan.state,
         record: content(plan.record.as_ref()),
         set: set.join(" "),
         remove: patch.remove.into_iter().collect::<Vec<_>>().join(" "),
@@ -258,9 +259,9 @@ fn verified(labels: &'static str) -> Recorded {
     }
 }
 
-fn row(standing: Standing, record: &str, set: &str, remove: &str, narrowed: &str, notices: &str) -> Expected {
+fn row(state: NodeState, record: &str, set: &str, remove: &str, narrowed: &str, notices: &str) -> Expected {
     Expected {
-        standing,
+        state,
         record: record.to_owned(),
         set: set.to_owned(),
         remove: remove.to_owned(),
@@ -275,7 +276,7 @@ type Row = (&'static str, Seen, Expected);
 /// `(what, (what stands in the cluster and was found out), what is to be written)`.
 #[rustfmt::skip]
 fn table() -> Vec<Row> {
-    use Standing::{Forged, Refused, Unanswered, Verified};
+    use NodeState::{Forged, Refused, Unanswered, Verified};
     let seen = |labels, record, finding| Seen { labels, tainted: false, record, finding };
     let before = |labels| Some(verified(labels));
     let earlier = Some(Recorded { uid: "uid-0", verified: (ConditionStatus::True, "Proven"), labels: "gone=1" });
@@ -433,7 +434,7 @@ fn a_node_that_claims_nothing_or_is_going_is_left_alone() {
     });
     let waits = |seen: &Observation| {
         let plan = plan(seen, Timestamp::UNIX_EPOCH);
-        matches!(plan.standing, Standing::Waiting(_))
+        matches!(plan.state, NodeState::Waiting(_))
             && plan.record.is_none()
             && plan.patch.is_none()
             && plan.notices.is_empty()
@@ -484,7 +485,7 @@ fn under_warn_a_node_of_another_name_is_verified_and_told_apart() {
     assert_eq!(
         planned(&plan),
         row(
-            Standing::Verified,
+            NodeState::Verified,
             "True NameNotEnforced:",
             "",
             "",

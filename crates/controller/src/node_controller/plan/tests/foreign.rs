@@ -3,7 +3,7 @@
 use tidewaiter_api::node_identity::FOREIGN_LABELS;
 
 use super::*;
-use crate::node_controller::policy::ForeignLabels::{self, Remove, Report};
+use crate::node_controller::ForeignLabels::{self, Remove, Report};
 
 /// The Node is of group `nodes`, whose definition gives it `a` and would give it `bad`.
 fn seen(labels: &'static str, recorded: &'static str, complete: bool, foreign_labels: ForeignLabels) -> Observation {

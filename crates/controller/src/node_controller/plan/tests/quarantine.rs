@@ -296,7 +296,7 @@ fn a_proof_undoes_it() {
     let plan = planned_at_start(&seen);
     assert_eq!(said(plan.record.as_ref()), "False Proven");
     let expected = row(
-        Standing::Verified,
+        NodeState::Verified,
         "True Proven: a=1 b=2",
         "a=1 b=2",
         "",

@@ -9,18 +9,19 @@ use std::time::Duration;
 use tidewaiter_api::NodeName;
 use tidewaiter_api::names::{EXCLUSIVE_ROLE_LABELS, UNIDENTIFIED_TAINT};
 use tidewaiter_api::node_identity::QUARANTINED;
-use tidewaiter_kit::{Change, Clock as _, ManualClock, Metrics, Queue};
+use tidewaiter_kit::events::Reporter;
+use tidewaiter_kit::{Change, Clock as _, Events, Key, ManualClock, Metrics, Queue, Writer};
 use tidewaiter_kops::store::ReadFile;
 use tidewaiter_kops::{Definitions, DefinitionsSettings, node_labels};
 
 use super::api_server::{After, ApiServer, Written};
 use super::state_store::Files;
 use super::*;
-use crate::node_controller::apply::Writer;
-use crate::node_controller::forgeries::{Forgeries, Verdict};
-use crate::node_controller::observe::{Claimed, judge};
-use crate::node_controller::policy::{ForeignLabels, OnForgery};
-use crate::node_controller::standings::Standings;
+use crate::node_controller::apply::{apply, awaits_cache};
+use crate::node_controller::observe::{Claimed, define};
+use crate::node_controller::quarantine::{Census, Classification};
+use crate::node_controller::status::Status;
+use crate::node_controller::{ForeignLabels, OnForgery};
 
 const CLUSTER: &str = "c.example.com";
 const CLUSTER_FILE: &str = "cluster-completed.spec";
@@ -56,8 +57,8 @@ pub(super) struct World {
 /// What dies with the process.
 struct Process {
     writer: Writer,
-    forgeries: Forgeries,
-    standings: Standings,
+    census: Census,
+    status: Status,
     metrics: Metrics,
     definitions: Definitions,
     polling: Pin<Box<dyn Future<Output = ()>>>,
@@ -146,11 +147,15 @@ impl Process {
         let settings = DefinitionsSettings::default();
         let definitions =
             Definitions::new(store, CLUSTER.parse().unwrap(), settings, clock.shared(), &metrics).unwrap();
+        let reporter = Reporter {
+            controller: "test".to_owned(),
+            instance: "test".to_owned(),
+        };
         let running = definitions.clone().run(pending(), |_| {});
         Self {
-            writer: Writer::new(server.client(), clock.shared()),
-            forgeries: Forgeries::new(Queue::new(), &metrics).unwrap(),
-            standings: Standings::new(&metrics).unwrap(),
+            writer: Writer::new(server.client(), "node", clock.shared()),
+            census: Census::new(Queue::new(), &metrics).unwrap(),
+            status: Status::new(Events::new(server.client(), clock.shared(), reporter), &metrics).unwrap(),
             definitions,
             polling: Box::pin(tokio::task::unconstrained(async {
                 let Ok(()) = running.await;
@@ -354,20 +359,17 @@ impl World {
             None => self.nodes.remove(&number),
         };
         let Process {
-            writer,
-            forgeries,
-            standings,
-            ..
+            census, status, ..
         } = &self.process;
         if let Some(old) = old.filter(|old| new.as_ref().is_none_or(|new| uid(old) != uid(new))) {
-            forgeries.changed(&Change::Deleted(Node::clone(&old)));
+            census.changed(&Change::deleted(&*old));
         }
         if let Some(node) = new {
-            forgeries.changed(&Change::Applied(Node::clone(&node)));
+            census.changed(&Change::applied(None, &*node));
         } else {
-            standings.forget(name(number).as_str());
-            writer.forget(name(number).as_str());
+            status.forget(&Key::new(name(number).as_str()));
         }
+        census.announce();
     }
 
     /// Another process, with the same caches.
@@ -375,7 +377,7 @@ impl World {
         self.process = Process::new(&self.server, &self.files, &self.clock);
         self.process.poll();
         for node in self.nodes.values() {
-            self.process.forgeries.changed(&Change::Applied(Node::clone(node)));
+            self.process.census.changed(&Change::applied(None, &**node));
         }
     }
 
@@ -440,8 +442,8 @@ impl World {
                 };
                 let record = self.records.get(&number);
                 let recorded = record.map_or(&[][..], |record| record.labels_of(uid));
-                let (told, owned) = judge(proven, self.policy, &self.process.definitions, recorded).await;
-                (told.finding(), owned)
+                let (response, owned) = define(proven, self.policy, &self.process.definitions, recorded).await;
+                (response.finding(), owned)
             }
         };
         Some(Asked {
@@ -469,21 +471,18 @@ impl World {
             uid: asked.claimed.uid,
             node,
             finding: asked.finding,
+            fresh_for: None,
             owned: asked.owned,
             policy: self.policy,
         };
-        if (self.process.writer).is_ahead_of(&seen.name, &seen.node, seen.record.as_deref()) {
+        if awaits_cache(&self.process.writer, &seen) {
             return;
         }
         let plan = plan(&seen, self.clock.now());
-        self.process.standings.note(&seen, &plan);
         self.server.lock().lives_for = dies_after;
-        let applying = self
-            .process
-            .writer
-            .apply(&seen.name, &seen.node, seen.record.as_deref(), &plan);
         // What stops it is seen in what the passes after it find.
-        drop(applying.await);
+        let applied = apply(&self.process.writer, &seen, &plan).await;
+        self.process.status.count(&seen, &plan, applied.is_ok());
         let written = {
             let mut server = self.server.lock();
             server.lives_for = None;
@@ -503,16 +502,16 @@ impl World {
             .records
             .values()
             .find(|record| record.spec.node_uid.as_str() == node_uid);
-        let verdict = Verdict::of(&asked.finding, record.map(AsRef::as_ref), node_uid);
+        let verdict = Classification::of(&asked.finding, record.map(AsRef::as_ref), node_uid);
         if let Some(verdict) = verdict {
-            let forged = verdict == Verdict::Forged;
+            let forged = verdict == Classification::Forged;
             self.process.judged.insert(node_uid.to_owned(), forged);
         }
         let judged = |node: &Arc<Node>| self.process.judged.contains_key(uid(node));
         self.process.all_judged |= self.nodes.values().all(judged);
         match self.policy.on_forgery {
             OnForgery::Report => Brake::Unjudged,
-            OnForgery::Quarantine => self.process.forgeries.note(name, node_uid, verdict, self.nodes.len()),
+            OnForgery::Quarantine => self.process.census.note(name, node_uid, verdict),
         }
     }
 

@@ -18,10 +18,10 @@ use tidewaiter_identity::{Claim, Identifier, Identity, NodeNames, Proven, Refusa
 use tidewaiter_kit::SharedClock;
 use tidewaiter_kops::{DefinitionError, Definitions, OwnedKeys};
 
-use super::observe::Claimed;
-use super::plan::{Finding, Observation};
-use super::record::Record;
-use super::{LabelsFrom, Policy, labels};
+use crate::node_controller::observation::{Finding, Observation};
+use crate::node_controller::observe::Claimed;
+use crate::node_controller::{LabelsFrom, Policy, given, owned};
+use crate::objects::Record;
 use live::Live;
 
 pub use answer::{
@@ -105,6 +105,7 @@ impl Explainer {
             node,
             record,
             finding,
+            fresh_for: None,
             owned: self.owned().await,
             policy: self.policy,
         };
@@ -161,7 +162,7 @@ impl Explainer {
             return Ok(Found::Uncompared(why.to_owned()));
         }
         let recorded = record.map_or(&[][..], |record| &record.status.labels);
-        match labels::given(from, definitions, &proven, recorded)
+        match given(from, definitions, &proven, recorded)
             .await
             .finding(proven)
         {
@@ -178,7 +179,7 @@ impl Explainer {
 
     async fn owned(&self) -> Arc<OwnedKeys> {
         match &self.definitions {
-            Some(definitions) => labels::owned(self.policy.labels_from, definitions).await,
+            Some(definitions) => owned(self.policy.labels_from, definitions).await,
             None => Arc::default(),
         }
     }

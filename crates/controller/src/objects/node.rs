@@ -1,6 +1,6 @@
-//! The Node, as much of it as the NodeController reads: about a twentieth of what the API server sends.
+//! The Node, as much of it as the controllers of the role read: about a twentieth of what the API server sends.
 //!
-//! Everything in it but the name and the uid is the kubelet's to write, so nothing here proves anything.
+//! A kubelet can write everything in it except the name and the uid, so nothing here proves anything.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,18 +11,19 @@ use kube::Resource;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::json;
 use tidewaiter_api::names::{UNIDENTIFIED_EFFECT, UNIDENTIFIED_TAINT};
-use tidewaiter_validation::objects::{LABELS_READ, NodeCondition, conditions};
+use tidewaiter_validation::objects::{NodeCondition, conditions};
 
 /// A slim Node.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Resource)]
+#[resource(inherit = FullNode)]
 pub struct Node {
     /// Name, uid, resourceVersion, labels, deletionTimestamp.
     #[serde(deserialize_with = "tidewaiter_kit::slim::metadata")]
     pub metadata: ObjectMeta,
-    /// What the plan reads of the spec.
+    /// The part of the spec that is read.
     #[serde(default)]
     pub spec: Spec,
-    /// What the plan reads of the status.
+    /// The part of the status that is read.
     #[serde(default)]
     pub status: Status,
 }
@@ -44,8 +45,7 @@ pub struct Status {
     /// The addresses of type `InternalIP` that are addresses.
     #[serde(default, rename = "addresses", with = "internal_ips")]
     pub internal_ips: Vec<IpAddr>,
-    /// The conditions that decide whether the Node is ready: for the verdict on the cluster, which shares this cache and reads
-    /// it as [`tidewaiter_validation::Node`]. No plan reads them.
+    /// The conditions that decide whether the Node is ready. Only the verdict on the cluster reads them.
     #[serde(default, deserialize_with = "conditions", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<NodeCondition>,
 }
@@ -58,34 +58,10 @@ impl Node {
         self.metadata.labels.as_ref().unwrap_or(&NONE)
     }
 
-    /// Whether the two differ in nothing that a plan decides by: a heartbeat changes only the resourceVersion and what was
-    /// dropped while decoding. Of the taints only the startup taint decides; the others are repeated as they are.
+    /// The instance that the Node claims to be, if it claims one.
     #[must_use]
-    pub fn same(&self, other: &Self) -> bool {
-        let meta = (&self.metadata, &other.metadata);
-        meta.0.uid == meta.1.uid
-            && meta.0.labels == meta.1.labels
-            && meta.0.deletion_timestamp.is_some() == meta.1.deletion_timestamp.is_some()
-            && self.spec.provider_id == other.spec.provider_id
-            && self.startup_taints().eq(other.startup_taints())
-            && self.status.internal_ips == other.status.internal_ips
-    }
-
-    /// Whether the two differ in nothing that the verdict on the cluster reads.
-    #[must_use]
-    pub fn same_to_the_verdict(&self, other: &Self) -> bool {
-        let same_label = |key: &&str| self.labels().get(*key) == other.labels().get(*key);
-        self.status.conditions == other.status.conditions
-            && self.metadata.uid == other.metadata.uid
-            && self.spec.provider_id == other.spec.provider_id
-            && LABELS_READ.iter().all(same_label)
-    }
-
-    /// The Node as the verdict on the cluster reads it.
-    #[must_use]
-    pub fn judged(&self) -> tidewaiter_validation::Node {
-        let claim = self.spec.provider_id.as_deref();
-        tidewaiter_validation::Node::new(&self.metadata, claim, &self.status.conditions)
+    pub fn claim(&self) -> Option<&str> {
+        self.spec.provider_id.as_deref().filter(|claim| !claim.is_empty())
     }
 
     /// The taints as they should be once the Node is identified, if the startup taint is there to be lifted.
@@ -109,7 +85,8 @@ impl Node {
         Some(self.taints().cloned().chain([startup]).collect())
     }
 
-    fn startup_taints(&self) -> impl Iterator<Item = &serde_json::Value> {
+    /// The startup taints, whatever their effect.
+    pub fn startup_taints(&self) -> impl Iterator<Item = &serde_json::Value> {
         self.taints().filter(|taint| is_startup_taint(taint))
     }
 
@@ -155,84 +132,12 @@ mod internal_ips {
     }
 }
 
-impl Resource for Node {
-    type DynamicType = ();
-    type Scope = <FullNode as Resource>::Scope;
-
-    fn kind((): &()) -> std::borrow::Cow<'_, str> {
-        FullNode::kind(&())
-    }
-
-    fn group((): &()) -> std::borrow::Cow<'_, str> {
-        FullNode::group(&())
-    }
-
-    fn version((): &()) -> std::borrow::Cow<'_, str> {
-        FullNode::version(&())
-    }
-
-    fn plural((): &()) -> std::borrow::Cow<'_, str> {
-        FullNode::plural(&())
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn node(value: serde_json::Value) -> Node {
         serde_json::from_value(value).unwrap()
-    }
-
-    #[test]
-    fn a_heartbeat_is_the_same_node() {
-        let before = json!({"metadata": {"name": "n", "uid": "u", "resourceVersion": "1"}, "spec": {"providerID": "aws:///a/i-1"},
-            "status": {"conditions": [{"type": "Ready", "status": "False", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}]}});
-        let mut after = before.clone();
-        after["metadata"]["resourceVersion"] = json!("2");
-        after["status"]["conditions"][0]["lastHeartbeatTime"] = json!("2026-01-01T00:05:00Z");
-        after["spec"]["taints"] = json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]);
-        assert!(node(before.clone()).same(&node(after.clone())));
-        assert!(node(before.clone()).same_to_the_verdict(&node(after.clone())));
-        after["status"]["conditions"][0]["status"] = json!("True");
-        assert!(node(before.clone()).same(&node(after.clone())), "no plan reads it");
-        assert!(!node(before.clone()).same_to_the_verdict(&node(after.clone())));
-        let labelled = |key: &str| {
-            let mut labelled = before.clone();
-            labelled["metadata"]["labels"] = json!({ key: "" });
-            node(labelled)
-        };
-        let role = labelled("node-role.kubernetes.io/control-plane");
-        assert!(!node(before.clone()).same_to_the_verdict(&role));
-        let other = labelled("example.com/team");
-        assert!(node(before.clone()).same_to_the_verdict(&other), "no rule reads it");
-        for (pointer, value) in [
-            ("/metadata/uid", json!("v")),
-            ("/metadata/labels", json!({"a": "b"})),
-            ("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z")),
-            ("/spec/providerID", json!("aws:///a/i-2")),
-            (
-                "/spec/taints",
-                json!([{"key": UNIDENTIFIED_TAINT, "effect": "NoSchedule"}]),
-            ),
-            (
-                "/status/addresses",
-                json!([{"type": "InternalIP", "address": "10.0.0.1"}]),
-            ),
-        ] {
-            let mut changed = before.clone();
-            let (parent, key) = pointer.rsplit_once('/').unwrap();
-            changed.pointer_mut(parent).unwrap()[key] = value;
-            assert!(!node(before.clone()).same(&node(changed)), "{pointer}");
-        }
     }
 
     #[test]

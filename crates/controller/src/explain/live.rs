@@ -15,10 +15,9 @@ use tidewaiter_api::values::printable;
 use tidewaiter_api::{ConditionStatus, NodeName};
 use tidewaiter_identity::Refusal;
 
-use super::super::forgeries::Verdict;
-use super::super::node::Node;
-use super::super::plan::{Brake, Finding};
-use super::super::record::Record;
+use crate::node_controller::observation::Finding;
+use crate::node_controller::quarantine::{Brake, Classification};
+use crate::objects::{Node, Record};
 use super::{EventExplained, ExplainError};
 
 /// Objects in one answer of the API server.
@@ -84,26 +83,26 @@ impl Live {
         self.count(|node| match found {
             Some(finding) if name_of(node) == name.as_str() => {
                 let uid = node.metadata.uid.as_deref().unwrap_or_default();
-                Verdict::of(finding, self.record(name.as_str()).as_deref(), uid)
+                Classification::of(finding, self.record(name.as_str()).as_deref(), uid)
             }
-            _ => self.verdict(node),
+            _ => self.classify(node),
         })
     }
 
     /// The same by the records alone.
     pub(super) fn recorded_census(&self) -> Census {
-        self.count(|node| self.verdict(node))
+        self.count(|node| self.classify(node))
     }
 
-    fn count(&self, verdict: impl Fn(&Node) -> Option<Verdict>) -> Census {
+    fn count(&self, classify: impl Fn(&Node) -> Option<Classification>) -> Census {
         let mut census = Census {
             nodes: self.nodes.len(),
             ..Census::default()
         };
         for node in &self.nodes {
-            match verdict(node) {
-                Some(Verdict::Forged) => census.forged += 1,
-                Some(Verdict::Other) => {}
+            match classify(node) {
+                Some(Classification::Forged) => census.forged += 1,
+                Some(Classification::Other) => {}
                 None => census.unjudged += 1,
             }
         }
@@ -111,10 +110,10 @@ impl Live {
     }
 
     /// What the controller found out about the Node last, as its record tells.
-    pub(super) fn verdict(&self, node: &Node) -> Option<Verdict> {
+    pub(super) fn classify(&self, node: &Node) -> Option<Classification> {
         let claimed = node.spec.provider_id.as_deref().unwrap_or_default();
         if claimed.is_empty() {
-            return Some(Verdict::Other);
+            return Some(Classification::Other);
         }
         let record = self.record(name_of(node))?;
         if Some(record.spec.node_uid.as_str()) != node.metadata.uid.as_deref() {
@@ -131,9 +130,9 @@ impl Live {
                 if Refusal::told_forgery(&verified.reason, &verified.message)
                     || record.quarantines(record.spec.node_uid.as_str()) =>
             {
-                Some(Verdict::Forged)
+                Some(Classification::Forged)
             }
-            ConditionStatus::True | ConditionStatus::False => Some(Verdict::Other),
+            ConditionStatus::True | ConditionStatus::False => Some(Classification::Other),
         }
     }
 }

@@ -1,19 +1,21 @@
-//! Where each Node stands, as metrics: how many are verified, refused, forged, …, what becomes of the forged ones, how many
-//! labels of other groups there are; and how often each refusal was given.
+//! What a pass reports: Events, the state of each Node as gauges, and counters. Written after the writes, with their result.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec};
-use tidewaiter_kit::Metrics;
 use tidewaiter_kit::metrics::MetricsError;
+use tidewaiter_kit::{Events, Key, Metrics, Notice, NoticeKind};
 
-use super::plan::{Decision, Finding, Observation, Plan, Standing};
+use super::observation::{Finding, Observation};
+use super::plan::{NodeState, Plan};
+use super::quarantine::Decision;
 
-/// The standing of every Node that was reconciled.
+/// Reports passes.
 #[derive(Debug)]
-pub(super) struct Standings {
-    nodes: Mutex<HashMap<Box<str>, Stands>>,
+pub(crate) struct Status {
+    events: Events,
+    nodes: Mutex<BTreeMap<Key, Counted>>,
     gauge: IntGaugeVec,
     forged: IntGaugeVec,
     foreign: IntGauge,
@@ -23,25 +25,28 @@ pub(super) struct Standings {
 
 /// What is counted of one Node.
 #[derive(Clone, Copy, Debug)]
-struct Stands {
-    standing: Standing,
+struct Counted {
+    state: &'static str,
     decision: Option<Decision>,
     foreign: u32,
 }
 
-impl Standings {
-    pub(super) fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
+/// The state of a Node whose last plan could not be written.
+const FAILED: &str = "failed";
+
+impl Status {
+    pub(crate) fn new(events: Events, metrics: &Metrics) -> Result<Self, MetricsError> {
         let gauge = metrics.gauge_vec(
             "tidewaiter_nodes",
-            "Nodes by where they stand (verified, undefined, refused, forged, unanswered, waiting).",
+            "Nodes by state: verified, undefined, refused, forged, unanswered, waiting, failed (the last write was not accepted).",
             &["state"],
         )?;
-        for state in Standing::ALL {
-            gauge.with_label_values(&[state.word()]).set(0);
+        for state in NodeState::ALL.map(NodeState::word).into_iter().chain([FAILED]) {
+            gauge.with_label_values(&[state]).set(0);
         }
         let forged = metrics.gauge_vec(
             "tidewaiter_forged_nodes",
-            "Nodes that are refused for forgery, by what becomes of them (reported, spared, waiting, held, quarantined).",
+            "Nodes that are refused for forgery, by what is done to them (reported, spared, waiting, held, quarantined).",
             &["decision"],
         )?;
         for decision in Decision::WORDS {
@@ -49,7 +54,7 @@ impl Standings {
         }
         let foreign = metrics.gauge(
             "tidewaiter_foreign_labels",
-            "Labels on verified Nodes whose keys only other groups define, as the last pass over each Node found them.",
+            "Labels on verified Nodes whose keys only other groups define, as of the last pass over each Node.",
         )?;
         let refusals = metrics.counter_vec(
             "tidewaiter_refusals_total",
@@ -58,10 +63,11 @@ impl Standings {
         )?;
         let rejected = metrics.counter_vec(
             "tidewaiter_labels_rejected_total",
-            "Labels of a definition that were left out because Kubernetes would refuse them, counted at each pass.",
+            "Labels of a definition that were left out because Kubernetes rejects them, counted at each pass.",
             &[],
         )?;
         Ok(Self {
+            events,
             nodes: Mutex::default(),
             gauge,
             forged,
@@ -71,19 +77,22 @@ impl Standings {
         })
     }
 
-    /// Notes the outcome of a pass.
-    pub(super) fn note(&self, seen: &Observation, plan: &Plan) {
-        let stands = Stands {
-            standing: plan.standing,
+    /// Reports a pass whose writes were accepted, or not.
+    pub(super) async fn update(&self, seen: &Observation, plan: &Plan, applied: bool) {
+        self.count(seen, plan, applied);
+        for notice in &plan.notices {
+            self.events.publish(&seen.reference(), notice.clone()).await;
+        }
+    }
+
+    pub(crate) fn count(&self, seen: &Observation, plan: &Plan, applied: bool) {
+        let counted = Counted {
+            state: if applied { plan.state.word() } else { FAILED },
             decision: plan.decision,
             foreign: u32::try_from(plan.foreign).unwrap_or(u32::MAX),
         };
-        self.set(seen.name.as_str(), Some(stands));
-        let forged = if plan.standing == Standing::Forged {
-            "true"
-        } else {
-            "false"
-        };
+        self.set(&Key::new(seen.name.as_str()), Some(counted));
+        let forged = if plan.state == NodeState::Forged { "true" } else { "false" };
         match &seen.finding {
             Finding::Refused(refusal) => self.refusals.with_label_values(&[refusal.reason(), forged]).inc(),
             Finding::Malformed(_) => self.refusals.with_label_values(&["InvalidProviderId", forged]).inc(),
@@ -98,35 +107,45 @@ impl Standings {
     }
 
     /// The Node is gone.
-    pub(super) fn forget(&self, name: &str) {
-        self.set(name, None);
+    pub(crate) fn forget(&self, key: &Key) {
+        self.set(key, None);
     }
 
-    fn set(&self, name: &str, stands: Option<Stands>) {
+    fn set(&self, key: &Key, counted: Option<Counted>) {
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = match stands {
-            Some(stands) => nodes.insert(name.into(), stands),
-            None => nodes.remove(name),
+        let before = match counted {
+            Some(counted) => nodes.insert(key.clone(), counted),
+            None => nodes.remove(key),
         };
         drop(nodes);
         if let Some(before) = before {
             self.add(before, -1);
         }
-        if let Some(stands) = stands {
-            self.add(stands, 1);
+        if let Some(counted) = counted {
+            self.add(counted, 1);
         }
     }
 
-    fn add(&self, stands: Stands, sign: i64) {
-        self.gauge.with_label_values(&[stands.standing.word()]).add(sign);
-        if let Some(decision) = stands.decision {
+    fn add(&self, counted: Counted, sign: i64) {
+        self.gauge.with_label_values(&[counted.state]).add(sign);
+        if let Some(decision) = counted.decision {
             self.forged.with_label_values(&[decision.word()]).add(sign);
         }
-        self.foreign.add(sign * i64::from(stands.foreign));
+        self.foreign.add(sign * i64::from(counted.foreign));
     }
 }
 
-impl Standing {
+/// A notice that somebody should look at.
+pub(super) fn warning(reason: &'static str, action: &'static str, note: String) -> Notice {
+    Notice {
+        kind: NoticeKind::Warning,
+        reason: reason.into(),
+        action: action.into(),
+        note,
+    }
+}
+
+impl NodeState {
     const ALL: [Self; 6] = [
         Self::Verified,
         Self::Undefined,
@@ -144,20 +163,6 @@ impl Standing {
             Self::Forged => "forged",
             Self::Undefined => "undefined",
             Self::Verified => "verified",
-        }
-    }
-}
-
-impl Decision {
-    const WORDS: [&str; 5] = ["reported", "spared", "waiting", "held", "quarantined"];
-
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Report => "reported",
-            Self::Spare => "spared",
-            Self::Wait => "waiting",
-            Self::Hold { .. } => "held",
-            Self::Quarantine => "quarantined",
         }
     }
 }

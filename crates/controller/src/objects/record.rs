@@ -8,10 +8,11 @@ use tidewaiter_api::{ConditionStatus, NodeIdentity, NodeIdentitySpec, NodeIdenti
 
 /// A slim `NodeIdentity`. It is what the controller wrote last, so that comparing it with what it would write tells
 /// whether to write at all.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Record {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Resource)]
+#[resource(inherit = NodeIdentity)]
+pub struct Record {
     /// Name, uid, resourceVersion, owner.
-    #[serde(deserialize_with = "tidewaiter_kit::slim::metadata_without_labels")]
+    #[serde(deserialize_with = "tidewaiter_kit::slim::without_labels")]
     pub metadata: ObjectMeta,
     /// Whose claim it answers.
     pub spec: NodeIdentitySpec,
@@ -23,13 +24,13 @@ pub(super) struct Record {
 impl Record {
     /// Whether the two say the same.
     #[must_use]
-    pub(super) fn same(&self, other: &Self) -> bool {
+    pub fn same(&self, other: &Self) -> bool {
         self.metadata.uid == other.metadata.uid && self.spec == other.spec && self.status == other.status
     }
 
     /// Whether it says that the Node of this uid is in quarantine.
     #[must_use]
-    pub(super) fn quarantines(&self, node_uid: &str) -> bool {
+    pub fn quarantines(&self, node_uid: &str) -> bool {
         let mut conditions = self.status.conditions.iter();
         self.spec.node_uid.as_str() == node_uid
             && conditions.any(|it| it.type_ == QUARANTINED && it.status == ConditionStatus::True)
@@ -37,40 +38,11 @@ impl Record {
 
     /// The labels that were set on the Node of this uid; on another one none was.
     #[must_use]
-    pub(super) fn labels_of(&self, node_uid: &str) -> &[RecordedLabel] {
+    pub fn labels_of(&self, node_uid: &str) -> &[RecordedLabel] {
         if self.spec.node_uid.as_str() == node_uid {
             &self.status.labels
         } else {
             &[]
         }
-    }
-}
-
-impl Resource for Record {
-    type DynamicType = ();
-    type Scope = <NodeIdentity as Resource>::Scope;
-
-    fn kind((): &()) -> std::borrow::Cow<'_, str> {
-        NodeIdentity::kind(&())
-    }
-
-    fn group((): &()) -> std::borrow::Cow<'_, str> {
-        NodeIdentity::group(&())
-    }
-
-    fn version((): &()) -> std::borrow::Cow<'_, str> {
-        NodeIdentity::version(&())
-    }
-
-    fn plural((): &()) -> std::borrow::Cow<'_, str> {
-        NodeIdentity::plural(&())
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
     }
 }

@@ -8,10 +8,10 @@ use tidewaiter_api::node_identity::{QUARANTINED, VERIFIED};
 use tidewaiter_api::values::printable;
 use tidewaiter_kops::OwnedKeys;
 
-use super::super::forgeries::Verdict;
-use super::super::observe::Claimed;
-use super::super::plan::{Brake, Decision, Finding, Observation, treat};
-use super::super::{OnForgery, Policy};
+use crate::node_controller::observation::{Finding, Observation};
+use crate::node_controller::observe::Claimed;
+use crate::node_controller::quarantine::{Brake, Classification, Decision, treat};
+use crate::node_controller::{OnForgery, Policy};
 use super::ExplainError;
 use super::answer::TreatmentExplained;
 use super::live::{Live, name_of};
@@ -53,7 +53,7 @@ pub struct ForgeryExplained {
 pub(super) fn explain(live: &Live, owned: &Arc<OwnedKeys>) -> Result<ForgeriesExplained, ExplainError> {
     let census = live.recorded_census();
     let mut forgeries = Vec::new();
-    let forged = |node: &&Arc<_>| live.verdict(node) == Some(Verdict::Forged);
+    let forged = |node: &&Arc<_>| live.classify(node) == Some(Classification::Forged);
     for node in live.nodes.iter().filter(forged) {
         let claimed = Claimed::read(node, std::iter::empty())?;
         let seen = Observation {
@@ -63,6 +63,7 @@ pub(super) fn explain(live: &Live, owned: &Arc<OwnedKeys>) -> Result<ForgeriesEx
             record: live.record(name_of(node)),
             // What becomes of a forged Node does not depend on it.
             finding: Finding::Unclaimed,
+            fresh_for: None,
             owned: Arc::clone(owned),
             brake: census.brake(),
             policy: Policy::default(),
@@ -111,10 +112,8 @@ fn why(decision: Decision, clean: bool) -> String {
     match decision {
         Decision::Report => "onForgery is report".to_owned(),
         Decision::Spare => "the cloud vouched for this very Node before".to_owned(),
-        Decision::Wait => "not every Node has been judged yet".to_owned(),
-        Decision::Hold { forged, limit } => {
-            format!("{forged} Nodes are refused for forgery, and at most {limit} are believed: nothing is done to any")
-        }
+        Decision::Wait => "not every Node has been classified yet".to_owned(),
+        Decision::Hold => "too many Nodes are refused for forgery: nothing is done to any of them".to_owned(),
         Decision::Quarantine if clean => "nothing is left to be taken, and the taint is there".to_owned(),
         Decision::Quarantine => "it was never verified, and few enough are forged".to_owned(),
     }

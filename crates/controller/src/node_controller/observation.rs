@@ -1,24 +1,29 @@
-//! What a plan rests on, and what the record would say of it.
+//! What a plan rests on, and what the record would say about it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Resource as _;
 use tidewaiter_api::node_identity::{LABELS_VALID, VERIFIED};
 use tidewaiter_api::values::quoted;
 use tidewaiter_api::{
     Condition, ConditionStatus, InvalidValue, NodeIdentitySpec, NodeIdentityStatus, NodeName, NodeUid, RecordedLabel,
 };
 use tidewaiter_identity::{Identity, Proven, Refusal};
+use tidewaiter_kit::{Next, Retry};
 use tidewaiter_kops::{DefinitionError, NodeLabels, OwnedKeys, RejectedLabel};
 
-use super::super::node::Node;
-use super::super::policy::Policy;
-use super::super::record::Record;
-use super::{Brake, RecordContent};
+use super::Policy;
+use super::error::NodeError;
+use super::quarantine::Brake;
+use super::writes::RecordContent;
+use crate::objects::{Node, Record};
 
 /// Everything that a plan depends on, but for the time.
 #[derive(Clone, Debug)]
-pub(in crate::node_controller) struct Observation {
+pub(crate) struct Observation {
     /// The Node's name.
     pub name: NodeName,
     /// The Node's uid.
@@ -29,9 +34,11 @@ pub(in crate::node_controller) struct Observation {
     pub record: Option<Arc<Record>>,
     /// What was found out about the Node's claim.
     pub finding: Finding,
-    /// Whose each label key is, as far as the finding makes it matter.
+    /// How long the cloud's answer is kept; None when there was none.
+    pub fresh_for: Option<Duration>,
+    /// Which groups define each label key; filled only where the finding makes it matter.
     pub owned: Arc<OwnedKeys>,
-    /// Whether a forged Node may be put into quarantine.
+    /// Whether a forged Node may be quarantined.
     pub brake: Brake,
     /// What the operator wants done.
     pub policy: Policy,
@@ -39,22 +46,41 @@ pub(in crate::node_controller) struct Observation {
 
 /// What was found out about a Node's claim to be an instance.
 #[derive(Clone, Debug)]
-pub(in crate::node_controller) enum Finding {
-    /// It claims nothing yet: its providerID comes with the cloud controller manager.
+pub(crate) enum Finding {
+    /// It claims nothing yet: the cloud controller manager sets its providerID.
     Unclaimed,
-    /// Its providerID is none.
+    /// Its providerID is malformed.
     Malformed(InvalidValue),
-    /// The cloud, or the proof, says no; or the cloud could not be asked.
+    /// The cloud or the proof refutes the claim, or the cloud could not be asked.
     Refused(Refusal),
-    /// It is proven, and the definition of its group is not to be had.
+    /// It is proven, and the definition of its group is not available.
     Undefined(Proven, DefinitionError),
     /// It is proven, and these are the labels of its group.
     Defined(Proven, NodeLabels),
 }
 
 impl Observation {
+    /// The Node as an Event refers to it.
+    pub(crate) fn reference(&self) -> ObjectReference {
+        self.node.object_ref(&())
+    }
+
+    /// How the pass ends once the plan has been carried out.
+    ///
+    /// # Errors
+    /// When the cloud or the definition of the group was not available.
+    pub(crate) fn next(self) -> Result<Next, NodeError> {
+        match self.finding {
+            Finding::Refused(refusal) if refusal.is_transient() => Err(NodeError::Cloud(refusal)),
+            Finding::Undefined(_, error) => Err(NodeError::Undefined(error)),
+            Finding::Refused(_) => Ok(Next::Refused(Retry::Backoff)),
+            Finding::Malformed(_) => Ok(Next::Refused(Retry::Slow)),
+            Finding::Unclaimed | Finding::Defined(..) => Ok(self.fresh_for.map_or(Next::UntilChanged, Next::After)),
+        }
+    }
+
     /// The labels that were set on this Node before.
-    pub(in crate::node_controller) fn recorded(&self) -> &[RecordedLabel] {
+    pub(crate) fn recorded(&self) -> &[RecordedLabel] {
         self.record
             .as_deref()
             .map_or(&[], |record| record.labels_of(self.uid.as_str()))
@@ -67,14 +93,14 @@ impl Observation {
     }
 
     /// The condition of this type that the record of this very Node holds.
-    pub(in crate::node_controller) fn recorded_condition(&self, type_: &str) -> Option<&Condition> {
+    pub(crate) fn recorded_condition(&self, type_: &str) -> Option<&Condition> {
         let conditions = &self.record_of_node()?.status.conditions;
         conditions.iter().find(|condition| condition.type_ == type_)
     }
 
     /// Whether the cloud ever vouched for this very Node. A record that was written before there was a word for it tells by
     /// its labels: none was ever set without a proof.
-    pub(super) fn verified_before(&self) -> bool {
+    pub(crate) fn verified_before(&self) -> bool {
         self.first_verified().is_some() || !self.recorded().is_empty()
     }
 
@@ -84,11 +110,11 @@ impl Observation {
     }
 
     /// The record of this very Node and claim.
-    pub(in crate::node_controller) fn own_record(&self) -> Option<&Record> {
+    pub(crate) fn own_record(&self) -> Option<&Record> {
         self.record.as_deref().filter(|record| record.spec == self.spec())
     }
 
-    pub(super) fn spec(&self) -> NodeIdentitySpec {
+    pub(crate) fn spec(&self) -> NodeIdentitySpec {
         let claimed = self.node.spec.provider_id.as_deref().unwrap_or_default();
         let provider_id = match &self.finding {
             Finding::Malformed(error) => error.shown.clone(),
@@ -100,20 +126,20 @@ impl Observation {
         }
     }
 
-    pub(super) fn verified(&self) -> Option<ConditionStatus> {
+    pub(crate) fn verified(&self) -> Option<ConditionStatus> {
         let conditions = &self.own_record()?.status.conditions;
         Some(conditions.iter().find(|condition| condition.type_ == VERIFIED)?.status)
     }
 
-    pub(super) fn answered_before(&self) -> bool {
+    pub(crate) fn answered_before(&self) -> bool {
         matches!(self.verified(), Some(ConditionStatus::True | ConditionStatus::False))
     }
 
-    pub(super) fn was_refused(&self) -> bool {
+    pub(crate) fn was_refused(&self) -> bool {
         self.verified() == Some(ConditionStatus::False)
     }
 
-    pub(super) fn condition(
+    pub(crate) fn condition(
         &self,
         type_: &str,
         status: ConditionStatus,
@@ -125,7 +151,7 @@ impl Observation {
         Condition::new(type_, status, reason, message, previous, now)
     }
 
-    pub(in crate::node_controller) fn vouched(&self, proven: &Proven, now: Timestamp) -> Condition {
+    pub(crate) fn vouched(&self, proven: &Proven, now: Timestamp) -> Condition {
         let (reason, message) = match proven.warning() {
             None => ("Proven", vouched_words(proven.identity())),
             Some(weak) => ("NameNotEnforced", weak.to_string()),
@@ -133,7 +159,7 @@ impl Observation {
         self.condition(VERIFIED, ConditionStatus::True, reason, &message, now)
     }
 
-    pub(super) fn labels_valid(&self, rejected: &[RejectedLabel], now: Timestamp) -> Condition {
+    pub(crate) fn labels_valid(&self, rejected: &[RejectedLabel], now: Timestamp) -> Condition {
         if rejected.is_empty() {
             return self.condition(
                 LABELS_VALID,
@@ -153,7 +179,7 @@ impl Observation {
         )
     }
 
-    pub(super) fn content(
+    pub(crate) fn content(
         &self,
         identity: Option<&Identity>,
         mut labels: Vec<RecordedLabel>,
@@ -177,7 +203,7 @@ impl Observation {
         }
     }
 
-    pub(super) fn unless_recorded(&self, content: RecordContent) -> Option<RecordContent> {
+    pub(crate) fn unless_recorded(&self, content: RecordContent) -> Option<RecordContent> {
         let same = self
             .record
             .as_deref()
@@ -190,14 +216,14 @@ fn since_true(condition: &Condition) -> Option<Timestamp> {
     (condition.status == ConditionStatus::True).then_some(condition.last_transition_time)
 }
 
-pub(super) fn vouched_words(identity: &Identity) -> String {
+pub(crate) fn vouched_words(identity: &Identity) -> String {
     format!(
         "instance {} of group {} in {}",
         identity.instance, identity.group, identity.zone
     )
 }
 
-pub(super) fn rejected_words(label: &RejectedLabel) -> String {
+pub(crate) fn rejected_words(label: &RejectedLabel) -> String {
     let place = [label.file.as_str(), label.field.as_str()].join(" ");
     let (place, key) = (place.trim_start(), quoted(&label.key));
     format!("{place}: label {key} was not set: {}", label.reason)

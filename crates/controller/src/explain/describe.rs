@@ -12,7 +12,9 @@ use tidewaiter_api::{Condition, ConditionStatus, RecordedLabel};
 use tidewaiter_identity::Refusal;
 use tidewaiter_kops::{NodeLabels, RejectedLabel, WantedLabel};
 
-use super::super::plan::{Finding, Foreign, NodePatch, Observation, Plan, Standing, plan, sentence};
+use crate::node_controller::observation::{Finding, Observation};
+use crate::node_controller::plan::{Foreign, NodeState, Plan, plan, sentence};
+use crate::node_controller::writes::NodePatch;
 use super::answer::{
     ChangeExplained, ConditionExplained, ForeignExplained, LabelExplained, NodeExplained, RejectedExplained,
     RemovedExplained, SetExplained, TaintExplained, VerifiedExplained,
@@ -176,8 +178,8 @@ fn conditions(seen: &Observation) -> Vec<ConditionExplained> {
 }
 
 fn change(seen: &Observation, planned: &Plan, foreign: &[ForeignExplained]) -> ChangeExplained {
-    let why = match (planned.standing, &seen.finding) {
-        (Standing::Waiting(why), _) => why.to_owned(),
+    let why = match (planned.state, &seen.finding) {
+        (NodeState::Waiting(why), _) => why.to_owned(),
         (_, Finding::Undefined(_, error)) => printable(&error.to_string()),
         (_, Finding::Refused(_) | Finding::Malformed(_)) => {
             "it is refused: it is given nothing until it is proven".to_owned()
