@@ -159,7 +159,7 @@ fn the_brake_by_the_records() {
     });
     let brake = |found| live.census(&"a".parse().unwrap(), found).brake();
     assert_eq!(brake(None), Brake::Free);
-    assert_eq!(brake(Some(&now)), Brake::Held { forged: 2, limit: 1 });
+    assert_eq!(brake(Some(&now)), Brake::Held);
     assert_eq!(Live::new(nodes(), vec![]).recorded_census().brake(), Brake::Unjudged);
 }
 
@@ -177,6 +177,7 @@ fn what_others_wrote_is_made_fit_to_be_shown() {
     node.metadata.labels = Some([("k".to_owned(), hostile.to_owned())].into());
     let claimed = Claimed::read(&node, std::iter::empty()).unwrap();
     let seen = Observation {
+        fresh_for: None,
         name: claimed.name,
         uid: claimed.uid,
         node: Arc::new(node),

@@ -202,8 +202,9 @@ mod tests {
     }
 
     fn a_node(number: usize, claim: usize, label: usize, version: usize) -> Node {
+        let claims = ["", "aws:///a/i-1", "aws:///a/i-2"];
         node(json!({"metadata": {"name": format!("n{number}"), "uid": format!("uid-{number}"), "resourceVersion": version.to_string(),
-            "labels": {"a": label.to_string()}}, "spec": {"providerID": ["", "aws:///a/i-1", "aws:///a/i-2"][claim]}}))
+            "labels": {"a": label.to_string()}}, "spec": {"providerID": claims[claim]}}))
     }
 
     fn a_record(number: usize, group: usize, version: usize) -> Record {

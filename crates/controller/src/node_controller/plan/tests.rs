@@ -4,10 +4,11 @@ mod foreign;
 mod history;
 mod quarantine;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::json;
-use tidewaiter_api::{Condition, LabelSource, Lifecycle, ProviderId};
+use tidewaiter_api::{Condition, LabelSource, Lifecycle, NodeIdentitySpec, NodeIdentityStatus, ProviderId};
 use tidewaiter_identity::{Claim, Identity, NodeNames, Trouble, prove};
 use tidewaiter_kops::{Cluster, InstanceGroup, OwnedKeys, RejectedLabel, WantedLabel};
 

@@ -69,7 +69,9 @@ impl Census {
         let counting = Arc::clone(&census);
         nodes.derive(move |change| counting.changed(change));
         let announcing = Arc::clone(&census);
-        nodes.notify(Trigger::calls(move |_: &Change<'_, Node>| announcing.announce()));
+        nodes.notify(Trigger::calls(move |_: &Change<'_, Node>| {
+            announcing.announce();
+        }));
         Ok(census)
     }
 

@@ -3,10 +3,10 @@
 use tidewaiter_api::node_identity::QUARANTINED;
 
 use super::*;
-use crate::node_controller::plan::quarantine::decide;
-use crate::node_controller::policy::OnForgery::{self, Quarantine, Report};
+use crate::node_controller::quarantine::decide;
+use crate::node_controller::OnForgery::{self, Quarantine, Report};
 
-const HELD: Brake = Brake::Held { forged: 2, limit: 1 };
+const HELD: Brake = Brake::Held;
 const LABELS: &str = "a=1 mine=x everybody=x kubernetes.io/os=linux kops.k8s.io/instancegroup=nodes \
                       node-role.kubernetes.io/control-plane= node-role.kubernetes.io/spot-worker=true \
                       node-role.kubernetes.io/mine= node.kubernetes.io/exclude-from-external-load-balancers=";
@@ -55,18 +55,18 @@ const REFUSED_BEFORE: Recorded = Recorded {
 
 #[test]
 fn the_brake_holds_at_more_than_a_tenth_and_lets_one_through() {
-    for (nodes, forged, limit) in [
-        (1, 1, None),
-        (2, 2, Some(1)),
-        (10, 1, None),
-        (10, 2, Some(1)),
-        (19, 2, Some(1)),
-        (20, 2, None),
-        (20, 3, Some(2)),
-        (5_000, 500, None),
-        (5_000, 501, Some(500)),
+    for (nodes, forged, held) in [
+        (1, 1, false),
+        (2, 2, true),
+        (10, 1, false),
+        (10, 2, true),
+        (19, 2, true),
+        (20, 2, false),
+        (20, 3, true),
+        (5_000, 500, false),
+        (5_000, 501, true),
     ] {
-        let expected = limit.map_or(Brake::Free, |limit| Brake::Held { forged, limit });
+        let expected = if held { Brake::Held } else { Brake::Free };
         assert_eq!(Brake::of(nodes, forged), expected, "{forged} of {nodes}");
     }
 }
@@ -74,14 +74,13 @@ fn the_brake_holds_at_more_than_a_tenth_and_lets_one_through() {
 #[test]
 fn what_becomes_of_a_forged_node() {
     use Decision::{Hold, Spare, Wait};
-    let hold = Hold { forged: 2, limit: 1 };
     for (on_forgery, verified_before, brake, decision) in [
         (Report, false, Brake::Free, Decision::Report),
         (Report, false, HELD, Decision::Report),
         (Report, true, Brake::Free, Decision::Report),
         (Quarantine, false, Brake::Free, Decision::Quarantine),
         (Quarantine, false, Brake::Unjudged, Wait),
-        (Quarantine, false, HELD, hold),
+        (Quarantine, false, HELD, Hold),
         (Quarantine, true, Brake::Free, Spare),
         (Quarantine, true, Brake::Unjudged, Spare),
         (Quarantine, true, HELD, Spare),
