@@ -8,6 +8,8 @@ use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::random;
+
 /// The shape of a backoff: what the first failure waits, and what no failure exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
@@ -41,14 +43,14 @@ impl Backoff {
     /// again together.
     #[must_use]
     pub fn delay(&self, failures: u32) -> Duration {
-        self.drawn(failures, fastrand::f64())
+        self.drawn(failures, random::f64())
     }
 }
 
 /// `duration`, lengthened or shortened at random by up to the given share of it: for polls, so that replicas drift apart.
 #[must_use]
 pub fn jittered(duration: Duration, share: f64) -> Duration {
-    duration.mul_f64((1.0 + share.clamp(0.0, 1.0) * (2.0 * fastrand::f64() - 1.0)).max(0.0))
+    duration.mul_f64((1.0 + share.clamp(0.0, 1.0) * (2.0 * random::f64() - 1.0)).max(0.0))
 }
 
 /// The failures in a row of each object. Holds nothing for objects that are well.

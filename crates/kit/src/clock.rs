@@ -15,6 +15,10 @@ use tokio::sync::watch;
 
 use crate::in_flight::InFlight;
 
+mod simulated;
+
+pub use simulated::SimulatedClock;
+
 /// A clock, shared by everything that needs one.
 pub type SharedClock = Arc<dyn Clock>;
 
@@ -38,7 +42,7 @@ pub trait Clock: Send + Sync + Debug {
 #[error("no answer within {0:?}")]
 pub struct Elapsed(pub Duration);
 
-/// Runs `future` for at most `limit`.
+/// Runs `future` for at most `limit`. A future that is complete when the limit has passed is a success.
 ///
 /// # Errors
 /// [`Elapsed`] when the limit came first. What the future had begun may then have happened or not.

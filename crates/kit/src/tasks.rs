@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::fmt::{self, Debug};
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -18,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, info, info_span, warn};
 
 use crate::chain::Chain;
+use crate::clock::{SharedClock, timeout};
 
 /// How long tasks may take to finish after the order to stop: a leader hands over within a second.
 pub const GRACE: Duration = Duration::from_millis(900);
@@ -61,17 +63,19 @@ pub struct Tasks {
     names: HashMap<Id, Cow<'static, str>>,
     shutdown: CancellationToken,
     grace: Duration,
+    clock: SharedClock,
 }
 
 impl Tasks {
-    /// No task yet.
+    /// No task yet. `clock` measures the grace.
     #[must_use]
-    pub fn new() -> Self {
+    pub fn new(clock: SharedClock) -> Self {
         Self {
             set: JoinSet::new(),
             names: HashMap::new(),
             shutdown: CancellationToken::new(),
             grace: GRACE,
+            clock,
         }
     }
 
@@ -134,7 +138,7 @@ impl Tasks {
 
     /// Gives the remaining tasks their grace, then drops them.
     async fn finish(mut self) {
-        let grace = self.grace;
+        let (grace, clock) = (self.grace, Arc::clone(&self.clock));
         let all = async {
             while let Some((task, outcome)) = self.next_end().await {
                 match outcome {
@@ -144,7 +148,7 @@ impl Tasks {
                 }
             }
         };
-        if tokio::time::timeout(grace, all).await.is_err() {
+        if timeout(&*clock, grace, all).await.is_err() {
             let mut left: Vec<_> = self.names.values().map(Cow::as_ref).collect();
             left.sort_unstable();
             warn!(
@@ -162,12 +166,6 @@ impl Tasks {
             Err(error) => (error.id(), Err(error)),
         };
         Some((self.names.remove(&id).unwrap_or_default(), outcome))
-    }
-}
-
-impl Default for Tasks {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -223,12 +221,11 @@ fn stop_signal() -> io::Result<BoxFuture<'static, &'static str>> {
 mod tests {
     use super::*;
     use std::convert::Infallible;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use futures::future::{pending, ready};
 
-    use crate::testing::TokioClock;
+    use crate::clock::{ManualClock, SimulatedClock};
 
     #[derive(Debug, thiserror::Error)]
     #[error("the disk is full")]
@@ -240,7 +237,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_task_that_returns_is_named() {
-        let mut tasks = Tasks::new();
+        let mut tasks = Tasks::new(ManualClock::default().shared());
         tasks.spawn("idle", pending::<Result<(), Infallible>>());
         tasks.spawn("short", ready(Ok::<(), Infallible>(())));
         let error = tasks.with_grace(Duration::ZERO).run_until(never()).await.unwrap_err();
@@ -249,7 +246,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_task_that_fails_is_named_with_its_cause() {
-        let mut tasks = Tasks::new();
+        let mut tasks = Tasks::new(ManualClock::default().shared());
         tasks.spawn("writer", ready(Err(Full)));
         let error = tasks.run_until(never()).await.unwrap_err();
         assert_eq!(Chain(&error).to_string(), "the task writer failed: the disk is full");
@@ -257,7 +254,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_named() {
-        let mut tasks = Tasks::new();
+        let mut tasks = Tasks::new(ManualClock::default().shared());
         tasks.spawn("clumsy", async {
             panic!("out of {}", "cheese") as Result<(), Infallible>
         });
@@ -267,7 +264,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_end_of_one_lets_the_others_finish() {
-        let mut tasks = Tasks::new();
+        let mut tasks = Tasks::new(ManualClock::default().shared());
         let finished = Arc::new(AtomicBool::new(false));
         let (token, flag) = (tasks.shutdown_token(), Arc::clone(&finished));
         tasks.spawn("careful", async move {
@@ -283,8 +280,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn told_to_stop_it_ends_well_within_the_grace() {
-        let mut tasks = Tasks::new();
-        let clock = TokioClock::new();
+        let clock = SimulatedClock::new();
+        let mut tasks = Tasks::new(Arc::new(clock.clone()));
         tasks.spawn("stubborn", pending::<Result<(), Infallible>>());
         tasks.run_until(ready("SIGTERM")).await.unwrap();
         assert_eq!(clock.elapsed(), GRACE);

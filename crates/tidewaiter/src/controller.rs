@@ -116,7 +116,7 @@ async fn run(given: Given) -> Result<(), Failure> {
         .await
         .map_err(Failure::Configuration)?;
     let cloud = Cloud::of(&given, &kit).await.map_err(Failure::Configuration)?;
-    let mut tasks = Tasks::new();
+    let mut tasks = Tasks::new(Arc::clone(&kit.clock));
     start(&given, cluster, cloud, &kit, &mut tasks)
         .await
         .map_err(Failure::Configuration)?;

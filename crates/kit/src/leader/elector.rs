@@ -16,6 +16,7 @@ use crate::backoff::jittered;
 use crate::chain::Chain;
 use crate::client::{ClientError, fenced};
 use crate::clock::timeout;
+use crate::random;
 
 mod requests;
 
@@ -48,7 +49,7 @@ pub struct LeaseSettings {
 /// An identity that no other process has: the host's or pod's name, and something random, as client-go's users make it.
 #[must_use]
 pub fn identity(host: &str) -> String {
-    format!("{host}_{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..))
+    format!("{host}_{:016x}{:016x}", random::u64(), random::u64())
 }
 
 /// This replica leads no more and must exit.
@@ -201,6 +202,7 @@ impl Elector {
                 };
                 let wake = free.min(again).saturating_sub(self.now());
                 tokio::select! {
+                    biased;
                     event = next(&mut watch) => if let Some(lease) = event {
                         observed.see(lease, self.now());
                     } else {

@@ -149,7 +149,7 @@ fn world(prepare: impl FnOnce(&mut Server)) -> World {
     let client = by_hand::client(answer, &Leadership::new(Arc::clone(&kit.clock)), &kit);
     let told = Arc::new(Mutex::new(Vec::new()));
     let hearer = Arc::clone(&told);
-    let mut tasks = Tasks::new();
+    let mut tasks = Tasks::new(Arc::clone(&kit.clock));
     let cache = Cache::builder(Api::<Node>::all(client))
         .on_change(Box::new(move |change| {
             let word = if matches!(change, Change::Applied(_)) { "+" } else { "-" };

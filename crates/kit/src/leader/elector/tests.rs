@@ -471,7 +471,7 @@ async fn a_process_that_was_stopped_past_its_deadline_writes_nothing_more() {
     let a = world.replica("a");
     pass(3 * SECOND).await;
     let before = world.server().writes.len();
-    world.clock.stopped_for(11 * SECOND);
+    world.clock.stop_for(11 * SECOND);
     assert!(!a.leadership.is_leader(), "at the very instant at which it goes on");
     assert_eq!(loss(a).await, Some(Loss::Deadline(10 * SECOND)));
     assert_eq!(world.server().writes.len(), before);
@@ -485,7 +485,7 @@ async fn a_process_that_was_stopped_during_a_renewal_writes_nothing_more() {
     world.server().faults.push_back(Fault::Slow(SECOND));
     pass(SECOND + 500 * MS).await;
     let before = world.server().writes.len();
-    world.clock.stopped_for(11 * SECOND);
+    world.clock.stop_for(11 * SECOND);
     assert!(!a.leadership.is_leader());
     // The answer, a success, is read after it goes on: it is older than the deadline.
     assert_eq!(loss(a).await, Some(Loss::Deadline(10 * SECOND)));
@@ -503,7 +503,7 @@ async fn a_renewal_that_was_held_up_by_a_stop_is_not_sent() {
     let mut renewal = Box::pin(requests.put(&lease, kit.clock.monotonic() + 10 * SECOND));
     // Under way, and not yet at the connection.
     assert!(futures::poll!(&mut renewal).is_pending());
-    world.clock.stopped_for(11 * SECOND);
+    world.clock.stop_for(11 * SECOND);
     let error = renewal.await.unwrap_err();
     assert!(
         matches!(&error, Failure::Refused(error) if crate::is_fenced(error)),
@@ -519,7 +519,7 @@ async fn a_process_that_was_stopped_during_its_claim_claims_again() {
     world.server().faults.push_back(Fault::Slow(SECOND));
     let a = world.replica("a");
     pass(500 * MS).await;
-    world.clock.stopped_for(11 * SECOND);
+    world.clock.stop_for(11 * SECOND);
     pass(5 * SECOND).await;
     assert!(a.leadership.is_leader() && !a.run.is_finished());
 }
