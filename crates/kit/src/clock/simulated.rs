@@ -1,11 +1,12 @@
 //! Simulated time: tokio's clock, which a paused runtime moves to the next timer whenever every task waits.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{Clock, ManualClock, SharedClock, SystemClock};
@@ -18,8 +19,8 @@ use super::{Clock, ManualClock, SharedClock, SystemClock};
 #[derive(Clone, Debug)]
 pub struct SimulatedClock {
     start: Instant,
-    /// Milliseconds for which the process was stopped.
-    stopped: Arc<AtomicU64>,
+    /// For how long the process was stopped in all.
+    stopped: Arc<watch::Sender<Duration>>,
 }
 
 impl SimulatedClock {
@@ -32,7 +33,7 @@ impl SimulatedClock {
     pub fn new() -> Self {
         Self {
             start: Instant::now(),
-            stopped: Arc::default(),
+            stopped: Arc::new(watch::Sender::new(Duration::ZERO)),
         }
     }
 
@@ -42,17 +43,16 @@ impl SimulatedClock {
         Arc::new(Self::new())
     }
 
-    /// Simulates SIGSTOP followed by SIGCONT: the time passes, but nothing runs in the process meanwhile. Sleeps that are
-    /// pending end later by as much, as on a suspended machine.
+    /// Simulates SIGSTOP followed by SIGCONT: the time passes, nothing runs in the process meanwhile, and afterwards every
+    /// sleep whose time has come ends at once.
     pub fn stop_for(&self, time: Duration) {
-        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        self.stopped.fetch_add(millis, Ordering::SeqCst);
+        self.stopped.send_modify(|stopped| *stopped += time);
     }
 
     /// Time since the start, stops included.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
-        self.start.elapsed() + Duration::from_millis(self.stopped.load(Ordering::SeqCst))
+        self.start.elapsed() + *self.stopped.borrow()
     }
 }
 
@@ -74,7 +74,20 @@ impl Clock for SimulatedClock {
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
-        SystemClock.sleep(duration)
+        let mut stops = self.stopped.subscribe();
+        let clock = self.clone();
+        let deadline = self.elapsed().saturating_add(duration);
+        async move {
+            loop {
+                let left = deadline.saturating_sub(clock.elapsed());
+                tokio::select! {
+                    biased;
+                    () = SystemClock.sleep(left) => return,
+                    _ = stops.changed() => {}
+                }
+            }
+        }
+        .boxed()
     }
 }
 
@@ -91,5 +104,17 @@ mod tests {
         assert_eq!(other.elapsed(), Duration::from_hours(1));
         assert_eq!(one.now(), Timestamp::UNIX_EPOCH + one.monotonic());
         assert_eq!(one.monotonic(), ManualClock::ORIGIN + one.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_ends_the_sleeps_whose_time_has_come_meanwhile() {
+        let clock = SimulatedClock::new();
+        let mut sleeps = [8, 10].map(|seconds| clock.sleep(Duration::from_secs(seconds)));
+        assert!(sleeps.iter_mut().all(|sleep| sleep.now_or_never().is_none()));
+        clock.stop_for(Duration::from_secs(9));
+        assert!(sleeps[0].as_mut().now_or_never().is_some());
+        assert!(sleeps[1].as_mut().now_or_never().is_none());
+        sleeps[1].as_mut().await;
+        assert_eq!(clock.elapsed(), Duration::from_secs(10));
     }
 }

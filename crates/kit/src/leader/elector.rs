@@ -9,8 +9,8 @@ use kube::{Client, Config};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::Leadership;
-use super::record::{Observed, Standing, Timing, holder, released};
+use super::record::{Claimable, Observed, Timing, holder, released};
+use super::{Leadership, Window};
 use crate::Kit;
 use crate::backoff::jittered;
 use crate::chain::Chain;
@@ -107,12 +107,12 @@ impl Elector {
     /// # Errors
     /// When the credentials or certificates of `config` cannot be used.
     pub fn new(config: &Config, settings: LeaseSettings, kit: &Kit) -> Result<(Self, Leadership), ClientError> {
-        let window = Leadership::new(Arc::clone(&kit.clock));
-        let client = fenced(config, &window, kit)?;
+        let window = Window::new(Arc::clone(&kit.clock));
+        let client = fenced(config, window.fence(), kit)?;
         Ok(Self::with(client, window, settings, kit))
     }
 
-    fn with(client: Client, window: Leadership, settings: LeaseSettings, kit: &Kit) -> (Self, Leadership) {
+    fn with(client: Client, window: Window, settings: LeaseSettings, kit: &Kit) -> (Self, Leadership) {
         let requests = Requests::new(client, window, &settings, &kit.clock);
         let leadership = Leadership::new(Arc::clone(&kit.clock));
         let elector = Self {
@@ -181,8 +181,8 @@ impl Elector {
             }
             let mut again = looked + jittered(timing.retry_period(), JITTER);
             loop {
-                let free = match observed.standing(identity, self.now(), *timing) {
-                    Standing::Missing | Standing::Free => {
+                let free = match observed.claimable(identity, self.now(), *timing) {
+                    Claimable::Now => {
                         *unheard = true;
                         match self.requests.claim(observed.lease()).await {
                             Ok(acquired) => return acquired,
@@ -195,7 +195,7 @@ impl Elector {
                         }
                         again
                     }
-                    Standing::Held(until) => {
+                    Claimable::At(until) => {
                         (*unheard, conflicts) = (false, 0);
                         until
                     }
@@ -226,7 +226,10 @@ impl Elector {
         self.kit.metrics.leader.set(1);
         loop {
             let deadline = renewed + timing.renew_deadline();
-            self.leadership.lead_until(deadline);
+            // A response that arrives after the last deadline comes too late, however early its request was sent.
+            if !self.leadership.lead_until(deadline) {
+                return Err(Loss::Deadline(timing.renew_deadline()));
+            }
             let mut due = renewed + timing.retry_period();
             (lease, renewed) = loop {
                 let wait = due.min(deadline).saturating_sub(self.now());

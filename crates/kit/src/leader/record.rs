@@ -156,15 +156,13 @@ pub(super) struct Observed {
     changed: Duration,
 }
 
-/// What a standby may do.
+/// When a standby may claim the Lease.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// There is no Lease.
-    Missing,
-    /// It may be claimed now: it is nobody's, or ours, or has not changed for as long as its holder asked for.
-    Free,
-    /// It may be claimed at this monotonic time, unless it changes.
-    Held(Duration),
+pub(super) enum Claimable {
+    /// It is missing, nobody's or ours, or has not changed for as long as its holder asked for.
+    Now,
+    /// At this monotonic time, unless it changes.
+    At(Duration),
 }
 
 impl Observed {
@@ -186,23 +184,23 @@ impl Observed {
         self.lease = lease;
     }
 
-    pub(super) fn standing(&self, identity: &str, now: Duration, timing: Timing) -> Standing {
-        let Some(lease) = &self.lease else {
-            return Standing::Missing;
+    pub(super) fn claimable(&self, identity: &str, now: Duration, timing: Timing) -> Claimable {
+        let Some(lease) = self
+            .lease
+            .as_ref()
+            .filter(|lease| holder(lease).is_some_and(|other| other != identity))
+        else {
+            return Claimable::Now;
         };
-        match holder(lease) {
-            Some(holder) if holder != identity => {}
-            _ => return Standing::Free,
-        }
         let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
         let lasts = seconds.map_or(timing.lease_duration, |seconds| {
             Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
         });
         let until = self.changed.saturating_add(lasts);
         if until <= now {
-            Standing::Free
+            Claimable::Now
         } else {
-            Standing::Held(until)
+            Claimable::At(until)
         }
     }
 }
@@ -298,25 +296,25 @@ mod tests {
     #[test]
     fn a_held_lease_is_free_when_it_has_not_changed_for_as_long_as_it_says() {
         let mut observed = Observed::new(None, NOW);
-        let standing = |observed: &Observed, now| observed.standing("us", now, Timing::default());
-        assert_eq!(standing(&observed, NOW), Standing::Missing);
+        let claimable = |observed: &Observed, now| observed.claimable("us", now, Timing::default());
+        assert_eq!(claimable(&observed, NOW), Claimable::Now);
         observed.see(Some(lease("them", RENEWED, 40)), NOW);
-        assert_eq!(standing(&observed, NOW), Standing::Held(NOW + 40 * SECOND));
+        assert_eq!(claimable(&observed, NOW), Claimable::At(NOW + 40 * SECOND));
         // Seen again, unchanged: nothing moves.
         observed.see(Some(lease("them", RENEWED, 40)), NOW + 39 * SECOND);
         assert_eq!(
-            standing(&observed, NOW + 39 * SECOND),
-            Standing::Held(NOW + 40 * SECOND)
+            claimable(&observed, NOW + 39 * SECOND),
+            Claimable::At(NOW + 40 * SECOND)
         );
-        assert_eq!(standing(&observed, NOW + 40 * SECOND), Standing::Free);
+        assert_eq!(claimable(&observed, NOW + 40 * SECOND), Claimable::Now);
         // A renewal, whatever its time says, counts from when it was seen.
         observed.see(
             Some(lease("them", "1999-01-01T00:00:00.000000Z", 40)),
             NOW + 39 * SECOND,
         );
         assert_eq!(
-            standing(&observed, NOW + 41 * SECOND),
-            Standing::Held(NOW + 79 * SECOND)
+            claimable(&observed, NOW + 41 * SECOND),
+            Claimable::At(NOW + 79 * SECOND)
         );
     }
 
@@ -324,10 +322,10 @@ mod tests {
     fn what_is_nobodys_or_ours_is_free() {
         for holder in ["", "us"] {
             let observed = Observed::new(Some(lease(holder, RENEWED, 15)), NOW);
-            assert_eq!(observed.standing("us", NOW, Timing::default()), Standing::Free);
+            assert_eq!(observed.claimable("us", NOW, Timing::default()), Claimable::Now);
         }
         let observed = Observed::new(Some(Lease::default()), NOW);
-        assert_eq!(observed.standing("us", NOW, Timing::default()), Standing::Free);
+        assert_eq!(observed.claimable("us", NOW, Timing::default()), Claimable::Now);
     }
 
     #[test]
@@ -336,8 +334,8 @@ mod tests {
         theirs.spec.as_mut().unwrap().lease_duration_seconds = None;
         let observed = Observed::new(Some(theirs), NOW);
         assert_eq!(
-            observed.standing("us", NOW, Timing::default()),
-            Standing::Held(NOW + 15 * SECOND)
+            observed.claimable("us", NOW, Timing::default()),
+            Claimable::At(NOW + 15 * SECOND)
         );
     }
 }

@@ -15,7 +15,7 @@ use tracing::debug;
 use super::LeaseSettings;
 use crate::chain::Chain;
 use crate::clock::{Elapsed, SharedClock, timeout};
-use crate::leader::Leadership;
+use crate::leader::Window;
 use crate::leader::record::{claimed, created, holder};
 
 /// A request about the Lease that did not succeed, as far as we know.
@@ -43,14 +43,14 @@ pub(super) struct Requests {
     api: Api<Lease>,
     settings: LeaseSettings,
     clock: SharedClock,
-    /// Closes behind each write about the Lease, as leadership does for all others: a renewal that was held up by SIGSTOP
-    /// is not sent afterwards.
-    window: Leadership,
+    /// Fences the writes about the Lease, as leadership fences all others: a renewal that was held up by SIGSTOP is not
+    /// sent afterwards.
+    window: Window,
 }
 
 impl Requests {
     /// `client` is fenced by `window`.
-    pub(super) fn new(client: Client, window: Leadership, settings: &LeaseSettings, clock: &SharedClock) -> Self {
+    pub(super) fn new(client: Client, window: Window, settings: &LeaseSettings, clock: &SharedClock) -> Self {
         let api = Api::namespaced(client, &settings.namespace);
         Self {
             api,
@@ -132,7 +132,7 @@ impl Requests {
         request: impl Future<Output = kube::Result<Lease>>,
     ) -> Result<Lease, Failure> {
         let limit = until.saturating_sub(self.now()).min(self.attempt());
-        self.window.lead_until(self.now() + limit);
+        self.window.open_until(self.now() + limit);
         timeout(&*self.clock, limit, request).await?.map_err(Failure::Refused)
     }
 
