@@ -7,6 +7,9 @@ use http::{Method, Uri};
 pub(super) enum Kind {
     /// A watch, named by all of its query that stays the same when it is begun again.
     Watch(String),
+    /// A read whose response goes on until somebody closes it: a log that is followed, or whatever is behind a proxy
+    /// subresource.
+    Stream,
     /// Any other read.
     Read,
     /// A write.
@@ -21,10 +24,18 @@ pub(super) fn kind(method: &Method, uri: &Uri) -> Kind {
             .split('&')
             .filter(|pair| !pair.starts_with("resourceVersion="))
             .collect();
-        return if query.iter().any(|pair| matches!(*pair, "watch=true" | "watch=1")) {
-            Kind::Watch(format!("{}?{}", uri.path(), query.join("&")))
-        } else {
-            Kind::Read
+        let asks = |what: &str| {
+            query.iter().any(|pair| {
+                pair.strip_prefix(what)
+                    .is_some_and(|value| matches!(value, "=true" | "=1"))
+            })
+        };
+        let (resource, _) = resource(uri.path());
+        return match resource.split_once('/') {
+            Some((_, "log")) if asks("follow") => Kind::Stream,
+            Some((_, "proxy")) => Kind::Stream,
+            _ if asks("watch") => Kind::Watch(format!("{}?{}", uri.path(), query.join("&"))),
+            _ => Kind::Read,
         };
     }
     let (resource, named) = resource(uri.path());
@@ -139,5 +150,16 @@ mod tests {
         );
         assert_ne!(of("/api/v1/nodes?watch=true"), of("/api/v1/pods?watch=true"));
         assert_ne!(of("/api/v1/nodes?watch=true"), Kind::Read);
+    }
+
+    #[test]
+    fn tells_a_stream_from_a_read() {
+        let of = |uri: &str| kind(&Method::GET, &uri.parse().unwrap());
+        let pod = "/api/v1/namespaces/a/pods/b";
+        assert_eq!(of(&format!("{pod}/log?&follow=true&container=c")), Kind::Stream);
+        assert_eq!(of(&format!("{pod}/proxy/metrics")), Kind::Stream);
+        assert_eq!(of("/api/v1/nodes/a/proxy/logs/"), Kind::Stream);
+        assert_eq!(of(&format!("{pod}/log?&container=c")), Kind::Read);
+        assert_eq!(of(&format!("{pod}?follow=true")), Kind::Read);
     }
 }
