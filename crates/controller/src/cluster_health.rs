@@ -119,7 +119,7 @@ impl Single for ClusterHealthController {
         }
         let written = self.write(plan.status).await?;
         if let Some(notice) = plan.notice {
-            self.events.publish(&written.object_ref(&()), notice).await;
+            self.events.publish(&written.object_ref(&()), notice);
         }
         Ok(Next::UntilChanged)
     }

@@ -87,7 +87,7 @@ impl Reconciler for NodeController {
         self.standings.note(&seen, &plan);
         let applied = Box::pin(self.writer.apply(&seen.name, &seen.node, seen.record.as_deref(), &plan)).await;
         drop(turn);
-        self.tell(&seen, &plan).await;
+        self.tell(&seen, &plan);
         applied?;
         match seen.finding {
             Finding::Refused(refusal) => Err(NodeError::Refused(refusal)),
@@ -103,9 +103,9 @@ impl Reconciler for NodeController {
 }
 
 impl NodeController {
-    async fn tell(&self, seen: &Observation, plan: &Plan) {
+    fn tell(&self, seen: &Observation, plan: &Plan) {
         for notice in &plan.notices {
-            self.events.publish(&seen.reference(), notice.clone()).await;
+            self.events.publish(&seen.reference(), notice.clone());
         }
     }
 }

@@ -1,11 +1,15 @@
 //! What the kit's own tests share.
 
+use std::sync::Arc;
+
 use axum::Router;
+use kube::Client;
 use tokio::net::TcpListener;
 
 pub(crate) use crate::clock::SimulatedClock as TokioClock;
 use crate::clock::{ManualClock, SharedClock};
-use crate::{Checks, Kit, Metrics};
+use crate::events::{Events, Reporter};
+use crate::{Checks, Kit, Metrics, Tasks};
 
 /// A kit on the given clock.
 pub(crate) fn kit_on(clock: SharedClock) -> Kit {
@@ -21,6 +25,18 @@ pub(crate) fn kit_on(clock: SharedClock) -> Kit {
 pub(crate) fn kit() -> (Kit, ManualClock) {
     let clock = ManualClock::default();
     (kit_on(clock.shared()), clock)
+}
+
+/// Publishes Events through `client` for the life of the test's runtime.
+pub(crate) fn events(client: Client, clock: &SharedClock) -> Events {
+    let reporter = Reporter {
+        controller: "tidewaiter.dev/scripted".to_owned(),
+        instance: "test".to_owned(),
+    };
+    let mut tasks = Tasks::new(Arc::clone(clock));
+    let events = Events::start(client, Arc::clone(clock), reporter, &mut tasks);
+    beside(tasks.run_until(std::future::pending()));
+    events
 }
 
 /// Serves `router` on a free port for the life of the test's runtime; gives the way to it.

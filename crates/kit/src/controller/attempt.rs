@@ -72,11 +72,11 @@ impl<R: Reconciler> Attempts<R> {
                     Next::After(delay) => Some(delay),
                 }
             }
-            Err(error) => self.failed(key, uid.as_deref(), &error).await,
+            Err(error) => self.failed(key, uid.as_deref(), &error),
         }
     }
 
-    async fn failed(&self, key: &Key, uid: Option<&str>, error: &R::Error) -> Again {
+    fn failed(&self, key: &Key, uid: Option<&str>, error: &R::Error) -> Again {
         Span::current().record("otel.status_code", "ERROR");
         if !self.context.leadership.is_leader() {
             debug!(class = error.class(), error = %Chain(error), "reconcile failed: no longer the leader");
@@ -94,7 +94,7 @@ impl<R: Reconciler> Attempts<R> {
             // One that was made again under the name has nothing to do with it.
             && object.meta().uid.as_deref() == uid
         {
-            self.context.events.publish(&object.object_ref(&()), notice).await;
+            self.context.events.publish(&object.object_ref(&()), notice);
         }
         delay
     }

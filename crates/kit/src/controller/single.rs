@@ -101,9 +101,8 @@ mod tests {
 
     use super::*;
     use crate::clock::{ManualClock, SharedClock};
-    use crate::events::{Events, Reporter};
     use crate::leader::Leadership;
-    use crate::testing::{TokioClock, beside, kit_on, settle};
+    use crate::testing::{self, TokioClock, beside, kit_on, settle};
     use crate::{Clock as _, SystemClock};
 
     #[derive(Debug, thiserror::Error)]
@@ -150,13 +149,9 @@ mod tests {
             }),
             "default",
         );
-        let reporter = Reporter {
-            controller: "tidewaiter.dev/scripted".to_owned(),
-            instance: "test".to_owned(),
-        };
         let shutdown = CancellationToken::new();
         let context = ControllerContext {
-            events: Events::new(client, Arc::clone(&clock), reporter),
+            events: testing::events(client, &clock),
             kit: kit.clone(),
             leadership: leadership.clone(),
             shutdown: shutdown.clone(),
