@@ -63,7 +63,7 @@ impl Leadership {
         }
     }
 
-    /// Leads for ever: for roles without election (an agent) and for tests.
+    /// Leads forever: for roles without election (an agent) and for tests.
     #[must_use]
     pub fn always(clock: SharedClock) -> Self {
         let leadership = Self::new(clock);
@@ -71,7 +71,7 @@ impl Leadership {
         leadership
     }
 
-    /// Never leads: for whoever only reads, so that not even a mistake writes.
+    /// Never leads: for commands that only read, so that not even a mistake writes.
     #[must_use]
     pub fn never(clock: SharedClock) -> Self {
         Self::new(clock)
@@ -90,15 +90,15 @@ impl Leadership {
         let _ = acquired.wait_for(|acquired| *acquired).await;
     }
 
-    /// Says that work under this leadership goes on until the returned value is dropped: on shutdown the Lease is not
-    /// given back while it does, for as long as the grace allows.
+    /// Marks work under this leadership until the returned value is dropped: on shutdown the Lease is not released
+    /// before, for as long as the grace allows.
     pub(crate) fn begin_work(&self) -> Entered {
         self.shared.work.enter()
     }
 
-    /// Leave for one write, to be held until its answer is there; `None` when this replica does not lead.
+    /// Permission for one write, to be held until its response is there; `None` when this replica does not lead.
     pub(crate) fn begin_write(&self) -> Option<Entered> {
-        // Counted first: whoever resigns and then sees no write in flight knows that none comes any more.
+        // Counted first: after resigning, a count of zero means that no write begins any more.
         let entered = self.shared.writes.enter();
         self.is_leader().then_some(entered)
     }
@@ -108,7 +108,7 @@ impl Leadership {
         self.shared.work.until(|count| count == 0).await;
     }
 
-    /// Completes when every write that was sent is answered, or was given up.
+    /// Completes when every write that was sent is answered or abandoned.
     pub(crate) async fn written(&self) {
         self.shared.writes.until(|count| count == 0).await;
     }
@@ -122,7 +122,7 @@ impl Leadership {
         leads
     }
 
-    /// Leads no more.
+    /// Ends the leadership for good.
     pub(crate) fn resign(&self) {
         self.shared.until.store(LOST, Ordering::SeqCst);
     }

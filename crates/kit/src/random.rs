@@ -4,7 +4,7 @@
 //! `current_thread` runtime): [`seed`] at its start makes every later draw, and so a whole role, repeatable. Without a seed, the
 //! operating system provides one. Nothing here is fit for secrets: those come from the TLS library.
 
-#![expect(clippy::disallowed_methods, reason = "this is the one home of randomness")]
+#![expect(clippy::disallowed_methods, reason = "the only place that draws")]
 
 /// Seeds the generator of this thread. For simulations only: two processes with one seed draw the same identity.
 pub fn seed(seed: u64) {

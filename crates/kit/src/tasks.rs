@@ -1,7 +1,7 @@
-//! Every task of the process, supervised: the one place that spawns and the one that hears signals.
+//! The supervised tasks of the process: the only place that spawns tasks and handles signals.
 //!
-//! A task that ends or panics before shutdown stops the process with an error that names it: nothing dies unseen. On
-//! SIGTERM or SIGINT every task is told through one token, has a grace, and is then dropped.
+//! A task that ends or panics before shutdown stops the process with an error that names it. On SIGTERM or SIGINT one token
+//! is cancelled, every task has a grace to finish, and what is left is then dropped.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -21,10 +21,10 @@ use tracing::{Instrument as _, info, info_span, warn};
 use crate::chain::Chain;
 use crate::clock::{SharedClock, timeout};
 
-/// How long tasks may take to finish after the order to stop: a leader hands over within a second.
+/// How long tasks may take to finish after SIGTERM: a leader hands over within a second.
 pub const GRACE: Duration = Duration::from_millis(900);
 
-/// Why the process stopped without having been told to.
+/// Why the process stopped without a signal.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskEnded {
     /// A task that runs for the life of the process returned.
@@ -50,8 +50,8 @@ pub enum TaskEnded {
         /// The panic's message.
         message: String,
     },
-    /// The process cannot listen to signals.
-    #[error("cannot listen to signals")]
+    /// The process cannot handle signals.
+    #[error("cannot handle signals")]
     Signals(#[source] io::Error),
 }
 
@@ -85,7 +85,7 @@ impl Tasks {
         Self { grace, ..self }
     }
 
-    /// Starts a task that runs until shutdown. Its name is what an operator reads when it ends.
+    /// Starts a task that runs until shutdown. The error names it when it ends.
     pub fn spawn<E>(
         &mut self,
         name: impl Into<Cow<'static, str>>,
@@ -100,8 +100,7 @@ impl Tasks {
         self.names.insert(handle.id(), name);
     }
 
-    /// Cancelled when the process is to stop. A task that holds it stops starting things, finishes what it began, and
-    /// returns.
+    /// Cancelled when the process is to stop. A task then starts nothing more, finishes what it began, and returns.
     #[must_use]
     pub fn shutdown_token(&self) -> CancellationToken {
         self.shutdown.clone()
@@ -110,7 +109,7 @@ impl Tasks {
     /// Runs until SIGTERM, SIGINT, cancellation of the token, or the first end of a task.
     ///
     /// # Errors
-    /// When a task ended first, however it ended.
+    /// When a task ended first, in whatever way.
     pub async fn run(self) -> Result<(), TaskEnded> {
         let signal = stop_signal().map_err(TaskEnded::Signals)?;
         self.run_until(signal).await
@@ -119,7 +118,7 @@ impl Tasks {
     /// As [`Tasks::run`], with a future in place of the signals: it completes with the reason to stop.
     ///
     /// # Errors
-    /// When a task ended first, however it ended.
+    /// When a task ended first, in whatever way.
     pub async fn run_until(mut self, stop: impl Future<Output = &'static str>) -> Result<(), TaskEnded> {
         let token = self.shutdown.clone();
         let result = tokio::select! {
@@ -189,7 +188,7 @@ fn ended(task: Cow<'static, str>, outcome: Result<Outcome, JoinError>) -> TaskEn
     }
 }
 
-/// What a task panicked with.
+/// The message of a panic.
 pub(crate) fn panic_message(error: JoinError) -> String {
     let Ok(payload) = error.try_into_panic() else {
         return "cancelled".to_owned();
@@ -204,7 +203,7 @@ pub(crate) fn panic_message(error: JoinError) -> String {
     }
 }
 
-/// Listens from the moment of the call, so that a signal during start-up is not lost.
+/// Handles signals from the moment of the call, so that one during start-up is not lost.
 fn stop_signal() -> io::Result<BoxFuture<'static, &'static str>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

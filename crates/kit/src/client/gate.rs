@@ -95,7 +95,7 @@ where
     type Future = BoxFuture<'static, Result<Answer<B>, BoxError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // The inner service is made ready for each request apart, behind the limit.
+        // The inner service is polled for readiness for each request, after its permit.
         Poll::Ready(Ok(()))
     }
 
@@ -121,7 +121,7 @@ impl GateLayer {
         let (pace, clock) = (&self.shared.pace, &self.shared.clock);
         let wait = pace.before(&name, clock.monotonic());
         if !wait.is_zero() {
-            debug!(watch = %name, wait_ms = wait.as_millis(), "the last ones ended as soon as they began");
+            debug!(watch = %name, wait_ms = wait.as_millis(), "delayed: the last watches ended as soon as they began");
             clock.sleep(wait).await;
         }
         let response = self.stream(inner, request).await?;
@@ -202,7 +202,7 @@ impl GateLayer {
     }
 }
 
-/// Sends the request and reads all of its answer.
+/// Sends the request and reads its whole response.
 async fn whole<S, B>(inner: S, request: Request<FencedBody>) -> Result<Answer<B>, BoxError>
 where
     S: Service<Request<FencedBody>, Response = Response<B>>,
@@ -224,7 +224,7 @@ fn outcome(status: StatusCode) -> &'static str {
     }
 }
 
-/// Counts one write when it ends, in whatever way: also when whoever asked for it went away.
+/// Counts one write when it ends, also when its caller was dropped.
 struct Counted<'a> {
     writes: &'a IntCounterVec,
     verb: &'static str,

@@ -1,14 +1,13 @@
-//! What a request is, read from its method and path, in the words of RBAC. Pure.
+//! The kind of a request, from its method and path, in the terms of RBAC. Pure.
 
 use http::{Method, Uri};
 
 /// The kind of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A watch, named by all of its query that stays the same when it is begun again.
+    /// A watch, named by the part of its query that stays the same when it is started again.
     Watch(String),
-    /// A read whose response goes on until somebody closes it: a log that is followed, or whatever is behind a proxy
-    /// subresource.
+    /// A read whose response may go on until it is closed: a followed log, or whatever a proxy subresource leads to.
     Stream,
     /// Any other read.
     Read,
@@ -53,7 +52,7 @@ pub(super) fn kind(method: &Method, uri: &Uri) -> Kind {
 /// The resource, with its subresource, and whether one object is named.
 fn resource(path: &str) -> (String, bool) {
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
-    // A server behind a prefix (a proxy of clusters) is found too.
+    // The API server may be behind a path prefix (a proxy of clusters).
     let rest = segments
         .iter()
         .position(|segment| matches!(*segment, "api" | "apis"))

@@ -25,11 +25,11 @@ pub struct Timing {
 pub struct InvalidTiming;
 
 impl Timing {
-    /// `lease_duration` (whole seconds): how long others wait after the last change that they saw. `renew_deadline`: how long
-    /// a leader goes on without a renewal. `retry_period`: the time between renewals, and between looks of a standby.
+    /// `lease_duration` (whole seconds): how long candidates wait after the last change that they saw. `renew_deadline`: how
+    /// long a leader goes on without a renewal. `retry_period`: the time between renewals, and between reads of a standby.
     ///
     /// # Errors
-    /// When two of them leave no room in between: client-go's rules.
+    /// When they violate client-go's rules.
     pub fn new(
         lease_duration: Duration,
         renew_deadline: Duration,
@@ -46,7 +46,7 @@ impl Timing {
         .ok_or(InvalidTiming)
     }
 
-    /// How long others wait after the last change that they saw.
+    /// How long candidates wait after the last change that they saw.
     #[must_use]
     pub fn lease_duration(&self) -> Duration {
         self.lease_duration
@@ -58,7 +58,7 @@ impl Timing {
         self.renew_deadline
     }
 
-    /// The time between renewals, and between looks of a standby.
+    /// The time between renewals, and between reads of a standby.
     #[must_use]
     pub fn retry_period(&self) -> Duration {
         self.retry_period
@@ -80,7 +80,7 @@ impl Default for Timing {
     }
 }
 
-/// Who holds the Lease; nobody when it was given back.
+/// The holder of the Lease; `None` when it was released.
 pub(super) fn holder(lease: &Lease) -> Option<&str> {
     lease
         .spec
@@ -110,7 +110,7 @@ pub(super) fn created(namespace: &str, name: &str, identity: &str, now: Timestam
     }
 }
 
-/// `lease`, held by `identity` and renewed `now`. One more transition when it was somebody else's or nobody's.
+/// `lease`, held by `identity` and renewed `now`. A change of the holder counts as a transition.
 pub(super) fn claimed(lease: &Lease, identity: &str, now: Timestamp, timing: Timing) -> Lease {
     let ours = holder(lease) == Some(identity);
     let mut spec = held(lease.spec.clone().unwrap_or_default(), identity, now, timing);
@@ -124,7 +124,7 @@ pub(super) fn claimed(lease: &Lease, identity: &str, now: Timestamp, timing: Tim
     }
 }
 
-/// `lease`, given back: nobody waits for it.
+/// `lease`, released: no candidate has to wait for it to expire.
 pub(super) fn released(lease: &Lease, now: Timestamp) -> Lease {
     let spec = LeaseSpec {
         holder_identity: Some(String::new()),
@@ -148,18 +148,18 @@ fn held(spec: LeaseSpec, identity: &str, now: Timestamp, timing: Timing) -> Leas
     }
 }
 
-/// The Lease as this replica last saw it.
+/// The Lease as this replica saw it last.
 #[derive(Debug)]
 pub(super) struct Observed {
     lease: Option<Lease>,
-    /// Monotonic time at which this replica saw it change: the clocks of others are never looked at.
+    /// Monotonic time at which this replica saw it change: the clocks of other machines are never read.
     changed: Duration,
 }
 
 /// When a standby may claim the Lease.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Claimable {
-    /// It is missing, nobody's or ours, or has not changed for as long as its holder asked for.
+    /// It is missing, released or ours, or it has not changed for its holder's lease duration.
     Now,
     /// At this monotonic time, unless it changes.
     At(Duration),
@@ -174,13 +174,13 @@ impl Observed {
         self.lease.as_ref()
     }
 
-    /// What was read or heard at `now`.
+    /// Stores what was read or received at `now`.
     pub(super) fn see(&mut self, lease: Option<Lease>, now: Duration) {
         let spec = |lease: &Option<Lease>| lease.as_ref().map(|lease| lease.spec.clone());
         if spec(&self.lease) != spec(&lease) {
             self.changed = now;
         }
-        // Taken also when only its resourceVersion is new: the next write names it.
+        // Stored even when only its resourceVersion is new: the next write names it.
         self.lease = lease;
     }
 
