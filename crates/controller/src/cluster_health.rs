@@ -130,7 +130,7 @@ impl Reconciler for ClusterHealthController {
         }
         self.write(plan.status).await?;
         if let Some(notice) = plan.notice {
-            self.events.publish(&self.object(None).object_ref(&()), notice).await;
+            self.events.publish(&self.object(None).object_ref(&()), notice);
         }
         Ok(Next::UntilChanged)
     }

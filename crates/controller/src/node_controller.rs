@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewaiter_identity::Lookup;
-use tidewaiter_kit::{Cache, Index, Next, Pass, Reconciler, SharedClock, Writer};
+use tidewaiter_kit::{Cache, Events, Index, Next, Pass, Reconciler, SharedClock, Writer};
 use tidewaiter_kops::Definitions;
 
 use crate::objects::{Node, Record};
@@ -48,6 +48,7 @@ pub struct NodeController {
     census: Option<Arc<Census>>,
     writer: Writer,
     status: Status,
+    events: Events,
     clock: SharedClock,
 }
 
@@ -72,7 +73,7 @@ impl Reconciler for NodeController {
         seen.brake = self.count(&seen);
         let plan = plan(&seen, self.clock.now());
         let applied = apply::apply(&self.writer, &seen, &plan).await;
-        self.status.update(&seen, &plan, applied.is_ok()).await;
+        self.report(&seen, &plan, applied.is_ok());
         applied?;
         seen.next()
     }

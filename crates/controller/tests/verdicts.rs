@@ -264,7 +264,7 @@ async fn whatever_happens_the_watches_lead_to_what_a_fresh_list_says() {
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}),
     )
     .await;
-    let mut tasks = Tasks::new();
+    let mut tasks = Tasks::new(SystemClock::shared());
     let world = world(client, &url, SystemClock::shared(), &mut tasks);
     let cases = async {
         let mut runner = TestRunner::new(Config::default());
@@ -337,7 +337,7 @@ async fn what_the_api_server_said_is_known_for_two_minutes_and_no_longer() {
     let client = fenced(&config, &Leadership::never(clock.shared()), &kit).unwrap();
     let scratch = Scratch::new("verdicts-away");
     let url = fill_store(&scratch.path().join("state"));
-    let mut tasks = Tasks::new();
+    let mut tasks = Tasks::new(SystemClock::shared());
     let world = world(client, &url, clock.shared(), &mut tasks);
     let case = async {
         let all = |verdict: &Verdict| verdict.unknown.is_empty();

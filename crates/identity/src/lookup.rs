@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tidewaiter_api::NodeUid;
-use tidewaiter_kit::SharedClock;
 use tidewaiter_kit::clock::timeout;
+use tidewaiter_kit::{SharedClock, random};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -269,7 +269,7 @@ impl Lookup {
         let Some(claim) = batch.claims.get(place) else { return };
         let answer = result.map(|identity| Kept {
             identity: Arc::new(identity),
-            until: kept::expires(self.clock.monotonic(), self.settings.expiry, fastrand::f64()),
+            until: kept::expires(self.clock.monotonic(), self.settings.expiry, random::f64()),
         });
         let mut state = self.lock();
         if state.asked.get(&claim.uid) == Some(&batch.call) {

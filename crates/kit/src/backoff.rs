@@ -1,19 +1,21 @@
-//! How long to wait after a failure: exponential, capped, jittered, for each object apart.
+//! How long to wait after a failure: exponential, capped and jittered, for each object separately.
 //!
-//! A success resets it, nothing else does: an object that changes while it fails is tried at once, but its next failure
-//! waits longer than the last one. It never gives up.
+//! Only a success resets it: an object that changes while it fails is tried at once, but its next failure waits longer
+//! than the last one. Retries never stop.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The shape of a backoff: what the first failure waits, and what no failure exceeds.
+use crate::random;
+
+/// The shape of a backoff: the wait after the first failure, and the longest wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// The longest that the first failure waits.
+    /// The longest wait after the first failure.
     pub base: Duration,
-    /// The longest that any failure waits.
+    /// The longest wait after any failure.
     pub cap: Duration,
 }
 
@@ -37,21 +39,21 @@ impl Backoff {
         self.ceiling(failures).mul_f64(0.5 + draw.clamp(0.0, 1.0) / 2.0)
     }
 
-    /// The wait after the given number of failures in a row, drawn at random, so that what failed together is not tried
-    /// again together.
+    /// The wait after the given number of failures in a row, drawn at random, so that what failed together is not retried
+    /// together.
     #[must_use]
     pub fn delay(&self, failures: u32) -> Duration {
-        self.drawn(failures, fastrand::f64())
+        self.drawn(failures, random::f64())
     }
 }
 
-/// `duration`, lengthened or shortened at random by up to the given share of it: for polls, so that replicas drift apart.
+/// `duration`, lengthened or shortened at random by up to the given share of it, so that the polls of replicas spread.
 #[must_use]
 pub fn jittered(duration: Duration, share: f64) -> Duration {
-    duration.mul_f64((1.0 + share.clamp(0.0, 1.0) * (2.0 * fastrand::f64() - 1.0)).max(0.0))
+    duration.mul_f64((1.0 + share.clamp(0.0, 1.0) * (2.0 * random::f64() - 1.0)).max(0.0))
 }
 
-/// The failures in a row of each object. Holds nothing for objects that are well.
+/// The failures in a row of each object. Stores nothing for objects that do not fail.
 #[derive(Debug)]
 pub struct Backoffs<K> {
     shape: Backoff,
@@ -68,7 +70,7 @@ impl<K: Eq + Hash + Clone> Backoffs<K> {
         }
     }
 
-    /// Counts one more failure of `key` and says how long to wait.
+    /// Counts one more failure of `key` and returns how long to wait.
     pub fn next(&self, key: &K) -> Duration {
         let mut failures = self.lock();
         let count = match failures.get_mut(key) {
@@ -88,12 +90,12 @@ impl<K: Eq + Hash + Clone> Backoffs<K> {
         self.lock().get(key).copied().unwrap_or_default()
     }
 
-    /// `key` succeeded: its next failure waits as long as a first one.
+    /// `key` succeeded: its next failure counts as the first.
     pub fn reset(&self, key: &K) {
         self.lock().remove(key);
     }
 
-    /// `key` is gone: keeps nothing of it.
+    /// `key` is gone: forgets it.
     pub fn forget(&self, key: &K) {
         self.lock().remove(key);
     }

@@ -13,7 +13,7 @@ use kube::Resource;
 use serde::Serialize;
 
 use crate::cache::{Cache, Cacheable};
-use crate::events::{Notice, NoticeKind};
+use crate::events::Notice;
 use crate::index::Index;
 use crate::key::Key;
 use crate::retry::{Next, ReconcileError, Retry};
@@ -232,16 +232,13 @@ impl ReconcileError for ChildrenError {
     fn notice(&self) -> Option<Notice> {
         match self {
             Self::Write(failed) => failed.iter().find_map(WriteError::notice),
-            Self::Foreign { .. } => Some(Notice {
-                kind: NoticeKind::Warning,
-                reason: "ForeignObject".into(),
-                action: "Create".into(),
-                note: format!("{self}. It is left as it is: delete it, and Tidewaiter creates its own."),
-            }),
+            Self::Foreign { .. } => {
+                let note = format!("{self}. It is left as it is: delete it, and Tidewaiter creates its own.");
+                Some(Notice::warning("ForeignObject", "Create", note))
+            }
         }
     }
 }
-
 
 #[cfg(test)]
 mod tests;

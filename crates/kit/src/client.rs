@@ -1,10 +1,18 @@
-//! The way to the API server: every write passes a fence that is asked whether this replica leads at the moment when the
-//! write's bytes go out, and is counted.
+//! The client of the API server: requests under way are limited, for each controller apart; every request has a deadline;
+//! every write is counted, and passes a fence that is asked whether this replica leads at the moment when the write's bytes go
+//! out.
 //!
 //! Nothing here retries: a write that was sent twice may have been sent by a leader the first time and by a stopped and
-//! woken process the second. Every request has an end: it is answered within 30 s or fails, watches (which are followed by
-//! whoever asked) excepted.
+//! woken process the second. A request is answered within [`REQUEST_TIMEOUT`], the wait for its permit included, or it
+//! fails. Watches and other streams have no end; only their response headers have to arrive within that time.
+//!
+//! kube's own client stack (`ClientBuilder`) would bring base URL, credentials, headers, gzip, spans, time-outs of each
+//! connection and a retry of the statuses 429, 503 and 504; ours uses its layers for URL, credentials and headers, and has its own for
+//! the rest, because kube has no limit on requests under way, no deadline of a whole request and no fence, and its retry
+//! repeats writes.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -16,20 +24,37 @@ use tower::{BoxError, Layer as _, ServiceBuilder};
 use crate::Kit;
 use crate::leader::Leadership;
 
+mod budget;
 mod fence;
 mod gate;
 mod pace;
 mod request;
 
+use budget::Budget;
+pub use budget::NoPermit;
 pub use fence::{Fenced, is_fenced};
-use gate::GateLayer;
+use gate::Gates;
 
-/// Requests under way at once, watches excepted. The API server allows 200 writes to all its clients together
-/// (`--max-mutating-requests-inflight`); each costs a connection of its own (HTTP/1.1) for as long as it lasts.
-pub const IN_FLIGHT: usize = 32;
+/// Requests under way at once in the whole process, watches, other streams and Events excepted. The API server allows 200
+/// writes to all its clients together (`--max-mutating-requests-inflight`); each costs a connection of its own (HTTP/1.1) for as
+/// long as it lasts.
+pub const IN_FLIGHT: usize = 40;
 
-/// Within this time a request is answered, or has failed with its outcome unknown.
+/// The most that one controller gets, so that at least 8 are left for the others. A cold start of 5,000 Nodes needs these 32.
+pub const MOST_IN_FLIGHT: usize = 32;
+
+/// What a controller gets that needs nothing special: at 10 ms for each write, 800 writes a second.
+pub const DEFAULT_IN_FLIGHT: usize = 8;
+
+/// Events under way at once, beside [`IN_FLIGHT`]: no flood of Events delays a write that matters.
+const EVENTS_IN_FLIGHT: usize = 2;
+
+/// Within this time a request is answered, or has failed with its outcome unknown. The wait for its permit counts.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A request that has no permit after this time fails unsent: sent so late, it would have too little time for its response, and
+/// a write whose outcome is unknown is worse than one that was not sent.
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(15);
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const IDLE_CONNECTION: Duration = Duration::from_secs(30);
@@ -47,34 +72,77 @@ pub enum ClientError {
     Proxy(String),
 }
 
-/// A client whose writes pass only while `leadership` says that this replica leads. Reads always pass, so that a standby's
-/// caches are warm.
-///
-/// A refused write is an error for which [`is_fenced`] is true. Each write is counted in `tidewaiter_writes_total`.
+/// Makes the clients of a process. They share connections, credentials and the limit of the process. Clones make the same.
+#[derive(Clone)]
+pub struct Clients {
+    make: Arc<dyn Fn(Budget) -> Client + Send + Sync>,
+}
+
+impl Clients {
+    /// Clients whose writes pass only while `leadership` says that this replica leads. Reads always pass, so that a standby's
+    /// caches are warm.
+    ///
+    /// A refused write is an error for which [`is_fenced`] is true. Each write is counted in `tidewaiter_writes_total`.
+    ///
+    /// # Errors
+    /// When the credentials, certificates or proxy of `config` cannot be used.
+    pub fn new(config: &Config, leadership: &Leadership, kit: &Kit) -> Result<Self, ClientError> {
+        if let Some(proxy) = &config.proxy_url {
+            return Err(ClientError::Proxy(proxy.to_string()));
+        }
+        // What kube's own builder does; the error only says that a provider is installed already.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let failed = |error| ClientError::Config(Box::new(error));
+        let connector = config.rustls_https_connector_with_connector(tcp()).map_err(failed)?;
+        let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_CONNECTION)
+            .pool_max_idle_per_host(IN_FLIGHT + EVENTS_IN_FLIGHT)
+            .build(connector);
+        let base_uri = config.base_uri_layer();
+        let credentials = config.auth_layer().map_err(failed)?;
+        let headers = config.extra_headers_layer().map_err(failed)?;
+        let gates = Gates::new(leadership, kit);
+        let namespace = config.default_namespace.clone();
+        // The gate is the innermost layer: credentials are fetched before it, and nothing but hyper comes after it.
+        let make = move |budget| {
+            let service = ServiceBuilder::new()
+                .layer(&base_uri)
+                .option_layer(credentials.as_ref())
+                .layer(&headers)
+                .map_err(BoxError::from)
+                .service(gates.layer(budget).layer(http.clone()));
+            Client::new(service, namespace.clone())
+        };
+        Ok(Self { make: Arc::new(make) })
+    }
+
+    /// A client of `controller` that has at most `permits` requests under way, [`MOST_IN_FLIGHT`] at most; the rest wait
+    /// for a permit. [`DEFAULT_IN_FLIGHT`] is right unless a measurement says otherwise.
+    #[must_use]
+    pub fn for_controller(&self, controller: &'static str, permits: usize) -> Client {
+        (self.make)(Budget::within_process(controller, permits.min(MOST_IN_FLIGHT)))
+    }
+
+    /// The client for [`Events`](crate::Events).
+    #[must_use]
+    pub fn for_events(&self) -> Client {
+        (self.make)(Budget::beside("events", EVENTS_IN_FLIGHT))
+    }
+}
+
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clients").finish_non_exhaustive()
+    }
+}
+
+/// The client of a process that has only one: as [`Clients`], with all that one controller gets.
 ///
 /// # Errors
 /// When the credentials, certificates or proxy of `config` cannot be used.
 pub fn fenced(config: &Config, leadership: &Leadership, kit: &Kit) -> Result<Client, ClientError> {
-    if let Some(proxy) = &config.proxy_url {
-        return Err(ClientError::Proxy(proxy.to_string()));
-    }
-    // What kube's own builder does; the error only says that a provider is installed already.
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let failed = |error| ClientError::Config(Box::new(error));
-    let connector = config.rustls_https_connector_with_connector(tcp()).map_err(failed)?;
-    let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(IDLE_CONNECTION)
-        .pool_max_idle_per_host(IN_FLIGHT)
-        .build(connector);
-    // The gate is the innermost layer: credentials are fetched before it, and nothing but hyper comes after it.
-    let service = ServiceBuilder::new()
-        .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer().map_err(failed)?)
-        .layer(config.extra_headers_layer().map_err(failed)?)
-        .map_err(BoxError::from)
-        .service(GateLayer::new(leadership, kit).layer(http));
-    Ok(Client::new(service, config.default_namespace.clone()))
+    Ok(Clients::new(config, leadership, kit)?.for_controller("process", MOST_IN_FLIGHT))
 }
 
 fn tcp() -> HttpConnector {
@@ -89,40 +157,6 @@ fn tcp() -> HttpConnector {
 }
 
 #[cfg(test)]
-mod tests;
-
+pub(crate) mod by_hand;
 #[cfg(test)]
-pub(crate) mod by_hand {
-    //! A client whose API server is a function of the test.
-
-    use bytes::Bytes;
-    use http::{Request, Response};
-    use http_body_util::BodyExt as _;
-    use http_body_util::combinators::UnsyncBoxBody;
-    use kube::Client;
-    use tower::{BoxError, Layer as _, service_fn};
-
-    use super::fence::FencedBody;
-    use super::gate::GateLayer;
-    use crate::Kit;
-    use crate::leader::Leadership;
-
-    pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
-
-    /// `answer` sees a request when all of its body went out.
-    pub(crate) fn client<F, Fut>(answer: F, leadership: &Leadership, kit: &Kit) -> Client
-    where
-        F: Fn(Request<Bytes>) -> Fut + Clone + Send + 'static,
-        Fut: Future<Output = Result<Answer, BoxError>> + Send + 'static,
-    {
-        let service = service_fn(move |request: Request<FencedBody>| {
-            let answer = answer.clone();
-            async move {
-                let (parts, body) = request.into_parts();
-                let bytes = body.collect().await?.to_bytes();
-                answer(Request::from_parts(parts, bytes)).await
-            }
-        });
-        Client::new(GateLayer::new(leadership, kit).layer(service), "default")
-    }
-}
+mod tests;

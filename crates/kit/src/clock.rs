@@ -1,7 +1,7 @@
 //! The only place that reads a clock or waits for one to move.
 //!
-//! Two kinds of time, never mixed: [`Clock::now`] is for people and for fields of objects, and may jump; [`Clock::monotonic`]
-//! is for every deadline, and goes on while the process is stopped or the machine suspended.
+//! There are two kinds of time: [`Clock::now`] is for people and for fields of objects, and may jump; [`Clock::monotonic`] is
+//! for every deadline, and goes on while the process is stopped or the machine suspended.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -14,6 +14,10 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 
 use crate::in_flight::InFlight;
+
+mod simulated;
+
+pub use simulated::SimulatedClock;
 
 /// A clock, shared by everything that needs one.
 pub type SharedClock = Arc<dyn Clock>;
@@ -28,7 +32,7 @@ pub trait Clock: Send + Sync + Debug {
     /// the machine is suspended, so that a deadline that passed meanwhile is seen to have passed.
     fn monotonic(&self) -> Duration;
 
-    /// Completes `duration` from now. A suspended machine may lengthen it: whoever acts on a deadline compares
+    /// Completes `duration` from now. A suspended machine may lengthen it: code that acts on a deadline reads
     /// [`Clock::monotonic`] again after waking.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
 }
@@ -38,7 +42,7 @@ pub trait Clock: Send + Sync + Debug {
 #[error("no answer within {0:?}")]
 pub struct Elapsed(pub Duration);
 
-/// Runs `future` for at most `limit`.
+/// Runs `future` for at most `limit`. A future that is complete when the limit has passed is a success.
 ///
 /// # Errors
 /// [`Elapsed`] when the limit came first. What the future had begun may then have happened or not.
@@ -62,7 +66,7 @@ impl SystemClock {
 }
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the one home of the clock")]
+    #[expect(clippy::disallowed_methods, reason = "the only place that reads the clock")]
     fn now(&self) -> Timestamp {
         Timestamp::now()
     }
@@ -75,13 +79,13 @@ impl Clock for SystemClock {
         Duration::new(seconds, nanos)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is the one home of the clock")]
+    #[expect(clippy::disallowed_methods, reason = "the only place that reads the clock")]
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         tokio::time::sleep(duration).boxed()
     }
 }
 
-/// A clock that only moves when a test says so. Both of its times move together.
+/// A clock that only [`ManualClock::advance`] moves. Both of its times move together.
 ///
 /// Clones share the time.
 #[derive(Clone, Debug)]
@@ -92,7 +96,7 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// A clock that stands at `start`; its monotonic time begins at one hour, so that a test may look back.
+    /// A clock that starts at `start`; its monotonic time starts at one hour, so that a test may subtract.
     #[must_use]
     pub fn new(start: Timestamp) -> Self {
         Self {
@@ -110,8 +114,8 @@ impl ManualClock {
         self.elapsed.send_modify(|elapsed| *elapsed += by);
     }
 
-    /// Completes when at least `count` sleeps are pending: what a test awaits before it moves the clock, so that no
-    /// sleep begins after the move that was meant to end it.
+    /// Completes when at least `count` sleeps are pending: a test awaits this before it moves the clock, so that no sleep
+    /// begins after the move that was meant to end it.
     pub async fn sleeping(&self, count: usize) {
         self.sleepers.until(|pending| pending >= count).await;
     }

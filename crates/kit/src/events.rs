@@ -1,30 +1,43 @@
-//! Events on objects: what their owner should read in `kubectl describe`.
+//! Events on objects: what the owner of an object should read in `kubectl describe`.
 //!
-//! The same words on the same object are published once in 50 minutes (the API server forgets an Event after an hour), and
-//! no object gets more than a handful in a row, whatever somebody does to it. A failure to publish is logged; it never
-//! fails the work that wanted to tell something.
+//! Publishing never waits: a notice goes into a bounded queue, and one task sends the Events one after the other, so that those of
+//! one object keep their order. The same words on the same object are published once in 50 minutes (the API server
+//! forgets an Event after an hour), and no object gets more than a handful in a row, whatever somebody does to it. A failure to publish is
+//! logged; it never fails the work that had something to report, and the next attempt may publish the same notice.
+//!
+//! What may be lost, each time with a line in the log: notices that find the queue full, notices that are still queued when the
+//! process resigns its leadership at shutdown, and notices after that. The next leader reports again what is still so.
 //!
 //! kube's own recorder is not used: within six minutes it takes a second Event of one reason for a repetition of the
 //! first and drops its words.
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 use std::fmt::{self, Debug};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::PostParams;
 use kube::{Api, Client};
-use tracing::{debug, warn};
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
 
+use crate::Tasks;
 use crate::chain::Chain;
 use crate::client::is_fenced;
 use crate::clock::SharedClock;
 
 mod recent;
 
-use recent::Recent;
+use recent::{Admitted, Recent};
+
+/// Notices that wait to be sent. A notice on each of 4,000 Nodes at once takes some 2 MiB.
+const QUEUE: usize = 4_096;
 
 /// The API server's limit for `note`, in bytes.
 const NOTE_LIMIT: usize = 1024;
@@ -52,6 +65,10 @@ impl NoticeKind {
 }
 
 /// What an Event says.
+///
+/// A notice contains no counts and no times: reason, object and note together are what is compared with the notices before
+/// it, and whatever differs is another Event. A notice states what is so ("the quarantine is held"), and its numbers are
+/// in a metric or a status.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Notice {
     /// Whether somebody should look.
@@ -64,6 +81,37 @@ pub struct Notice {
     pub note: String,
 }
 
+impl Notice {
+    /// Something happened as it should.
+    #[must_use]
+    pub fn normal(
+        reason: impl Into<Cow<'static, str>>,
+        action: impl Into<Cow<'static, str>>,
+        note: impl Into<String>,
+    ) -> Self {
+        Self::new(NoticeKind::Normal, reason.into(), action.into(), note.into())
+    }
+
+    /// Somebody should look.
+    #[must_use]
+    pub fn warning(
+        reason: impl Into<Cow<'static, str>>,
+        action: impl Into<Cow<'static, str>>,
+        note: impl Into<String>,
+    ) -> Self {
+        Self::new(NoticeKind::Warning, reason.into(), action.into(), note.into())
+    }
+
+    fn new(kind: NoticeKind, reason: Cow<'static, str>, action: Cow<'static, str>, note: String) -> Self {
+        Self {
+            kind,
+            reason,
+            action,
+            note,
+        }
+    }
+}
+
 /// Who publishes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reporter {
@@ -73,63 +121,86 @@ pub struct Reporter {
     pub instance: String,
 }
 
-/// Publishes notices as Events. Clones share what was published.
+/// Publishes notices as Events. Clones share the queue and what was published.
 #[derive(Clone)]
 pub struct Events {
+    queue: mpsc::Sender<Queued>,
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    client: Client,
     clock: SharedClock,
     reporter: Reporter,
     recent: Mutex<Recent>,
+    /// Notices that found the queue full, since it was last empty.
+    dropped: AtomicU64,
+}
+
+/// A notice that waits to be sent.
+struct Queued {
+    regarding: ObjectReference,
+    notice: Notice,
+    time: MicroTime,
+    admitted: Admitted,
 }
 
 impl Events {
-    /// Publishes through `client`, which needs to create `events.k8s.io` Events in the namespaces of the objects, and in
-    /// `default` for those without one.
+    /// Starts the task that publishes through `client` ([`Clients::for_events`](crate::client::Clients::for_events)), which needs
+    /// to create `events.k8s.io` Events in the namespaces of the objects, and in `default` for those without one.
     #[must_use]
-    pub fn new(client: Client, clock: SharedClock, reporter: Reporter) -> Self {
-        Self {
-            shared: Arc::new(Shared {
-                client,
-                clock,
-                reporter,
-                recent: Mutex::default(),
-            }),
-        }
-    }
-
-    /// Publishes `notice` on the object, unless it was already, or the object has had its share.
-    pub async fn publish(&self, regarding: &ObjectReference, notice: Notice) {
-        let Shared {
-            client,
+    pub fn start(client: Client, clock: SharedClock, reporter: Reporter, tasks: &mut Tasks) -> Self {
+        let (sender, queue) = mpsc::channel(QUEUE);
+        let shared = Arc::new(Shared {
             clock,
             reporter,
-            recent,
-        } = &*self.shared;
-        let object = regarding.name.as_deref().unwrap_or_default();
-        let now = clock.monotonic();
-        let Some(key) = recent
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .admit(regarding, &notice, now)
-        else {
-            debug!(object, reason = %notice.reason, "not published again");
+            recent: Mutex::default(),
+            dropped: AtomicU64::new(0),
+        });
+        let publisher = Publisher {
+            client,
+            queue,
+            shared: Arc::clone(&shared),
+        };
+        tasks.spawn("events", publisher.run(tasks.shutdown_token()));
+        Self { queue: sender, shared }
+    }
+
+    /// Queues `notice` on the object, unless it was published already, or the object has had its share.
+    pub fn publish(&self, regarding: &ObjectReference, notice: Notice) {
+        let Shared { clock, dropped, .. } = &*self.shared;
+        let admitted = self.shared.recent().admit(regarding, &notice, clock.monotonic());
+        let Some(admitted) = admitted else {
+            debug!(object = regarding.name, reason = %notice.reason, "not published again");
             return;
         };
-        let event = event(regarding, notice, reporter, MicroTime(clock.now()));
-        let namespace = event.metadata.namespace.as_deref().unwrap_or(CLUSTER_SCOPED_NAMESPACE);
-        match Api::<Event>::namespaced(client.clone(), namespace)
-            .create(&PostParams::default(), &event)
-            .await
-        {
-            Ok(_) => return,
-            Err(error) if is_fenced(&error) => debug!(object, "Event not published: no longer the leader"),
-            Err(error) => warn!(object, reason = event.reason, error = %Chain(&error), "Event not published"),
+        let queued = Queued {
+            regarding: regarding.clone(),
+            notice,
+            time: MicroTime(clock.now()),
+            admitted,
+        };
+        let Err(refused) = self.queue.try_send(queued) else {
+            return;
+        };
+        self.shared.recent().withdraw(admitted);
+        match refused {
+            TrySendError::Full(_) if dropped.fetch_add(1, Ordering::Relaxed) == 0 => {
+                warn!(
+                    queued = QUEUE,
+                    "Events are dropped: the API server takes them too slowly"
+                );
+            }
+            TrySendError::Full(_) => {}
+            TrySendError::Closed(queued) => {
+                info!(object = regarding.name, reason = %queued.notice.reason, "Event not published: stopping");
+            }
         }
-        recent.lock().unwrap_or_else(PoisonError::into_inner).withdraw(key);
+    }
+}
+
+impl Shared {
+    fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -141,13 +212,72 @@ impl Debug for Events {
     }
 }
 
-fn event(regarding: &ObjectReference, notice: Notice, reporter: &Reporter, time: MicroTime) -> Event {
+/// The task that sends what is queued.
+struct Publisher {
+    client: Client,
+    queue: mpsc::Receiver<Queued>,
+    shared: Arc<Shared>,
+}
+
+impl Publisher {
+    async fn run(mut self, shutdown: CancellationToken) -> Result<(), Infallible> {
+        loop {
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => break,
+                Some(queued) = self.queue.recv() => self.send(queued).await,
+            };
+            if self.queue.is_empty() {
+                self.report_dropped();
+            }
+        }
+        self.queue.close();
+        let mut lost = 0_u64;
+        while let Some(queued) = self.queue.recv().await {
+            lost += u64::from(!self.send(queued).await);
+        }
+        if lost > 0 {
+            info!(lost, "Events are not published: no longer the leader");
+        }
+        Ok(())
+    }
+
+    /// Whether it was published. If not, the next attempt may.
+    async fn send(&self, queued: Queued) -> bool {
+        let Shared { reporter, .. } = &*self.shared;
+        let event = event(queued.regarding, queued.notice, reporter, queued.time);
+        let object = event.metadata.name.as_deref().unwrap_or_default();
+        let namespace = event.metadata.namespace.as_deref().unwrap_or(CLUSTER_SCOPED_NAMESPACE);
+        let api = Api::<Event>::namespaced(self.client.clone(), namespace);
+        match api.create(&PostParams::default(), &event).await {
+            Ok(_) => return true,
+            Err(error) if is_fenced(&error) => debug!(object, "Event not published: not the leader"),
+            Err(error) => warn!(object, reason = event.reason, error = %Chain(&error), "Event not published"),
+        }
+        self.shared.recent().withdraw(queued.admitted);
+        false
+    }
+
+    fn report_dropped(&self) {
+        let dropped = self.shared.dropped.swap(0, Ordering::Relaxed);
+        if dropped > 0 {
+            warn!(dropped, "Events were dropped while the queue was full");
+        }
+    }
+}
+
+fn event(regarding: ObjectReference, notice: Notice, reporter: &Reporter, time: MicroTime) -> Event {
     let object = regarding.name.as_deref().unwrap_or("unknown");
-    let namespace = regarding.namespace.as_deref().unwrap_or(CLUSTER_SCOPED_NAMESPACE);
+    let name = format!("{}.{:x}", cut(object, NAME_LIMIT), time.0.as_nanosecond());
+    let namespace = regarding
+        .namespace
+        .as_deref()
+        .unwrap_or(CLUSTER_SCOPED_NAMESPACE)
+        .to_owned();
     Event {
         metadata: ObjectMeta {
-            name: Some(format!("{}.{:x}", cut(object, NAME_LIMIT), time.0.as_nanosecond())),
-            namespace: Some(namespace.to_owned()),
+            name: Some(name),
+            namespace: Some(namespace),
             ..ObjectMeta::default()
         },
         event_time: Some(time),
@@ -157,7 +287,7 @@ fn event(regarding: &ObjectReference, notice: Notice, reporter: &Reporter, time:
         note: Some(cut(&notice.note, NOTE_LIMIT).to_owned()),
         regarding: Some(ObjectReference {
             resource_version: None,
-            ..regarding.clone()
+            ..regarding
         }),
         reporting_controller: Some(reporter.controller.clone()),
         reporting_instance: Some(cut(&reporter.instance, 128).to_owned()),

@@ -1,10 +1,10 @@
-//! How many of something are under way, and waiting until there are none, or enough.
+//! Counts what is under way, and waits until the count has a given value.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// A count that goes up with [`InFlight::enter`] and down when what that returned is dropped. Clones share it.
+/// A count that [`InFlight::enter`] increments until the returned value is dropped. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct InFlight(Arc<watch::Sender<usize>>);
 

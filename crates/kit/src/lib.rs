@@ -1,7 +1,8 @@
 //! What every role of Tidewaiter needs once: watches and caches, the shape of a controller, retry, leadership, the fenced
-//! client, Events, supervised tasks, the admin server, metrics, settings, logs and traces, and the one clock.
+//! client, Events, supervised tasks, the admin server, metrics, settings, logs and traces, the one clock and the one source of
+//! randomness.
 //!
-//! Here and nowhere else are the clock and the environment read, tasks spawned and the process told to stop. Nothing here
+//! Only the kit reads the clock and the environment, draws at random, spawns tasks and stops the process. Nothing here
 //! knows what a controller decides: the kit has no word about nodes, clouds or kOps.
 
 pub mod admin;
@@ -20,6 +21,7 @@ pub mod leader;
 pub mod metrics;
 pub mod packed;
 pub mod queue;
+pub mod random;
 pub mod retry;
 pub mod serve;
 pub mod settings;
@@ -37,7 +39,7 @@ pub use cache::{Cache, Cacheable, Change, Feed, Metadata, UndecodableObjects, Wa
 pub use chain::Chain;
 pub use children::{Children, ChildrenError, Ownership};
 pub use client::is_fenced;
-pub use clock::{Clock, ManualClock, SharedClock, SystemClock};
+pub use clock::{Clock, ManualClock, SharedClock, SimulatedClock, SystemClock};
 pub use controller::{Controller, ControllerContext, Pass, Reconciler};
 pub use events::{Events, Notice, NoticeKind};
 pub use index::{Index, Projection};

@@ -1,13 +1,14 @@
-//! Every task of the process, supervised: the one place that spawns and the one that hears signals.
+//! The supervised tasks of the process: the only place that spawns tasks and handles signals.
 //!
-//! A task that ends or panics before shutdown stops the process with an error that names it: nothing dies unseen. On
-//! SIGTERM or SIGINT every task is told through one token, has a grace, and is then dropped.
+//! A task that ends or panics before shutdown stops the process with an error that names it. On SIGTERM or SIGINT one token
+//! is cancelled, every task has a grace to finish, and what is left is then dropped.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::error::Error;
 use std::fmt::{self, Debug};
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -18,11 +19,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, info, info_span, warn};
 
 use crate::chain::Chain;
+use crate::clock::{SharedClock, timeout};
 
-/// How long tasks may take to finish after the order to stop: a leader hands over within a second.
+/// How long tasks may take to finish after SIGTERM: a leader hands over within a second.
 pub const GRACE: Duration = Duration::from_millis(900);
 
-/// Why the process stopped without having been told to.
+/// Why the process stopped without a signal.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskEnded {
     /// A task that runs for the life of the process returned.
@@ -48,8 +50,8 @@ pub enum TaskEnded {
         /// The panic's message.
         message: String,
     },
-    /// The process cannot listen to signals.
-    #[error("cannot listen to signals")]
+    /// The process cannot handle signals.
+    #[error("cannot handle signals")]
     Signals(#[source] io::Error),
 }
 
@@ -61,17 +63,19 @@ pub struct Tasks {
     names: HashMap<Id, Cow<'static, str>>,
     shutdown: CancellationToken,
     grace: Duration,
+    clock: SharedClock,
 }
 
 impl Tasks {
-    /// No task yet.
+    /// No task yet. `clock` measures the grace.
     #[must_use]
-    pub fn new() -> Self {
+    pub fn new(clock: SharedClock) -> Self {
         Self {
             set: JoinSet::new(),
             names: HashMap::new(),
             shutdown: CancellationToken::new(),
             grace: GRACE,
+            clock,
         }
     }
 
@@ -81,7 +85,7 @@ impl Tasks {
         Self { grace, ..self }
     }
 
-    /// Starts a task that runs until shutdown. Its name is what an operator reads when it ends.
+    /// Starts a task that runs until shutdown. The error names it when it ends.
     pub fn spawn<E>(
         &mut self,
         name: impl Into<Cow<'static, str>>,
@@ -96,8 +100,7 @@ impl Tasks {
         self.names.insert(handle.id(), name);
     }
 
-    /// Cancelled when the process is to stop. A task that holds it stops starting things, finishes what it began, and
-    /// returns.
+    /// Cancelled when the process is to stop. A task then starts nothing more, finishes what it began, and returns.
     #[must_use]
     pub fn shutdown_token(&self) -> CancellationToken {
         self.shutdown.clone()
@@ -106,7 +109,7 @@ impl Tasks {
     /// Runs until SIGTERM, SIGINT, cancellation of the token, or the first end of a task.
     ///
     /// # Errors
-    /// When a task ended first, however it ended.
+    /// When a task ended first, in whatever way.
     pub async fn run(self) -> Result<(), TaskEnded> {
         let signal = stop_signal().map_err(TaskEnded::Signals)?;
         self.run_until(signal).await
@@ -115,7 +118,7 @@ impl Tasks {
     /// As [`Tasks::run`], with a future in place of the signals: it completes with the reason to stop.
     ///
     /// # Errors
-    /// When a task ended first, however it ended.
+    /// When a task ended first, in whatever way.
     pub async fn run_until(mut self, stop: impl Future<Output = &'static str>) -> Result<(), TaskEnded> {
         let token = self.shutdown.clone();
         let result = tokio::select! {
@@ -134,7 +137,7 @@ impl Tasks {
 
     /// Gives the remaining tasks their grace, then drops them.
     async fn finish(mut self) {
-        let grace = self.grace;
+        let (grace, clock) = (self.grace, Arc::clone(&self.clock));
         let all = async {
             while let Some((task, outcome)) = self.next_end().await {
                 match outcome {
@@ -144,7 +147,7 @@ impl Tasks {
                 }
             }
         };
-        if tokio::time::timeout(grace, all).await.is_err() {
+        if timeout(&*clock, grace, all).await.is_err() {
             let mut left: Vec<_> = self.names.values().map(Cow::as_ref).collect();
             left.sort_unstable();
             warn!(
@@ -162,12 +165,6 @@ impl Tasks {
             Err(error) => (error.id(), Err(error)),
         };
         Some((self.names.remove(&id).unwrap_or_default(), outcome))
-    }
-}
-
-impl Default for Tasks {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -191,7 +188,7 @@ fn ended(task: Cow<'static, str>, outcome: Result<Outcome, JoinError>) -> TaskEn
     }
 }
 
-/// What a task panicked with.
+/// The message of a panic.
 pub(crate) fn panic_message(error: JoinError) -> String {
     let Ok(payload) = error.try_into_panic() else {
         return "cancelled".to_owned();
@@ -206,7 +203,7 @@ pub(crate) fn panic_message(error: JoinError) -> String {
     }
 }
 
-/// Listens from the moment of the call, so that a signal during start-up is not lost.
+/// Handles signals from the moment of the call, so that one during start-up is not lost.
 fn stop_signal() -> io::Result<BoxFuture<'static, &'static str>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -223,12 +220,11 @@ fn stop_signal() -> io::Result<BoxFuture<'static, &'static str>> {
 mod tests {
     use super::*;
     use std::convert::Infallible;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use futures::future::{pending, ready};
 
-    use crate::testing::TokioClock;
+    use crate::clock::{ManualClock, SimulatedClock};
 
     #[derive(Debug, thiserror::Error)]
     #[error("the disk is full")]
@@ -240,7 +236,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_task_that_returns_is_named() {
-        let mut tasks = Tasks::new();
+        let mut tasks = Tasks::new(ManualClock::default().shared());
         tasks.spawn("idle", pending::<Result<(), Infallible>>());
         tasks.spawn("short", ready(Ok::<(), Infallible>(())));
         let error = tasks.with_grace(Duration::ZERO).run_until(never()).await.unwrap_err();
@@ -249,7 +245,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_task_that_fails_is_named_with_its_cause() {
-        let mut tasks = Tasks::new();
+        let mut tasks = Tasks::new(ManualClock::default().shared());
         tasks.spawn("writer", ready(Err(Full)));
         let error = tasks.run_until(never()).await.unwrap_err();
         assert_eq!(Chain(&error).to_string(), "the task writer failed: the disk is full");
@@ -257,7 +253,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_named() {
-        let mut tasks = Tasks::new();
+        let mut tasks = Tasks::new(ManualClock::default().shared());
         tasks.spawn("clumsy", async {
             panic!("out of {}", "cheese") as Result<(), Infallible>
         });
@@ -267,7 +263,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_end_of_one_lets_the_others_finish() {
-        let mut tasks = Tasks::new();
+        let mut tasks = Tasks::new(ManualClock::default().shared());
         let finished = Arc::new(AtomicBool::new(false));
         let (token, flag) = (tasks.shutdown_token(), Arc::clone(&finished));
         tasks.spawn("careful", async move {
@@ -283,8 +279,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn told_to_stop_it_ends_well_within_the_grace() {
-        let mut tasks = Tasks::new();
-        let clock = TokioClock::new();
+        let clock = SimulatedClock::new();
+        let mut tasks = Tasks::new(Arc::new(clock.clone()));
         tasks.spawn("stubborn", pending::<Result<(), Infallible>>());
         tasks.run_until(ready("SIGTERM")).await.unwrap();
         assert_eq!(clock.elapsed(), GRACE);

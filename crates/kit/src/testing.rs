@@ -1,16 +1,15 @@
 //! What the kit's own tests share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use axum::Router;
-use futures::future::BoxFuture;
-use jiff::Timestamp;
+use kube::Client;
 use tokio::net::TcpListener;
 
-use crate::clock::{Clock, ManualClock, SharedClock, SystemClock};
-use crate::Kit;
+pub(crate) use crate::clock::SimulatedClock as TokioClock;
+use crate::clock::{ManualClock, SharedClock};
+use crate::events::{Events, Reporter};
+use crate::{Kit, Tasks};
 
 /// A kit on the given clock.
 pub(crate) fn kit_on(clock: SharedClock) -> Kit {
@@ -23,50 +22,16 @@ pub(crate) fn kit() -> (Kit, ManualClock) {
     (kit_on(clock.shared()), clock)
 }
 
-/// tokio's clock, which a test with `start_paused` moves by itself whenever all tasks wait.
-#[derive(Clone, Debug)]
-pub(crate) struct TokioClock {
-    start: tokio::time::Instant,
-    stopped: Arc<AtomicU64>,
-}
-
-impl TokioClock {
-    #[expect(clippy::disallowed_methods, reason = "tokio's own paused clock")]
-    pub(crate) fn new() -> Self {
-        Self {
-            start: tokio::time::Instant::now(),
-            stopped: Arc::default(),
-        }
-    }
-
-    pub(crate) fn shared() -> SharedClock {
-        Arc::new(Self::new())
-    }
-
-    /// What SIGSTOP and SIGCONT are to a process: time has passed, and nothing ran in it.
-    pub(crate) fn stopped_for(&self, time: Duration) {
-        self.stopped
-            .fetch_add(u64::try_from(time.as_millis()).unwrap(), Ordering::SeqCst);
-    }
-
-    /// Time since the start of the test.
-    pub(crate) fn elapsed(&self) -> Duration {
-        self.start.elapsed() + Duration::from_millis(self.stopped.load(Ordering::SeqCst))
-    }
-}
-
-impl Clock for TokioClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::UNIX_EPOCH.saturating_add(self.monotonic()).unwrap()
-    }
-
-    fn monotonic(&self) -> Duration {
-        ManualClock::ORIGIN + self.elapsed()
-    }
-
-    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
-        SystemClock.sleep(duration)
-    }
+/// Publishes Events through `client` for the life of the test's runtime.
+pub(crate) fn events(client: Client, clock: &SharedClock) -> Events {
+    let reporter = Reporter {
+        controller: "tidewaiter.dev/scripted".to_owned(),
+        instance: "test".to_owned(),
+    };
+    let mut tasks = Tasks::new(Arc::clone(clock));
+    let events = Events::start(client, Arc::clone(clock), reporter, &mut tasks);
+    beside(tasks.run_until(std::future::pending()));
+    events
 }
 
 /// Serves `router` on a free port for the life of the test's runtime; gives the way to it.

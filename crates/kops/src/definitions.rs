@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use tidewaiter_api::{ClusterName, InstanceGroupName};
 use tidewaiter_kit::backoff::jittered;
 use tidewaiter_kit::metrics::MetricsError;
-use tidewaiter_kit::{Metrics, SharedClock};
+use tidewaiter_kit::{Metrics, SharedClock, random};
 
 use crate::cluster::{CLUSTER_FILE, Cluster};
 use crate::cluster_summary::ClusterSummary;
@@ -359,7 +359,7 @@ fn is_answer<T>(read: &Result<Arc<T>, DefinitionError>) -> bool {
 /// Awaits these reads, each of which says whether the store answered, in an order of their own, so that none is always the
 /// last when the store is `away`: after a few times the rest is left to the next time.
 async fn ask(mut reads: Vec<BoxFuture<'_, bool>>, mut away: usize) {
-    fastrand::shuffle(&mut reads);
+    random::shuffle(&mut reads);
     let mut answers = stream::iter(reads).buffer_unordered(AT_ONCE);
     while let Some(answered) = answers.next().await {
         away += usize::from(!answered);

@@ -9,6 +9,10 @@ const PORTS: Range<u16> = 20_000..32_000;
 /// A port on 127.0.0.1 that was free a moment ago.
 ///
 /// Another process may take it before its user binds it: whoever starts a server on it must be ready to try another.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests that run at once must choose different ports"
+)]
 #[must_use]
 pub fn free_port() -> u16 {
     std::iter::repeat_with(|| fastrand::u16(PORTS))

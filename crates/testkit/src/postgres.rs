@@ -62,6 +62,7 @@ impl Postgres {
     ///
     /// # Panics
     /// When it is not installed, with the line that installs it; when it does not come up, with its log.
+    #[expect(clippy::disallowed_methods, reason = "a password that nobody else knows")]
     pub async fn start() -> Self {
         let scratch = Scratch::new("postgres");
         let home = Home::prepare(&scratch);

@@ -6,6 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, IsTerminal as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -130,7 +131,7 @@ async fn served(settings: &ServerSettings) -> Result<(), Failure> {
         metrics,
         checks: Checks::new(),
     };
-    let mut tasks = Tasks::new().with_grace(DRAIN);
+    let mut tasks = Tasks::new(Arc::clone(&kit.clock)).with_grace(DRAIN);
     let parts = settings.parts().map_err(Failure::Configuration)?;
     refuse_missing(&parts.keys)?;
     start(parts, &mut tasks, &kit)

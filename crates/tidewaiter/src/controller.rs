@@ -14,11 +14,12 @@ use tidewaiter_controller::node_controller::{self, LabelsFrom, NodeControllerPar
 use tidewaiter_controller::verdicts::{VerdictParts, Verdicts};
 use tidewaiter_controller::{MetricsServer, cluster_health};
 use tidewaiter_identity::{Identifier, Lookup, LookupSettings};
+use tidewaiter_kit::client::{Clients, MOST_IN_FLIGHT};
 use tidewaiter_kit::events::Reporter;
 use tidewaiter_kit::leader::{Elector, LeaseSettings, Timing};
 use tidewaiter_kit::settings::{environment, load, to_yaml};
 use tidewaiter_kit::{
-    Chain, Checks, ControllerContext, Events, Kit, Metrics, SystemClock, Tasks, admin, client, leader, serve, telemetry,
+    Chain, Checks, ControllerContext, Events, Kit, Metrics, SystemClock, Tasks, admin, leader, serve, telemetry,
 };
 use tidewaiter_kops::{ControllerConfig, Definitions, DefinitionsSettings, StateStore, StoreOptions};
 use tidewaiter_validation as validation;
@@ -116,7 +117,7 @@ async fn run(given: Given) -> Result<(), Failure> {
         .await
         .map_err(Failure::Configuration)?;
     let cloud = Cloud::of(&given, &kit).await.map_err(Failure::Configuration)?;
-    let mut tasks = Tasks::new();
+    let mut tasks = Tasks::new(Arc::clone(&kit.clock));
     start(&given, cluster, cloud, &kit, &mut tasks)
         .await
         .map_err(Failure::Configuration)?;
@@ -136,12 +137,13 @@ async fn start(given: &Given, cluster: kube::Config, cloud: Cloud, kit: &Kit, ta
         timing: Timing::default(),
     };
     let (elector, leadership) = Elector::new(&cluster, lease, kit)?;
-    let client = client::fenced(&cluster, &leadership, kit)?;
+    let clients = Clients::new(&cluster, &leadership, kit)?;
+    let client = clients.for_controller("node", MOST_IN_FLIGHT);
     let reporter = Reporter {
         controller: REPORTER.to_owned(),
         instance: host,
     };
-    let events = Events::new(client.clone(), kit.clock.clone(), reporter);
+    let events = Events::start(clients.for_events(), kit.clock.clone(), reporter, tasks);
     let context = ControllerContext {
         kit: kit.clone(),
         leadership,

@@ -15,7 +15,7 @@ use http::header::{CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, StatusCode};
 use tidewaiter_kit::clock::timeout;
 use tidewaiter_kit::serve::Peer;
-use tidewaiter_kit::{Chain, Kit, admin};
+use tidewaiter_kit::{Chain, Kit, admin, random};
 use tracing::{debug, error};
 use uuid::Uuid;
 
@@ -99,7 +99,11 @@ fn request_id(headers: &HeaderMap) -> String {
         (1..=128).contains(&id.len()) && id.bytes().all(plain)
     };
     // It only has to be another one each time, which takes no randomness of the system's.
-    let new = || Uuid::from_u128(fastrand::u128(..)).hyphenated().to_string();
+    let new = || {
+        Uuid::from_u64_pair(random::u64(), random::u64())
+            .hyphenated()
+            .to_string()
+    };
     own.filter(fits).map_or_else(new, str::to_owned)
 }
 

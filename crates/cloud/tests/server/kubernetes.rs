@@ -102,7 +102,7 @@ impl Cloud {
                 ..Lives::default()
             },
         };
-        let mut tasks = Tasks::new();
+        let mut tasks = Tasks::new(SystemClock::shared());
         start(parts, &mut tasks, &kit).await.unwrap();
         let stop = tasks.shutdown_token();
         crate::world::beside(async move { tasks.run_until(std::future::pending()).await.unwrap() });

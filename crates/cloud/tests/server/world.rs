@@ -130,7 +130,7 @@ impl World {
             lives: Lives::default(),
         };
         change(&mut parts);
-        let mut tasks = Tasks::new();
+        let mut tasks = Tasks::new(SystemClock::shared());
         let address = start(parts, &mut tasks, &kit).await?;
         let stop = tasks.shutdown_token();
         let stopped = beside(async move {

@@ -25,7 +25,6 @@ use keys::Keys;
 
 use super::observation::{Finding, Observation, rejected_words, vouched_words};
 use super::quarantine::{self, Decision};
-use super::status::warning;
 use super::writes::{NodePatch, RecordContent};
 
 /// What is to be written, in this order; each part only if it changes something.
@@ -101,7 +100,7 @@ pub(crate) fn plan(seen: &Observation, now: Timestamp) -> Plan {
 fn unanswered(seen: &Observation, refusal: &Refusal, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing(NodeState::Unanswered);
     plan.notices
-        .push(warning(refusal.reason(), "Identify", sentence(refusal)));
+        .push(Notice::warning(refusal.reason(), "Identify", sentence(refusal)));
     if !seen.answered_before() {
         let verified = seen.condition(
             VERIFIED,
@@ -128,7 +127,7 @@ fn refused(
     let conditions = [verified].into_iter().chain(quarantined).collect();
     let mut plan = Plan::nothing(state);
     plan.record = seen.unless_recorded(seen.content(None, seen.recorded().to_vec(), conditions));
-    plan.notices.push(warning(reason, "Identify", message.to_owned()));
+    plan.notices.push(Notice::warning(reason, "Identify", message.to_owned()));
     plan
 }
 
@@ -148,7 +147,7 @@ fn forged(seen: &Observation, refusal: &Refusal, now: Timestamp) -> Plan {
 fn undefined(seen: &Observation, proven: &Proven, error: &DefinitionError, now: Timestamp) -> Plan {
     let message = format!("{error}");
     let mut plan = Plan::nothing(NodeState::Undefined);
-    plan.notices.push(warning(error.reason(), "Label", message.clone()));
+    plan.notices.push(Notice::warning(error.reason(), "Label", message.clone()));
     if error.is_transient() && seen.answered_before() {
         return plan;
     }
@@ -183,13 +182,13 @@ fn defined(seen: &Observation, proven: &Proven, labels: &NodeLabels, now: Timest
     plan.notices.extend(
         proven
             .warning()
-            .map(|weak| warning("NameNotEnforced", "Identify", weak.to_string())),
+            .map(|weak| Notice::warning("NameNotEnforced", "Identify", weak.to_string())),
     );
     plan.notices.extend(
         labels
             .rejected
             .iter()
-            .map(|label| warning("LabelRejected", "Label", rejected_words(label))),
+            .map(|label| Notice::warning("LabelRejected", "Label", rejected_words(label))),
     );
     plan.notices.extend(foreign.notice());
     if seen.was_refused() {

@@ -15,7 +15,6 @@ use tidewaiter_kit::Notice;
 
 use super::OnForgery;
 use super::observation::Observation;
-use super::status::warning;
 use super::writes::NodePatch;
 pub(crate) use census::{Census, Classification};
 
@@ -146,13 +145,13 @@ pub(crate) fn notice(decision: Decision, patch: Option<&NodePatch>) -> Option<No
             let note = format!(
                 "The Node is in quarantine until the cloud vouches for it: {labels}; the taint {UNIDENTIFIED_TAINT} keeps pods away."
             );
-            Some(warning("Quarantined", "Quarantine", note))
+            Some(Notice::warning("Quarantined", "Quarantine", note))
         }
         Decision::Hold => {
             // Without counts: each forged Node that comes or goes would be a new Event on every other one.
             let note = "More than a tenth of the Nodes are refused for forgery, so none of them is quarantined. Find out whether they \
                 are forged, or whether something has changed for all of them; tidewaiter_quarantine_held counts them.";
-            Some(warning("QuarantineHeld", "Quarantine", note.to_owned()))
+            Some(Notice::warning("QuarantineHeld", "Quarantine", note.to_owned()))
         }
         Decision::Report | Decision::Spare | Decision::Wait => None,
     }

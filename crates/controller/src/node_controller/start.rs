@@ -75,7 +75,8 @@ pub fn start(parts: NodeControllerParts, context: &ControllerContext, tasks: &mu
         policy,
         census,
         writer: Writer::new(client, NodeController::NAME, Arc::clone(&kit.clock)),
-        status: Status::new(context.events.clone(), &kit.metrics)?,
+        status: Status::new(&kit.metrics)?,
+        events: context.events.clone(),
         clock: Arc::clone(&kit.clock),
     };
     Controller::new(controller, queue)

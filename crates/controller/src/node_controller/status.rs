@@ -5,16 +5,26 @@ use std::sync::{Mutex, PoisonError};
 
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec};
 use tidewaiter_kit::metrics::MetricsError;
-use tidewaiter_kit::{Events, Key, Metrics, Notice, NoticeKind};
+use tidewaiter_kit::{Key, Metrics};
 
+use super::NodeController;
 use super::observation::{Finding, Observation};
 use super::plan::{NodeState, Plan};
 use super::quarantine::Decision;
 
-/// Reports passes.
+impl NodeController {
+    /// Reports a pass whose writes were accepted, or not.
+    pub(super) fn report(&self, seen: &Observation, plan: &Plan, applied: bool) {
+        self.status.count(seen, plan, applied);
+        for notice in &plan.notices {
+            self.events.publish(&seen.reference(), notice.clone());
+        }
+    }
+}
+
+/// The gauges and counters.
 #[derive(Debug)]
 pub(crate) struct Status {
-    events: Events,
     nodes: Mutex<BTreeMap<Key, Counted>>,
     gauge: IntGaugeVec,
     forged: IntGaugeVec,
@@ -35,7 +45,7 @@ struct Counted {
 const FAILED: &str = "failed";
 
 impl Status {
-    pub(crate) fn new(events: Events, metrics: &Metrics) -> Result<Self, MetricsError> {
+    pub(crate) fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
         let gauge = metrics.gauge_vec(
             "tidewaiter_nodes",
             "Nodes by state: verified, undefined, refused, forged, unanswered, waiting, failed (the last write was not accepted).",
@@ -67,7 +77,6 @@ impl Status {
             &[],
         )?;
         Ok(Self {
-            events,
             nodes: Mutex::default(),
             gauge,
             forged,
@@ -77,14 +86,7 @@ impl Status {
         })
     }
 
-    /// Reports a pass whose writes were accepted, or not.
-    pub(super) async fn update(&self, seen: &Observation, plan: &Plan, applied: bool) {
-        self.count(seen, plan, applied);
-        for notice in &plan.notices {
-            self.events.publish(&seen.reference(), notice.clone()).await;
-        }
-    }
-
+    /// Counts a pass whose writes were accepted, or not.
     pub(crate) fn count(&self, seen: &Observation, plan: &Plan, applied: bool) {
         let counted = Counted {
             state: if applied { plan.state.word() } else { FAILED },
@@ -132,16 +134,6 @@ impl Status {
             self.forged.with_label_values(&[decision.word()]).add(sign);
         }
         self.foreign.add(sign * i64::from(counted.foreign));
-    }
-}
-
-/// A notice that somebody should look at.
-pub(super) fn warning(reason: &'static str, action: &'static str, note: String) -> Notice {
-    Notice {
-        kind: NoticeKind::Warning,
-        reason: reason.into(),
-        action: action.into(),
-        note,
     }
 }
 

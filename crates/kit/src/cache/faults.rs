@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::guarded::Undecodable;
-use crate::events::{Events, Notice, NoticeKind};
+use crate::events::{Events, Notice};
 use crate::key::Key;
 use crate::leader::Leadership;
 use crate::metrics::Metrics;
@@ -45,7 +45,7 @@ impl UndecodableObjects {
             loop {
                 let all: Vec<_> = self.lock().values().cloned().collect();
                 for (object, error) in all {
-                    events.publish(&object, notice(&error)).await;
+                    events.publish(&object, notice(&error));
                 }
                 self.0.changed.notified().await;
             }
@@ -60,12 +60,10 @@ impl UndecodableObjects {
 }
 
 fn notice(error: &str) -> Notice {
-    Notice {
-        kind: NoticeKind::Warning,
-        reason: "Undecodable".into(),
-        action: "Read".into(),
-        note: format!("Tidewaiter cannot read this object and uses its last good version, if there is one: {error}. Correct the field."),
-    }
+    let note = format!(
+        "Tidewaiter cannot read this object and uses its last good version, if there is one: {error}. Correct the field."
+    );
+    Notice::warning("Undecodable", "Read", note)
 }
 
 /// The undecodable objects of one cache.

@@ -1,8 +1,8 @@
-//! The fence itself: a request body that is not given out unless this replica leads.
+//! The fence: a request body that yields no data unless this replica leads.
 //!
-//! hyper asks for the body when it has a connection and writes to it. Between the call of a client and that moment lie
-//! waiting for a connection, TCP and TLS handshakes: a process that was stopped in between must not write when it goes on.
-//! What is left is the one system call.
+//! hyper polls the body when it has a connection and writes to it. Between the call of a client and that moment lie the
+//! wait for a connection and the TCP and TLS handshakes: a process that was stopped in between must not write afterwards.
+//! What remains is one system call.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use crate::leader::Leadership;
 
 /// The error of a write that was refused because this replica does not lead. It was not sent.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("not written: this replica does not lead (any more)")]
+#[error("not written: this replica is not the leader")]
 pub struct Fenced;
 
 /// Whether a request failed because this replica does not lead: nothing was written.

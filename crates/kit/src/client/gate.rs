@@ -15,34 +15,51 @@ use tokio::sync::Semaphore;
 use tower::{BoxError, Layer, Service, ServiceExt as _};
 use tracing::debug;
 
+use super::budget::{Budget, Permits};
 use super::fence::{Fenced, FencedBody, caused_by_fence};
 use super::pace::Pace;
 use super::request::{Kind, kind};
-use super::{IN_FLIGHT, REQUEST_TIMEOUT};
+use super::{IN_FLIGHT, PERMIT_TIMEOUT, REQUEST_TIMEOUT};
 use crate::Kit;
-use crate::clock::{SharedClock, timeout};
+use crate::clock::{Elapsed, SharedClock, timeout};
 use crate::leader::Leadership;
 
-pub(super) struct GateLayer(Arc<Shared>);
+/// What the gates of a process share.
+#[derive(Clone)]
+pub(super) struct Gates(Arc<Shared>);
 
 struct Shared {
     leadership: Leadership,
     clock: SharedClock,
     writes: IntCounterVec,
-    in_flight: Semaphore,
+    in_flight: Arc<Semaphore>,
     pace: Pace,
 }
 
-impl GateLayer {
+impl Gates {
     pub(super) fn new(leadership: &Leadership, kit: &Kit) -> Self {
         Self(Arc::new(Shared {
             leadership: leadership.clone(),
             clock: Arc::clone(&kit.clock),
             writes: kit.metrics.writes.clone(),
-            in_flight: Semaphore::new(IN_FLIGHT),
+            in_flight: Arc::new(Semaphore::new(IN_FLIGHT)),
             pace: Pace::default(),
         }))
     }
+
+    /// The gate of one client.
+    pub(super) fn layer(&self, budget: Budget) -> GateLayer {
+        GateLayer {
+            shared: Arc::clone(&self.0),
+            permits: Arc::new(Permits::new(budget, &self.0.in_flight)),
+        }
+    }
+}
+
+#[derive(Clone)]
+pub(super) struct GateLayer {
+    shared: Arc<Shared>,
+    permits: Arc<Permits>,
 }
 
 impl<S> Layer<S> for GateLayer {
@@ -50,7 +67,7 @@ impl<S> Layer<S> for GateLayer {
 
     fn layer(&self, inner: S) -> Gate<S> {
         Gate {
-            shared: Arc::clone(&self.0),
+            gate: self.clone(),
             inner,
         }
     }
@@ -58,11 +75,11 @@ impl<S> Layer<S> for GateLayer {
 
 #[derive(Clone)]
 pub(super) struct Gate<S> {
-    shared: Arc<Shared>,
+    gate: GateLayer,
     inner: S,
 }
 
-/// An answer that is there as a whole, or the stream of a watch.
+/// A response that is there as a whole, or a stream.
 type Answer<B> = Response<Either<Full<Bytes>, B>>;
 
 impl<S, B> Service<Request<Body>> for Gate<S>
@@ -78,93 +95,114 @@ where
     type Future = BoxFuture<'static, Result<Answer<B>, BoxError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // The inner service is made ready for each request apart, behind the limit.
+        // The inner service is polled for readiness for each request, after its permit.
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let agent = HeaderValue::from_static(concat!("tidewaiter/", env!("CARGO_PKG_VERSION")));
         request.headers_mut().entry(header::USER_AGENT).or_insert(agent);
-        let (shared, inner) = (Arc::clone(&self.shared), self.inner.clone());
+        let (gate, inner) = (self.gate.clone(), self.inner.clone());
         match kind(request.method(), request.uri()) {
-            Kind::Watch(name) => watch(shared, inner, request, name).boxed(),
-            Kind::Read => read(shared, inner, request).boxed(),
-            Kind::Write { verb, resource } => write(shared, inner, request, verb, resource).boxed(),
+            Kind::Watch(name) => gate.watch(inner, request, name).boxed(),
+            Kind::Stream => async move { gate.stream(inner, request).await }.boxed(),
+            Kind::Read => gate.read(inner, request).boxed(),
+            Kind::Write { verb, resource } => gate.write(inner, request, verb, resource).boxed(),
         }
     }
 }
 
-async fn watch<S, B>(shared: Arc<Shared>, inner: S, request: Request<Body>, name: String) -> Result<Answer<B>, BoxError>
-where
-    S: Service<Request<FencedBody>, Response = Response<B>>,
-    S::Error: Into<BoxError>,
-{
-    let wait = shared.pace.before(&name, shared.clock.monotonic());
-    if !wait.is_zero() {
-        debug!(watch = %name, wait_ms = wait.as_millis(), "the last ones ended as soon as they began");
-        shared.clock.sleep(wait).await;
+impl GateLayer {
+    async fn watch<S, B>(self, inner: S, request: Request<Body>, name: String) -> Result<Answer<B>, BoxError>
+    where
+        S: Service<Request<FencedBody>, Response = Response<B>>,
+        S::Error: Into<BoxError>,
+    {
+        let (pace, clock) = (&self.shared.pace, &self.shared.clock);
+        let wait = pace.before(&name, clock.monotonic());
+        if !wait.is_zero() {
+            debug!(watch = %name, wait_ms = wait.as_millis(), "delayed: the last watches ended as soon as they began");
+            clock.sleep(wait).await;
+        }
+        let response = self.stream(inner, request).await?;
+        if response.status().is_success() {
+            self.shared.pace.begun(name, self.shared.clock.monotonic());
+        }
+        Ok(response)
     }
-    let sent = inner.oneshot(request.map(FencedBody::read));
-    let response = timeout(&*shared.clock, REQUEST_TIMEOUT, sent)
-        .await?
-        .map_err(Into::into)?;
-    if response.status().is_success() {
-        shared.pace.begun(name, shared.clock.monotonic());
+
+    /// Nobody knows how long it takes: it needs no permit, and only its headers have a deadline.
+    async fn stream<S, B>(&self, inner: S, request: Request<Body>) -> Result<Answer<B>, BoxError>
+    where
+        S: Service<Request<FencedBody>, Response = Response<B>>,
+        S::Error: Into<BoxError>,
+    {
+        let sent = inner.oneshot(request.map(FencedBody::read));
+        let response = timeout(&*self.shared.clock, REQUEST_TIMEOUT, sent)
+            .await?
+            .map_err(Into::into)?;
+        Ok(response.map(Either::Right))
     }
-    Ok(response.map(Either::Right))
+
+    async fn read<S, B>(self, inner: S, request: Request<Body>) -> Result<Answer<B>, BoxError>
+    where
+        S: Service<Request<FencedBody>, Response = Response<B>>,
+        S::Error: Into<BoxError>,
+        B: HttpBody<Data = Bytes>,
+        B::Error: Into<BoxError>,
+    {
+        self.permitted(whole(inner, request.map(FencedBody::read))).await
+    }
+
+    async fn write<S, B>(
+        self,
+        inner: S,
+        request: Request<Body>,
+        verb: &'static str,
+        resource: String,
+    ) -> Result<Answer<B>, BoxError>
+    where
+        S: Service<Request<FencedBody>, Response = Response<B>>,
+        S::Error: Into<BoxError>,
+        B: HttpBody<Data = Bytes>,
+        B::Error: Into<BoxError>,
+    {
+        let Shared { leadership, writes, .. } = &*self.shared;
+        let send = async {
+            let mut counted = Counted {
+                writes,
+                verb,
+                resource,
+                outcome: "unknown",
+            };
+            let Some(_in_flight) = leadership.begin_write() else {
+                counted.outcome = "fenced";
+                return Err(Fenced.into());
+            };
+            let request = request.map(|body| FencedBody::write(body, leadership.clone()));
+            let answer = whole(inner, request).await;
+            counted.outcome = match &answer {
+                Ok(answer) => outcome(answer.status()),
+                Err(error) if caused_by_fence(&**error) => "fenced",
+                Err(_) => "unknown",
+            };
+            answer
+        };
+        self.permitted(send).await
+    }
+
+    /// Waits for a permit, then for `send`, both together for [`REQUEST_TIMEOUT`] at most.
+    async fn permitted<T>(&self, send: impl Future<Output = Result<T, BoxError>>) -> Result<T, BoxError> {
+        let clock = &*self.shared.clock;
+        let asked = clock.monotonic();
+        let permit = timeout(clock, PERMIT_TIMEOUT, self.permits.acquire()).await;
+        let _permit = permit.map_err(|Elapsed(limit)| self.permits.missed(limit))??;
+        let left = REQUEST_TIMEOUT.saturating_sub(clock.monotonic().saturating_sub(asked));
+        timeout(clock, left, send).await?
+    }
 }
 
-async fn read<S, B>(shared: Arc<Shared>, inner: S, request: Request<Body>) -> Result<Answer<B>, BoxError>
-where
-    S: Service<Request<FencedBody>, Response = Response<B>>,
-    S::Error: Into<BoxError>,
-    B: HttpBody<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
-    let _permit = shared.in_flight.acquire().await?;
-    timeout(
-        &*shared.clock,
-        REQUEST_TIMEOUT,
-        whole(inner, request.map(FencedBody::read)),
-    )
-    .await?
-}
-
-async fn write<S, B>(
-    shared: Arc<Shared>,
-    inner: S,
-    request: Request<Body>,
-    verb: &'static str,
-    resource: String,
-) -> Result<Answer<B>, BoxError>
-where
-    S: Service<Request<FencedBody>, Response = Response<B>>,
-    S::Error: Into<BoxError>,
-    B: HttpBody<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
-    let _permit = shared.in_flight.acquire().await?;
-    let mut counted = Counted {
-        writes: &shared.writes,
-        verb,
-        resource,
-        outcome: "unknown",
-    };
-    let Some(_in_flight) = shared.leadership.begin_write() else {
-        counted.outcome = "fenced";
-        return Err(Fenced.into());
-    };
-    let request = request.map(|body| FencedBody::write(body, shared.leadership.clone()));
-    let answer = timeout(&*shared.clock, REQUEST_TIMEOUT, whole(inner, request)).await?;
-    counted.outcome = match &answer {
-        Ok(answer) => outcome(answer.status()),
-        Err(error) if caused_by_fence(&**error) => "fenced",
-        Err(_) => "unknown",
-    };
-    answer
-}
-
-/// Sends the request and reads all of its answer.
+/// Sends the request and reads its whole response.
 async fn whole<S, B>(inner: S, request: Request<FencedBody>) -> Result<Answer<B>, BoxError>
 where
     S: Service<Request<FencedBody>, Response = Response<B>>,
@@ -186,7 +224,7 @@ fn outcome(status: StatusCode) -> &'static str {
     }
 }
 
-/// Counts one write when it ends, in whatever way: also when whoever asked for it went away.
+/// Counts one write when it ends, also when its caller was dropped.
 struct Counted<'a> {
     writes: &'a IntCounterVec,
     verb: &'static str,

@@ -1,5 +1,5 @@
-//! A watch that ends as soon as it began, again and again, without an error (a proxy whose backend is gone) is begun again
-//! more and more slowly. kube's watcher would ask as fast as it is answered; client-go's counts this as an error too.
+//! Backoff for watches that repeatedly end as soon as they began, without an error (a proxy whose backend is gone). kube's
+//! watcher would start them again as fast as they end; client-go counts this as an error too.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,31 +7,31 @@ use std::time::Duration;
 
 use crate::backoff::Backoff;
 
-/// A watch that lasted less is one that did not work.
+/// A watch that lasted less did not work.
 const SHORT: Duration = Duration::from_secs(1);
-/// So many short ones are begun again at once: a server that restarts closes some.
+/// This many short watches are started again at once: a server that restarts closes some.
 const FREE: u32 = 2;
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(8));
 
-/// The watches of one client, by what they ask for: a few, fixed by the program.
+/// The watches of a process by their request: a small set, fixed by the program.
 #[derive(Debug, Default)]
 pub(super) struct Pace(Mutex<HashMap<String, Watch>>);
 
 #[derive(Debug, Default)]
 struct Watch {
-    /// Monotonic time of the last answer that began the watch.
+    /// Monotonic time at which the watch began last.
     begun: Option<Duration>,
     short: u32,
 }
 
 impl Pace {
-    /// How long to wait before the watch is begun at `now`.
+    /// How long to wait, at `now`, before the watch is started.
     pub(super) fn before(&self, watch: &str, now: Duration) -> Duration {
         let mut watches = self.lock();
         let Some(watch) = watches.get_mut(watch) else {
             return Duration::ZERO;
         };
-        // Taken: a watch that fails to begin is the business of whoever asks, who hears of it.
+        // Taken: the caller sees a watch that fails to begin, and has a backoff of its own.
         watch.short = match watch.begun.take() {
             Some(begun) if now.saturating_sub(begun) < SHORT => watch.short.saturating_add(1),
             _ => 0,

@@ -1,12 +1,14 @@
-//! What a request is, read from its method and path, in the words of RBAC. Pure.
+//! The kind of a request, from its method and path, in the terms of RBAC. Pure.
 
 use http::{Method, Uri};
 
 /// The kind of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A watch, named by all of its query that stays the same when it is begun again.
+    /// A watch, named by the part of its query that stays the same when it is started again.
     Watch(String),
+    /// A read whose response may go on until it is closed: a followed log, or whatever a proxy subresource leads to.
+    Stream,
     /// Any other read.
     Read,
     /// A write.
@@ -21,10 +23,18 @@ pub(super) fn kind(method: &Method, uri: &Uri) -> Kind {
             .split('&')
             .filter(|pair| !pair.starts_with("resourceVersion="))
             .collect();
-        return if query.iter().any(|pair| matches!(*pair, "watch=true" | "watch=1")) {
-            Kind::Watch(format!("{}?{}", uri.path(), query.join("&")))
-        } else {
-            Kind::Read
+        let asks = |what: &str| {
+            query.iter().any(|pair| {
+                pair.strip_prefix(what)
+                    .is_some_and(|value| matches!(value, "=true" | "=1"))
+            })
+        };
+        let (resource, _) = resource(uri.path());
+        return match resource.split_once('/') {
+            Some((_, "log")) if asks("follow") => Kind::Stream,
+            Some((_, "proxy")) => Kind::Stream,
+            _ if asks("watch") => Kind::Watch(format!("{}?{}", uri.path(), query.join("&"))),
+            _ => Kind::Read,
         };
     }
     let (resource, named) = resource(uri.path());
@@ -42,7 +52,7 @@ pub(super) fn kind(method: &Method, uri: &Uri) -> Kind {
 /// The resource, with its subresource, and whether one object is named.
 fn resource(path: &str) -> (String, bool) {
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
-    // A server behind a prefix (a proxy of clusters) is found too.
+    // The API server may be behind a path prefix (a proxy of clusters).
     let rest = segments
         .iter()
         .position(|segment| matches!(*segment, "api" | "apis"))
@@ -139,5 +149,16 @@ mod tests {
         );
         assert_ne!(of("/api/v1/nodes?watch=true"), of("/api/v1/pods?watch=true"));
         assert_ne!(of("/api/v1/nodes?watch=true"), Kind::Read);
+    }
+
+    #[test]
+    fn tells_a_stream_from_a_read() {
+        let of = |uri: &str| kind(&Method::GET, &uri.parse().unwrap());
+        let pod = "/api/v1/namespaces/a/pods/b";
+        assert_eq!(of(&format!("{pod}/log?&follow=true&container=c")), Kind::Stream);
+        assert_eq!(of(&format!("{pod}/proxy/metrics")), Kind::Stream);
+        assert_eq!(of("/api/v1/nodes/a/proxy/logs/"), Kind::Stream);
+        assert_eq!(of(&format!("{pod}/log?&container=c")), Kind::Read);
+        assert_eq!(of(&format!("{pod}?follow=true")), Kind::Read);
     }
 }

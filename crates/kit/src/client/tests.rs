@@ -1,26 +1,30 @@
 #![expect(clippy::unchecked_time_subtraction, reason = "a test that underflows fails")]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::{Body as AnswerBody, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use futures::channel::mpsc::unbounded;
 use futures::future::{BoxFuture, join_all};
-use futures::{FutureExt as _, StreamExt as _};
+use futures::{AsyncBufReadExt as _, FutureExt as _, StreamExt as _};
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::Frame;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, WatchParams};
+use kube::api::{DeleteParams, LogParams, Patch, PatchParams, WatchParams};
 use serde_json::json;
 use tokio::sync::Notify;
 
 use super::*;
-use crate::Leadership;
-use crate::clock::{Clock, SharedClock};
-use crate::testing::{TokioClock, beside, kit, kit_on, serve};
+use crate::clock::{Clock, SharedClock, SimulatedClock};
+use crate::testing::{beside, kit, kit_on, serve, settle};
+use crate::{Chain, Leadership};
 
 /// Answers every request with the status in its path's last segment, or a Node.
 async fn by_name(State(seen): State<Arc<AtomicUsize>>, request: Request) -> Response {
@@ -179,12 +183,12 @@ async fn writes_that_wait_for_their_turn_are_fenced_too() {
     let leadership = Leadership::always(Arc::clone(&kit.clock));
     let client = fenced(&config, &leadership, &kit).unwrap();
 
-    let writes = join_all((0..IN_FLIGHT + 8).map(|n| {
+    let writes = join_all((0..MOST_IN_FLIGHT + 8).map(|n| {
         let client = client.clone();
         async move { patch(&client, &format!("n{n}")).await }
     }));
     let (results, ()) = futures::join!(writes, async {
-        while arrived.load(Ordering::SeqCst) < IN_FLIGHT {
+        while arrived.load(Ordering::SeqCst) < MOST_IN_FLIGHT {
             tokio::task::yield_now().await;
         }
         leadership.resign();
@@ -196,9 +200,9 @@ async fn writes_that_wait_for_their_turn_are_fenced_too() {
         .count();
     assert_eq!(
         (results.iter().filter(|result| result.is_ok()).count(), refused),
-        (IN_FLIGHT, 8)
+        (MOST_IN_FLIGHT, 8)
     );
-    assert_eq!(arrived.load(Ordering::SeqCst), IN_FLIGHT);
+    assert_eq!(arrived.load(Ordering::SeqCst), MOST_IN_FLIGHT);
 }
 
 #[tokio::test]
@@ -238,7 +242,7 @@ async fn a_watch_that_ends_at_once_is_not_asked_for_without_end() {
         });
         (serve(router).await, seen)
     };
-    let clock = TokioClock::shared();
+    let clock = SimulatedClock::shared();
     let kit = kit_on(Arc::clone(&clock));
     let client = fenced(&config, &Leadership::always(Arc::clone(&clock)), &kit).unwrap();
     let nodes = Api::<Node>::all(client);
@@ -255,4 +259,162 @@ async fn a_watch_that_ends_at_once_is_not_asked_for_without_end() {
     }
     let seen = seen.load(Ordering::SeqCst);
     assert!((5..=14).contains(&seen), "{seen} requests in 30 s");
+}
+
+/// An API server in memory that never answers requests about what is called `hang`, and counts those under way.
+#[derive(Clone, Default)]
+struct Hanging(Arc<AtomicUsize>);
+
+impl Hanging {
+    fn clients(&self, kit: &Kit) -> Clients {
+        let under_way = Arc::clone(&self.0);
+        let answer = move |request: http::Request<Bytes>| {
+            let under_way = Arc::clone(&under_way);
+            async move {
+                if request.uri().path().ends_with("hang") {
+                    under_way.fetch_add(1, Ordering::SeqCst);
+                    return std::future::pending().await;
+                }
+                Ok(by_hand::json(
+                    &json!({"kind": "Node", "apiVersion": "v1", "metadata": {"name": "a"}}),
+                ))
+            }
+        };
+        by_hand::clients(answer, &Leadership::always(Arc::clone(&kit.clock)), kit)
+    }
+
+    fn under_way(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+fn hang(client: &Client, requests: usize) {
+    for _ in 0..requests {
+        let client = client.clone();
+        beside(async move { patch(&client, "hang").await });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_deadline_of_a_request_includes_the_wait_for_its_permit() {
+    let kit = kit_on(SimulatedClock::shared());
+    let server = Hanging::default();
+    let client = server.clients(&kit).for_controller("busy", 1);
+    hang(&client, 1);
+    kit.clock.sleep(Duration::from_secs(20)).await;
+    // Gets the permit after 10 s, and no answer: 20 s are left.
+    let start = kit.clock.monotonic();
+    let error = patch(&client, "hang").await.unwrap_err();
+    assert_eq!(kit.clock.monotonic() - start, REQUEST_TIMEOUT, "{error:?}");
+    assert_eq!(server.under_way(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_without_a_permit_fails_unsent_and_says_so() {
+    let kit = kit_on(SimulatedClock::shared());
+    let server = Hanging::default();
+    let client = server.clients(&kit).for_controller("busy", 1);
+    hang(&client, 1);
+    settle().await;
+    let start = kit.clock.monotonic();
+    let error = patch(&client, "a").await.unwrap_err();
+    assert_eq!(kit.clock.monotonic() - start, PERMIT_TIMEOUT);
+    assert!(
+        Chain(&error)
+            .to_string()
+            .ends_with("not sent: none of the 1 request permits of busy became free within 15s"),
+        "{}",
+        Chain(&error)
+    );
+    let counts =
+        ["ok", "conflict", "rejected", "error", "unknown", "fenced"].map(|outcome| counted(&kit, "patch", outcome));
+    assert_eq!(counts, [0; 6], "what was not sent is no write");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_controller_cannot_take_the_permits_of_another() {
+    let kit = kit_on(SimulatedClock::shared());
+    let server = Hanging::default();
+    let clients = server.clients(&kit);
+    hang(&clients.for_controller("greedy", 1_000), 1_000);
+    settle().await;
+    assert_eq!(server.under_way(), MOST_IN_FLIGHT);
+    let start = kit.clock.monotonic();
+    patch(&clients.for_controller("modest", 1), "a").await.unwrap();
+    assert_eq!(kit.clock.monotonic(), start);
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_controllers_together_stay_within_the_limit_of_the_process() {
+    let kit = kit_on(SimulatedClock::shared());
+    let server = Hanging::default();
+    let clients = server.clients(&kit);
+    for _ in 0..3 {
+        hang(&clients.for_controller("greedy", MOST_IN_FLIGHT), 100);
+    }
+    settle().await;
+    assert_eq!(server.under_way(), IN_FLIGHT);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_and_writes_do_not_wait_for_each_other() {
+    for events_first in [true, false] {
+        let kit = kit_on(SimulatedClock::shared());
+        let server = Hanging::default();
+        let clients = server.clients(&kit);
+        let controllers = ["a", "b"].map(|name| clients.for_controller(name, IN_FLIGHT / 2));
+        let events = clients.for_events();
+        let start = kit.clock.monotonic();
+        if events_first {
+            hang(&events, 1_000);
+            settle().await;
+            assert_eq!(server.under_way(), EVENTS_IN_FLIGHT);
+            let writes = controllers
+                .iter()
+                .flat_map(|client| (0..IN_FLIGHT / 2).map(|_| patch(client, "a")));
+            assert!(join_all(writes).await.iter().all(Result::is_ok));
+        } else {
+            for client in &controllers {
+                hang(client, 1_000);
+            }
+            settle().await;
+            assert_eq!(server.under_way(), IN_FLIGHT);
+            patch(&events, "a").await.unwrap();
+        }
+        assert_eq!(kit.clock.monotonic(), start);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_is_followed_for_as_long_as_it_lasts() {
+    let kit = kit_on(SimulatedClock::shared());
+    let (lines, body) = unbounded::<Bytes>();
+    let body = Mutex::new(Some(body));
+    let answer = move |_: http::Request<Bytes>| {
+        let lines = body.lock().unwrap().take().unwrap();
+        let body = StreamBody::new(lines.map(|line| Ok::<_, BoxError>(Frame::data(line)))).boxed_unsync();
+        std::future::ready(Ok(http::Response::new(body)))
+    };
+    let answer = Arc::new(answer);
+    let client = by_hand::client(
+        move |request| answer(request),
+        &Leadership::never(Arc::clone(&kit.clock)),
+        &kit,
+    );
+    let params = LogParams {
+        follow: true,
+        ..LogParams::default()
+    };
+    lines.unbounded_send("one\n".into()).unwrap();
+    let log = Api::<Pod>::default_namespaced(client)
+        .log_stream("a", &params)
+        .await
+        .unwrap();
+    let mut log = log.lines();
+    assert_eq!(log.next().await.unwrap().unwrap(), "one");
+    kit.clock.sleep(Duration::from_hours(1)).await;
+    lines.unbounded_send("two\n".into()).unwrap();
+    drop(lines);
+    assert_eq!(log.next().await.unwrap().unwrap(), "two");
+    assert!(log.next().await.is_none());
 }

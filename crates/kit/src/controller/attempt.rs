@@ -57,7 +57,7 @@ impl<R: Reconciler> Attempts<R> {
                 debug!(?next, "reconciled");
                 self.again(pass.key(), next)
             }
-            Err(error) => self.failed(&pass, &error).await,
+            Err(error) => self.failed(&pass, &error),
         }
     }
 
@@ -81,7 +81,7 @@ impl<R: Reconciler> Attempts<R> {
         }
     }
 
-    async fn failed(&self, pass: &Pass, error: &R::Error) -> Again {
+    fn failed(&self, pass: &Pass, error: &R::Error) -> Again {
         Span::current().record("otel.status_code", "ERROR");
         if !self.context.leadership.is_leader() {
             debug!(class = error.class(), error = %Chain(error), "reconcile failed: no longer the leader");
@@ -91,7 +91,7 @@ impl<R: Reconciler> Attempts<R> {
         let retry_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         warn!(class = error.class(), retry_ms, error = %Chain(error), "reconcile failed");
         if let (Some(notice), Some(object)) = (error.notice(), pass.object()) {
-            self.context.events.publish(object, notice).await;
+            self.context.events.publish(object, notice);
         }
         Some(delay)
     }

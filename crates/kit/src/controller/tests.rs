@@ -15,9 +15,9 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::cache::Feed;
 use crate::clock::{ManualClock, SharedClock};
-use crate::events::{Notice, NoticeKind, Reporter};
+use crate::events::{Notice, NoticeKind};
 use crate::retry::Retry;
-use crate::testing::{TokioClock, beside, kit_on, settle};
+use crate::testing::{self, TokioClock, beside, kit_on, settle};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -136,17 +136,13 @@ fn world_with(permits: usize, leading: bool, outside: bool) -> World {
         }),
         "default",
     );
-    let reporter = Reporter {
-        controller: "tidewaiter.dev/scripted".to_owned(),
-        instance: "test".to_owned(),
-    };
     let leadership = if leading {
         Leadership::always(Arc::clone(&clock))
     } else {
         Leadership::new(Arc::clone(&clock))
     };
     let context = ControllerContext {
-        events: Events::new(client, Arc::clone(&clock), reporter),
+        events: testing::events(client, &clock),
         kit,
         leadership,
         shutdown: CancellationToken::new(),

@@ -1,10 +1,12 @@
-//! What was published lately: each thing once, and no object without end.
+//! Which notices were published lately: each once, and no object without end.
 //!
 //! The limits for one object are those of client-go's event correlator: 25 at once, then one in five minutes. Keys are hashes, so
-//! that what somebody wrote into an object is not kept.
+//! that what somebody wrote into an object is not kept. The memory is bounded, however many objects there are and
+//! whatever becomes of their Events: what is forgotten too early is at worst published again.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
+use std::mem;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -15,17 +17,16 @@ const REPEAT_AFTER: Duration = Duration::from_mins(50);
 const BURST: u32 = 25;
 const REFILL: Duration = Duration::from_mins(5);
 
-/// What has expired is dropped when so many more were added.
-const SWEEP: usize = 1_000;
+/// Remembered of each kind, at least: two notices on each of 5,000 Nodes.
+const REMEMBERED: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     hasher: RandomState,
     /// By hash of object and words: when it may be published again.
-    published: HashMap<u64, Duration>,
+    published: Newest,
     /// By hash of the object: from when on its allowance is full again. Each Event moves it by one refill.
-    full_at: HashMap<u64, Duration>,
-    sweep_at: usize,
+    full_at: Newest,
 }
 
 /// What was admitted, to be withdrawn if it could not be published.
@@ -33,6 +34,7 @@ pub(super) struct Recent {
 pub(super) struct Admitted {
     words: u64,
     object: u64,
+    at: Duration,
 }
 
 impl Recent {
@@ -45,41 +47,58 @@ impl Recent {
                 .hash_one((&regarding.kind, &regarding.namespace, &regarding.name)),
         };
         let words = self.hasher.hash_one((object, &notice.reason, &notice.note));
-        if self.published.get(&words).is_some_and(|again| now < *again) {
+        if self.published.get(words).is_some_and(|again| now < again) {
             return None;
         }
-        let full_at = self.full_at.get(&object).copied().unwrap_or_default().max(now) + REFILL;
+        let full_at = self.full_at.get(object).unwrap_or_default().max(now) + REFILL;
         if full_at > now + REFILL * BURST {
             return None;
         }
-        self.sweep(now);
         self.full_at.insert(object, full_at);
         self.published.insert(words, now + REPEAT_AFTER);
-        Some(Admitted { words, object })
+        Some(Admitted { words, object, at: now })
     }
 
     /// It could not be published: the next attempt may.
-    pub(super) fn withdraw(&mut self, admitted: Admitted) {
-        self.published.remove(&admitted.words);
-        if let Some(full_at) = self.full_at.get_mut(&admitted.object) {
-            *full_at = full_at.saturating_sub(REFILL);
+    pub(super) fn withdraw(&mut self, Admitted { words, object, at }: Admitted) {
+        self.published.remove(words);
+        let full_at = self.full_at.get(object).map(|full_at| full_at.saturating_sub(REFILL));
+        match full_at {
+            Some(full_at) if full_at > at => self.full_at.insert(object, full_at),
+            _ => self.full_at.remove(object),
         }
     }
+}
 
-    fn sweep(&mut self, now: Duration) {
-        if self.published.len() < self.sweep_at {
-            return;
+/// The newest entries of a map: at least [`REMEMBERED`], at most twice as many.
+#[derive(Debug, Default)]
+struct Newest {
+    new: HashMap<u64, Duration>,
+    old: HashMap<u64, Duration>,
+}
+
+impl Newest {
+    fn get(&self, key: u64) -> Option<Duration> {
+        self.new.get(&key).or_else(|| self.old.get(&key)).copied()
+    }
+
+    fn insert(&mut self, key: u64, time: Duration) {
+        if self.new.len() >= REMEMBERED && !self.new.contains_key(&key) {
+            self.old = mem::take(&mut self.new);
         }
-        self.published.retain(|_, again| now < *again);
-        self.full_at.retain(|_, full_at| now < *full_at);
-        self.sweep_at = self.published.len() + SWEEP;
+        self.old.remove(&key);
+        self.new.insert(key, time);
+    }
+
+    fn remove(&mut self, key: u64) {
+        self.new.remove(&key);
+        self.old.remove(&key);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::NoticeKind;
 
     const NOW: Duration = Duration::from_secs(10_000);
 
@@ -91,11 +110,12 @@ mod tests {
     }
 
     fn notice(note: &str) -> Notice {
-        Notice {
-            kind: NoticeKind::Warning,
-            reason: "Refused".into(),
-            action: "Label".into(),
-            note: note.to_owned(),
+        Notice::warning("Refused", "Label", note)
+    }
+
+    impl Newest {
+        fn len(&self) -> usize {
+            self.new.len() + self.old.len()
         }
     }
 
@@ -137,15 +157,39 @@ mod tests {
     }
 
     #[test]
-    fn forgets_what_has_expired() {
+    fn remembers_nothing_of_what_could_not_be_published() {
         let mut recent = Recent::default();
-        for n in 0..5_000 {
-            recent.admit(&node(&n.to_string()), &notice("x"), NOW);
+        for n in 0..100_000 {
+            let admitted = recent.admit(&node(&n.to_string()), &notice("x"), NOW).unwrap();
+            recent.withdraw(admitted);
         }
-        for n in 0..1_001 {
-            recent.admit(&node(&n.to_string()), &notice("y"), NOW + 2 * REPEAT_AFTER);
+        assert_eq!((recent.published.len(), recent.full_at.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_withdrawal_gives_back_one_of_the_share() {
+        let mut recent = Recent::default();
+        for n in 0..24 {
+            assert!(recent.admit(&node("a"), &notice(&n.to_string()), NOW).is_some());
         }
-        assert!(recent.published.len() <= 1_001, "{}", recent.published.len());
-        assert!(recent.full_at.len() <= 1_001);
+        let last = recent.admit(&node("a"), &notice("x"), NOW).unwrap();
+        assert!(recent.admit(&node("a"), &notice("y"), NOW).is_none());
+        recent.withdraw(last);
+        assert!(recent.admit(&node("a"), &notice("y"), NOW).is_some());
+        assert!(recent.admit(&node("a"), &notice("z"), NOW).is_none());
+    }
+
+    #[test]
+    fn remembers_the_newest_and_not_without_end() {
+        let mut recent = Recent::default();
+        let mut most = 0;
+        for n in 0..100_000 {
+            assert!(recent.admit(&node(&n.to_string()), &notice("x"), NOW).is_some());
+            most = most.max(recent.published.len()).max(recent.full_at.len());
+        }
+        assert!((REMEMBERED..=2 * REMEMBERED).contains(&most), "{most}");
+        for n in 100_000 - REMEMBERED..100_000 {
+            assert!(recent.admit(&node(&n.to_string()), &notice("x"), NOW).is_none(), "{n}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Stands by, leads, and gives back.
+//! Stands by, leads, and releases the Lease.
 
 use std::fmt::{self, Display};
 use std::sync::Arc;
@@ -9,49 +9,50 @@ use kube::{Client, Config};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::Leadership;
-use super::record::{Observed, Standing, Timing, holder, released};
+use super::record::{Claimable, Observed, Timing, holder, released};
+use super::{Leadership, Window};
 use crate::Kit;
 use crate::backoff::jittered;
 use crate::chain::Chain;
 use crate::client::{ClientError, fenced};
 use crate::clock::timeout;
+use crate::random;
 
 mod requests;
 
 use requests::{Events, Failure, Requests, next};
 
-/// On shutdown: how long controllers may finish what they began, writes that were sent may be answered, and the Lease may be
-/// given back. Together less than the grace of the process ([`crate::tasks::GRACE`]).
+/// On shutdown: the time for controllers to finish what they began, for writes under way to be answered, and for the Lease to be
+/// released. Together less than the grace of the process ([`crate::tasks::GRACE`]).
 const FINISH: Duration = Duration::from_millis(350);
 const ANSWER: Duration = Duration::from_millis(250);
 const RELEASE: Duration = Duration::from_millis(250);
 
-/// A standby whose watch ended looks again this soon.
+/// A standby whose watch ended reads the Lease again after this time.
 const WATCH_AGAIN: Duration = Duration::from_millis(500);
-/// Replicas that stand by look at different times.
+/// Spreads the reads of several standbys.
 const JITTER: f64 = 0.2;
 
-/// Which Lease, and who asks for it.
+/// Which Lease, and who claims it.
 #[derive(Clone, Debug)]
 pub struct LeaseSettings {
     /// The Lease's namespace.
     pub namespace: String,
     /// The Lease's name.
     pub name: String,
-    /// Who this process is; no two processes may say the same: [`identity`].
+    /// Names this process; unique, as [`identity`] makes it.
     pub identity: String,
     /// The times of the election.
     pub timing: Timing,
 }
 
-/// An identity that no other process has: the host's or pod's name, and something random, as client-go's users make it.
+/// An identity that no other process has: the name of the host or pod and a random suffix, as with client-go.
 #[must_use]
 pub fn identity(host: &str) -> String {
-    format!("{host}_{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..))
+    format!("{host}_{:016x}{:016x}", random::u64(), random::u64())
 }
 
-/// This replica leads no more and must exit.
+/// This replica is not the leader any more and must exit.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaderError {
     /// It led, and does not lead any more.
@@ -67,9 +68,9 @@ pub enum LeaderError {
 /// How leadership was lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// No renewal succeeded for this long; or the process was stopped for longer.
+    /// No renewal succeeded within this time, or the process was stopped for longer.
     Deadline(Duration),
-    /// It is somebody else's, or nobody's (empty).
+    /// Another identity holds the Lease, or none does (empty).
     Taken(String),
 }
 
@@ -77,7 +78,7 @@ impl Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Deadline(deadline) => write!(f, "not renewed within {deadline:?}"),
-            Self::Taken(holder) if holder.is_empty() => f.write_str("somebody gave it back in our name"),
+            Self::Taken(holder) if holder.is_empty() => f.write_str("it was released in our name"),
             Self::Taken(holder) => write!(f, "{holder} holds it"),
         }
     }
@@ -92,26 +93,47 @@ pub struct Elector {
     leadership: Leadership,
 }
 
-/// A renewal's end.
+/// What a standby knows of the Lease.
+struct View {
+    observed: Observed,
+    watch: Option<Events>,
+    /// Monotonic time.
+    watch_began: Duration,
+    /// The holder that was logged last.
+    holder: String,
+}
+
+impl View {
+    fn new(now: Duration) -> Self {
+        Self {
+            observed: Observed::new(None, now),
+            watch: None,
+            watch_began: now,
+            holder: String::new(),
+        }
+    }
+}
+
+/// The outcome of a renewal.
 enum Renewal {
-    /// Renewed by a request that began at this monotonic time.
+    /// Renewed, by a request that began at this monotonic time.
     Renewed(Box<Lease>, Duration),
     Lost(Loss),
 }
 
 impl Elector {
-    /// An elector with connections of its own, so that no other traffic holds up a renewal, and the leadership that it
-    /// decides about. It needs to get, create, update and watch the Lease.
+    /// An elector with connections of its own, so that no other traffic delays a renewal, and the leadership that it
+    /// decides. It needs to get, create, update and watch the Lease.
     ///
     /// # Errors
     /// When the credentials or certificates of `config` cannot be used.
     pub fn new(config: &Config, settings: LeaseSettings, kit: &Kit) -> Result<(Self, Leadership), ClientError> {
-        let window = Leadership::new(Arc::clone(&kit.clock));
-        let client = fenced(config, &window, kit)?;
+        let window = Window::new(Arc::clone(&kit.clock));
+        let client = fenced(config, window.fence(), kit)?;
         Ok(Self::with(client, window, settings, kit))
     }
 
-    fn with(client: Client, window: Leadership, settings: LeaseSettings, kit: &Kit) -> (Self, Leadership) {
+    fn with(client: Client, window: Window, settings: LeaseSettings, kit: &Kit) -> (Self, Leadership) {
         let requests = Requests::new(client, window, &settings, &kit.clock);
         let leadership = Leadership::new(Arc::clone(&kit.clock));
         let elector = Self {
@@ -123,20 +145,20 @@ impl Elector {
         (elector, leadership)
     }
 
-    /// Stands by until the Lease can be taken, then leads until `shutdown`, then gives it back.
+    /// Stands by until the Lease can be claimed, then leads until `shutdown`, then releases it.
     ///
     /// # Errors
     /// [`LeaderError::Lost`] when it led and does not lead any more: the process must exit, and writes nothing more.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), LeaderError> {
-        let mut unheard = false;
+        let mut unconfirmed = false;
         let acquired = tokio::select! {
             biased;
             () = shutdown.cancelled() => None,
-            acquired = self.stand_by(&mut unheard) => Some(acquired),
+            acquired = self.stand_by(&mut unconfirmed) => Some(acquired),
         };
         let Some(acquired) = acquired else {
-            if unheard {
-                self.give_back(None).await;
+            if unconfirmed {
+                self.release(None).await;
             }
             return Ok(());
         };
@@ -150,69 +172,73 @@ impl Elector {
         })
     }
 
-    /// Waits for the Lease and takes it: gives it with the time at which the request that took it began. Sets `unheard`
-    /// while a claim is out whose outcome is not known.
-    async fn stand_by(&self, unheard: &mut bool) -> (Lease, Duration) {
+    /// Waits for the Lease and claims it: returns it with the time at which the request that claimed it began. Sets
+    /// `unconfirmed` while the outcome of a claim is not known.
+    async fn stand_by(&self, unconfirmed: &mut bool) -> (Lease, Duration) {
         let LeaseSettings { identity, timing, .. } = &self.settings;
-        let mut observed = Observed::new(None, self.now());
-        let mut watch: Option<Events> = None;
-        let mut watching = self.now();
-        let mut said = String::new();
+        let mut view = View::new(self.now());
         let mut conflicts = 0;
         loop {
-            // Each turn begins with a look, so that what is claimed is what is there.
-            let looked = self.now();
-            match self.requests.look().await {
-                Ok(lease) => {
-                    observed.see(lease, self.now());
-                    if watch.is_none() {
-                        watch = observed.lease().and_then(|lease| self.requests.watch(lease));
-                        watching = looked;
-                    }
-                }
-                Err(error) => warn!(error = %Chain(&error), "cannot read the Lease"),
-            }
-            if let Some(other) = observed.lease().and_then(holder)
-                && said != other
-            {
-                other.clone_into(&mut said);
-                info!(holder = other, "standing by");
-            }
-            let mut again = looked + jittered(timing.retry_period(), JITTER);
+            // Each round begins with a read, so that a claim is based on the Lease as it is.
+            let read = self.now();
+            self.read(&mut view).await;
+            let mut next_read = read + jittered(timing.retry_period(), JITTER);
             loop {
-                let free = match observed.standing(identity, self.now(), *timing) {
-                    Standing::Missing | Standing::Free => {
-                        *unheard = true;
-                        match self.requests.claim(observed.lease()).await {
+                let next_claim = match view.observed.claimable(identity, self.now(), *timing) {
+                    Claimable::Now => {
+                        *unconfirmed = true;
+                        match self.requests.claim(view.observed.lease()).await {
                             Ok(acquired) => return acquired,
-                            // Somebody was faster, or our own last attempt succeeded unheard: look, but not without end.
+                            // Another replica was faster, or our own last claim succeeded unconfirmed: read, but not without end.
                             Err(error) if error.is(409) && conflicts < 2 => {
                                 conflicts += 1;
                                 break;
                             }
-                            Err(error) => warn!(error = %Chain(&error), "cannot take the Lease"),
+                            Err(error) => warn!(error = %Chain(&error), "cannot claim the Lease"),
                         }
-                        again
+                        next_read
                     }
-                    Standing::Held(until) => {
-                        (*unheard, conflicts) = (false, 0);
-                        until
+                    Claimable::At(time) => {
+                        (*unconfirmed, conflicts) = (false, 0);
+                        time
                     }
                 };
-                let wake = free.min(again).saturating_sub(self.now());
+                let wait = next_claim.min(next_read).saturating_sub(self.now());
                 tokio::select! {
-                    event = next(&mut watch) => if let Some(lease) = event {
-                        observed.see(lease, self.now());
+                    biased;
+                    event = next(&mut view.watch) => if let Some(lease) = event {
+                        view.observed.see(lease, self.now());
                     } else {
-                        watch = None;
-                        // One that was refused or broken off at once will be again: it waits for the next turn.
-                        if self.now() >= watching + WATCH_AGAIN {
-                            again = again.min(looked + WATCH_AGAIN);
+                        view.watch = None;
+                        // A watch that ended at once would end again: it waits for the next round.
+                        if self.now() >= view.watch_began + WATCH_AGAIN {
+                            next_read = next_read.min(read + WATCH_AGAIN);
                         }
                     },
-                    () = self.kit.clock.sleep(wake) => if self.now() >= again { break },
+                    () = self.kit.clock.sleep(wait) => if self.now() >= next_read { break },
                 }
             }
+        }
+    }
+
+    /// Reads the Lease, and watches it from there if it is not watched.
+    async fn read(&self, view: &mut View) {
+        let began = self.now();
+        match self.requests.get().await {
+            Ok(lease) => {
+                view.observed.see(lease, self.now());
+                if view.watch.is_none() {
+                    view.watch = view.observed.lease().and_then(|lease| self.requests.watch(lease));
+                    view.watch_began = began;
+                }
+            }
+            Err(error) => warn!(error = %Chain(&error), "cannot read the Lease"),
+        }
+        if let Some(other) = view.observed.lease().and_then(holder)
+            && view.holder != other
+        {
+            other.clone_into(&mut view.holder);
+            info!(holder = other, "standing by");
         }
     }
 
@@ -224,7 +250,10 @@ impl Elector {
         self.kit.metrics.leader.set(1);
         loop {
             let deadline = renewed + timing.renew_deadline();
-            self.leadership.lead_until(deadline);
+            // A response that arrives after the last deadline comes too late, however early its request was sent.
+            if !self.leadership.lead_until(deadline) {
+                return Err(Loss::Deadline(timing.renew_deadline()));
+            }
             let mut due = renewed + timing.retry_period();
             (lease, renewed) = loop {
                 let wait = due.min(deadline).saturating_sub(self.now());
@@ -241,7 +270,7 @@ impl Elector {
                 }
                 let renewal = tokio::select! {
                     biased;
-                    // Dropped half-way: giving back finds out what became of it.
+                    // Dropped half-way: the release finds out what became of it.
                     () = shutdown.cancelled() => continue,
                     renewal = timeout(&*self.kit.clock, deadline.saturating_sub(self.now()), self.renew(&lease, deadline)) => {
                         renewal.map_err(Failure::from).flatten()
@@ -260,7 +289,7 @@ impl Elector {
         }
     }
 
-    /// One renewal; what it finds on a conflict decides.
+    /// Renews once. After a conflict, the Lease as it is decides.
     async fn renew(&self, lease: &Lease, deadline: Duration) -> Result<Renewal, Failure> {
         let renewed = |(lease, began)| Renewal::Renewed(Box::new(lease), began);
         let missing = match self.requests.put(lease, deadline).await {
@@ -269,11 +298,11 @@ impl Elector {
             Err(error) if error.is(409) => false,
             Err(error) => return Err(error),
         };
-        let found = if missing { None } else { self.requests.look().await? };
+        let found = if missing { None } else { self.requests.get().await? };
         match found.as_ref().map(holder) {
-            // Somebody deleted it. Whoever creates it first holds it.
+            // It was deleted. Whoever creates it first holds it.
             None => self.requests.create(deadline).await.map(renewed),
-            // A renewal of ours whose answer did not come, or somebody else's label.
+            // A renewal of ours whose response did not arrive, or a label that somebody set.
             Some(Some(holder)) if holder == self.settings.identity => self
                 .requests
                 .put(found.as_ref().unwrap_or(lease), deadline)
@@ -283,32 +312,32 @@ impl Elector {
         }
     }
 
-    /// Stops writing, then lets others in.
+    /// Stops writing, then releases the Lease.
     async fn hand_over(&self, lease: &Lease) {
         let clock = &*self.kit.clock;
         if timeout(clock, FINISH, self.leadership.worked()).await.is_err() {
-            info!("reconciles under way are cut off");
+            info!("reconciles under way are interrupted");
         }
         self.leadership.resign();
         self.kit.metrics.leader.set(0);
         if timeout(clock, ANSWER, self.leadership.written()).await.is_err() {
             // One of them may still take effect: others wait until the Lease has expired.
-            warn!("the Lease is not given back: writes are not answered");
+            warn!("the Lease is not released: writes are not answered");
             return;
         }
-        self.give_back(Some(lease)).await;
+        self.release(Some(lease)).await;
     }
 
-    /// Gives the Lease back if it is ours, beginning with `lease` as it was last known to be ours.
-    async fn give_back(&self, lease: Option<&Lease>) {
-        let released = timeout(&*self.kit.clock, RELEASE, self.release(lease)).await;
+    /// Releases the Lease if it is ours, starting from `lease`, our last known state of it.
+    async fn release(&self, lease: Option<&Lease>) {
+        let released = timeout(&*self.kit.clock, RELEASE, self.try_release(lease)).await;
         match released.map_err(Failure::from).flatten() {
-            Ok(()) => info!("the Lease is given back"),
-            Err(error) => warn!(error = %Chain(&error), "the Lease is not given back"),
+            Ok(()) => info!("the Lease is released"),
+            Err(error) => warn!(error = %Chain(&error), "the Lease is not released"),
         }
     }
 
-    async fn release(&self, lease: Option<&Lease>) -> Result<(), Failure> {
+    async fn try_release(&self, lease: Option<&Lease>) -> Result<(), Failure> {
         let until = self.now() + RELEASE;
         let released = |lease: &Lease| released(lease, self.kit.clock.now());
         if let Some(lease) = lease {
@@ -317,7 +346,7 @@ impl Elector {
                 outcome => return outcome.map(drop),
             }
         }
-        match self.requests.look().await? {
+        match self.requests.get().await? {
             Some(found) if holder(&found) == Some(&self.settings.identity) => {
                 self.requests.replace(&released(&found), until).await.map(drop)
             }

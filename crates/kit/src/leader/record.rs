@@ -25,11 +25,11 @@ pub struct Timing {
 pub struct InvalidTiming;
 
 impl Timing {
-    /// `lease_duration` (whole seconds): how long others wait after the last change that they saw. `renew_deadline`: how long
-    /// a leader goes on without a renewal. `retry_period`: the time between renewals, and between looks of a standby.
+    /// `lease_duration` (whole seconds): how long candidates wait after the last change that they saw. `renew_deadline`: how
+    /// long a leader goes on without a renewal. `retry_period`: the time between renewals, and between reads of a standby.
     ///
     /// # Errors
-    /// When two of them leave no room in between: client-go's rules.
+    /// When they violate client-go's rules.
     pub fn new(
         lease_duration: Duration,
         renew_deadline: Duration,
@@ -46,7 +46,7 @@ impl Timing {
         .ok_or(InvalidTiming)
     }
 
-    /// How long others wait after the last change that they saw.
+    /// How long candidates wait after the last change that they saw.
     #[must_use]
     pub fn lease_duration(&self) -> Duration {
         self.lease_duration
@@ -58,7 +58,7 @@ impl Timing {
         self.renew_deadline
     }
 
-    /// The time between renewals, and between looks of a standby.
+    /// The time between renewals, and between reads of a standby.
     #[must_use]
     pub fn retry_period(&self) -> Duration {
         self.retry_period
@@ -80,7 +80,7 @@ impl Default for Timing {
     }
 }
 
-/// Who holds the Lease; nobody when it was given back.
+/// The holder of the Lease; `None` when it was released.
 pub(super) fn holder(lease: &Lease) -> Option<&str> {
     lease
         .spec
@@ -110,7 +110,7 @@ pub(super) fn created(namespace: &str, name: &str, identity: &str, now: Timestam
     }
 }
 
-/// `lease`, held by `identity` and renewed `now`. One more transition when it was somebody else's or nobody's.
+/// `lease`, held by `identity` and renewed `now`. A change of the holder counts as a transition.
 pub(super) fn claimed(lease: &Lease, identity: &str, now: Timestamp, timing: Timing) -> Lease {
     let ours = holder(lease) == Some(identity);
     let mut spec = held(lease.spec.clone().unwrap_or_default(), identity, now, timing);
@@ -124,7 +124,7 @@ pub(super) fn claimed(lease: &Lease, identity: &str, now: Timestamp, timing: Tim
     }
 }
 
-/// `lease`, given back: nobody waits for it.
+/// `lease`, released: no candidate has to wait for it to expire.
 pub(super) fn released(lease: &Lease, now: Timestamp) -> Lease {
     let spec = LeaseSpec {
         holder_identity: Some(String::new()),
@@ -148,23 +148,21 @@ fn held(spec: LeaseSpec, identity: &str, now: Timestamp, timing: Timing) -> Leas
     }
 }
 
-/// The Lease as this replica last saw it.
+/// The Lease as this replica saw it last.
 #[derive(Debug)]
 pub(super) struct Observed {
     lease: Option<Lease>,
-    /// Monotonic time at which this replica saw it change: the clocks of others are never looked at.
+    /// Monotonic time at which this replica saw it change: the clocks of other machines are never read.
     changed: Duration,
 }
 
-/// What a standby may do.
+/// When a standby may claim the Lease.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// There is no Lease.
-    Missing,
-    /// It may be claimed now: it is nobody's, or ours, or has not changed for as long as its holder asked for.
-    Free,
-    /// It may be claimed at this monotonic time, unless it changes.
-    Held(Duration),
+pub(super) enum Claimable {
+    /// It is missing, released or ours, or it has not changed for its holder's lease duration.
+    Now,
+    /// At this monotonic time, unless it changes.
+    At(Duration),
 }
 
 impl Observed {
@@ -176,33 +174,33 @@ impl Observed {
         self.lease.as_ref()
     }
 
-    /// What was read or heard at `now`.
+    /// Stores what was read or received at `now`.
     pub(super) fn see(&mut self, lease: Option<Lease>, now: Duration) {
         let spec = |lease: &Option<Lease>| lease.as_ref().map(|lease| lease.spec.clone());
         if spec(&self.lease) != spec(&lease) {
             self.changed = now;
         }
-        // Taken also when only its resourceVersion is new: the next write names it.
+        // Stored even when only its resourceVersion is new: the next write names it.
         self.lease = lease;
     }
 
-    pub(super) fn standing(&self, identity: &str, now: Duration, timing: Timing) -> Standing {
-        let Some(lease) = &self.lease else {
-            return Standing::Missing;
+    pub(super) fn claimable(&self, identity: &str, now: Duration, timing: Timing) -> Claimable {
+        let Some(lease) = self
+            .lease
+            .as_ref()
+            .filter(|lease| holder(lease).is_some_and(|other| other != identity))
+        else {
+            return Claimable::Now;
         };
-        match holder(lease) {
-            Some(holder) if holder != identity => {}
-            _ => return Standing::Free,
-        }
         let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
         let lasts = seconds.map_or(timing.lease_duration, |seconds| {
             Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
         });
         let until = self.changed.saturating_add(lasts);
         if until <= now {
-            Standing::Free
+            Claimable::Now
         } else {
-            Standing::Held(until)
+            Claimable::At(until)
         }
     }
 }
@@ -298,25 +296,25 @@ mod tests {
     #[test]
     fn a_held_lease_is_free_when_it_has_not_changed_for_as_long_as_it_says() {
         let mut observed = Observed::new(None, NOW);
-        let standing = |observed: &Observed, now| observed.standing("us", now, Timing::default());
-        assert_eq!(standing(&observed, NOW), Standing::Missing);
+        let claimable = |observed: &Observed, now| observed.claimable("us", now, Timing::default());
+        assert_eq!(claimable(&observed, NOW), Claimable::Now);
         observed.see(Some(lease("them", RENEWED, 40)), NOW);
-        assert_eq!(standing(&observed, NOW), Standing::Held(NOW + 40 * SECOND));
+        assert_eq!(claimable(&observed, NOW), Claimable::At(NOW + 40 * SECOND));
         // Seen again, unchanged: nothing moves.
         observed.see(Some(lease("them", RENEWED, 40)), NOW + 39 * SECOND);
         assert_eq!(
-            standing(&observed, NOW + 39 * SECOND),
-            Standing::Held(NOW + 40 * SECOND)
+            claimable(&observed, NOW + 39 * SECOND),
+            Claimable::At(NOW + 40 * SECOND)
         );
-        assert_eq!(standing(&observed, NOW + 40 * SECOND), Standing::Free);
+        assert_eq!(claimable(&observed, NOW + 40 * SECOND), Claimable::Now);
         // A renewal, whatever its time says, counts from when it was seen.
         observed.see(
             Some(lease("them", "1999-01-01T00:00:00.000000Z", 40)),
             NOW + 39 * SECOND,
         );
         assert_eq!(
-            standing(&observed, NOW + 41 * SECOND),
-            Standing::Held(NOW + 79 * SECOND)
+            claimable(&observed, NOW + 41 * SECOND),
+            Claimable::At(NOW + 79 * SECOND)
         );
     }
 
@@ -324,10 +322,10 @@ mod tests {
     fn what_is_nobodys_or_ours_is_free() {
         for holder in ["", "us"] {
             let observed = Observed::new(Some(lease(holder, RENEWED, 15)), NOW);
-            assert_eq!(observed.standing("us", NOW, Timing::default()), Standing::Free);
+            assert_eq!(observed.claimable("us", NOW, Timing::default()), Claimable::Now);
         }
         let observed = Observed::new(Some(Lease::default()), NOW);
-        assert_eq!(observed.standing("us", NOW, Timing::default()), Standing::Free);
+        assert_eq!(observed.claimable("us", NOW, Timing::default()), Claimable::Now);
     }
 
     #[test]
@@ -336,8 +334,8 @@ mod tests {
         theirs.spec.as_mut().unwrap().lease_duration_seconds = None;
         let observed = Observed::new(Some(theirs), NOW);
         assert_eq!(
-            observed.standing("us", NOW, Timing::default()),
-            Standing::Held(NOW + 15 * SECOND)
+            observed.claimable("us", NOW, Timing::default()),
+            Claimable::At(NOW + 15 * SECOND)
         );
     }
 }

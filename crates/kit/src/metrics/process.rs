@@ -1,12 +1,18 @@
 //! The process itself, under the names that every Prometheus client library uses.
 //!
-//! Read from /proc when asked. Where that cannot be read, the value is left out, never guessed.
+//! Read from the kernel on each scrape. A value that cannot be read is left out, never guessed.
+//!
+//! The prometheus crate's own collector (its feature `process`) is not used: it counts CPU time in whole seconds, which is
+//! too coarse for an idle role, and brings the crate procfs with a second version of rustix.
 
 use std::fs;
+use std::time::Duration;
 
-use prometheus::Gauge;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
+use prometheus::{Counter, Gauge, Opts};
+use rustix::process::{Resource, getrlimit};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::{MetricsError, plain_gauge};
 use crate::clock::SharedClock;
@@ -16,17 +22,27 @@ pub(super) struct ProcessCollector {
     start: Gauge,
     resident: Gauge,
     open_files: Gauge,
+    most_files: Gauge,
+    /// Never increased: the counter that is shown is made anew on each scrape.
+    cpu: Counter,
 }
+
+const CPU: (&str, &str) = ("process_cpu_seconds_total", "User and system CPU time in seconds.");
 
 impl ProcessCollector {
     pub(super) fn new(clock: &SharedClock) -> Result<Self, MetricsError> {
         let collector = Self {
             start: plain_gauge(
                 "process_start_time_seconds",
-                "Unix time at which the process started, in seconds.",
+                "Unix time of the start of the process, in seconds.",
             )?,
             resident: plain_gauge("process_resident_memory_bytes", "Resident memory in bytes.")?,
             open_files: plain_gauge("process_open_fds", "Open file descriptors.")?,
+            most_files: plain_gauge("process_max_fds", "Maximum number of open file descriptors.")?,
+            cpu: cpu_seconds(Duration::ZERO).map_err(|source| MetricsError::Register {
+                name: CPU.0.to_owned(),
+                source,
+            })?,
         };
         // The process sets up its metrics within milliseconds of its start.
         collector.start.set(clock.now().as_duration().as_secs_f64());
@@ -36,9 +52,10 @@ impl ProcessCollector {
 
 impl Collector for ProcessCollector {
     fn desc(&self) -> Vec<&Desc> {
-        [&self.start, &self.resident, &self.open_files]
+        [&self.start, &self.resident, &self.open_files, &self.most_files]
             .into_iter()
             .flat_map(Collector::desc)
+            .chain(self.cpu.desc())
             .collect()
     }
 
@@ -53,12 +70,33 @@ impl Collector for ProcessCollector {
             families.extend(self.resident.collect());
         }
         if let Ok(entries) = fs::read_dir("/proc/self/fd") {
-            self.open_files
-                .set(f64::from(u32::try_from(entries.count()).unwrap_or(u32::MAX)));
+            self.open_files.set(count(entries.count()));
             families.extend(self.open_files.collect());
+        }
+        if let Some(limit) = getrlimit(Resource::Nofile).current {
+            self.most_files.set(count(limit));
+            families.extend(self.most_files.collect());
+        }
+        let time = clock_gettime(ClockId::ProcessCPUTime);
+        if let (Ok(seconds), Ok(nanos)) = (time.tv_sec.try_into(), time.tv_nsec.try_into())
+            && let Ok(cpu) = cpu_seconds(Duration::new(seconds, nanos))
+        {
+            families.extend(cpu.collect());
         }
         families
     }
+}
+
+/// A counter that has counted this much CPU time.
+fn cpu_seconds(time: Duration) -> prometheus::Result<Counter> {
+    let counter = Counter::with_opts(Opts::new(CPU.0, CPU.1))?;
+    counter.inc_by(time.as_secs_f64());
+    Ok(counter)
+}
+
+/// A number of files, far below 2^32.
+fn count<N: TryInto<u32>>(files: N) -> f64 {
+    f64::from(files.try_into().unwrap_or(u32::MAX))
 }
 
 /// `VmRSS` of `/proc/self/status`, which the kernel gives in units of 1,024 bytes.

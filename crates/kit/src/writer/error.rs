@@ -8,7 +8,7 @@ use kube::Resource;
 use kube::core::Status;
 
 use crate::client::is_fenced;
-use crate::events::{Notice, NoticeKind};
+use crate::events::Notice;
 use crate::key::Key;
 use crate::retry::{ReconcileError, Retry};
 
@@ -143,12 +143,8 @@ impl ReconcileError for WriteError {
             ),
             Failure::Conflict | Failure::Gone | Failure::Fenced | Failure::Unknown => return None,
         };
-        Some(Notice {
-            kind: NoticeKind::Warning,
-            reason: reason.into(),
-            action: self.verb.action().into(),
-            note: format!("{self}: {}. {remedy}", self.source),
-        })
+        let note = format!("{self}: {}. {remedy}", self.source);
+        Some(Notice::warning(reason, self.verb.action(), note))
     }
 }
 

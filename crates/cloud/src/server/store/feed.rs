@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
+use tidewaiter_kit::random;
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -159,7 +160,7 @@ impl Feed {
         let mut listeners = held(&self.listeners);
         let clusters = listeners.entry(organization).or_default();
         // Those whose streams have ended go when somebody comes.
-        if clusters.len() > 64 && fastrand::usize(..clusters.len()) == 0 {
+        if clusters.len() > 64 && random::index(clusters.len()) == 0 {
             clusters.retain(|_, wake| wake.receiver_count() > 0);
         }
         clusters

@@ -13,7 +13,6 @@ use tidewaiter_kops::NodeLabels;
 
 use super::super::ForeignLabels;
 use super::super::observation::Observation;
-use super::super::status::warning;
 
 /// Groups that are named for one key; the others are counted.
 const SHOWN: usize = 3;
@@ -102,7 +101,7 @@ impl<'a> Foreign<'a> {
             ForeignLabels::Remove => "It was removed; if it comes back, find out who sets it.",
         };
         let note = || format!("{}; this Node is of group {}. {remedy}", self.words(), self.group);
-        (!self.labels.is_empty()).then(|| warning("ForeignLabel", "Label", note()))
+        (!self.labels.is_empty()).then(|| Notice::warning("ForeignLabel", "Label", note()))
     }
 
     fn words(&self) -> String {

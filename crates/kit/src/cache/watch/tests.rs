@@ -149,7 +149,7 @@ fn world(prepare: impl FnOnce(&mut Server)) -> World {
     let client = by_hand::client(answer, &Leadership::new(Arc::clone(&kit.clock)), &kit);
     let told = Arc::new(Mutex::new(Vec::new()));
     let subscriber = Arc::clone(&told);
-    let mut tasks = Tasks::new();
+    let mut tasks = Tasks::new(Arc::clone(&kit.clock));
     let cache = Cache::<Node>::all(client).start(&mut tasks, &kit);
     cache.notify(Trigger::calls(move |change: &Change<'_, Node>| {
         let word = if change.after.is_some() { "+" } else { "-" };

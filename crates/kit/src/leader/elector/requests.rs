@@ -1,6 +1,6 @@
-//! What is asked of the API server about the Lease, each request with an end.
+//! The requests about the Lease, each with a deadline.
 //!
-//! No write is sent after the time that it is given, and no answer but a whole Lease of ours is a success.
+//! No write is sent after its deadline, and only a response that is a complete Lease of ours is a success.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use tracing::debug;
 use super::LeaseSettings;
 use crate::chain::Chain;
 use crate::clock::{Elapsed, SharedClock, timeout};
-use crate::leader::Leadership;
+use crate::leader::Window;
 use crate::leader::record::{claimed, created, holder};
 
 /// A request about the Lease that did not succeed, as far as we know.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    #[error("refused or broken off")]
+    #[error("refused or interrupted")]
     Refused(#[source] kube::Error),
     #[error(transparent)]
     NoAnswer(#[from] Elapsed),
-    #[error("the answer is no Lease of ours")]
-    Garbage,
+    #[error("the response is not a Lease of ours")]
+    NotOurs,
 }
 
 impl Failure {
@@ -43,14 +43,14 @@ pub(super) struct Requests {
     api: Api<Lease>,
     settings: LeaseSettings,
     clock: SharedClock,
-    /// Closes behind each write about the Lease, as leadership does for all others: a renewal that was held up by SIGSTOP
-    /// is not sent afterwards.
-    window: Leadership,
+    /// Fences the writes about the Lease, as leadership fences all others: a renewal that was held up by SIGSTOP is not
+    /// sent afterwards.
+    window: Window,
 }
 
 impl Requests {
     /// `client` is fenced by `window`.
-    pub(super) fn new(client: Client, window: Leadership, settings: &LeaseSettings, clock: &SharedClock) -> Self {
+    pub(super) fn new(client: Client, window: Window, settings: &LeaseSettings, clock: &SharedClock) -> Self {
         let api = Api::namespaced(client, &settings.namespace);
         Self {
             api,
@@ -61,9 +61,9 @@ impl Requests {
     }
 
     /// The Lease as it is now, if there is one.
-    pub(super) async fn look(&self) -> Result<Option<Lease>, Failure> {
-        let look = self.api.get_opt(&self.settings.name);
-        timeout(&*self.clock, self.attempt(), look)
+    pub(super) async fn get(&self) -> Result<Option<Lease>, Failure> {
+        let get = self.api.get_opt(&self.settings.name);
+        timeout(&*self.clock, self.attempt(), get)
             .await?
             .map_err(Failure::Refused)
     }
@@ -80,19 +80,19 @@ impl Requests {
         )
     }
 
-    /// Takes the Lease, or makes it: gives it with the time at which the request began.
+    /// Claims or creates the Lease: returns it with the time at which the request began.
     pub(super) async fn claim(&self, lease: Option<&Lease>) -> Result<(Lease, Duration), Failure> {
         let until = self.now() + self.attempt();
         let (lease, began) = match lease {
             Some(lease) => self.put(lease, until).await?,
             None => self.create(until).await?,
         };
-        // An answer that took longer than the deadline is worth nothing.
+        // A response that took longer than the deadline comes too late.
         let alive = self.now() < began + self.settings.timing.renew_deadline();
-        alive.then_some((lease, began)).ok_or(Failure::Garbage)
+        alive.then_some((lease, began)).ok_or(Failure::NotOurs)
     }
 
-    /// Claims or renews: gives the Lease as it now is and the time at which the request began.
+    /// Claims or renews: returns the Lease as it now is and the time at which the request began.
     pub(super) async fn put(&self, lease: &Lease, until: Duration) -> Result<(Lease, Duration), Failure> {
         let LeaseSettings { identity, timing, .. } = &self.settings;
         let began = self.now();
@@ -109,14 +109,14 @@ impl Requests {
             identity,
             timing,
         } = &self.settings;
-        let lease = created(namespace, name, identity, self.clock.now(), *timing);
         let began = self.now();
+        let lease = created(namespace, name, identity, self.clock.now(), *timing);
         let params = PostParams::default();
         let answer = self.write(until, self.api.create(&params, &lease)).await?;
         Ok((self.ours(answer)?, began))
     }
 
-    /// Writes `lease` in the place of the version that it names, not after `until`.
+    /// Replaces the version that `lease` names, not after `until`.
     pub(super) async fn replace(&self, lease: &Lease, until: Duration) -> Result<Lease, Failure> {
         self.write(
             until,
@@ -132,14 +132,14 @@ impl Requests {
         request: impl Future<Output = kube::Result<Lease>>,
     ) -> Result<Lease, Failure> {
         let limit = until.saturating_sub(self.now()).min(self.attempt());
-        self.window.lead_until(self.now() + limit);
+        self.window.open_until(self.now() + limit);
         timeout(&*self.clock, limit, request).await?.map_err(Failure::Refused)
     }
 
-    /// A success says so in full: a 200 of something in between is none.
+    /// A 200 from something between us and the API server is not a success.
     fn ours(&self, answer: Lease) -> Result<Lease, Failure> {
         let whole = holder(&answer) == Some(&self.settings.identity) && answer.metadata.resource_version.is_some();
-        whole.then_some(answer).ok_or(Failure::Garbage)
+        whole.then_some(answer).ok_or(Failure::NotOurs)
     }
 
     /// How long one request may take: two fit into the renew deadline.
@@ -152,7 +152,7 @@ impl Requests {
     }
 }
 
-/// The next state of the Lease that the watch tells of; `None` when it has ended. Waits for ever without a watch.
+/// The next state of the Lease that the watch delivers; `None` when it has ended. Waits forever without a watch.
 pub(super) async fn next(watch: &mut Option<Events>) -> Option<Option<Lease>> {
     let Some(events) = watch else {
         return std::future::pending().await;

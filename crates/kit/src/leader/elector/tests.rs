@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use bytes::Bytes;
-use futures::StreamExt as _;
 use futures::channel::mpsc::{UnboundedSender, unbounded};
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _};
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Frame;
@@ -16,8 +17,8 @@ use tower::BoxError;
 
 use super::*;
 use crate::client::by_hand::{self, Answer};
-use crate::clock::Clock as _;
-use crate::testing::{TokioClock, beside, kit_on, settle};
+use crate::clock::{Clock, SimulatedClock, SystemClock};
+use crate::testing::{beside, kit_on, settle};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
@@ -113,7 +114,7 @@ fn answer(result: Result<Value, u16>) -> Answer {
 /// Some replicas and the API server that they share.
 struct World {
     server: Arc<Mutex<Server>>,
-    clock: TokioClock,
+    clock: SimulatedClock,
 }
 
 struct Replica {
@@ -127,7 +128,7 @@ impl World {
     fn new() -> Self {
         Self {
             server: Arc::default(),
-            clock: TokioClock::new(),
+            clock: SimulatedClock::new(),
         }
     }
 
@@ -136,12 +137,12 @@ impl World {
     }
 
     /// What a replica asks through, and the window that its writes need.
-    fn client(&self, kit: &Kit) -> (Client, Leadership) {
-        let window = Leadership::new(Arc::clone(&kit.clock));
+    fn client(&self, kit: &Kit) -> (Client, Window) {
+        let window = Window::new(Arc::clone(&kit.clock));
         let (server, clock) = (Arc::clone(&self.server), self.clock.clone());
         let client = by_hand::client(
             move |request| handle(Arc::clone(&server), clock.clone(), request),
-            &window,
+            window.fence(),
             kit,
         );
         (client, window)
@@ -190,7 +191,11 @@ fn settings(identity: &str) -> LeaseSettings {
     }
 }
 
-async fn handle(server: Arc<Mutex<Server>>, clock: TokioClock, request: Request<Bytes>) -> Result<Answer, BoxError> {
+async fn handle(
+    server: Arc<Mutex<Server>>,
+    clock: SimulatedClock,
+    request: Request<Bytes>,
+) -> Result<Answer, BoxError> {
     let hang = || std::future::pending::<Result<Answer, BoxError>>();
     if request.method() == Method::GET && request.uri().query().is_some_and(|query| query.contains("watch=true")) {
         let mut server = server.lock().unwrap();
@@ -229,7 +234,7 @@ async fn handle(server: Arc<Mutex<Server>>, clock: TokioClock, request: Request<
         }
         Some(Fault::Slow(time)) => {
             let done = write();
-            crate::clock::SystemClock.sleep(time).await;
+            clock.sleep(time).await;
             Ok(answer(done))
         }
         Some(Fault::Garbage) => Ok(answer(Ok(json!({"metadata": {}})))),
@@ -237,7 +242,7 @@ async fn handle(server: Arc<Mutex<Server>>, clock: TokioClock, request: Request<
 }
 
 async fn pass(time: Duration) {
-    crate::clock::SystemClock.sleep(time).await;
+    SystemClock.sleep(time).await;
     settle().await;
 }
 
@@ -471,7 +476,7 @@ async fn a_process_that_was_stopped_past_its_deadline_writes_nothing_more() {
     let a = world.replica("a");
     pass(3 * SECOND).await;
     let before = world.server().writes.len();
-    world.clock.stopped_for(11 * SECOND);
+    world.clock.stop_for(11 * SECOND);
     assert!(!a.leadership.is_leader(), "at the very instant at which it goes on");
     assert_eq!(loss(a).await, Some(Loss::Deadline(10 * SECOND)));
     assert_eq!(world.server().writes.len(), before);
@@ -485,11 +490,95 @@ async fn a_process_that_was_stopped_during_a_renewal_writes_nothing_more() {
     world.server().faults.push_back(Fault::Slow(SECOND));
     pass(SECOND + 500 * MS).await;
     let before = world.server().writes.len();
-    world.clock.stopped_for(11 * SECOND);
+    world.clock.stop_for(11 * SECOND);
     assert!(!a.leadership.is_leader());
     // The answer, a success, is read after it goes on: it is older than the deadline.
     assert_eq!(loss(a).await, Some(Loss::Deadline(10 * SECOND)));
     assert_eq!(world.server().writes.len(), before);
+}
+
+/// Whether this replica led, each time that somebody looked, and whether a write was refused after it had led.
+#[derive(Default)]
+struct History {
+    led: Vec<bool>,
+    refused: bool,
+}
+
+impl History {
+    fn look(&mut self, leadership: &Leadership) {
+        let write = leadership.begin_write().is_some();
+        self.led.push(write);
+        self.refused |= !write;
+    }
+
+    /// Leadership that was lost did not come back.
+    fn check(&self, name: &str) {
+        let came_back = self.led.windows(2).any(|pair| pair == [false, true]);
+        assert!(!came_back, "{name}: {:?}", self.led);
+    }
+}
+
+/// A leader is stopped for 1 s to 20 s, between renewals or while the response to one is on its way, and goes on with or without
+/// somebody looking at its leadership before the elector runs.
+#[tokio::test(start_paused = true)]
+async fn leadership_that_lapsed_does_not_come_back() {
+    for stop in 1..=20 {
+        for (slow, looks) in [(false, false), (false, true), (true, false), (true, true)] {
+            let name = format!("stopped for {stop} s, renewal under way: {slow}, looked at: {looks}");
+            let world = World::new();
+            let a = world.replica("a");
+            let mut history = History::default();
+            pass(3 * SECOND).await;
+            if slow {
+                // Sent at 4 s; the response is on its way when the process is stopped.
+                world.server().faults.push_back(Fault::Slow(SECOND));
+            }
+            pass(SECOND + 500 * MS).await;
+            history.look(&a.leadership);
+            world.clock.stop_for(stop * SECOND);
+            if looks {
+                history.look(&a.leadership);
+            }
+            settle().await;
+            history.look(&a.leadership);
+            for _ in 0..15 {
+                pass(SECOND).await;
+                history.look(&a.leadership);
+            }
+            history.check(&name);
+            // Last renewed by the request of 4 s, or by that of 2 s while the response to the next one was not there.
+            let deadline = if slow { 12 * SECOND } else { 14 * SECOND };
+            if SECOND * stop + 4_500 * MS >= deadline {
+                assert!(!looks || history.refused, "{name}");
+                assert!(
+                    a.run.is_finished(),
+                    "{name}: a write was refused and the process leads on"
+                );
+                assert_eq!(loss(a).await, Some(Loss::Deadline(10 * SECOND)), "{name}");
+            } else {
+                assert!(a.leadership.is_leader() && !a.run.is_finished(), "{name}");
+                a.run.abort();
+            }
+        }
+    }
+}
+
+/// The clock of a machine that was suspended: its timers come late.
+#[derive(Debug)]
+struct LateTimers(SimulatedClock);
+
+impl Clock for LateTimers {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic()
+    }
+
+    fn sleep(&self, _: Duration) -> BoxFuture<'static, ()> {
+        std::future::pending().boxed()
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -497,13 +586,13 @@ async fn a_renewal_that_was_held_up_by_a_stop_is_not_sent() {
     let world = World::new();
     world.held_by("a");
     let lease = world.server().spec();
-    let kit = kit_on(Arc::new(world.clock.clone()));
+    let kit = kit_on(Arc::new(LateTimers(world.clock.clone())));
     let (client, window) = world.client(&kit);
     let requests = Requests::new(client, window, &settings("a"), &kit.clock);
     let mut renewal = Box::pin(requests.put(&lease, kit.clock.monotonic() + 10 * SECOND));
     // Under way, and not yet at the connection.
     assert!(futures::poll!(&mut renewal).is_pending());
-    world.clock.stopped_for(11 * SECOND);
+    world.clock.stop_for(11 * SECOND);
     let error = renewal.await.unwrap_err();
     assert!(
         matches!(&error, Failure::Refused(error) if crate::is_fenced(error)),
@@ -519,7 +608,7 @@ async fn a_process_that_was_stopped_during_its_claim_claims_again() {
     world.server().faults.push_back(Fault::Slow(SECOND));
     let a = world.replica("a");
     pass(500 * MS).await;
-    world.clock.stopped_for(11 * SECOND);
+    world.clock.stop_for(11 * SECOND);
     pass(5 * SECOND).await;
     assert!(a.leadership.is_leader() && !a.run.is_finished());
 }

@@ -9,8 +9,7 @@ use std::time::Duration;
 use tidewaiter_api::NodeName;
 use tidewaiter_api::names::{EXCLUSIVE_ROLE_LABELS, UNIDENTIFIED_TAINT};
 use tidewaiter_api::node_identity::QUARANTINED;
-use tidewaiter_kit::events::Reporter;
-use tidewaiter_kit::{Change, Clock as _, Events, Key, ManualClock, Metrics, Queue, Writer};
+use tidewaiter_kit::{Change, Clock as _, Key, ManualClock, Metrics, Queue, Writer};
 use tidewaiter_kops::store::ReadFile;
 use tidewaiter_kops::{Definitions, DefinitionsSettings, node_labels};
 
@@ -147,15 +146,11 @@ impl Process {
         let settings = DefinitionsSettings::default();
         let definitions =
             Definitions::new(store, CLUSTER.parse().unwrap(), settings, clock.shared(), &metrics).unwrap();
-        let reporter = Reporter {
-            controller: "test".to_owned(),
-            instance: "test".to_owned(),
-        };
         let running = definitions.clone().run(pending(), |_| {});
         Self {
             writer: Writer::new(server.client(), "node", clock.shared()),
             census: Census::new(Queue::new(), &metrics).unwrap(),
-            status: Status::new(Events::new(server.client(), clock.shared(), reporter), &metrics).unwrap(),
+            status: Status::new(&metrics).unwrap(),
             definitions,
             polling: Box::pin(tokio::task::unconstrained(async {
                 let Ok(()) = running.await;
