@@ -291,10 +291,15 @@ pub(crate) struct ControllerFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     kubeconfig: Option<PathBuf>,
 
-    /// Where /healthz, /readyz and /metrics are served [default: 127.0.0.1:3989]
+    /// Where /metrics is served, besides /healthz and /readyz [default: 127.0.0.1:3989]
     #[arg(long, value_name = "ADDRESS:PORT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     admin_address: Option<String>,
+
+    /// Where /healthz and /readyz are served to probes [default: 127.0.0.1:3986]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    health_address: Option<String>,
 
     /// Where the MetricsServer serves /metrics [default: 0.0.0.0:3987]
     #[arg(long, value_name = "ADDRESS:PORT")]

@@ -173,9 +173,11 @@ async fn start(given: &Given, cluster: kube::Config, cloud: Cloud, kit: &Kit, ta
         context: context.clone(),
     };
     let admin = serve::bind("adminAddress", settings.admin_address).await?;
+    let health = serve::bind("healthAddress", settings.health_address).await?;
     let metrics = serve::bind("metricsAddress", settings.metrics_address).await?;
 
     let serve = |listener, router| serve::serve(listener, router, kit.clock.clone(), shutdown.clone());
+    tasks.spawn("health", serve(health, admin::health(kit.clone())));
     tasks.spawn("admin", serve(admin, admin::router(kit.clone())));
     tasks.spawn("leader-election", elector.run(shutdown.clone()));
     let nodes = node_controller::start(parts, tasks, kit)?;

@@ -22,9 +22,12 @@ pub(crate) struct ControllerSettings {
     /// The kubeconfig to use; without one the pod's service account, else what `KUBECONFIG` names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Where /healthz, /readyz and /metrics are served.
+    /// Where /metrics is served; and /healthz and /readyz, too.
     #[serde(deserialize_with = "address")]
     pub(crate) admin_address: SocketAddr,
+    /// Where /healthz and /readyz are served to probes.
+    #[serde(deserialize_with = "address")]
+    pub(crate) health_address: SocketAddr,
     /// Where the MetricsServer serves /metrics.
     #[serde(deserialize_with = "address")]
     pub(crate) metrics_address: SocketAddr,
@@ -94,6 +97,7 @@ impl Default for ControllerSettings {
         Self {
             kubeconfig: None,
             admin_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 3989)),
+            health_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 3986)),
             metrics_address: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 3987)),
             max_unready_nodes: 0,
             node_names: NodeNames::default(),

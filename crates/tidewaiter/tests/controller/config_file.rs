@@ -67,6 +67,7 @@ impl Machine {
             .args(["--kubeconfig", "kubeconfig"])
             .args(arguments.split_whitespace())
             .env("TIDEWAITER_ADMIN_ADDRESS", self.admin.local_addr().unwrap().to_string())
+            .env("TIDEWAITER_HEALTH_ADDRESS", "127.0.0.1:0")
             .env("AWS_REGION", "us-test-1")
             .env("AWS_ENDPOINT_URL", self.url())
             .env("AWS_EC2_METADATA_DISABLED", "true")
@@ -194,6 +195,7 @@ async fn a_wrong_variable_ends_it_with_one_line() {
     let good = || machine.controller("--conf good.yaml");
     for (variable, value, words) in [
         ("ADMIN_ADDRESS", "3989", "adminAddress is 3989: must be ADDRESS:PORT"),
+        ("HEALTH_ADDRESS", "3986", "healthAddress is 3986: must be ADDRESS:PORT"),
         (
             "METRICS_ADDRESS",
             ":3987",
