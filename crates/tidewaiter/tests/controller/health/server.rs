@@ -12,7 +12,7 @@ use tidewaiter_testkit::prometheus::promtool;
 use tidewaiter_testkit::{Action, Scripted};
 
 use super::{is_ready, pod, reports, run, two_workers};
-use crate::world::{CLUSTER, Controller, SOON, World, repository};
+use crate::world::{CLUSTER, Controller, World, repository};
 
 /// The answer of the seed's example; its values and its cluster are others.
 const SEED: &str = include_str!("seed.txt");
@@ -222,7 +222,7 @@ async fn idle_clients_of_every_port_delay_no_probe_and_no_scrape() {
 fn the_probes_of_the_manifest_ask_the_health_port() {
     let path = repository().join("deploy/controller/daemonset.yaml");
     let manifest: DaemonSet = serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let spec = manifest.spec.unwrap().template.spec.unwrap();
+    let spec = manifest.spec.template.spec.unwrap();
     let container = &spec.containers[0];
     let ports = container.ports.as_ref().unwrap();
     let health = ports
