@@ -1,6 +1,8 @@
-//! The admin server: `/healthz`, `/readyz` and `/metrics`, in plain HTTP.
+//! What a role serves about itself, in plain HTTP: `/healthz`, `/readyz` and `/metrics`.
 //!
-//! It answers from memory, on every replica, leader or not, and shows nothing secret. A check says in words what is missing.
+//! Responses come from memory, on every replica, leader or not, and contain no secret. A failed check says what is missing.
+//! Probes have a port of their own, which only clients on the same host reach: a stranger on the port for metrics cannot
+//! cause a restart.
 
 use std::fmt::{self, Debug};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -15,21 +17,20 @@ use crate::Kit;
 
 type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// The readiness checks of the process, in the order in which they were registered. Clones share them.
+/// The readiness checks of the process, in the order of their registration. Clones share them.
 #[derive(Clone, Default)]
 pub struct Checks {
     checks: Arc<RwLock<Vec<(String, Check)>>>,
 }
 
 impl Checks {
-    /// No check: ready.
+    /// Without checks, which is ready.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a check. It is asked on every request, so it reads a flag and does no work; its error says in words what is
-    /// missing.
+    /// Adds a check. It runs on every request, so it only reads memory. Its error says what is missing.
     pub fn register(&self, name: impl Into<String>, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
         self.checks
             .write()
@@ -37,7 +38,7 @@ impl Checks {
             .push((name.into(), Box::new(check)));
     }
 
-    /// Whether every check passes, and a line for each, in the form of kube-apiserver's own `/readyz?verbose`.
+    /// Whether every check passes, and a line for each, in the format of kube-apiserver's `/readyz?verbose`.
     #[must_use]
     pub fn report(&self) -> (bool, String) {
         let checks = self.checks.read().unwrap_or_else(PoisonError::into_inner);
@@ -68,13 +69,24 @@ impl Debug for Checks {
     }
 }
 
-/// What the admin server answers with; [`serve`](crate::serve::serve) serves it.
-pub fn router(kit: Kit) -> Router {
+/// The health port: `/healthz` with its alias `/livez`, and `/readyz`.
+pub fn health(kit: Kit) -> Router {
     Router::new()
-        .route("/healthz", get(async || "ok\n"))
+        .route("/healthz", get(livez))
+        .route("/livez", get(livez))
         .route("/readyz", get(readyz))
-        .route("/metrics", get(metrics))
         .with_state(kit)
+}
+
+/// The admin port: `/metrics`, and what the health port serves.
+pub fn router(kit: Kit) -> Router {
+    let metrics = Router::new().route("/metrics", get(metrics)).with_state(kit.clone());
+    metrics.merge(health(kit))
+}
+
+/// A process that answers is alive.
+async fn livez() -> &'static str {
+    "ok\n"
 }
 
 async fn readyz(State(kit): State<Kit>) -> (StatusCode, String) {
@@ -91,7 +103,7 @@ async fn readyz(State(kit): State<Kit>) -> (StatusCode, String) {
 
 async fn metrics(State(kit): State<Kit>) -> Result<([(http::HeaderName, &'static str); 1], String), StatusCode> {
     let text = kit.metrics.encode().map_err(|error| {
-        error!(error = %crate::Chain(&error), "the metrics cannot be shown");
+        error!(error = %crate::Chain(&error), "cannot encode the metrics");
         StatusCode::INTERNAL_SERVER_ERROR
     })?;
     Ok(([(http::header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], text))
@@ -107,41 +119,48 @@ mod tests {
     use super::*;
     use crate::testing::kit;
 
-    async fn ask(kit: &Kit, path: &str) -> (StatusCode, String) {
+    async fn get(router: Router, path: &str) -> (StatusCode, String) {
         let request = Request::get(path).body(Body::empty()).unwrap();
-        let answer = router(kit.clone()).oneshot(request).await.unwrap();
-        let status = answer.status();
-        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        let response = router.oneshot(request).await.unwrap();
+        let status = response.status();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, String::from_utf8(body.to_vec()).unwrap())
     }
 
     #[tokio::test]
-    async fn readiness_names_what_is_missing() {
+    async fn readiness_names_what_is_missing_on_both_ports() {
         let (kit, _) = kit();
-        assert_eq!(
-            ask(&kit, "/readyz").await,
-            (StatusCode::OK, "readyz check passed\n".to_owned())
-        );
+        let ports = || [health(kit.clone()), router(kit.clone())];
+        for port in ports() {
+            let ready = (StatusCode::OK, "readyz check passed\n".to_owned());
+            assert_eq!(get(port, "/readyz").await, ready);
+        }
         kit.checks.register("cache/node", || Ok(()));
         kit.checks.register("state-store", || Err("access denied".to_owned()));
-        let (status, report) = ask(&kit, "/readyz").await;
-        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(
-            report,
-            "[+]cache/node ok\n[-]state-store failed: access denied\nreadyz check failed\n"
-        );
-        assert_eq!(
-            ask(&kit, "/healthz").await.0,
-            StatusCode::OK,
-            "a process that is not ready is alive"
-        );
+        for port in ports() {
+            let (status, report) = get(port.clone(), "/readyz").await;
+            assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+            assert_eq!(
+                report,
+                "[+]cache/node ok\n[-]state-store failed: access denied\nreadyz check failed\n"
+            );
+            for path in ["/healthz", "/livez"] {
+                let alive = (StatusCode::OK, "ok\n".to_owned());
+                assert_eq!(
+                    get(port.clone(), path).await,
+                    alive,
+                    "a process that is not ready is alive"
+                );
+            }
+        }
     }
 
     #[tokio::test]
-    async fn metrics_are_text() {
+    async fn metrics_are_text_and_not_on_the_health_port() {
         let (kit, _) = kit();
-        let (status, text) = ask(&kit, "/metrics").await;
+        let (status, text) = get(router(kit.clone()), "/metrics").await;
         assert_eq!(status, StatusCode::OK);
         assert!(text.contains("\ntidewaiter_leader 0\n"), "{text}");
+        assert_eq!(get(health(kit), "/metrics").await.0, StatusCode::NOT_FOUND);
     }
 }

@@ -23,6 +23,7 @@ pub mod packed;
 pub mod queue;
 pub mod random;
 pub mod retry;
+pub mod role;
 pub mod serve;
 pub mod settings;
 pub mod slim;

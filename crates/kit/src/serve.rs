@@ -1,7 +1,12 @@
-//! Serves HTTP to whoever can connect, without giving them the process.
+//! Serves HTTP on a port that untrusted clients can reach, without letting them use up the process.
 //!
-//! Connections are bounded in number, a request's head in time, a connection in life: whoever opens many, or sends nothing, or
-//! reads nothing, makes others wait for a place at most, and takes no file descriptor that a watch or a Lease needs.
+//! Invariants: a port holds a limited number of connections, so that file descriptors remain for watches and the Lease. A new
+//! connection is always accepted: when the port is full, the oldest connection of the peer that has the most is closed, so
+//! that no client delays another one. The head of a request and the life of a connection have time limits, and all time
+//! limits are measured on the clock of the kit.
+//!
+//! Why not a library: `axum::serve` and tower's limits bound connections or requests in total, and make new ones wait; none of
+//! them distinguishes peers.
 
 use std::convert::Infallible;
 use std::io;
@@ -15,12 +20,10 @@ use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::Service as _;
@@ -28,16 +31,24 @@ use tracing::{debug, warn};
 
 use crate::clock::{SharedClock, timeout};
 
-/// Connections at once.
+mod connections;
+#[cfg(test)]
+mod tests;
+mod timer;
+
+use connections::Connections;
+use timer::ClockTimer;
+
+/// The default limit on open connections.
 pub const CONNECTIONS: usize = 128;
-/// A connection without a request, or with half of one, is closed after this.
+/// The default limit on the time until a request's head is complete.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
-/// No connection lives longer: a scraper simply connects again.
+/// The default limit on the life of a connection. A scraper reconnects.
 const CONNECTION_LIFE: Duration = Duration::from_mins(5);
-/// The answer that is under way at the end of a connection's life has this long.
-const LAST_ANSWER: Duration = Duration::from_secs(5);
-/// What hinders accepting, file descriptors that are used up for one, does not pass at once.
-const ACCEPT_AGAIN: Duration = Duration::from_secs(1);
+/// How long the last response of a connection may take when the life of the connection has ended.
+const LAST_RESPONSE: Duration = Duration::from_secs(5);
+/// The delay after an accept error. Its causes, such as a lack of file descriptors, usually last.
+const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 
 /// The address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -46,14 +57,14 @@ pub struct BindError {
     /// The setting that names the address.
     setting: &'static str,
     address: SocketAddr,
-    /// What the operating system says: it is taken, or is not this machine's.
+    /// The error of the operating system: the address is in use, or is not an address of this machine.
     source: io::Error,
 }
 
-/// Listens on `address`, which `setting` names; nothing is answered before [`serve`].
+/// Listens on `address`, which comes from `setting`. Connections wait until [`serve`] runs.
 ///
 /// # Errors
-/// When it cannot listen there.
+/// When the operating system refuses the address.
 pub async fn bind(setting: &'static str, address: SocketAddr) -> Result<TcpListener, BindError> {
     let bound = TcpListener::bind(address).await;
     bound.map_err(|source| BindError {
@@ -66,20 +77,20 @@ pub async fn bind(setting: &'static str, address: SocketAddr) -> Result<TcpListe
 /// How connections are served.
 #[derive(Clone)]
 pub struct Options {
-    /// So many at once; more wait.
+    /// The limit on open connections. When it is reached, each new connection closes an old one.
     pub connections: usize,
-    /// A connection without a request, or with half of one, or in the middle of its handshake, is closed after this.
+    /// How long a connection may take for its handshake, for the head of a request, and between two requests.
     pub head: Duration,
-    /// No connection lives longer; None lets one live as long as it is used.
+    /// The longest life of a connection; None is unlimited.
     pub life: Option<Duration>,
-    /// With which certificate; None is plain HTTP.
+    /// The certificate; None is plain HTTP.
     pub tls: Option<Arc<ServerConfig>>,
-    /// How long answers that are under way may take after the order to stop.
+    /// How long responses may take after shutdown has begun.
     pub drain: Duration,
 }
 
 impl Default for Options {
-    /// For a port that is scraped: what is under way at the end is lost, and asked again.
+    /// For a port that is scraped or probed: a response that shutdown interrupts is lost, and its client asks again.
     fn default() -> Self {
         Self {
             connections: CONNECTIONS,
@@ -91,14 +102,14 @@ impl Default for Options {
     }
 }
 
-/// Who is at the other end of the connection: an extension of every request.
+/// The address of the client: an extension of every request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
 
-/// Answers with `router` until `shutdown`, in plain HTTP/1.1.
+/// Serves `router` with the default [`Options`], in plain HTTP/1.1, until `shutdown`.
 ///
 /// # Errors
-/// None: what a client does ends its own connection at most, and what hinders accepting is waited for.
+/// None: a client's error ends at most its own connection, and accepting is retried after an error.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -108,10 +119,10 @@ pub async fn serve(
     serve_with(listener, router, Options::default(), clock, shutdown).await
 }
 
-/// Answers with `router` until `shutdown`, in HTTP/1.1.
+/// Serves `router` in HTTP/1.1 until `shutdown`.
 ///
 /// # Errors
-/// None, as of [`serve`].
+/// None, as for [`serve`].
 pub async fn serve_with(
     listener: TcpListener,
     router: Router,
@@ -120,61 +131,63 @@ pub async fn serve_with(
     shutdown: CancellationToken,
 ) -> Result<(), Infallible> {
     let server = Arc::new(Server {
+        timer: ClockTimer::new(Arc::clone(&clock)),
         router,
         options,
         clock,
         shutdown,
     });
-    let places = Arc::new(Semaphore::new(server.options.connections));
-    // Dropped with this future, and with them their connections: kept-alive ones may not hold up the end.
-    let mut connections = JoinSet::new();
+    // Dropped with this future, and all connections with it: an idle one does not delay the end.
+    let mut connections = Connections::new(server.options.connections);
     loop {
-        let accepted = async {
-            let place = Arc::clone(&places).acquire_owned().await;
-            (listener.accept().await, place)
-        };
         tokio::select! {
             biased;
             () = server.shutdown.cancelled() => break,
-            Some(_) = connections.join_next() => {}
-            accepted = accepted => match accepted {
-                (Ok((stream, peer)), place) => {
+            () = connections.closed(), if !connections.is_empty() => {}
+            accepted = listener.accept(), if connections.has_room() => match accepted {
+                Ok((stream, peer)) => {
                     let server = Arc::clone(&server);
-                    // Made where it is awaited: a future that is moved into another one has its room twice.
-                    connections.spawn(async move {
-                        server.connection(stream, Peer(peer)).await;
-                        drop(place);
-                    });
+                    // Created where it is awaited: a future that is moved into another one takes its space twice.
+                    connections.open(peer.ip(), async move { server.connection(stream, Peer(peer)).await });
                 }
-                (Err(error), _) => {
+                Err(error) => {
                     warn!(%error, "cannot accept a connection");
-                    server.clock.sleep(ACCEPT_AGAIN).await;
+                    tokio::select! {
+                        biased;
+                        () = server.shutdown.cancelled() => break,
+                        () = server.clock.sleep(ACCEPT_RETRY) => {}
+                    }
                 }
             },
         }
     }
     drop(listener);
-    let all = async { while connections.join_next().await.is_some() {} };
-    // What is not done by then is dropped.
+    let all = async {
+        while !connections.is_empty() {
+            connections.closed().await;
+        }
+    };
+    // The connections that remain after the time limit are dropped.
     let _ = timeout(&*server.clock, server.options.drain, all).await;
     Ok(())
 }
 
-/// What all connections share.
+/// What all connections of a port share.
 struct Server {
     router: Router,
     options: Options,
     clock: SharedClock,
+    timer: ClockTimer,
     shutdown: CancellationToken,
 }
 
 impl Server {
     async fn connection(self: &Arc<Self>, stream: TcpStream, peer: Peer) {
-        // A small answer is not held back to wait for more.
+        // Send a small response at once.
         let _ = stream.set_nodelay(true);
         match &self.options.tls {
             None => self.requests(stream, peer).await,
-            // Boxed, so that a connection without TLS need not have the room.
+            // Boxed, so that a connection without TLS does not take the space.
             Some(tls) => Box::pin(self.over_tls(Arc::clone(tls), stream, peer)).await,
         }
     }
@@ -183,21 +196,21 @@ impl Server {
         let handshake = TlsAcceptor::from(tls).accept(stream);
         match timeout(&*self.clock, self.options.head, handshake).await {
             Ok(Ok(stream)) => self.requests(stream, peer).await,
-            Ok(Err(error)) => debug!(%error, "a handshake failed"),
-            Err(elapsed) => debug!(%elapsed, "a handshake was not ended"),
+            Ok(Err(error)) => debug!(%error, "a TLS handshake failed"),
+            Err(elapsed) => debug!(%elapsed, "a TLS handshake timed out"),
         }
     }
 
     async fn requests(self: &Arc<Self>, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, peer: Peer) {
         let server = Arc::clone(self);
-        // Of each request, not a layer of the router: that would make all its routes anew for each connection.
+        // For each request, not a layer of the router: that would copy all routes for each connection.
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer);
             server.router.clone().call(request)
         });
         let mut connection = pin!(
             http1::Builder::new()
-                .timer(TokioTimer::new())
+                .timer(self.timer.clone())
                 .header_read_timeout(self.options.head)
                 .serve_connection(TokioIo::new(stream), service)
         );
@@ -214,94 +227,11 @@ impl Server {
                 }
                 return;
             }
-            () = life => LAST_ANSWER,
+            () = life => LAST_RESPONSE,
             () = self.shutdown.cancelled() => self.options.drain,
         };
         connection.as_mut().graceful_shutdown();
-        // It is closed, whatever became of its last answer.
+        // The connection is closed whether or not its last response was complete.
         let _ = timeout(&*self.clock, last, connection).await;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use axum::routing::get;
-    use futures::FutureExt as _;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-
-    use super::*;
-    use crate::clock::SystemClock;
-    use crate::testing::beside;
-
-    async fn server() -> (SocketAddr, CancellationToken) {
-        let listener = bind("address", ([127, 0, 0, 1], 0).into()).await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let shutdown = CancellationToken::new();
-        let router = Router::new().route("/", get(async || "hello\n"));
-        let options = Options {
-            head: Duration::from_secs(1),
-            ..Options::default()
-        };
-        beside(serve_with(listener, router, options, SystemClock::shared(), shutdown.clone()).map(drop));
-        (address, shutdown)
-    }
-
-    /// Sends `text` and reads until the other side ends the connection.
-    async fn ask(address: SocketAddr, text: &str) -> String {
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        stream.write_all(text.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        answer
-    }
-
-    const REQUEST: &str = "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
-
-    #[tokio::test]
-    async fn answers_until_it_is_told_to_stop() {
-        let (address, shutdown) = server().await;
-        assert!(ask(address, REQUEST).await.ends_with("\r\n\r\nhello\n"));
-        let mut open = TcpStream::connect(address).await.unwrap();
-        open.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-        let mut first = [0; 8];
-        open.read_exact(&mut first).await.unwrap();
-        shutdown.cancel();
-        // It was kept alive, and ends all the same.
-        open.read_to_end(&mut Vec::new()).await.unwrap();
-        assert!(TcpStream::connect(address).await.is_err());
-    }
-
-    #[tokio::test]
-    async fn whoever_opens_all_connections_makes_others_wait_a_while_at_most() {
-        let (address, _shutdown) = server().await;
-        let mut silent = Vec::new();
-        for number in 0..CONNECTIONS {
-            let mut stream = TcpStream::connect(address).await.unwrap();
-            // Some send half a request, some had an answer and are kept alive, some send nothing.
-            match number % 3 {
-                0 => stream.write_all(b"GET / HT").await.unwrap(),
-                1 => {
-                    stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-                    stream.read_exact(&mut [0; 8]).await.unwrap();
-                }
-                _ => {}
-            }
-            silent.push(stream);
-        }
-        assert!(ask(address, REQUEST).await.ends_with("hello\n"));
-        for mut stream in silent {
-            stream.read_to_end(&mut Vec::new()).await.unwrap();
-        }
-    }
-
-    #[tokio::test]
-    async fn an_address_that_is_taken_is_named_with_its_setting() {
-        let first = bind("metricsAddress", ([127, 0, 0, 1], 0).into()).await.unwrap();
-        let address = first.local_addr().unwrap();
-        let error = bind("metricsAddress", address).await.unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            format!("metricsAddress is {address}: cannot listen there")
-        );
     }
 }

@@ -74,12 +74,27 @@ pub enum SettingsError {
     Show(String),
 }
 
+/// Settings that can be read from all sources together.
+pub trait Extract: Default + Serialize {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// When a setting is unknown, or a value is not allowed.
+    fn extract(figment: &Figment) -> Result<Self, Box<figment::Error>>;
+}
+
+impl<T: Default + Serialize + DeserializeOwned> Extract for T {
+    fn extract(figment: &Figment) -> Result<Self, Box<figment::Error>> {
+        Ok(figment.extract()?)
+    }
+}
+
 /// Reads the settings: the defaults of `T`, then `file`, then `environment` (its variables that begin with [`PREFIX`]), then
 /// `flags`, which must leave out what was not given.
 ///
 /// # Errors
 /// When the file cannot be read, a setting is unknown, or a value is not allowed.
-pub fn load<T: Default + Serialize + DeserializeOwned>(
+pub fn load<T: Extract>(
     file: Option<&Path>,
     environment: impl IntoIterator<Item = (String, String)>,
     flags: &impl Serialize,
@@ -96,14 +111,14 @@ pub fn load<T: Default + Serialize + DeserializeOwned>(
     variables.sort();
     for (name, value) in variables {
         let with = figment.clone().merge(Layer::variable(&name, &value));
-        match with.extract::<T>().map_err(|error| explain(&with, error)) {
+        match T::extract(&with).map_err(|error| explain(&with, *error)) {
             Err(SettingsError::Unknown { .. }) => warnings.push(format!("{name} is not a setting and has no effect")),
             Err(error) => return Err(error),
             Ok(_) => figment = with,
         }
     }
     let figment = figment.merge(Layer::of("the flags", flags)?);
-    let values = figment.extract().map_err(|error| explain(&figment, error))?;
+    let values = T::extract(&figment).map_err(|error| explain(&figment, *error))?;
     Ok(Settings { values, warnings })
 }
 

@@ -204,7 +204,7 @@ pub(crate) fn panic_message(error: JoinError) -> String {
 }
 
 /// Handles signals from the moment of the call, so that one during start-up is not lost.
-fn stop_signal() -> io::Result<BoxFuture<'static, &'static str>> {
+pub(crate) fn stop_signal() -> io::Result<BoxFuture<'static, &'static str>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {

@@ -131,7 +131,7 @@ impl ControllerArgs {
             Some(4..=5) => Some("debug"),
             Some(_) => Some("trace"),
         };
-        flags.log.filter = flags.log.filter.or(filter.map(str::to_owned));
+        flags.role.log.filter = flags.role.log.filter.or(filter.map(str::to_owned));
         flags
     }
 }
@@ -282,19 +282,13 @@ pub(crate) enum OutputFormat {
     Yaml,
 }
 
-/// The settings that have a flag. One that is not given says nothing, so that the file and the environment are heard.
+/// The settings that have a flag. One that is not given is left out, so that the file and the environment count.
 #[derive(Clone, Debug, Args, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ControllerFlags {
-    /// The kubeconfig to use outside a cluster [default: in the cluster its service account, else KUBECONFIG]
-    #[arg(long, value_name = "FILE")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kubeconfig: Option<PathBuf>,
-
-    /// Where /healthz, /readyz and /metrics are served [default: 127.0.0.1:3989]
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    admin_address: Option<String>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    role: RoleFlags,
 
     /// Where the MetricsServer serves /metrics [default: 0.0.0.0:3987]
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -304,6 +298,26 @@ pub(crate) struct ControllerFlags {
     #[command(flatten)]
     #[serde(flatten)]
     policy: PolicyFlags,
+}
+
+/// The settings of every role in a cluster that have a flag.
+#[derive(Clone, Debug, Args, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RoleFlags {
+    /// The kubeconfig to use outside a cluster [default: in the cluster its service account, else KUBECONFIG]
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kubeconfig: Option<PathBuf>,
+
+    /// Where /metrics is served, besides /healthz and /readyz [default: 127.0.0.1:3989]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    admin_address: Option<String>,
+
+    /// Where /healthz and /readyz are served to probes [default: 127.0.0.1:3986]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    health_address: Option<String>,
 
     #[command(flatten)]
     log: LogFlags,

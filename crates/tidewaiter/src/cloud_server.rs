@@ -6,9 +6,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, IsTerminal as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
-use std::sync::Arc;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 use tidewaiter_cloud::models::values::DisplayName;
@@ -17,11 +16,13 @@ use tidewaiter_cloud::server::sealing::Sealer;
 use tidewaiter_cloud::server::signing::KeyRing;
 use tidewaiter_cloud::server::store::{backup, restore};
 use tidewaiter_cloud::server::{DRAIN, Founder, LONGEST_TOKEN, found, make_keys, start};
-use tidewaiter_kit::settings::{environment, load, to_yaml};
-use tidewaiter_kit::{Checks, Kit, Metrics, SystemClock, Tasks, telemetry};
+use tidewaiter_kit::SystemClock;
+use tidewaiter_kit::role::{self, Process, ProcessSpec};
+use tidewaiter_kit::settings::{environment, load};
 use tracing::warn;
 
 use crate::cli::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
+use crate::settings::print;
 use crate::{Failure, password};
 use settings::ServerSettings;
 
@@ -47,15 +48,14 @@ fn read_alone(place: &ServerPlace) -> Result<ServerSettings, Failure> {
     Ok(settings)
 }
 
-fn refuse_missing(keys: &Path) -> Result<(), Failure> {
+fn refuse_missing(keys: &Path) -> Result<()> {
     if keys.exists() {
         return Ok(());
     }
-    let error = anyhow!(
+    bail!(
         "there are no keys in {}: run tidewaiter cloud init first",
         keys.display()
-    );
-    Err(Failure::Configuration(error))
+    )
 }
 
 /// What is in force, and what the operator should know about it.
@@ -91,21 +91,25 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     };
     let (settings, warnings) = read(&args.place, &flags).map_err(Failure::Configuration)?;
     if args.print_config {
-        let yaml = to_yaml(&settings).map_err(|error| Failure::Running(error.into()))?;
-        return say(&yaml).map_err(Failure::Running);
+        return print(&settings, &[]).map_err(Failure::Running);
     }
-    let telemetry = telemetry::start("tidewaiter-cloud", &settings.log, &environment())
-        .map_err(|error| Failure::Configuration(error.into()))?;
-    for warning in warnings {
-        warn!("{warning}");
-    }
-    raise_limit();
-    let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::Running(error.into()))?;
-    let result = runtime.block_on(served(&settings));
-    // Whatever is still blocked has had its grace.
-    runtime.shutdown_background();
-    telemetry.stop();
-    result
+    let spec = ProcessSpec {
+        name: "tidewaiter-cloud",
+        log: settings.log.clone(),
+        health_address: settings.health_address,
+        environment: environment(),
+        warnings,
+        threads: None,
+        grace: DRAIN,
+    };
+    role::process(spec, async |Process { kit, tasks }| {
+        raise_limit();
+        let parts = settings.parts()?;
+        refuse_missing(&parts.keys)?;
+        start(parts, tasks, kit).await?;
+        Ok::<(), anyhow::Error>(())
+    })?;
+    Ok(())
 }
 
 /// Each client that listens holds a connection, so as many are open as the system allows.
@@ -121,23 +125,6 @@ fn raise_limit() {
     if let Err(error) = raised {
         warn!(%error, "the limit of open files stays as it is");
     }
-}
-
-async fn served(settings: &ServerSettings) -> Result<(), Failure> {
-    let clock = SystemClock::shared();
-    let metrics = Metrics::new(&clock).map_err(|error| Failure::Running(error.into()))?;
-    let kit = Kit {
-        clock,
-        metrics,
-        checks: Checks::new(),
-    };
-    let mut tasks = Tasks::new(Arc::clone(&kit.clock)).with_grace(DRAIN);
-    let parts = settings.parts().map_err(Failure::Configuration)?;
-    refuse_missing(&parts.keys)?;
-    start(parts, &mut tasks, &kit)
-        .await
-        .map_err(|error| Failure::Configuration(error.into()))?;
-    tasks.run().await.map_err(|error| Failure::Running(error.into()))
 }
 
 async fn init(args: &InitArgs) -> Result<(), Failure> {
@@ -261,10 +248,11 @@ async fn copy_in(args: &RestoreArgs) -> Result<(), Failure> {
 fn keys(command: &KeysCommand) -> Result<(), Failure> {
     let (KeysCommand::Rotate(place) | KeysCommand::Retire(place) | KeysCommand::Reseal(place)) = command;
     let settings = read_alone(place)?;
-    match command {
-        KeysCommand::Reseal(_) => refuse_missing(&settings.sealing_keys())?,
-        _ => refuse_missing(&settings.keys())?,
-    }
+    let keys = match command {
+        KeysCommand::Reseal(_) => settings.sealing_keys(),
+        _ => settings.keys(),
+    };
+    refuse_missing(&keys).map_err(Failure::Configuration)?;
     change_keys(command, &settings).map_err(Failure::Running)
 }
 

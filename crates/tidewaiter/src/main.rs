@@ -7,6 +7,7 @@ mod controller;
 mod explain;
 mod password;
 mod place;
+mod settings;
 mod validate;
 
 use std::io::{self, Write as _};
@@ -15,6 +16,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use clap::CommandFactory as _;
 use tidewaiter_kit::Chain;
+use tidewaiter_kit::role::RoleError;
 
 use cli::{Cli, CloudCommand, Command};
 
@@ -29,6 +31,15 @@ enum Failure {
     Configuration(anyhow::Error),
     /// It failed on the way.
     Running(anyhow::Error),
+}
+
+impl From<RoleError> for Failure {
+    fn from(error: RoleError) -> Self {
+        match error {
+            RoleError::Configuration(error) => Self::Configuration(anyhow::Error::from_boxed(error)),
+            RoleError::Running(error) => Self::Running(anyhow::Error::from_boxed(error)),
+        }
+    }
 }
 
 fn main() -> ExitCode {

@@ -1,22 +1,12 @@
 //! What every command that only looks needs: which cluster it is, and how its state store is reached.
 
 use anyhow::{Context as _, Result};
-use tidewaiter_kit::{Checks, Kit, Metrics, SystemClock};
+use tidewaiter_kit::Kit;
 use tidewaiter_kops::{self as kops, ControllerConfig, StoreOptions};
 
 use crate::cli::Place;
 use crate::controller::Given;
 use crate::controller::cloud::google_credentials;
-
-/// The parts that a process has once.
-pub(crate) fn kit() -> Result<Kit> {
-    let clock = SystemClock::shared();
-    Ok(Kit {
-        metrics: Metrics::new(&clock)?,
-        checks: Checks::new(),
-        clock,
-    })
-}
 
 /// What says where the definitions are, if anything does. Only a file names the cloud.
 pub(crate) fn config(place: &Place) -> Result<Option<ControllerConfig>> {

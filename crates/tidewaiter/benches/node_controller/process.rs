@@ -73,7 +73,8 @@ fn start_as(bed: &Bed, config: &Path, kubeconfig: &Path, environment: Vec<(&'sta
         .arg("--admin-address")
         .arg(format!("127.0.0.1:{port}"))
         .arg("--metrics-address")
-        .arg(format!("127.0.0.1:{metrics}"));
+        .arg(format!("127.0.0.1:{metrics}"))
+        .arg("--health-address=127.0.0.1:0");
     let environment = environment.into_iter();
     let program = environment.fold(program, |program, (key, value)| program.env(key, value));
     Controller {

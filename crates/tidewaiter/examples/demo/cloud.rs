@@ -88,7 +88,8 @@ pub async fn begins() -> Result<Cloud> {
         .arg("--tls-certificate")
         .arg(at("tls.crt"))
         .arg("--tls-key")
-        .arg(at("tls.key"));
+        .arg(at("tls.key"))
+        .arg("--health-address=127.0.0.1:0");
     let server = Process::start(&folder, serve);
     command(&format!(
         "tidewaiter cloud serve --data data --address {address} --tls-certificate tls.crt --tls-key tls.key &"

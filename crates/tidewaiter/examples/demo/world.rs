@@ -76,6 +76,7 @@ impl World {
             .arg(&admin)
             .arg("--metrics-address")
             .arg(&metrics)
+            .arg("--health-address=127.0.0.1:0")
             .env("TIDEWAITER_STATE_ENDPOINT", stage.moto.endpoint())
             .env("TIDEWAITER_DEFINITIONS_POLL_SECONDS", "1")
             .env("TIDEWAITER_LOG__FORMAT", "text");

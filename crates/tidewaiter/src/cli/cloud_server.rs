@@ -74,6 +74,11 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     address: Option<String>,
 
+    /// Where /healthz and /readyz are served to probes, in plain HTTP [default: 127.0.0.1:3985]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    health_address: Option<String>,
+
     #[arg(
         long,
         value_name = "URL",

@@ -8,10 +8,11 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use tidewaiter_cloud::server::{Lives, ServerParts};
+use tidewaiter_kit::role::address;
 use tidewaiter_kit::telemetry::LogSettings;
 use url::Url;
 
-use crate::controller::settings::{address, endpoint, seconds, whole_seconds};
+use crate::settings::{endpoint, seconds, whole_seconds};
 
 /// Everything that can be set.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -34,6 +35,9 @@ pub(super) struct ServerSettings {
     /// Where it listens.
     #[serde(deserialize_with = "address")]
     address: SocketAddr,
+    /// Where /healthz and /readyz are served to probes, in plain HTTP.
+    #[serde(deserialize_with = "address")]
+    pub(super) health_address: SocketAddr,
     /// Under which address everybody reaches it.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "endpoint")]
     public_url: Option<Url>,
@@ -74,6 +78,8 @@ impl Default for ServerSettings {
             keys: None,
             sealing_keys: None,
             address: (Ipv4Addr::LOCALHOST, 3990).into(),
+            // The controller has 3986.
+            health_address: (Ipv4Addr::LOCALHOST, 3985).into(),
             public_url: None,
             tls_certificate: None,
             tls_key: None,

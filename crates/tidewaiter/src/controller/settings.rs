@@ -2,29 +2,23 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use tidewaiter_api::names::{KOPS_LEASE, KOPS_NAMESPACE};
 use tidewaiter_controller::node_controller::{ForeignLabels, LabelsFrom, OnForgery, Policy};
 use tidewaiter_identity::NodeNames;
-use tidewaiter_kit::telemetry::LogSettings;
+use tidewaiter_kit::role::address;
 use tidewaiter_kops::Cloud;
 use url::Url;
 
-/// Everything that can be set, besides what kOps' configuration file says.
+use crate::settings::{LeasePlace, endpoint, seconds, whole_number, whole_seconds};
+
+/// The settings of the controller itself, besides those of every role and kOps' configuration file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub(crate) struct ControllerSettings {
-    /// The kubeconfig to use; without one the pod's service account, else what `KUBECONFIG` names.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) kubeconfig: Option<PathBuf>,
-    /// Where /healthz, /readyz and /metrics are served.
-    #[serde(deserialize_with = "address")]
-    pub(crate) admin_address: SocketAddr,
     /// Where the MetricsServer serves /metrics.
     #[serde(deserialize_with = "address")]
     pub(crate) metrics_address: SocketAddr,
@@ -68,32 +62,11 @@ pub(crate) struct ControllerSettings {
     pub(crate) state_endpoint: Option<Url>,
     /// The Lease of the leader.
     pub(crate) lease: LeasePlace,
-    /// What is logged, and how.
-    pub(crate) log: LogSettings,
-}
-
-/// Which Lease the replicas hold in turn.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(
-    rename_all = "camelCase",
-    default,
-    deny_unknown_fields,
-    expecting = "a mapping with namespace and name"
-)]
-pub(crate) struct LeasePlace {
-    /// Its namespace.
-    #[serde(deserialize_with = "object_name")]
-    pub(crate) namespace: String,
-    /// Its name.
-    #[serde(deserialize_with = "object_name")]
-    pub(crate) name: String,
 }
 
 impl Default for ControllerSettings {
     fn default() -> Self {
         Self {
-            kubeconfig: None,
-            admin_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 3989)),
             metrics_address: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 3987)),
             max_unready_nodes: 0,
             node_names: NodeNames::default(),
@@ -109,17 +82,10 @@ impl Default for ControllerSettings {
             gce_endpoint: None,
             hetzner_endpoint: None,
             state_endpoint: None,
-            lease: LeasePlace::default(),
-            log: LogSettings::default(),
-        }
-    }
-}
-
-impl Default for LeasePlace {
-    fn default() -> Self {
-        Self {
-            namespace: KOPS_NAMESPACE.to_owned(),
-            name: KOPS_LEASE.to_owned(),
+            lease: LeasePlace {
+                namespace: KOPS_NAMESPACE.to_owned(),
+                name: KOPS_LEASE.to_owned(),
+            },
         }
     }
 }
@@ -155,44 +121,5 @@ impl ControllerSettings {
 
     pub(crate) fn definitions_poll(&self) -> Duration {
         Duration::from_secs(self.definitions_poll_seconds.get().into())
-    }
-}
-
-// What serde says of a wrong value is meant for programmers; these say what an operator may write.
-
-pub(crate) fn address<'de, D: Deserializer<'de>>(value: D) -> Result<SocketAddr, D::Error> {
-    SocketAddr::deserialize(value).map_err(|_| D::Error::custom("must be ADDRESS:PORT, for example 127.0.0.1:3989"))
-}
-
-fn whole_number<'de, D: Deserializer<'de>>(value: D) -> Result<u32, D::Error> {
-    u32::deserialize(value).map_err(|_| D::Error::custom("must be a whole number, 0 or more"))
-}
-
-pub(crate) fn whole_seconds<'de, D: Deserializer<'de>>(value: D) -> Result<NonZeroU32, D::Error> {
-    NonZeroU32::deserialize(value).map_err(|_| D::Error::custom("must be a whole number of seconds, 1 or more"))
-}
-
-pub(crate) fn endpoint<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Url>, D::Error> {
-    let url = Option::<Url>::deserialize(value).ok();
-    url.filter(|url| {
-        url.as_ref()
-            .is_none_or(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
-    })
-    .ok_or_else(|| D::Error::custom("must be http://HOST or https://HOST, with a port if need be"))
-}
-
-/// It becomes a part of a path at the API server.
-fn object_name<'de, D: Deserializer<'de>>(value: D) -> Result<String, D::Error> {
-    let name = String::deserialize(value)?;
-    match name.parse::<tidewaiter_api::NodeName>() {
-        Ok(_) => Ok(name),
-        Err(error) => Err(D::Error::custom(error.rule)),
-    }
-}
-
-pub(crate) const fn seconds(count: u32) -> NonZeroU32 {
-    match NonZeroU32::new(count) {
-        Some(count) => count,
-        None => NonZeroU32::MIN,
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use tidewaiter_controller::node_controller::explain::Explainer;
 use tidewaiter_identity::Identifier;
+use tidewaiter_kit::role::{WithRole, kit, kube_config};
 use tidewaiter_kit::settings::{environment, load};
 use tidewaiter_kit::{Kit, Leadership, client};
 use tidewaiter_kops::Definitions;
@@ -12,17 +13,18 @@ use tidewaiter_kops::Definitions;
 use crate::cli::ExplainSources;
 use crate::controller::cloud::Cloud;
 use crate::controller::settings::ControllerSettings;
-use crate::controller::{Given, definitions, kube_config};
-use crate::place::{config, kit, store_options};
+use crate::controller::{Given, definitions};
+use crate::place::{config, store_options};
 
 /// Prepares to answer. Nothing is asked yet but, with `from_cloud`, where we are.
 pub(super) async fn explainer(sources: &ExplainSources, from_cloud: bool) -> Result<Explainer> {
     let kit = kit()?;
     let environment = environment();
     let variables = environment.iter().cloned();
-    let settings = load::<ControllerSettings>(sources.settings.as_deref(), variables, &sources.flags)?.values;
+    let settings = load::<WithRole<ControllerSettings>>(sources.settings.as_deref(), variables, &sources.flags)?;
+    let WithRole { role, own: settings } = settings.values;
     let (node_names, policy) = (settings.node_names, settings.policy());
-    let cluster = kube_config(&settings, None).await?;
+    let cluster = kube_config(role.kubeconfig.as_deref(), None).await?;
     let (definitions, cloud) = match config(&sources.place)? {
         None => (None, None),
         Some(config) => {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
+use tidewaiter_kit::role::{WithRole, kit, kube_config};
 use tidewaiter_kit::settings::{environment, load};
 use tidewaiter_kit::{Leadership, client};
 use tidewaiter_kops::StateUrl;
@@ -11,8 +12,8 @@ use tidewaiter_validation::Sources;
 use super::cloud::CloudOfCluster;
 use crate::cli::ValidateArgs;
 use crate::controller::settings::ControllerSettings;
-use crate::controller::{Given, definitions, kube_config};
-use crate::place::{config, kit, store_options};
+use crate::controller::{Given, definitions};
+use crate::place::{config, store_options};
 
 /// Whom to ask, and where the definitions are, for a message.
 pub(super) struct Asked {
@@ -30,7 +31,8 @@ pub(super) async fn open(args: &ValidateArgs) -> Result<Asked> {
     let kit = kit()?;
     let environment = environment();
     let variables = environment.iter().cloned();
-    let settings = load::<ControllerSettings>(args.settings.as_deref(), variables, &args.flags)?.values;
+    let settings = load::<WithRole<ControllerSettings>>(args.settings.as_deref(), variables, &args.flags)?;
+    let WithRole { role, own: settings } = settings.values;
     let config = config(&args.place)?
         .context("no cluster is named: give --name (KOPS_CLUSTER_NAME) and --state (KOPS_STATE_STORE), or --conf")?;
     let given = Given {
@@ -40,7 +42,7 @@ pub(super) async fn open(args: &ValidateArgs) -> Result<Asked> {
         warnings: Vec::new(),
     };
     let cluster = given.config.cluster_name.clone();
-    let server = kube_config(&given.settings, Some(cluster.as_str())).await;
+    let server = kube_config(role.kubeconfig.as_deref(), Some(cluster.as_str())).await;
     let server =
         server.context("no way to the API server: give a --kubeconfig, as kops export kubeconfig writes it")?;
     let definitions = definitions(&given.config, &given.settings, store_options(&given, &kit), &kit)?;

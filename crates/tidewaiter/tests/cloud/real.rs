@@ -76,6 +76,7 @@ async fn real() -> Real {
     let address = format!("127.0.0.1:{}", free_port());
     let program = Program::new(env!("CARGO_BIN_EXE_tidewaiter"));
     let program = program.args(["cloud", "serve", "--data", &data, "--address", &address]);
+    let program = program.arg("--health-address=127.0.0.1:0");
     let server = Process::start(&Scratch::new("cloud-server"), program);
     let url = format!("http://{address}");
     let login = ["cloud", "login", "--server", &url, "alice@example.com"];

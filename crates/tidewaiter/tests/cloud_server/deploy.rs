@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodSpec, Secret};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::{Api, ObjectMeta, PostParams};
 use reqwest::{Certificate, Client};
 use serde_json::json;
@@ -21,6 +22,7 @@ const NAME: &str = "tidewaiter-cloud";
 /// What stands in the documentation and the manifest, for what is the reader's own.
 const DATABASE: &str = "postgres://tidewaiter@postgres.example.com/tidewaiter";
 const ADDRESS: &str = "0.0.0.0:3990";
+const HEALTH: &str = "0.0.0.0:3985";
 const MOUNTS: &str = "/etc/tidewaiter";
 
 /// The commands of the documentation.
@@ -132,15 +134,15 @@ impl Desk {
     /// The settings, on this machine.
     fn at_home(&self, settings: &str) -> String {
         let database = format!("{DATABASE}?sslmode=verify-full");
-        for wanted in [&*database, ADDRESS, MOUNTS] {
+        for wanted in [&*database, ADDRESS, HEALTH, MOUNTS] {
             assert!(settings.contains(wanted), "no {wanted} in {settings}");
         }
         let settings = settings.replace(&database, self.database.as_str());
         settings.replace(MOUNTS, self.path("mounts").to_str().unwrap())
     }
 
-    /// The container of the pod, as its user, on the port.
-    fn serve(&self, pod: &PodSpec, port: u16) -> Process {
+    /// The container of the pod, as its user, on these ports.
+    fn serve(&self, pod: &PodSpec, port: u16, health: u16) -> Process {
         let user = pod.security_context.as_ref().unwrap().run_as_user.unwrap().to_string();
         let arguments = pod.containers[0].args.as_ref().unwrap();
         let mounts = self.path("mounts");
@@ -160,7 +162,8 @@ impl Desk {
         let program = program
             .name("server")
             .args(arguments)
-            .args(["--address", &format!("127.0.0.1:{port}")]);
+            .args(["--address", &format!("127.0.0.1:{port}")])
+            .args(["--health-address", &format!("127.0.0.1:{health}")]);
         Process::start(&self.scratch, program)
     }
 }
@@ -228,19 +231,30 @@ async fn as_the_documentation_says_it_is_deployed_and_serves() {
     );
 
     desk.mount(&spec).await;
-    let port = free_port();
-    let server = desk.serve(&spec, port);
+    let (port, health) = (free_port(), free_port());
+    let server = desk.serve(&spec, port, health);
     let http = Client::builder()
         .tls_certs_only([desk.certificate.clone()])
         .no_proxy()
         .timeout(SOON);
     let (http, base) = (http.build().unwrap(), format!("https://localhost:{port}"));
-    eventually("the server to be ready", SOON, async || {
-        assert!(server.is_running(), "{}", server.log());
-        let answer = http.get(format!("{base}/readyz")).send().await;
-        answer.and_then(reqwest::Response::error_for_status).map(drop)
-    })
-    .await;
+    let container = &spec.containers[0];
+    let ports = container.ports.as_ref().unwrap();
+    let probed = ports
+        .iter()
+        .find(|port| HEALTH.ends_with(&port.container_port.to_string()));
+    let probed = IntOrString::String(probed.unwrap().name.clone().unwrap());
+    for probe in [&container.readiness_probe, &container.liveness_probe] {
+        let asks = probe.as_ref().unwrap().http_get.as_ref().unwrap();
+        assert_eq!((&asks.port, &asks.scheme), (&probed, &Some("HTTP".to_owned())));
+        let url = format!("http://127.0.0.1:{health}{}", asks.path.as_ref().unwrap());
+        eventually("the probe to succeed", SOON, async || {
+            assert!(server.is_running(), "{}", server.log());
+            let response = reqwest::get(&url).await;
+            response.and_then(reqwest::Response::error_for_status).map(drop)
+        })
+        .await;
+    }
     let login = json!({"email": "olivia@example.com", "password": PASSWORD});
     let login = http
         .post(format!("{base}/v3/login/password"))

@@ -114,6 +114,7 @@ impl Place {
             .args(words)
             .arg("--settings")
             .arg(self.settings())
+            .env("TIDEWAITER_HEALTH_ADDRESS", "127.0.0.1:0")
     }
 
     /// Runs a command to its end: its code, and what it wrote.

@@ -18,8 +18,8 @@ struct Machine {
     scratch: Scratch,
     /// The API server, EC2 and the state store in one.
     everybody: TcpListener,
-    /// Holds the port of the admin server: who gets as far as listening there fails with other words.
-    admin: TcpListener,
+    /// Holds the port of the MetricsServer: who gets as far as listening there fails with other words.
+    taken: TcpListener,
 }
 
 /// What a run that has ended has written, and its exit code.
@@ -34,7 +34,7 @@ impl Machine {
         let machine = Self {
             scratch: Scratch::new("config-file"),
             everybody: listen(),
-            admin: listen(),
+            taken: listen(),
         };
         machine.file("kubeconfig", &machine.kubeconfig());
         machine.file("good.yaml", &good().to_yaml());
@@ -53,6 +53,11 @@ impl Machine {
         format!("http://{}", self.everybody.local_addr().unwrap())
     }
 
+    /// An address that cannot be listened on.
+    fn taken(&self) -> String {
+        self.taken.local_addr().unwrap().to_string()
+    }
+
     /// Writes a file into the folder in which the binary runs.
     #[expect(clippy::disallowed_methods, reason = "nobody reads it yet")]
     fn file(&self, name: &str, content: &str) -> PathBuf {
@@ -66,7 +71,9 @@ impl Machine {
         tidewaiter("controller")
             .args(["--kubeconfig", "kubeconfig"])
             .args(arguments.split_whitespace())
-            .env("TIDEWAITER_ADMIN_ADDRESS", self.admin.local_addr().unwrap().to_string())
+            .env("TIDEWAITER_ADMIN_ADDRESS", "127.0.0.1:0")
+            .env("TIDEWAITER_HEALTH_ADDRESS", "127.0.0.1:0")
+            .env("TIDEWAITER_METRICS_ADDRESS", self.taken())
             .env("AWS_REGION", "us-test-1")
             .env("AWS_ENDPOINT_URL", self.url())
             .env("AWS_EC2_METADATA_DISABLED", "true")
@@ -194,6 +201,7 @@ async fn a_wrong_variable_ends_it_with_one_line() {
     let good = || machine.controller("--conf good.yaml");
     for (variable, value, words) in [
         ("ADMIN_ADDRESS", "3989", "adminAddress is 3989: must be ADDRESS:PORT"),
+        ("HEALTH_ADDRESS", "3986", "healthAddress is 3986: must be ADDRESS:PORT"),
         (
             "METRICS_ADDRESS",
             ":3987",
@@ -289,6 +297,10 @@ async fn a_wrong_setting_ends_it_with_one_line() {
     }
     for (settings, words) in [
         (
+            "adminAdress: 127.0.0.1:1",
+            "there is no setting adminAdress … the nearest is adminAddress",
+        ),
+        (
             "nodeName: warn",
             "the settings file s.yaml: there is no setting nodeName … the nearest is nodeNames",
         ),
@@ -314,9 +326,14 @@ async fn a_wrong_setting_ends_it_with_one_line() {
 async fn what_cannot_be_used_on_this_machine_ends_it_with_one_line() {
     let machine = Machine::new();
     let good = || machine.controller("--conf good.yaml");
-    machine
-        .refuses(good(), "adminAddress is 127.0.0.1 … cannot listen there … in use")
-        .await;
+    for (variable, setting) in [
+        ("TIDEWAITER_ADMIN_ADDRESS", "adminAddress"),
+        ("TIDEWAITER_HEALTH_ADDRESS", "healthAddress"),
+        ("TIDEWAITER_METRICS_ADDRESS", "metricsAddress"),
+    ] {
+        let words = format!("{setting} is 127.0.0.1 … cannot listen there … in use");
+        machine.refuses(good().env(variable, machine.taken()), &words).await;
+    }
     for (variable, value, words) in [
         (
             "AWS_REGION",
@@ -402,7 +419,8 @@ async fn a_later_source_of_settings_wins_and_what_is_printed_can_be_loaded() {
         ("/lease/name", "other".into()),
         ("/lease/namespace", "kube-system".into()),
         ("/log/format", "text".into()),
-        ("/adminAddress", machine.admin.local_addr().unwrap().to_string().into()),
+        ("/adminAddress", "127.0.0.1:0".into()),
+        ("/metricsAddress", machine.taken().into()),
     ] {
         assert_eq!(settings.pointer(pointer), Some(&expected), "{pointer}: {printed}");
     }
@@ -457,6 +475,7 @@ async fn it_ends_at_once_when_told_although_it_never_reached_its_api_server() {
     let admin = format!("127.0.0.1:{}", free_port());
     let program = machine
         .controller("--conf good.yaml")
+        .env("TIDEWAITER_METRICS_ADDRESS", "127.0.0.1:0")
         .env("TIDEWAITER_ADMIN_ADDRESS", &admin);
     // Nothing listens where it looks for the API server.
     let nobody = machine

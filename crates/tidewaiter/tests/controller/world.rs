@@ -59,6 +59,8 @@ pub struct Controller {
     admin: String,
     /// Where its MetricsServer listens.
     pub metrics_address: String,
+    /// Where it answers probes.
+    pub health_address: String,
 }
 
 /// The service account of `deploy/controller`.
@@ -165,11 +167,13 @@ impl World {
         let proxy = ApiProxy::start(&self.cluster, who);
         let admin = format!("127.0.0.1:{}", free_port());
         let metrics_address = format!("127.0.0.1:{}", free_port());
+        let health_address = format!("127.0.0.1:{}", free_port());
         let mut program = program
             .name(format!("controller-{}", admin.rsplit(':').next().unwrap()))
             .env("TIDEWAITER_KUBECONFIG", proxy.kubeconfig())
             .env("TIDEWAITER_ADMIN_ADDRESS", &admin)
             .env("TIDEWAITER_METRICS_ADDRESS", &metrics_address)
+            .env("TIDEWAITER_HEALTH_ADDRESS", &health_address)
             .env("TIDEWAITER_DEFINITIONS_POLL_SECONDS", "1")
             .env("TIDEWAITER_LOG__FILTER", "info,tidewaiter=debug");
         for (key, value) in environment {
@@ -181,6 +185,7 @@ impl World {
             proxy,
             admin: format!("http://{admin}"),
             metrics_address,
+            health_address,
         }
     }
 

@@ -53,7 +53,7 @@ impl Cloud {
         };
         let data = scratch.path().join("data");
         let settings = format!(
-            "data: {}\naddress: 127.0.0.1:{port}\nrequestsPerSecond: 1000000\nrequestsAtOnce: 512\nlog: {{filter: warn}}\n",
+            "data: {}\naddress: 127.0.0.1:{port}\nhealthAddress: 127.0.0.1:0\nrequestsPerSecond: 1000000\nrequestsAtOnce: 512\nlog: {{filter: warn}}\n",
             data.display()
         );
         let settings = file("settings.yaml", &settings)?;

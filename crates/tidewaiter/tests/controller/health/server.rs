@@ -4,13 +4,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures::future::join_all;
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 use tidewaiter_testkit::prometheus::promtool;
-use tidewaiter_testkit::{Action, Scripted, eventually};
+use tidewaiter_testkit::{Action, Scripted};
 
 use super::{is_ready, pod, reports, run, two_workers};
-use crate::world::{CLUSTER, Controller, SOON, World};
+use crate::world::{CLUSTER, Controller, World, repository};
 
 /// The answer of the seed's example; its values and its cluster are others.
 const SEED: &str = include_str!("seed.txt");
@@ -181,24 +183,65 @@ async fn every_replica_serves() {
 }
 
 #[tokio::test]
-async fn nobody_can_use_up_its_connections() {
+async fn idle_clients_of_every_port_delay_no_probe_and_no_scrape() {
     let world = World::start().await;
     two_workers(&world).await;
     let controller = world.controller().await;
     controller.has_gauge("kops_node_ready", Some(2.0)).await;
-    let mut silent = Vec::new();
-    for _ in 0..300 {
-        silent.push(
-            tokio::net::TcpStream::connect(&controller.metrics_address)
-                .await
-                .unwrap(),
-        );
+    let (admin, metrics, health) = (
+        controller.admin_address(),
+        &controller.metrics_address,
+        &controller.health_address,
+    );
+    let mut idle = Vec::new();
+    for address in [&admin, metrics, health] {
+        for _ in 0..300 {
+            idle.push(tokio::net::TcpStream::connect(address).await.unwrap());
+        }
     }
-    // It waits until the silent ones are thrown out, and is answered.
-    eventually("a scrape to be answered", SOON, async || {
-        let answer = reqwest::get(format!("http://{}/metrics", controller.metrics_address)).await;
-        answer.and_then(reqwest::Response::error_for_status).map(drop)
-    })
-    .await;
-    assert!(controller.metric("process_open_fds").await < 250.0);
+    // The timeout of a probe unless its pod says otherwise.
+    let client = reqwest::Client::builder()
+        .timeout(Duration::from_secs(1))
+        .build()
+        .unwrap();
+    for url in [
+        format!("{health}/healthz"),
+        format!("{health}/readyz"),
+        format!("{admin}/metrics"),
+        format!("{metrics}/metrics"),
+    ] {
+        let response = client.get(format!("http://{url}")).send().await.unwrap();
+        response.error_for_status().unwrap().bytes().await.unwrap();
+    }
+    // A port holds 128 connections.
+    assert!(controller.metric("process_open_fds").await < 3.0 * 128.0 + 120.0);
+}
+
+/// A probe that asks another port than the one for health waits behind every client of that port.
+#[test]
+fn the_probes_of_the_manifest_ask_the_health_port() {
+    let path = repository().join("deploy/controller/daemonset.yaml");
+    let manifest: DaemonSet = serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let spec = manifest.spec.template.spec.unwrap();
+    let container = &spec.containers[0];
+    let ports = container.ports.as_ref().unwrap();
+    let health = ports
+        .iter()
+        .find(|port| port.name.as_deref() == Some("health"))
+        .unwrap();
+    let listens = container.env.as_ref().unwrap();
+    let listens = listens
+        .iter()
+        .find(|variable| variable.name == "TIDEWAITER_HEALTH_ADDRESS");
+    let address = format!("127.0.0.1:{}", health.container_port);
+    assert_eq!(listens.unwrap().value.as_ref(), Some(&address));
+    for (probe, path) in [
+        (&container.liveness_probe, "/healthz"),
+        (&container.readiness_probe, "/readyz"),
+    ] {
+        let asks = probe.as_ref().unwrap().http_get.as_ref().unwrap();
+        assert_eq!(asks.path.as_deref(), Some(path));
+        assert_eq!(asks.host.as_deref(), Some("127.0.0.1"));
+        assert_eq!(asks.port, IntOrString::String("health".to_owned()));
+    }
 }

@@ -1,0 +1,278 @@
+//! The skeleton of a role: everything around its controllers.
+//!
+//! [`process`] starts logs and traces, the tokio runtime, the [`Kit`], the supervised [`Tasks`] and the health port, and runs
+//! until a signal or the first task that ends. [`run`] adds what a role in a cluster needs: the kubeconfig, the Lease, the fenced
+//! client, Events and the admin port. A role is its settings and a function that starts its controllers.
+//!
+//! Invariants: ports are bound and credentials are read before that function is called, and the kit's own tasks (ports, leader
+//! election) start after it has succeeded. A role that cannot start has written nothing.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::time::Duration;
+
+use axum::Router;
+use tokio::net::TcpListener;
+use tokio::runtime;
+use tracing::{info, warn};
+
+use crate::client::{ClientError, Clients};
+use crate::clock::SystemClock;
+use crate::controller::ControllerContext;
+use crate::events::{Events, Reporter};
+use crate::leader::{self, Elector, LeaseSettings, Timing};
+use crate::metrics::MetricsError;
+use crate::serve;
+use crate::tasks::{GRACE, TaskEnded, stop_signal};
+use crate::telemetry::{self, LogSettings};
+use crate::{Checks, Kit, Leadership, Metrics, Tasks, admin};
+
+mod cluster;
+mod settings;
+
+pub use cluster::{ClusterError, kube_config};
+pub use settings::{RoleSettings, WithRole, address};
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// Why a process ended without a signal.
+#[derive(Debug, thiserror::Error)]
+pub enum RoleError {
+    /// Flags, settings or files are wrong, or an address is in use. Nothing was started: exit code 2.
+    #[error(transparent)]
+    Configuration(BoxError),
+    /// A task ended, or leadership was lost: exit code 1.
+    #[error(transparent)]
+    Running(BoxError),
+}
+
+impl RoleError {
+    fn configuration(error: impl Into<BoxError>) -> Self {
+        Self::Configuration(error.into())
+    }
+
+    fn running(error: impl Into<BoxError>) -> Self {
+        Self::Running(error.into())
+    }
+}
+
+/// A process, before it runs.
+#[derive(Clone, Debug)]
+pub struct ProcessSpec {
+    /// The name in traces and, for a role in a cluster, of the reporter of its Events: `tidewaiter-controller`.
+    pub name: &'static str,
+    /// What is logged, and how.
+    pub log: LogSettings,
+    /// Where `/healthz` and `/readyz` are served.
+    pub health_address: SocketAddr,
+    /// The variables that the tracing library reads.
+    pub environment: Vec<(String, String)>,
+    /// Logged at the start, one line each.
+    pub warnings: Vec<String>,
+    /// The threads of the runtime; None is one for each core.
+    pub threads: Option<usize>,
+    /// How long tasks may take after SIGTERM.
+    pub grace: Duration,
+}
+
+/// A role in a cluster, before it runs.
+#[derive(Clone, Debug)]
+pub struct RoleSpec {
+    /// Its name: `tidewaiter-controller`.
+    pub name: &'static str,
+    /// The settings that every role has.
+    pub settings: RoleSettings,
+    /// The Lease that one replica holds; None for a role without election, such as an agent.
+    pub lease: Option<LeaseName>,
+    /// The variables that the tracing library reads.
+    pub environment: Vec<(String, String)>,
+    /// Logged at the start, one line each.
+    pub warnings: Vec<String>,
+}
+
+/// Names a Lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// A process that starts: what the function of [`process`] gets.
+#[derive(Debug)]
+pub struct Process {
+    /// Clock, metrics and checks.
+    pub kit: Kit,
+    /// The supervised tasks.
+    pub tasks: Tasks,
+}
+
+/// A role that starts: what the function of [`run`] gets.
+pub struct Role<'a> {
+    /// What controllers need: kit, leadership, Events, shutdown.
+    pub context: ControllerContext,
+    /// A client for each controller, whose writes pass only while this replica leads.
+    pub clients: Clients,
+    /// The supervised tasks.
+    pub tasks: &'a mut Tasks,
+}
+
+impl Role<'_> {
+    /// Serves `router` on a port of the role's own.
+    pub fn serve(&mut self, name: &'static str, port: TcpListener, router: Router) {
+        serve_on(self.tasks, &self.context.kit, name, port, router);
+    }
+}
+
+/// Runs a process until SIGTERM, SIGINT or the first task that ends.
+///
+/// # Errors
+/// [`RoleError::Configuration`] when `start` fails or the logs or the health port cannot be set up, and
+/// [`RoleError::Running`] when a task ended.
+pub fn process<E: Into<BoxError>>(
+    spec: ProcessSpec,
+    start: impl AsyncFnOnce(&mut Process) -> Result<(), E>,
+) -> Result<(), RoleError> {
+    let telemetry = telemetry::start(spec.name, &spec.log, &spec.environment).map_err(RoleError::configuration)?;
+    for warning in &spec.warnings {
+        warn!("{warning}");
+    }
+    let mut builder = runtime::Builder::new_multi_thread();
+    if let Some(threads) = spec.threads {
+        builder.worker_threads(threads);
+    }
+    let runtime = builder.enable_all().build().map_err(RoleError::running)?;
+    let result = runtime.block_on(async {
+        let stop = stop_signal().map_err(|error| RoleError::running(TaskEnded::Signals(error)))?;
+        run_process(spec, stop, start).await
+    });
+    // Threads that still block have had their grace.
+    runtime.shutdown_background();
+    telemetry.stop();
+    result
+}
+
+/// `stop` completes with the reason to stop. It is heeded from the start on: `start` may wait for networks.
+async fn run_process<E: Into<BoxError>>(
+    spec: ProcessSpec,
+    stop: impl Future<Output = &'static str>,
+    start: impl AsyncFnOnce(&mut Process) -> Result<(), E>,
+) -> Result<(), RoleError> {
+    let kit = kit().map_err(RoleError::running)?;
+    let health = serve::bind("healthAddress", spec.health_address);
+    let health = health.await.map_err(RoleError::configuration)?;
+    let tasks = Tasks::new(kit.clock.clone()).with_grace(spec.grace);
+    let mut process = Process { kit, tasks };
+    let mut stop = pin!(stop);
+    tokio::select! {
+        biased;
+        reason = stop.as_mut() => {
+            info!(reason, "stopping before the start is complete");
+            return Ok(());
+        }
+        started = start(&mut process) => started.map_err(RoleError::configuration)?,
+    }
+    let Process { kit, mut tasks } = process;
+    serve_on(&mut tasks, &kit, "health", health, admin::health(kit.clone()));
+    tasks.run_until(stop).await.map_err(RoleError::running)
+}
+
+/// The parts that a process has once, on the system's clock.
+///
+/// # Errors
+/// When a metric is registered twice, which is a defect of the kit.
+pub fn kit() -> Result<Kit, MetricsError> {
+    let clock = SystemClock::shared();
+    let metrics = Metrics::new(&clock)?;
+    let checks = Checks::new();
+    Ok(Kit { clock, metrics, checks })
+}
+
+/// A role waits for networks. A third thread would only take memory.
+const THREADS: usize = 2;
+
+/// Runs a role until SIGTERM, SIGINT or the first task that ends. `start` creates its controllers and spawns their tasks; they
+/// may write as soon as this replica holds the Lease.
+///
+/// # Errors
+/// Those of [`process`]; and [`RoleError::Configuration`] when the kubeconfig or the admin port cannot be used.
+pub fn run<E: Into<BoxError>>(
+    spec: RoleSpec,
+    start: impl AsyncFnOnce(Role<'_>) -> Result<(), E>,
+) -> Result<(), RoleError> {
+    let RoleSpec { name, settings, .. } = spec;
+    let process_spec = ProcessSpec {
+        name,
+        log: settings.log,
+        health_address: settings.health_address,
+        environment: spec.environment,
+        warnings: spec.warnings,
+        threads: Some(THREADS),
+        grace: GRACE,
+    };
+    process(process_spec, async |process| {
+        let Process { kit, tasks } = process;
+        let config = kube_config(settings.kubeconfig.as_deref(), None).await?;
+        let admin = serve::bind("adminAddress", settings.admin_address).await?;
+        let (elector, role) = role(name, spec.lease, &config, kit, tasks)?;
+        start(role).await.map_err(Into::into)?;
+        serve_on(tasks, kit, "admin", admin, admin::router(kit.clone()));
+        if let Some(elector) = elector {
+            tasks.spawn("leader-election", elector.run(tasks.shutdown_token()));
+        }
+        Ok::<(), BoxError>(())
+    })
+}
+
+/// What runs in a cluster, and who elects it.
+fn role<'a>(
+    name: &'static str,
+    lease: Option<LeaseName>,
+    config: &kube::Config,
+    kit: &Kit,
+    tasks: &'a mut Tasks,
+) -> Result<(Option<Elector>, Role<'a>), ClientError> {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let (elector, leadership) = match lease {
+        None => (None, Leadership::always(kit.clock.clone())),
+        Some(LeaseName { namespace, name }) => {
+            let lease = LeaseSettings {
+                namespace,
+                name,
+                identity: leader::identity(&host),
+                timing: Timing::default(),
+            };
+            let (elector, leadership) = Elector::new(config, lease, kit)?;
+            (Some(elector), leadership)
+        }
+    };
+    let clients = Clients::new(config, &leadership, kit)?;
+    let reporter = Reporter {
+        controller: name.to_owned(),
+        instance: host,
+    };
+    let context = ControllerContext {
+        kit: kit.clone(),
+        leadership,
+        events: Events::start(clients.for_events(), kit.clock.clone(), reporter, tasks),
+        shutdown: tasks.shutdown_token(),
+    };
+    Ok((
+        elector,
+        Role {
+            context,
+            clients,
+            tasks,
+        },
+    ))
+}
+
+fn serve_on(tasks: &mut Tasks, kit: &Kit, name: &'static str, port: TcpListener, router: Router) {
+    let shutdown = tasks.shutdown_token();
+    tasks.spawn(name, serve::serve(port, router, kit.clock.clone(), shutdown));
+}
+
+#[cfg(test)]
+mod tests;

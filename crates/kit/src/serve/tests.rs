@@ -1,0 +1,208 @@
+use std::collections::VecDeque;
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+
+use axum::routing::get;
+use futures::FutureExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpSocket;
+
+use super::*;
+use crate::admin;
+use crate::clock::ManualClock;
+use crate::testing::{beside, kit};
+
+const LIMIT: usize = 6;
+const REQUEST: &str = "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+const KEPT_ALIVE: &str = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+/// Nothing here takes that long: a test that would wait forever fails.
+const HANGS: Duration = Duration::from_secs(30);
+
+struct Port {
+    address: SocketAddr,
+    clock: ManualClock,
+    shutdown: CancellationToken,
+}
+
+async fn start(router: Router, clock: &ManualClock) -> Port {
+    let listener = bind("address", ([127, 0, 0, 1], 0).into()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let shutdown = CancellationToken::new();
+    let options = Options {
+        connections: LIMIT,
+        ..Options::default()
+    };
+    beside(serve_with(listener, router, options, clock.shared(), shutdown.clone()).map(drop));
+    Port {
+        address,
+        clock: clock.clone(),
+        shutdown,
+    }
+}
+
+async fn hello() -> Port {
+    let router = Router::new().route("/", get(async || "hello\n"));
+    start(router, &ManualClock::default()).await
+}
+
+impl Port {
+    /// Connects from 127.0.0.`peer` and sends `text`.
+    async fn connect(&self, peer: u8, text: &str) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, peer], 0).into()).unwrap();
+        let mut stream = socket.connect(self.address).await.unwrap();
+        stream.write_all(text.as_bytes()).await.unwrap();
+        stream
+    }
+
+    /// Connects from 127.0.0.`peer`, sends `text` and reads until the server closes the connection.
+    async fn ask(&self, peer: u8, text: &str) -> String {
+        let mut stream = self.connect(peer, text).await;
+        let mut response = Vec::new();
+        let read = tokio::time::timeout(HANGS, stream.read_to_end(&mut response));
+        read.await.expect("a response").unwrap();
+        String::from_utf8(response).unwrap()
+    }
+}
+
+/// Waits for a response to begin.
+async fn answered(stream: &mut TcpStream) {
+    let mut begin = [0; 8];
+    let read = tokio::time::timeout(HANGS, stream.read_exact(&mut begin));
+    read.await.expect("a response").unwrap();
+}
+
+/// Waits until the server closes the connection.
+async fn closed(mut stream: TcpStream) {
+    let mut rest = Vec::new();
+    let read = tokio::time::timeout(HANGS, stream.read_to_end(&mut rest));
+    // A reset is an end, too.
+    let _ = read.await.expect("the end of the connection");
+}
+
+#[tokio::test]
+async fn it_serves_until_shutdown() {
+    let port = hello().await;
+    assert!(port.ask(1, REQUEST).await.ends_with("\r\n\r\nhello\n"));
+    let mut open = port.connect(1, KEPT_ALIVE).await;
+    answered(&mut open).await;
+    port.shutdown.cancel();
+    // An idle connection does not delay the end.
+    closed(open).await;
+    assert!(TcpStream::connect(port.address).await.is_err());
+}
+
+/// The strangers of a port: connections that say nothing, that stop in the middle of a head, and that are kept alive.
+#[derive(Default)]
+struct Strangers(VecDeque<TcpStream>);
+
+impl Strangers {
+    /// Opens more connections than the port holds, from one address. As many as before stay open on this side.
+    async fn arrive(&mut self, port: &Port, peer: u8) {
+        for number in 0..LIMIT + 4 {
+            let text = ["", "GET / HT", KEPT_ALIVE][number % 3];
+            let mut stream = port.connect(peer, text).await;
+            if text == KEPT_ALIVE {
+                answered(&mut stream).await;
+            }
+            self.0.push_back(stream);
+        }
+        let many = self.0.len().saturating_sub(3 * LIMIT);
+        self.0.drain(..many);
+    }
+}
+
+#[tokio::test]
+async fn strangers_on_every_port_delay_no_probe_all_night() {
+    let (kit, clock) = kit();
+    let health = start(admin::health(kit.clone()), &clock).await;
+    let admin = start(admin::router(kit), &clock).await;
+    let other = start(Router::new(), &clock).await;
+    let mut strangers = [(); 3].map(|()| Strangers::default());
+    let probe = REQUEST.replace("/ ", "/healthz ");
+    let scrape = REQUEST.replace("/ ", "/metrics ");
+    // A probe each minute for eight hours. The clock stands still while it is under way, so it waits for no time limit.
+    for _ in 0..8 * 60 {
+        // Those on the health port have the kubelet's own address.
+        for ((port, peer), strangers) in [(&health, 1), (&admin, 2), (&other, 2)].into_iter().zip(&mut strangers) {
+            strangers.arrive(port, peer).await;
+        }
+        assert!(health.ask(1, &probe).await.ends_with("\r\n\r\nok\n"));
+        assert!(admin.ask(3, &scrape).await.contains("tidewaiter_leader"));
+        clock.advance(Duration::from_mins(1));
+    }
+}
+
+#[tokio::test]
+async fn a_peer_closes_no_connection_of_another_peer() {
+    let port = hello().await;
+    let mut quiet = port.connect(2, KEPT_ALIVE).await;
+    answered(&mut quiet).await;
+    let mut strangers = Strangers::default();
+    for _ in 0..3 {
+        strangers.arrive(&port, 3).await;
+    }
+    quiet.write_all(REQUEST.as_bytes()).await.unwrap();
+    let mut rest = String::new();
+    quiet.read_to_string(&mut rest).await.unwrap();
+    assert_eq!(rest.matches("hello").count(), 2, "{rest}");
+}
+
+#[tokio::test]
+async fn a_connection_without_a_whole_request_is_closed() {
+    let port = hello().await;
+    let silent = port.connect(1, "").await;
+    let half = port.connect(1, "GET / HT").await;
+    let mut idle = port.connect(1, KEPT_ALIVE).await;
+    answered(&mut idle).await;
+    // Each has a time limit for the head and one for its life.
+    port.clock.sleeping(6).await;
+    port.clock.advance(HEAD_TIMEOUT);
+    for stream in [silent, half, idle] {
+        closed(stream).await;
+    }
+}
+
+#[tokio::test]
+async fn no_connection_lives_longer_than_its_limit() {
+    let listener = bind("address", ([127, 0, 0, 1], 0).into()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (clock, shutdown) = (ManualClock::default(), CancellationToken::new());
+    let options = Options {
+        head: Duration::from_hours(1),
+        ..Options::default()
+    };
+    beside(serve_with(listener, Router::new(), options, clock.shared(), shutdown).map(drop));
+    let stream = TcpStream::connect(address).await.unwrap();
+    clock.sleeping(2).await;
+    clock.advance(CONNECTION_LIFE);
+    closed(stream).await;
+}
+
+#[tokio::test]
+async fn shutdown_ends_the_delay_after_an_accept_error() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    // A socket that listens no more: each accept fails.
+    let socket = std::net::TcpStream::from(OwnedFd::from(listener.try_clone().unwrap()));
+    socket.shutdown(Shutdown::Both).unwrap();
+    let listener = TcpListener::from_std(listener).unwrap();
+    let (clock, shutdown) = (ManualClock::default(), CancellationToken::new());
+    let served = beside(serve(listener, Router::new(), clock.shared(), shutdown.clone()));
+    clock.sleeping(1).await;
+    shutdown.cancel();
+    // The clock never moves.
+    let ended = tokio::time::timeout(HANGS, served).await;
+    ended.expect("the end of the server").unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn an_address_in_use_is_reported_with_its_setting() {
+    let first = bind("metricsAddress", ([127, 0, 0, 1], 0).into()).await.unwrap();
+    let address = first.local_addr().unwrap();
+    let error = bind("metricsAddress", address).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!("metricsAddress is {address}: cannot listen there")
+    );
+}

@@ -1,0 +1,81 @@
+//! What the settings of several roles have in common. The errors say what an operator may write.
+
+use std::io::Write as _;
+use std::num::NonZeroU32;
+
+use anyhow::{Context as _, Result};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use tidewaiter_kit::role::LeaseName;
+use tidewaiter_kit::settings::to_yaml;
+use url::Url;
+
+/// Which Lease the replicas of a role hold in turn.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(
+    rename_all = "camelCase",
+    deny_unknown_fields,
+    expecting = "a mapping with namespace and name"
+)]
+pub(crate) struct LeasePlace {
+    /// Its namespace.
+    #[serde(deserialize_with = "object_name")]
+    pub(crate) namespace: String,
+    /// Its name.
+    #[serde(deserialize_with = "object_name")]
+    pub(crate) name: String,
+}
+
+impl From<LeasePlace> for LeaseName {
+    fn from(place: LeasePlace) -> Self {
+        Self {
+            namespace: place.namespace,
+            name: place.name,
+        }
+    }
+}
+
+/// Prints the settings that are in force, as they would stand in a settings file, and on standard error what has no effect.
+pub(crate) fn print(settings: &impl Serialize, warnings: &[String]) -> Result<()> {
+    for warning in warnings {
+        // A closed standard error is no reason not to print the settings.
+        let _ = writeln!(std::io::stderr(), "tidewaiter: {warning}");
+    }
+    let yaml = to_yaml(settings)?;
+    std::io::stdout()
+        .write_all(yaml.as_bytes())
+        .context("writing to standard output")
+}
+
+pub(crate) fn whole_number<'de, D: Deserializer<'de>>(value: D) -> Result<u32, D::Error> {
+    u32::deserialize(value).map_err(|_| D::Error::custom("must be a whole number, 0 or more"))
+}
+
+pub(crate) fn whole_seconds<'de, D: Deserializer<'de>>(value: D) -> Result<NonZeroU32, D::Error> {
+    NonZeroU32::deserialize(value).map_err(|_| D::Error::custom("must be a whole number of seconds, 1 or more"))
+}
+
+pub(crate) fn endpoint<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Url>, D::Error> {
+    let url = Option::<Url>::deserialize(value).ok();
+    url.filter(|url| {
+        url.as_ref()
+            .is_none_or(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+    })
+    .ok_or_else(|| D::Error::custom("must be http://HOST or https://HOST, with a port if need be"))
+}
+
+/// It becomes a part of a path at the API server.
+fn object_name<'de, D: Deserializer<'de>>(value: D) -> Result<String, D::Error> {
+    let name = String::deserialize(value)?;
+    match name.parse::<tidewaiter_api::NodeName>() {
+        Ok(_) => Ok(name),
+        Err(error) => Err(D::Error::custom(error.rule)),
+    }
+}
+
+pub(crate) const fn seconds(count: u32) -> NonZeroU32 {
+    match NonZeroU32::new(count) {
+        Some(count) => count,
+        None => NonZeroU32::MIN,
+    }
+}
