@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use kube::Client;
+use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT, MOST_IN_FLIGHT};
 use tidewaiter_api::ClusterName;
 use tidewaiter_identity::{CloudGroups, Lookup, NoGroups};
 use tidewaiter_kit::metrics::MetricsError;
@@ -22,8 +23,8 @@ const POD_PAGE: u32 = 500;
 pub struct ControllerRole {
     /// The cluster.
     pub cluster: ClusterName,
-    /// The fenced client.
-    pub client: Client,
+    /// A client for each controller, whose writes pass only while this replica leads.
+    pub clients: Clients,
     /// Who a Node is.
     pub identities: Arc<Lookup>,
     /// What the InstanceGroups give their Nodes.
@@ -80,7 +81,8 @@ pub fn start(
     context: &ControllerContext,
     tasks: &mut Tasks,
 ) -> Result<Arc<MetricsServer>, MetricsError> {
-    let caches = Caches::start(&role.client, tasks, &context.kit);
+    let client = |controller| role.clients.for_controller(controller, DEFAULT_IN_FLIGHT);
+    let caches = Caches::start(&client("caches"), tasks, &context.kit);
     let verdicts = VerdictParts {
         cluster: role.cluster.clone(),
         nodes: caches.nodes.clone(),
@@ -96,13 +98,14 @@ pub fn start(
     let nodes = NodeControllerParts {
         nodes: caches.nodes,
         records: caches.records,
-        client: role.client.clone(),
+        client: role.clients.for_controller("node", MOST_IN_FLIGHT),
         identities: role.identities,
         definitions: role.definitions,
         policy: role.policy,
     };
     node_controller::start(nodes, context, tasks)?;
     let latest = verdicts::start(verdicts, tasks, &context.kit);
-    cluster_health::start(role.cluster.clone(), role.client.clone(), latest.clone(), context, tasks);
-    Ok(MetricsServer::start(role.cluster, role.client, latest, tasks, &context.kit))
+    let health = client("cluster-health");
+    cluster_health::start(role.cluster.clone(), health, latest.clone(), context, tasks);
+    Ok(MetricsServer::start(role.cluster, client("metrics-server"), latest, tasks, &context.kit))
 }

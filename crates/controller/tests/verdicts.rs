@@ -14,13 +14,11 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
-use tidewaiter_controller::node_controller::Node;
-use tidewaiter_controller::verdicts::{Latest, VerdictParts, Verdicts};
+use tidewaiter_controller::controllers::Caches;
+use tidewaiter_controller::verdicts::{self, Latest, VerdictParts};
 use tidewaiter_identity::{CloudGroup, CloudGroups, Member, MemberStatus, NoGroups};
 use tidewaiter_kit::client::fenced;
-use tidewaiter_kit::{
-    Cache, Checks, Clock as _, Kit, Leadership, ManualClock, Metrics, SharedClock, SystemClock, Tasks,
-};
+use tidewaiter_kit::{Clock as _, Kit, Leadership, ManualClock, SharedClock, SystemClock, Tasks};
 use tidewaiter_kops::{Definitions, DefinitionsSettings, StateStore, StoreOptions};
 use tidewaiter_testkit::builders::{cluster, instance_group};
 use tidewaiter_testkit::{ApiProxy, ControlPlane, Identity, Scratch, eventually};
@@ -121,11 +119,7 @@ struct World {
 }
 
 fn kit(clock: SharedClock) -> Kit {
-    Kit {
-        metrics: Metrics::new(&clock).unwrap(),
-        checks: Checks::new(),
-        clock,
-    }
+    Kit::new(clock).unwrap()
 }
 
 /// What is made is followed by `tasks`, once they run.
@@ -136,18 +130,17 @@ fn world(client: Client, store: &str, clock: SharedClock, tasks: &mut Tasks) -> 
     let name: tidewaiter_api::ClusterName = CLUSTER.parse().unwrap();
     let definitions =
         Definitions::new(Arc::new(store), name.clone(), polled, Arc::clone(&clock), &kit.metrics).unwrap();
-    let verdicts = Verdicts::new(VerdictParts {
+    let Caches { nodes, records, pods } = Caches::start(&client, tasks, &kit);
+    let parts = VerdictParts {
         cluster: name.clone(),
-        client: client.clone(),
+        nodes,
+        records,
+        pods,
         definitions: Ok(definitions.clone()),
         cloud: Ok(Arc::new(Cloud)),
         options: Options::default(),
-    });
-    let nodes = Cache::builder(Api::<Node>::all(client.clone()))
-        .same(Node::same_to_the_verdict)
-        .on_change(verdicts.on_node())
-        .start(tasks, &kit);
-    let latest = verdicts.start(nodes, tasks, &kit);
+    };
+    let latest = verdicts::start(parts, tasks, &kit);
     let sources = Sources {
         cluster: name,
         definitions,

@@ -22,11 +22,10 @@ use crate::clock::SystemClock;
 use crate::controller::ControllerContext;
 use crate::events::{Events, Reporter};
 use crate::leader::{self, Elector, LeaseSettings, Timing};
-use crate::metrics::MetricsError;
 use crate::serve;
 use crate::tasks::{GRACE, TaskEnded, stop_signal};
 use crate::telemetry::{self, LogSettings};
-use crate::{Checks, Kit, Leadership, Metrics, Tasks, admin};
+use crate::{Kit, Leadership, Tasks, admin};
 
 mod cluster;
 mod settings;
@@ -160,7 +159,7 @@ async fn run_process<E: Into<BoxError>>(
     stop: impl Future<Output = &'static str>,
     start: impl AsyncFnOnce(&mut Process) -> Result<(), E>,
 ) -> Result<(), RoleError> {
-    let kit = kit().map_err(RoleError::running)?;
+    let kit = Kit::new(SystemClock::shared()).map_err(RoleError::running)?;
     let health = serve::bind("healthAddress", spec.health_address);
     let health = health.await.map_err(RoleError::configuration)?;
     let tasks = Tasks::new(kit.clock.clone()).with_grace(spec.grace);
@@ -177,17 +176,6 @@ async fn run_process<E: Into<BoxError>>(
     let Process { kit, mut tasks } = process;
     serve_on(&mut tasks, &kit, "health", health, admin::health(kit.clone()));
     tasks.run_until(stop).await.map_err(RoleError::running)
-}
-
-/// The parts that a process has once, on the system's clock.
-///
-/// # Errors
-/// When a metric is registered twice, which is a defect of the kit.
-pub fn kit() -> Result<Kit, MetricsError> {
-    let clock = SystemClock::shared();
-    let metrics = Metrics::new(&clock)?;
-    let checks = Checks::new();
-    Ok(Kit { clock, metrics, checks })
 }
 
 /// A role waits for networks. A third thread would only take memory.
@@ -259,6 +247,10 @@ fn role<'a>(
         events: Events::start(clients.for_events(), kit.clock.clone(), reporter, tasks),
         shutdown: tasks.shutdown_token(),
     };
+    let ControllerContext {
+        leadership, events, shutdown, ..
+    } = context.clone();
+    tasks.spawn("undecodable-objects", kit.undecodable.clone().report(leadership, events, shutdown));
     Ok((
         elector,
         Role {

@@ -1,6 +1,6 @@
 //! `tidewaiter controller`: the NodeController, the MetricsServer and ClusterHealth, with a cluster, a cloud and a state store.
 //!
-//! What the operator gave is read and checked before anything starts. [`start`] is the list of the controllers.
+//! What the operator gave is read and checked before anything starts.
 
 pub(crate) mod cloud;
 pub(crate) mod settings;
@@ -8,11 +8,9 @@ pub(crate) mod settings;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use tidewaiter_controller::node_controller::{self, LabelsFrom, NodeControllerParts};
-use tidewaiter_controller::verdicts::{VerdictParts, Verdicts};
-use tidewaiter_controller::{MetricsServer, cluster_health};
+use tidewaiter_controller::controllers::{self, ControllerRole};
+use tidewaiter_controller::node_controller::LabelsFrom;
 use tidewaiter_identity::{Identifier, Lookup, LookupSettings};
-use tidewaiter_kit::client::MOST_IN_FLIGHT;
 use tidewaiter_kit::role::{self, Role, RoleSettings, RoleSpec, WithRole};
 use tidewaiter_kit::settings::{environment, load};
 use tidewaiter_kit::{Kit, serve};
@@ -82,42 +80,29 @@ impl Given {
     }
 }
 
-/// Starts the controllers of the role.
+/// Starts the controllers of the role: [`controllers::start`] is their table.
 async fn start(given: &Given, mut role: Role<'_>) -> Result<()> {
     let Given { config, settings, .. } = given;
     let kit = role.context.kit.clone();
-    let client = role.clients.for_controller("node", MOST_IN_FLIGHT);
     let cloud = Cloud::of(given, &kit).await?;
-    let definitions = definitions(config, settings, cloud.store, &kit)?;
     let metrics = serve::bind("metricsAddress", settings.metrics_address).await?;
-    let cluster = config.cluster_name.clone();
-    let verdicts = Verdicts::new(VerdictParts {
-        cluster: cluster.clone(),
-        client: client.clone(),
-        definitions: match settings.label_source {
-            LabelsFrom::Tags => Err("labelSource is tags, so the state store is not read"),
-            LabelsFrom::Store | LabelsFrom::StoreThenTags => Ok(definitions.clone()),
+    let parts = ControllerRole {
+        cluster: config.cluster_name.clone(),
+        clients: role.clients.clone(),
+        identities: identities(cloud.identifier, settings, &kit),
+        definitions: definitions(config, settings, cloud.store, &kit)?,
+        store_unread: match settings.label_source {
+            LabelsFrom::Tags => Some("labelSource is tags, so the state store is not read"),
+            LabelsFrom::Store | LabelsFrom::StoreThenTags => None,
         },
-        cloud: cloud.groups,
+        groups: cloud.groups,
+        policy: settings.policy(),
         options: validation::Options {
             max_unready_nodes: settings.max_unready_nodes,
         },
-    });
-    let parts = NodeControllerParts {
-        client: client.clone(),
-        identities: identities(cloud.identifier, settings, &kit),
-        definitions,
-        policy: settings.policy(),
-        on_node: verdicts.on_node(),
-        forged: verdicts.forged(),
-        context: role.context.clone(),
     };
-
-    let nodes = node_controller::start(parts, role.tasks, &kit)?;
-    let latest = verdicts.start(nodes, role.tasks, &kit);
-    let server = MetricsServer::start(cluster.clone(), client.clone(), latest.clone(), role.tasks, &kit);
+    let server = controllers::start(parts, &role.context, role.tasks)?;
     role.serve("metrics-server/http", metrics, server.router());
-    cluster_health::start(cluster, client, latest, role.context, role.tasks);
     info!(cluster = %config.cluster_name, state = %config.config_base, "started");
     Ok(())
 }

@@ -17,7 +17,7 @@ use tidewaiter_cloud::server::hash::Password;
 use tidewaiter_cloud::server::signing::KeyRing;
 use tidewaiter_cloud::server::token::{Claims, TokenUse, Tokens};
 use tidewaiter_cloud::server::{Founder, Lives, ServerParts, found, make_keys, start};
-use tidewaiter_kit::{Checks, Kit, Metrics, SystemClock, Tasks};
+use tidewaiter_kit::{Kit, SystemClock, Tasks};
 use tidewaiter_testkit::{ControlPlane, Identity, eventually, free_port};
 use tokio_util::sync::CancellationToken;
 
@@ -82,11 +82,7 @@ impl Cloud {
             password: Password::new(PASSWORD).unwrap(),
         };
         let begun = found(&database, clock.clone(), founder).await.unwrap();
-        let kit = Kit {
-            metrics: Metrics::new(&clock).unwrap(),
-            clock,
-            checks: Checks::new(),
-        };
+        let kit = Kit::new(clock).unwrap();
         let parts = ServerParts {
             database,
             address,

@@ -9,7 +9,7 @@ use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 use tidewaiter_cloud::server::hash::Password;
 use tidewaiter_cloud::server::{Founder, Lives, ServeError, ServerParts, found, make_keys, start};
-use tidewaiter_kit::{Checks, Kit, Metrics, SystemClock, Tasks};
+use tidewaiter_kit::{Kit, SystemClock, Tasks};
 use tidewaiter_testkit::Postgres;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -112,11 +112,7 @@ impl World {
         change: impl FnOnce(&mut ServerParts),
     ) -> Result<Self, ServeError> {
         let clock = SystemClock::shared();
-        let kit = Kit {
-            metrics: Metrics::new(&clock).unwrap(),
-            clock,
-            checks: Checks::new(),
-        };
+        let kit = Kit::new(clock).unwrap();
         let mut parts = ServerParts {
             database: database.clone(),
             address: ([127, 0, 0, 1], 0).into(),

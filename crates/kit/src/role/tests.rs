@@ -95,7 +95,7 @@ async fn a_signal_ends_a_start_that_waits() {
 
 #[tokio::test]
 async fn only_a_role_with_a_lease_is_elected() {
-    let kit = kit().unwrap();
+    let kit = crate::Kit::new(crate::SystemClock::shared()).unwrap();
     let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
     let lease = LeaseName {
         namespace: "kube-system".to_owned(),

@@ -1,6 +1,6 @@
 //! `tidewaiter explain forgeries`: which Nodes are refused for forgery, and what quarantine would do to each.
 
-use tidewaiter_controller::node_controller::explain::ForgeriesExplained;
+use tidewaiter_controller::explain::ForgeriesExplained;
 
 use super::node::quarantine;
 use super::output::{Table, print};

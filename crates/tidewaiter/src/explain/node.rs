@@ -1,7 +1,7 @@
 //! `tidewaiter explain node`: what a Node is, why it has its labels, and what a pass over it would write now.
 
 use anyhow::anyhow;
-use tidewaiter_controller::node_controller::explain::{
+use tidewaiter_controller::explain::{
     ChangeExplained, LabelExplained, NodeExplained, TaintExplained, TreatmentExplained,
 };
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use tidewaiter_controller::node_controller::explain::Explainer;
+use tidewaiter_controller::explain::Explainer;
 use tidewaiter_identity::Identifier;
-use tidewaiter_kit::role::{WithRole, kit, kube_config};
+use tidewaiter_kit::role::{WithRole, kube_config};
 use tidewaiter_kit::settings::{environment, load};
-use tidewaiter_kit::{Kit, Leadership, client};
+use tidewaiter_kit::{Kit, Leadership, SystemClock, client};
 use tidewaiter_kops::Definitions;
 
 use crate::cli::ExplainSources;
@@ -18,7 +18,7 @@ use crate::place::{config, store_options};
 
 /// Prepares to answer. Nothing is asked yet but, with `from_cloud`, where we are.
 pub(super) async fn explainer(sources: &ExplainSources, from_cloud: bool) -> Result<Explainer> {
-    let kit = kit()?;
+    let kit = Kit::new(SystemClock::shared())?;
     let environment = environment();
     let variables = environment.iter().cloned();
     let settings = load::<WithRole<ControllerSettings>>(sources.settings.as_deref(), variables, &sources.flags)?;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use tidewaiter_kit::role::{WithRole, kit, kube_config};
+use tidewaiter_kit::role::{WithRole, kube_config};
 use tidewaiter_kit::settings::{environment, load};
-use tidewaiter_kit::{Leadership, client};
+use tidewaiter_kit::{Kit, Leadership, SystemClock, client};
 use tidewaiter_kops::StateUrl;
 use tidewaiter_validation::Sources;
 
@@ -28,7 +28,7 @@ pub(super) struct Asked {
 /// # Errors
 /// When what the operator gave is wrong.
 pub(super) async fn open(args: &ValidateArgs) -> Result<Asked> {
-    let kit = kit()?;
+    let kit = Kit::new(SystemClock::shared())?;
     let environment = environment();
     let variables = environment.iter().cloned();
     let settings = load::<WithRole<ControllerSettings>>(args.settings.as_deref(), variables, &args.flags)?;
