@@ -20,6 +20,18 @@ pub const KOPS_CONTROLLER_PKI_LABEL: &str = "kops.k8s.io/kops-controller-pki";
 /// Label that keeps a node out of cloud load balancers.
 pub const EXCLUDE_FROM_LOAD_BALANCERS_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
+/// Name of the service account that the coordinator ensures in every namespace. Source: the Containership cluster manager.
+pub const CONTAINERSHIP_ACCOUNT: &str = "containership";
+
+/// Namespace of the coordinator and of what it mirrors.
+pub const CONTAINERSHIP_NAMESPACE: &str = "containership-core";
+
+/// Label of every object that the coordinator makes from a mirrored one.
+pub const MANAGED_LABEL: &str = "containership.io/managed";
+
+/// Value of [`MANAGED_LABEL`].
+pub const MANAGED_VALUE: &str = "true";
+
 /// The role labels that are taken from a proven Node when its group does not give them, whoever set them.
 ///
 /// Source: kops-controller removes exactly these three; every other label that it does not know is left alone.

@@ -86,7 +86,10 @@ pub fn start(cluster: ClusterName, client: Client, latest: Latest, context: &Con
         known: Mutex::default(),
         cluster: cluster.clone(),
     };
-    tasks.spawn("cluster-health/verdicts", queue_verdicts(latest, queue.clone(), cluster, tasks));
+    tasks.spawn(
+        "cluster-health/verdicts",
+        queue_verdicts(latest, queue.clone(), cluster, tasks),
+    );
     let controller = Controller::new(controller, queue).backoff(RETRIES);
     controller.start(context.clone(), tasks);
 }

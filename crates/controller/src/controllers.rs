@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use kube::Client;
-use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT, MOST_IN_FLIGHT};
 use tidewaiter_api::ClusterName;
 use tidewaiter_identity::{CloudGroups, Lookup, NoGroups};
+use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT, MOST_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Cache, ControllerContext, Kit, Tasks};
 use tidewaiter_kops::Definitions;
@@ -107,5 +107,11 @@ pub fn start(
     let latest = verdicts::start(verdicts, tasks, &context.kit);
     let health = client("cluster-health");
     cluster_health::start(role.cluster.clone(), health, latest.clone(), context, tasks);
-    Ok(MetricsServer::start(role.cluster, client("metrics-server"), latest, tasks, &context.kit))
+    Ok(MetricsServer::start(
+        role.cluster,
+        client("metrics-server"),
+        latest,
+        tasks,
+        &context.kit,
+    ))
 }

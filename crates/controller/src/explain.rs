@@ -162,10 +162,7 @@ impl Explainer {
             return Ok(Found::Uncompared(why.to_owned()));
         }
         let recorded = record.map_or(&[][..], |record| &record.status.labels);
-        match given(from, definitions, &proven, recorded)
-            .await
-            .finding(proven)
-        {
+        match given(from, definitions, &proven, recorded).await.finding(proven) {
             Finding::Undefined(_, error) if tags_unread => {
                 let why = format!("{error}; whether tags stand in for it only --from-cloud can tell");
                 Ok(Found::Uncompared(why))

@@ -89,9 +89,11 @@ pub fn start(parts: VerdictParts, tasks: &mut Tasks, kit: &Kit) -> Latest {
     let forged = records.index(|record: &Record| Refusal::recorded_forgery(&record.status).then_some(()));
     nodes.notify(notifies(&changed).unless(same_to_the_verdict));
     pods.notify(notifies(&changed).unless(Pod::same));
-    records.notify(notifies(&changed).unless(|before, after| {
-        Refusal::recorded_forgery(&before.status) == Refusal::recorded_forgery(&after.status)
-    }));
+    records.notify(
+        notifies(&changed).unless(|before, after| {
+            Refusal::recorded_forgery(&before.status) == Refusal::recorded_forgery(&after.status)
+        }),
+    );
     let outside = Arc::new(Outside::new(
         cloud,
         definitions,
@@ -118,7 +120,11 @@ pub fn start(parts: VerdictParts, tasks: &mut Tasks, kit: &Kit) -> Latest {
 
 /// The Node as the verdict on the cluster reads it.
 fn judged(node: &Node) -> JudgedNode {
-    JudgedNode::new(&node.metadata, node.spec.provider_id.as_deref(), &node.status.conditions)
+    JudgedNode::new(
+        &node.metadata,
+        node.spec.provider_id.as_deref(),
+        &node.status.conditions,
+    )
 }
 
 /// Whether the two differ in nothing that the verdict on the cluster reads.

@@ -177,7 +177,8 @@ impl<K: Cacheable> Cache<K> {
     /// Calls `update` for each object and from now on for each change, together with the indexes and before any trigger: for what a
     /// controller derives from the objects itself. It must push no key into a queue.
     pub fn derive(&self, update: impl Fn(&Change<'_, K>) + Send + Sync + 'static) {
-        self.subscribers.add_index(Box::new(update), |update| self.announce(update));
+        self.subscribers
+            .add_index(Box::new(update), |update| self.announce(update));
     }
 
     /// Calls `trigger` for each object and from now on for each change, after every index has been updated. The objects of the first
@@ -379,7 +380,11 @@ impl<K: Cacheable> CacheBuilder<K> {
         let name = format!("cache/{name}");
         let (synced, checked) = (cache.synced.clone(), health.clone());
         kit.checks.register(name.clone(), move || {
-            if *synced.borrow() { checked.check() } else { Err("the first list is not complete".to_owned()) }
+            if *synced.borrow() {
+                checked.check()
+            } else {
+                Err("the first list is not complete".to_owned())
+            }
         });
         let connect = move || connect(config.clone());
         let follow = watch::follow(connect, mirror, health, kit.clone(), tasks.shutdown_token());
@@ -411,6 +416,12 @@ fn assemble<K: Cacheable>(
         synced: is_synced,
         health,
     };
-    let mirror = Mirror::new(Arc::clone(&cache.objects), keep, Arc::clone(&cache.subscribers), faults, synced);
+    let mirror = Mirror::new(
+        Arc::clone(&cache.objects),
+        keep,
+        Arc::clone(&cache.subscribers),
+        faults,
+        synced,
+    );
     (mirror, cache)
 }

@@ -39,7 +39,9 @@ impl Ownership {
     #[must_use]
     pub fn owns(&self, object: &impl Resource) -> bool {
         let labels = object.meta().labels.as_ref();
-        labels.and_then(|labels| labels.get(self.key)).is_some_and(|value| value == self.value)
+        labels
+            .and_then(|labels| labels.get(self.key))
+            .is_some_and(|value| value == self.value)
     }
 
     fn mark(&self, object: &mut impl Resource) {
@@ -74,12 +76,7 @@ pub struct Changes<K> {
 
 /// What makes `actual` as `desired`. An object that is being deleted is left alone: its end starts another pass.
 #[must_use]
-pub fn compare<K: Resource>(
-    desired: Vec<K>,
-    actual: &[Arc<K>],
-    ours: impl Fn(&K) -> bool,
-    brake: Brake,
-) -> Changes<K> {
+pub fn compare<K: Resource>(desired: Vec<K>, actual: &[Arc<K>], ours: impl Fn(&K) -> bool, brake: Brake) -> Changes<K> {
     let mut by_key: BTreeMap<Key, &Arc<K>> = actual.iter().map(|object| (Key::of(&**object), object)).collect();
     let owned = actual.iter().filter(|object| ours(object)).count();
     let mut changes = Changes {
@@ -119,7 +116,11 @@ impl<K: Cacheable + Serialize> Children<K> {
     /// `cache` holds every object of the kind that could have a desired name, with metadata by
     /// [`slim::for_writer`](crate::slim::for_writer); `owner` says for whose sake an object exists.
     #[must_use]
-    pub fn new(cache: Cache<K>, ownership: Ownership, owner: impl Fn(&K) -> Option<Key> + Send + Sync + 'static) -> Self {
+    pub fn new(
+        cache: Cache<K>,
+        ownership: Ownership,
+        owner: impl Fn(&K) -> Option<Key> + Send + Sync + 'static,
+    ) -> Self {
         let by_owner = cache.index(owner);
         Self {
             cache,
@@ -134,9 +135,12 @@ impl<K: Cacheable + Serialize> Children<K> {
     /// The writes that failed, after all were tried; or the desired names that somebody else's objects have.
     pub async fn ensure(&self, writer: &Writer, owner: &Key, desired: Vec<K>) -> Result<Next, ChildrenError> {
         let keys: BTreeSet<Key> = desired.iter().map(Key::of).chain(self.by_owner.keys(owner)).collect();
-        let cached: BTreeMap<Key, Option<Arc<K>>> =
-            keys.into_iter().map(|key| (key.clone(), self.cache.get(&key))).collect();
-        let outdated = |(key, object): (&Key, &Option<Arc<K>>)| writer.awaits::<K>(key, object.as_ref().map(|it| it.meta()));
+        let cached: BTreeMap<Key, Option<Arc<K>>> = keys
+            .into_iter()
+            .map(|key| (key.clone(), self.cache.get(&key)))
+            .collect();
+        let outdated =
+            |(key, object): (&Key, &Option<Arc<K>>)| writer.awaits::<K>(key, object.as_ref().map(|it| it.meta()));
         if cached.iter().any(outdated) {
             return Ok(Next::Pending(CATCH_UP));
         }
@@ -145,7 +149,12 @@ impl<K: Cacheable + Serialize> Children<K> {
             object
         });
         let actual: Vec<Arc<K>> = cached.into_values().flatten().collect();
-        let changes = compare(marked.collect(), &actual, |object| self.ownership.owns(object), Brake::Off);
+        let changes = compare(
+            marked.collect(),
+            &actual,
+            |object| self.ownership.owns(object),
+            Brake::Off,
+        );
         execute(writer, changes).await?;
         Ok(Next::UntilChanged)
     }
@@ -162,7 +171,10 @@ pub async fn execute<K: Cacheable + Serialize>(writer: &Writer, changes: Changes
         Delete(Arc<K>),
     }
     let create = changes.create.into_iter().map(Step::Create);
-    let update = changes.update.into_iter().map(|(desired, cached)| Step::Update(desired, cached));
+    let update = changes
+        .update
+        .into_iter()
+        .map(|(desired, cached)| Step::Update(desired, cached));
     let delete = changes.delete.into_iter().map(Step::Delete);
     let steps = create.chain(update).chain(delete).map(|step| async move {
         match step {
@@ -203,7 +215,10 @@ pub enum ChildrenError {
 }
 
 fn first(failed: &[WriteError]) -> String {
-    failed.first().map(|error| crate::Chain(error).to_string()).unwrap_or_default()
+    failed
+        .first()
+        .map(|error| crate::Chain(error).to_string())
+        .unwrap_or_default()
 }
 
 fn list(names: &[Key]) -> String {

@@ -156,6 +156,8 @@ impl<R: Reconciler> Controller<R> {
         let _work = leadership.begin_work();
         let clock = Arc::clone(&context.kit.clock);
         let attempts = Arc::new(Attempts::new(self.reconciler, context, self.backoff));
-        Runner::new(self.queue, attempts, self.permits, clock).run(&shutdown).await
+        Runner::new(self.queue, attempts, self.permits, clock)
+            .run(&shutdown)
+            .await
     }
 }

@@ -18,7 +18,9 @@ impl<V: Ord + Clone> Index<V> {
     pub fn keys(&self, value: &V) -> Vec<Key> {
         let pairs = self.lock();
         let from = pairs.range((value.clone(), Key::new(""))..);
-        from.take_while(|(other, _)| other == value).map(|(_, key)| key.clone()).collect()
+        from.take_while(|(other, _)| other == value)
+            .map(|(_, key)| key.clone())
+            .collect()
     }
 
     /// Every value that some object has, in order.

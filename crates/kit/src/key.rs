@@ -88,6 +88,9 @@ mod tests {
         }
         assert_eq!(Key::of(&node), Key::new("a"));
         assert_eq!(Key::of(&pod), Key::namespaced("kube-system", "b"));
-        assert_eq!((Key::of(&node).namespace(), Key::of(&pod).namespace()), (None, Some("kube-system")));
+        assert_eq!(
+            (Key::of(&node).namespace(), Key::of(&pod).namespace()),
+            (None, Some("kube-system"))
+        );
     }
 }

@@ -248,9 +248,15 @@ fn role<'a>(
         shutdown: tasks.shutdown_token(),
     };
     let ControllerContext {
-        leadership, events, shutdown, ..
+        leadership,
+        events,
+        shutdown,
+        ..
     } = context.clone();
-    tasks.spawn("undecodable-objects", kit.undecodable.clone().report(leadership, events, shutdown));
+    tasks.spawn(
+        "undecodable-objects",
+        kit.undecodable.clone().report(leadership, events, shutdown),
+    );
     Ok((
         elector,
         Role {

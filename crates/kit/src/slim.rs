@@ -116,7 +116,11 @@ mod tests {
     #[test]
     fn keeps_what_plans_read_and_drops_the_rest() {
         let meta = metadata(full()).unwrap();
-        let named = (meta.name.as_deref(), meta.uid.as_deref(), meta.resource_version.as_deref());
+        let named = (
+            meta.name.as_deref(),
+            meta.uid.as_deref(),
+            meta.resource_version.as_deref(),
+        );
         assert_eq!(named, (Some("n"), Some("u"), Some("7")));
         assert_eq!((meta.generation, meta.labels.unwrap()["a"].as_str()), (Some(3), "b"));
         assert!(meta.deletion_timestamp.is_some());
@@ -146,7 +150,12 @@ mod tests {
         let meta = for_writer(full()).unwrap();
         assert_eq!(meta.finalizers, Some(vec!["f".to_owned()]));
         assert!(meta.annotations.is_some());
-        let managers: Vec<_> = meta.managed_fields.iter().flatten().filter_map(|it| it.manager.clone()).collect();
+        let managers: Vec<_> = meta
+            .managed_fields
+            .iter()
+            .flatten()
+            .filter_map(|it| it.manager.clone())
+            .collect();
         assert_eq!(managers, ["tidewaiter/test"]);
     }
 }

@@ -150,7 +150,9 @@ mod tests {
     }
 
     fn waiting(queue: &Queue) -> Vec<String> {
-        std::iter::from_fn(|| queue.try_next()).map(|key| key.to_string()).collect()
+        std::iter::from_fn(|| queue.try_next())
+            .map(|key| key.to_string())
+            .collect()
     }
 
     #[test]
@@ -164,14 +166,19 @@ mod tests {
         cache.notify(queue.same_name());
         let owner = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "name": name, "uid": "u"});
         let pod = |pool: &str| {
-            object::<Pod>(&json!({"name": "p", "namespace": "n", "uid": "1", "labels": {"pool": pool},
-                "ownerReferences": [owner("ServiceAccount", "s"), owner("Node", "node"), owner("Job", "j")]}))
+            object::<Pod>(
+                &json!({"name": "p", "namespace": "n", "uid": "1", "labels": {"pool": pool},
+                "ownerReferences": [owner("ServiceAccount", "s"), owner("Node", "node"), owner("Job", "j")]}),
+            )
         };
         pods.list([pod("a")]);
         assert_eq!(waiting(&queue), ["n/s", "node", "a", "n", "n/p"]);
         pods.put(pod("b"));
         let woken = waiting(&queue);
-        assert!(["a", "b"].iter().all(|pool| woken.iter().any(|key| key == pool)), "{woken:?}");
+        assert!(
+            ["a", "b"].iter().all(|pool| woken.iter().any(|key| key == pool)),
+            "{woken:?}"
+        );
         pods.delete(pod("b"));
         assert_eq!(waiting(&queue), ["n/s", "node", "b", "n", "n/p"]);
     }
@@ -196,7 +203,8 @@ mod tests {
         let (mut nodes, cache) = Feed::<Node>::new(&kit);
         let shared = cache.index(claim);
         cache.notify(queue.sharing(&shared, claim).unless(|before, after| before == after));
-        let node = |name: &str, claim: &str| object::<Node>(&json!({"name": name, "uid": name, "labels": {"claim": claim}}));
+        let node =
+            |name: &str, claim: &str| object::<Node>(&json!({"name": name, "uid": name, "labels": {"claim": claim}}));
         nodes.list([node("a", "x"), node("b", "y")]);
         waiting(&queue);
         nodes.put(node("c", "x"));

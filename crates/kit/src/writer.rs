@@ -80,7 +80,8 @@ impl Writer {
             ..PostParams::default()
         };
         let request = request::<K>(meta).replace(name(meta), &params, body.to_string().into_bytes());
-        self.send::<K>(Verb::Replace, meta, meta.resource_version.as_deref(), request).await
+        self.send::<K>(Verb::Replace, meta, meta.resource_version.as_deref(), request)
+            .await
     }
 
     /// Sends a JSON merge patch (RFC 7396), conditional on the uid and the version of `seen`.
@@ -98,7 +99,8 @@ impl Writer {
             ..PatchParams::default()
         };
         let request = request::<K>(seen).patch(name(seen), &params, &Patch::Merge(patch));
-        self.send::<K>(Verb::Patch, seen, seen.resource_version.as_deref(), request).await
+        self.send::<K>(Verb::Patch, seen, seen.resource_version.as_deref(), request)
+            .await
     }
 
     /// Makes the fields of `desired` ours with these values, by server-side apply, and gives up those that we applied before and do not
@@ -118,7 +120,9 @@ impl Writer {
         let params = PatchParams::apply(&self.manager).force();
         let request = request::<K>(meta).patch(name(meta), &params, &Patch::Apply(body));
         let before = cached.and_then(|cached| cached.meta().resource_version.as_deref());
-        self.send::<K>(Verb::Apply, meta, before, request).await.map(Applied::Written)
+        self.send::<K>(Verb::Apply, meta, before, request)
+            .await
+            .map(Applied::Written)
     }
 
     /// Creates `desired` by server-side apply, so that a later [`Writer::apply`] owns exactly its fields. If an object of the name exists
@@ -187,7 +191,11 @@ impl Writer {
             Err(kube::Error::Api(status)) if status.code == 404 => None,
             Err(error) => return Err(failed(error)),
         };
-        if found.as_deref() == version { Ok(()) } else { Err(failed(outdated())) }
+        if found.as_deref() == version {
+            Ok(())
+        } else {
+            Err(failed(outdated()))
+        }
     }
 
     /// Whether the version that a cache shows is one that our own write has replaced, so that the pass should wait for the watch.
@@ -208,14 +216,19 @@ impl Writer {
         let mut request = request.map_err(|error| failed(kube::Error::BuildRequest(error)))?;
         let accept = http::HeaderValue::from_static(METADATA_ONLY);
         request.headers_mut().insert(http::header::ACCEPT, accept);
-        let written = self.client.request::<PartialObjectMeta<K>>(request).await.map_err(failed)?;
+        let written = self
+            .client
+            .request::<PartialObjectMeta<K>>(request)
+            .await
+            .map_err(failed)?;
         self.note::<K>(meta, before, written.metadata.resource_version.as_deref());
         Ok(written.metadata)
     }
 
     fn note<K: Resource<DynamicType = ()>>(&self, meta: &ObjectMeta, before: Option<&str>, after: Option<&str>) {
         let now = self.clock.monotonic();
-        self.unseen.note(&K::plural(&()), &Key::of_meta(meta), before, after, now);
+        self.unseen
+            .note(&K::plural(&()), &Key::of_meta(meta), before, after, now);
     }
 }
 

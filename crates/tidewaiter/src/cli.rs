@@ -77,6 +77,8 @@ pub(crate) enum Command {
     /// Gives each Node the labels of its InstanceGroup, once the cloud vouches for it, and says whether the cluster is healthy
     /// (the role of kops-controller)
     Controller(ControllerArgs),
+    /// Ensures the service account containership in every namespace (the first controller of the coordinator role)
+    Coordinator(CoordinatorArgs),
     /// Says whether the cluster is ready: groups, instances, Nodes, the system's pods (as kops validate cluster); writes nothing
     Validate(ValidateArgs),
     /// Says why a Node has, or has not, a label
@@ -134,6 +136,20 @@ impl ControllerArgs {
         flags.role.log.filter = flags.role.log.filter.or(filter.map(str::to_owned));
         flags
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CoordinatorArgs {
+    /// The settings (YAML); the environment (TIDEWAITER_…) overrides it, and flags override both
+    #[arg(long, value_name = "FILE")]
+    pub(crate) settings: Option<PathBuf>,
+
+    /// Prints the settings that are in force as a settings file, and exits
+    #[arg(long)]
+    pub(crate) print_config: bool,
+
+    #[command(flatten)]
+    pub(crate) flags: RoleFlags,
 }
 
 #[derive(Debug, Subcommand)]

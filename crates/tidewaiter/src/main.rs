@@ -4,6 +4,7 @@ mod cli;
 mod cloud;
 mod cloud_server;
 mod controller;
+mod coordinator;
 mod explain;
 mod password;
 mod place;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
     let result = match command {
         Command::Validate(args) => return validate::main(&args).unwrap_or_else(|error| fail(&error, 1)),
         Command::Controller(args) => controller::main(&args),
+        Command::Coordinator(args) => coordinator::main(&args),
         Command::Cloud(CloudCommand::Server(command)) => cloud_server::main(&command),
         Command::Explain(question) => explain::main(&question),
         Command::Cloud(CloudCommand::Client(command)) => match cloud::main(&command) {

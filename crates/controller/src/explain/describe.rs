@@ -12,14 +12,14 @@ use tidewaiter_api::{Condition, ConditionStatus, RecordedLabel};
 use tidewaiter_identity::Refusal;
 use tidewaiter_kops::{NodeLabels, RejectedLabel, WantedLabel};
 
-use crate::node_controller::observation::{Finding, Observation};
-use crate::node_controller::plan::{Foreign, NodeState, Plan, plan, sentence};
-use crate::node_controller::writes::NodePatch;
 use super::answer::{
     ChangeExplained, ConditionExplained, ForeignExplained, LabelExplained, NodeExplained, RejectedExplained,
     RemovedExplained, SetExplained, TaintExplained, VerifiedExplained,
 };
 use super::forgeries::treatment;
+use crate::node_controller::observation::{Finding, Observation};
+use crate::node_controller::plan::{Foreign, NodeState, Plan, plan, sentence};
+use crate::node_controller::writes::NodePatch;
 
 /// Explains what was observed; `uncompared` says why that is not enough for a plan, and then the finding says nothing.
 pub(super) fn explain(

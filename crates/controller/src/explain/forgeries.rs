@@ -8,13 +8,13 @@ use tidewaiter_api::node_identity::{QUARANTINED, VERIFIED};
 use tidewaiter_api::values::printable;
 use tidewaiter_kops::OwnedKeys;
 
+use super::ExplainError;
+use super::answer::TreatmentExplained;
+use super::live::{Live, name_of};
 use crate::node_controller::observation::{Finding, Observation};
 use crate::node_controller::observe::Claimed;
 use crate::node_controller::quarantine::{Brake, Classification, Decision, treat};
 use crate::node_controller::{OnForgery, Policy};
-use super::ExplainError;
-use super::answer::TreatmentExplained;
-use super::live::{Live, name_of};
 
 /// Every forged Node, and how many there may be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -15,10 +15,10 @@ use tidewaiter_api::values::printable;
 use tidewaiter_api::{ConditionStatus, NodeName};
 use tidewaiter_identity::Refusal;
 
+use super::{EventExplained, ExplainError};
 use crate::node_controller::observation::Finding;
 use crate::node_controller::quarantine::{Brake, Classification};
 use crate::objects::{Node, Record};
-use super::{EventExplained, ExplainError};
 
 /// Objects in one answer of the API server.
 const PAGE: u32 = 500;

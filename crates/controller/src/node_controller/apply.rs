@@ -92,11 +92,17 @@ mod tests {
             remove: ["c".to_owned()].into(),
             taints: None,
         };
-        assert_eq!(merge_patch(&patch), json!({"metadata": {"labels": {"a": "b", "c": null}}}));
+        assert_eq!(
+            merge_patch(&patch),
+            json!({"metadata": {"labels": {"a": "b", "c": null}}})
+        );
         let only_taint = NodePatch {
             taints: Some(vec![]),
             ..NodePatch::default()
         };
-        assert_eq!(merge_patch(&only_taint), json!({"metadata": {}, "spec": {"taints": []}}));
+        assert_eq!(
+            merge_patch(&only_taint),
+            json!({"metadata": {}, "spec": {"taints": []}})
+        );
     }
 }

@@ -42,8 +42,13 @@ pub(super) enum Response {
 impl NodeController {
     /// What the Node of this key says of itself; None when there is no such Node.
     pub(super) fn read(&self, key: &Key) -> Result<Option<Claimed>, NodeError> {
-        let Some(node) = self.nodes.get(key) else { return Ok(None) };
-        let claimants = node.claim().map(|claim| self.claims.keys(&claim.into())).unwrap_or_default();
+        let Some(node) = self.nodes.get(key) else {
+            return Ok(None);
+        };
+        let claimants = node
+            .claim()
+            .map(|claim| self.claims.keys(&claim.into()))
+            .unwrap_or_default();
         let rivals = claimants.iter().filter(|other| *other != key).map(Key::name);
         Ok(Some(Claimed::read(&node, rivals)?))
     }
@@ -80,7 +85,9 @@ impl NodeController {
     /// time.
     pub(super) fn observe(&self, claimed: Claimed, found: Found) -> Result<Option<Observation>, NodeError> {
         let key = Key::new(claimed.name.as_str());
-        let Some(node) = self.nodes.get(&key) else { return Ok(None) };
+        let Some(node) = self.nodes.get(&key) else {
+            return Ok(None);
+        };
         if self.read(&key)?.as_ref() != Some(&claimed) {
             return Ok(None);
         }

@@ -127,7 +127,8 @@ fn refused(
     let conditions = [verified].into_iter().chain(quarantined).collect();
     let mut plan = Plan::nothing(state);
     plan.record = seen.unless_recorded(seen.content(None, seen.recorded().to_vec(), conditions));
-    plan.notices.push(Notice::warning(reason, "Identify", message.to_owned()));
+    plan.notices
+        .push(Notice::warning(reason, "Identify", message.to_owned()));
     plan
 }
 
@@ -136,7 +137,14 @@ fn refused(
 fn forged(seen: &Observation, refusal: &Refusal, now: Timestamp) -> Plan {
     let (decision, patch) = quarantine::treat(seen);
     let quarantined = quarantine::condition(seen, decision, refusal, now);
-    let mut plan = refused(seen, refusal.reason(), &sentence(refusal), NodeState::Forged, quarantined, now);
+    let mut plan = refused(
+        seen,
+        refusal.reason(),
+        &sentence(refusal),
+        NodeState::Forged,
+        quarantined,
+        now,
+    );
     plan.decision = Some(decision);
     plan.patch = patch;
     plan.notices.extend(quarantine::notice(decision, plan.patch.as_ref()));
@@ -147,7 +155,8 @@ fn forged(seen: &Observation, refusal: &Refusal, now: Timestamp) -> Plan {
 fn undefined(seen: &Observation, proven: &Proven, error: &DefinitionError, now: Timestamp) -> Plan {
     let message = format!("{error}");
     let mut plan = Plan::nothing(NodeState::Undefined);
-    plan.notices.push(Notice::warning(error.reason(), "Label", message.clone()));
+    plan.notices
+        .push(Notice::warning(error.reason(), "Label", message.clone()));
     if error.is_transient() && seen.answered_before() {
         return plan;
     }
@@ -219,4 +228,3 @@ impl Plan {
 pub(crate) fn sentence(refusal: &Refusal) -> String {
     format!("{refusal}. {}", refusal.remedy())
 }
-

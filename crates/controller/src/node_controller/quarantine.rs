@@ -43,7 +43,11 @@ impl Brake {
     /// The brake once all `nodes` have been classified and `forged` of them are refused for forgery.
     #[must_use]
     pub(crate) fn of(nodes: usize, forged: usize) -> Self {
-        if forged > Self::limit(nodes) { Self::Held } else { Self::Free }
+        if forged > Self::limit(nodes) {
+            Self::Held
+        } else {
+            Self::Free
+        }
     }
 }
 
@@ -95,7 +99,12 @@ pub(crate) fn undone(seen: &Observation, now: Timestamp) -> Option<Condition> {
 }
 
 /// What the record says. The counts are left out, so that each Node that comes or goes does not rewrite the records of all.
-pub(crate) fn condition(seen: &Observation, decision: Decision, refusal: &Refusal, now: Timestamp) -> Option<Condition> {
+pub(crate) fn condition(
+    seen: &Observation,
+    decision: Decision,
+    refusal: &Refusal,
+    now: Timestamp,
+) -> Option<Condition> {
     let say = |status, reason, words: &str| Some(seen.condition(QUARANTINED, status, reason, words, now));
     match decision {
         Decision::Quarantine => {

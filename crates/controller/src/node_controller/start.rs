@@ -181,7 +181,6 @@ mod tests {
         }
     }
 
-
     /// What changes in the cluster: a Node is created or changed, or deleted; a record likewise.
     #[derive(Clone, Debug)]
     enum Step {
@@ -204,28 +203,42 @@ mod tests {
 
     fn a_node(number: usize, claim: usize, label: usize, version: usize) -> Node {
         let claims = ["", "aws:///a/i-1", "aws:///a/i-2"];
-        node(json!({"metadata": {"name": format!("n{number}"), "uid": format!("uid-{number}"), "resourceVersion": version.to_string(),
-            "labels": {"a": label.to_string()}}, "spec": {"providerID": claims[claim]}}))
+        node(
+            json!({"metadata": {"name": format!("n{number}"), "uid": format!("uid-{number}"), "resourceVersion": version.to_string(),
+            "labels": {"a": label.to_string()}}, "spec": {"providerID": claims[claim]}}),
+        )
     }
 
     fn a_record(number: usize, group: usize, version: usize) -> Record {
-        serde_json::from_value(json!({"metadata": {"name": format!("n{number}"), "uid": format!("r-{number}"),
+        serde_json::from_value(
+            json!({"metadata": {"name": format!("n{number}"), "uid": format!("r-{number}"),
             "resourceVersion": version.to_string()}, "spec": {"nodeUID": format!("uid-{number}"), "providerID": ""},
-            "status": {"instanceGroup": format!("group-{group}")}}))
+            "status": {"instanceGroup": format!("group-{group}")}}),
+        )
         .unwrap()
     }
 
     /// What a pass over a Node observes of the cluster.
-    fn observed(nodes: &Cache<Node>, records: &Cache<Record>, claims: &Index<Box<str>>, number: usize) -> impl PartialEq {
+    fn observed(
+        nodes: &Cache<Node>,
+        records: &Cache<Record>,
+        claims: &Index<Box<str>>,
+        number: usize,
+    ) -> impl PartialEq {
         let key = Key::new(&format!("n{number}"));
         let node = nodes.get(&key);
-        let rivals = node.as_deref().and_then(Node::claim).map(|claim| claims.keys(&claim.into()));
+        let rivals = node
+            .as_deref()
+            .and_then(Node::claim)
+            .map(|claim| claims.keys(&claim.into()));
         let claimed = node.as_deref().map(|node| {
             let rivals = rivals.iter().flatten().filter(|other| **other != key).map(Key::name);
             Claimed::read(node, rivals).ok()
         });
         let labels = node.map(|node| node.labels().clone());
-        let record = records.get(&key).map(|record| (record.spec.clone(), record.status.clone()));
+        let record = records
+            .get(&key)
+            .map(|record| (record.spec.clone(), record.status.clone()));
         (claimed, labels, record)
     }
 

@@ -94,7 +94,11 @@ impl Status {
             foreign: u32::try_from(plan.foreign).unwrap_or(u32::MAX),
         };
         self.set(&Key::new(seen.name.as_str()), Some(counted));
-        let forged = if plan.state == NodeState::Forged { "true" } else { "false" };
+        let forged = if plan.state == NodeState::Forged {
+            "true"
+        } else {
+            "false"
+        };
         match &seen.finding {
             Finding::Refused(refusal) => self.refusals.with_label_values(&[refusal.reason(), forged]).inc(),
             Finding::Malformed(_) => self.refusals.with_label_values(&["InvalidProviderId", forged]).inc(),

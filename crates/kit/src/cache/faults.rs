@@ -124,7 +124,9 @@ impl Faults {
             uid: bad.metadata.uid.clone(),
             ..ObjectReference::default()
         };
-        self.all.lock().insert((self.kind.clone(), key.clone()), (object, bad.error.clone()));
+        self.all
+            .lock()
+            .insert((self.kind.clone(), key.clone()), (object, bad.error.clone()));
         self.all.0.changed.notify_one();
         self.count();
     }

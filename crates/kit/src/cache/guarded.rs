@@ -105,7 +105,11 @@ mod tests {
         let list = json!({"apiVersion": "v1", "kind": "NodeList", "metadata": {"resourceVersion": "7"},
             "items": [object("good", "10.0.0.0"), object("bad", "junk"), object("other", "::1")]});
         let list: ObjectList<Guarded<Strict>> = serde_json::from_str(&list.to_string()).unwrap();
-        let names: Vec<_> = list.items.iter().map(|it| (it.meta().name.as_deref().unwrap(), it.0.is_ok())).collect();
+        let names: Vec<_> = list
+            .items
+            .iter()
+            .map(|it| (it.meta().name.as_deref().unwrap(), it.0.is_ok()))
+            .collect();
         assert_eq!(names, [("good", true), ("bad", false), ("other", true)]);
         assert!(list.items[1].0.as_ref().unwrap_err().error.contains("IP address"));
     }

@@ -61,7 +61,11 @@ impl Health {
         if self.clock.monotonic().saturating_sub(trouble.since_monotonic) <= STALE_LIMIT {
             return Ok(());
         }
-        Err(format!("stale since {}: {}", trouble.since.strftime("%FT%TZ"), trouble.error))
+        Err(format!(
+            "stale since {}: {}",
+            trouble.since.strftime("%FT%TZ"),
+            trouble.error
+        ))
     }
 
     pub(super) fn trouble(&self) -> Option<WatchTrouble> {

@@ -21,7 +21,10 @@ fn ours(name: &str) -> Arc<ServiceAccount> {
 }
 
 fn names<'a>(objects: impl IntoIterator<Item = &'a ServiceAccount>) -> Vec<&'a str> {
-    objects.into_iter().map(|it| it.metadata.name.as_deref().unwrap()).collect()
+    objects
+        .into_iter()
+        .map(|it| it.metadata.name.as_deref().unwrap())
+        .collect()
 }
 
 fn compared(desired: &[&str], actual: &[Arc<ServiceAccount>], brake: Brake) -> Changes<ServiceAccount> {
@@ -32,7 +35,12 @@ fn compared(desired: &[&str], actual: &[Arc<ServiceAccount>], brake: Brake) -> C
 #[test]
 fn what_is_missing_edited_unwanted_and_foreign() {
     let foreign = Arc::new(account("foreign", &json!({})));
-    let ending = |name| Arc::new(account(name, &json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "labels": {OURS.key: OURS.value}})));
+    let ending = |name| {
+        Arc::new(account(
+            name,
+            &json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "labels": {OURS.key: OURS.value}}),
+        ))
+    };
     let actual = [
         ours("kept"),
         ours("unwanted"),
@@ -92,15 +100,25 @@ mod ensured {
             let name = request.uri().path().rsplit('/').next().unwrap().to_owned();
             log.lock().unwrap().push(format!("{} {name}", request.method()));
             let (code, body) = if name == "bad" {
-                (422, json!({"kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid", "message": "no"}))
+                (
+                    422,
+                    json!({"kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid", "message": "no"}),
+                )
             } else {
-                (200, json!({"metadata": {"name": name, "namespace": "n", "resourceVersion": "9"}}))
+                (
+                    200,
+                    json!({"metadata": {"name": name, "namespace": "n", "resourceVersion": "9"}}),
+                )
             };
-            let body = Full::new(Bytes::from(body.to_string())).map_err(Into::into).boxed_unsync();
+            let body = Full::new(Bytes::from(body.to_string()))
+                .map_err(Into::into)
+                .boxed_unsync();
             std::future::ready(Ok(Response::builder().status(code).body(body).unwrap()))
         };
         let client = by_hand::client(answer, &Leadership::always(Arc::clone(&kit.clock)), &kit);
-        let children = Children::new(cache, OURS, |object: &ServiceAccount| object.metadata.namespace.as_deref().map(Key::new));
+        let children = Children::new(cache, OURS, |object: &ServiceAccount| {
+            object.metadata.namespace.as_deref().map(Key::new)
+        });
         World {
             feed,
             children,
@@ -125,24 +143,43 @@ mod ensured {
     #[tokio::test]
     async fn one_failed_write_does_not_stop_the_others() {
         let mut world = world();
-        let seen = |name| account(name, &json!({"uid": name, "resourceVersion": "1", "labels": {OURS.key: OURS.value}}));
+        let seen = |name| {
+            account(
+                name,
+                &json!({"uid": name, "resourceVersion": "1", "labels": {OURS.key: OURS.value}}),
+            )
+        };
         world.feed.list([seen("unwanted"), seen("edited")]);
         let error = world.ensure(&["bad", "new", "edited"]).await.unwrap_err();
         assert_eq!((error.class(), error.retry()), ("rejected", Retry::Slow));
         assert_eq!(error.notice().unwrap().reason, "WriteRejected");
-        assert_eq!(world.requests(), ["DELETE unwanted", "PATCH bad", "PATCH edited", "PATCH new"]);
+        assert_eq!(
+            world.requests(),
+            ["DELETE unwanted", "PATCH bad", "PATCH edited", "PATCH new"]
+        );
         // The cache does not show them yet.
-        assert_eq!(world.ensure(&["bad", "new", "edited"]).await.unwrap(), Next::Pending(CATCH_UP));
+        assert_eq!(
+            world.ensure(&["bad", "new", "edited"]).await.unwrap(),
+            Next::Pending(CATCH_UP)
+        );
         assert!(world.requests().is_empty());
     }
 
     #[tokio::test]
     async fn a_foreign_object_is_reported_and_left_alone() {
         let mut world = world();
-        world.feed.list([account("taken", &json!({"uid": "u", "resourceVersion": "1"}))]);
+        world
+            .feed
+            .list([account("taken", &json!({"uid": "u", "resourceVersion": "1"}))]);
         let error = world.ensure(&["taken", "new"]).await.unwrap_err();
         assert_eq!((error.class(), error.retry()), ("foreign", Retry::Slow));
-        assert!(error.notice().unwrap().note.starts_with("ServiceAccount n/taken exists and is not managed"));
+        assert!(
+            error
+                .notice()
+                .unwrap()
+                .note
+                .starts_with("ServiceAccount n/taken exists and is not managed")
+        );
         assert_eq!(world.requests(), ["PATCH new"]);
     }
 }

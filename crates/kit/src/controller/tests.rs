@@ -129,7 +129,9 @@ fn world_with(permits: usize, leading: bool, outside: bool) -> World {
             async move {
                 let event = request.into_body().collect().await.unwrap().to_bytes();
                 let event: serde_json::Value = serde_json::from_slice(&event).unwrap();
-                seen.lock().unwrap().push(event["regarding"]["uid"].as_str().unwrap().to_owned());
+                seen.lock()
+                    .unwrap()
+                    .push(event["regarding"]["uid"].as_str().unwrap().to_owned());
                 let body = http_body_util::Full::new(bytes::Bytes::from(created));
                 Ok::<_, Infallible>(http::Response::new(body))
             }
@@ -162,7 +164,10 @@ fn world_with(permits: usize, leading: bool, outside: bool) -> World {
         most_busy: Mutex::default(),
     });
     let controller = Controller::of(Arc::clone(&reconciler), queue.clone());
-    let controller = controller.reads(&cache).permits(permits).backoff(Backoff::new(SECOND, 60 * SECOND));
+    let controller = controller
+        .reads(&cache)
+        .permits(permits)
+        .backoff(Backoff::new(SECOND, 60 * SECOND));
     let controller = beside(controller.run(context.clone()));
     World {
         reconciler,
@@ -299,8 +304,15 @@ async fn an_error_that_a_change_helps_is_retried_slowly_all_the_same() {
     assert_eq!(world.times(), [0, 200], "a change is tried at once");
     pass(3600 * SECOND).await;
     let times = world.times();
-    assert!(matches!(times[..], [0, 200, 440..=560]), "nothing waits forever: {times:?}");
-    assert_eq!(world.events.lock().unwrap().len(), 1, "the same notice is published once");
+    assert!(
+        matches!(times[..], [0, 200, 440..=560]),
+        "nothing waits forever: {times:?}"
+    );
+    assert_eq!(
+        world.events.lock().unwrap().len(),
+        1,
+        "the same notice is published once"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -308,14 +320,21 @@ async fn a_pending_pass_is_no_success_and_a_refusal_no_error() {
     let mut world = world(16, true);
     world.script(
         "a",
-        [Ok(Next::Pending(SECOND)), Ok(Next::Refused(Retry::Backoff)), Ok(Next::Refused(Retry::Slow))],
+        [
+            Ok(Next::Pending(SECOND)),
+            Ok(Next::Refused(Retry::Backoff)),
+            Ok(Next::Refused(Retry::Slow)),
+        ],
     );
     world.feed().list([node("a", "1")]);
     pass(10 * SECOND).await;
     assert_eq!(world.calls().len(), 3, "a refused object is tried again");
     let metrics = &world.context.kit.metrics;
     let count = |outcome| metrics.reconciles.with_label_values(&["scripted", outcome]).get();
-    assert_eq!((count("pending"), count("refused"), count("ok"), world.errors()), (1, 2, 0, 0));
+    assert_eq!(
+        (count("pending"), count("refused"), count("ok"), world.errors()),
+        (1, 2, 0, 0)
+    );
     assert!(metrics.last_success.with_label_values(&["scripted"]).get() < 1.0);
     pass(600 * SECOND).await;
     assert_eq!((count("ok"), world.calls().len()), (1, 4));
@@ -443,10 +462,7 @@ async fn a_cache_that_is_gone_is_an_error() {
     let mut world = world(16, true);
     world.feed = None;
     let error = world.controller.await.unwrap().unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the controller scripted cannot read its caches"
-    );
+    assert_eq!(error.to_string(), "the controller scripted cannot read its caches");
 }
 
 #[tokio::test(start_paused = true)]

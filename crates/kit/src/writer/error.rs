@@ -75,7 +75,9 @@ impl WriteError {
     }
 
     fn retry_after(&self) -> Option<Duration> {
-        let kube::Error::Api(status) = &self.source else { return None };
+        let kube::Error::Api(status) = &self.source else {
+            return None;
+        };
         let seconds = status.details.as_ref()?.retry_after_seconds;
         (seconds > 0).then(|| Duration::from_secs(seconds.into()))
     }
@@ -100,7 +102,9 @@ impl Failure {
 
 /// The error of an object that exists although no cache shows it.
 pub(super) fn exists() -> kube::Error {
-    kube::Error::Api(Box::new(Status::failure("the object exists already", "AlreadyExists").with_code(409)))
+    kube::Error::Api(Box::new(
+        Status::failure("the object exists already", "AlreadyExists").with_code(409),
+    ))
 }
 
 /// The error of an object whose version is not the one that was observed.
@@ -199,7 +203,11 @@ mod tests {
             let status = Status::failure("no", "No").with_code(code);
             let error = WriteError::new::<Node>(Verb::Patch, &meta, kube::Error::Api(Box::new(status)));
             assert_eq!((error.retry(), error.class()), (retry, class), "{code}");
-            assert_eq!(error.notice().map(|notice| notice.reason.into_owned()).as_deref(), notice, "{code}");
+            assert_eq!(
+                error.notice().map(|notice| notice.reason.into_owned()).as_deref(),
+                notice,
+                "{code}"
+            );
             assert_eq!(error.to_string(), "cannot patch Node n");
         }
     }

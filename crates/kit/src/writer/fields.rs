@@ -20,7 +20,9 @@ pub(super) fn has_our_fields<K: Resource + Serialize>(manager: &str, body: &Valu
     let Some(managed) = managed.and_then(|entry| entry.fields_v1.as_ref()) else {
         return false;
     };
-    let Ok(present) = serde_json::to_value(cached) else { return false };
+    let Ok(present) = serde_json::to_value(cached) else {
+        return false;
+    };
     let mut applied = body.clone();
     if let Some(fields) = applied.as_object_mut() {
         fields.retain(|field, _| !IDENTITY.contains(&field.as_str()));
@@ -39,9 +41,13 @@ fn is_part(part: &Value, whole: &Value) -> bool {
         (Value::Object(part), Value::Object(whole)) => part
             .iter()
             .all(|(key, value)| value.is_null() || whole.get(key).is_some_and(|whole| is_part(value, whole))),
-        (Value::Array(part), Value::Array(whole)) if part.iter().all(|element| element.get("name").is_some()) => part
-            .iter()
-            .all(|element| whole.iter().any(|other| other.get("name") == element.get("name") && is_part(element, other))),
+        (Value::Array(part), Value::Array(whole)) if part.iter().all(|element| element.get("name").is_some()) => {
+            part.iter().all(|element| {
+                whole
+                    .iter()
+                    .any(|other| other.get("name") == element.get("name") && is_part(element, other))
+            })
+        }
         (Value::Array(part), Value::Array(whole)) => {
             part.len() == whole.len() && part.iter().zip(whole).all(|(part, whole)| is_part(part, whole))
         }
@@ -51,7 +57,9 @@ fn is_part(part: &Value, whole: &Value) -> bool {
 
 /// Whether `applied` has every field of `managed`, which is in the form of `fieldsV1`.
 fn covers(applied: &Value, managed: &Value) -> bool {
-    let Some(managed) = managed.as_object() else { return true };
+    let Some(managed) = managed.as_object() else {
+        return true;
+    };
     managed.iter().all(|(path, below)| match path.split_once(':') {
         Some(("f", field)) => applied.get(field).is_some_and(|value| covers(value, below)),
         Some(("k", keys)) => element(applied, keys).is_some_and(|element| covers(element, below)),
@@ -115,21 +123,43 @@ mod tests {
             change(&mut desired, &mut cached);
             same(&desired, &cached)
         };
-        assert!(!with(&|_, cached| cached["metadata"]["labels"]["ours"] = json!("edited")));
-        assert!(!with(&|_, cached| cached["imagePullSecrets"] = json!([{"name": "admins"}])));
+        assert!(!with(
+            &|_, cached| cached["metadata"]["labels"]["ours"] = json!("edited")
+        ));
+        assert!(!with(
+            &|_, cached| cached["imagePullSecrets"] = json!([{"name": "admins"}])
+        ));
         assert!(!with(&|desired, _| desired["metadata"]["labels"]["new"] = json!("x")));
-        assert!(!with(&|desired, _| desired["imagePullSecrets"] = json!([])), "one that we applied is given up");
-        assert!(!with(&|desired, _| desired["metadata"]["labels"] = json!({})), "a label that we applied is given up");
-        assert!(!with(&|_, cached| cached["metadata"]["managedFields"] = json!([])), "it is not ours yet");
+        assert!(
+            !with(&|desired, _| desired["imagePullSecrets"] = json!([])),
+            "one that we applied is given up"
+        );
+        assert!(
+            !with(&|desired, _| desired["metadata"]["labels"] = json!({})),
+            "a label that we applied is given up"
+        );
+        assert!(
+            !with(&|_, cached| cached["metadata"]["managedFields"] = json!([])),
+            "it is not ours yet"
+        );
         let updated = |cached: &mut Value| cached["metadata"]["managedFields"][0]["operation"] = json!("Update");
         assert!(!with(&|_, cached| updated(cached)), "it was not applied");
     }
 
     #[test]
     fn lists_without_names_are_compared_whole() {
-        assert!(is_part(&json!({"verbs": ["get"]}), &json!({"verbs": ["get"], "more": 1})));
+        assert!(is_part(
+            &json!({"verbs": ["get"]}),
+            &json!({"verbs": ["get"], "more": 1})
+        ));
         assert!(!is_part(&json!({"verbs": ["get"]}), &json!({"verbs": ["get", "list"]})));
-        assert!(covers(&json!({"finalizers": ["a"]}), &json!({"f:finalizers": {".": {}, "v:\"a\"": {}}})));
-        assert!(!covers(&json!({"finalizers": ["b"]}), &json!({"f:finalizers": {".": {}, "v:\"a\"": {}}})));
+        assert!(covers(
+            &json!({"finalizers": ["a"]}),
+            &json!({"f:finalizers": {".": {}, "v:\"a\"": {}}})
+        ));
+        assert!(!covers(
+            &json!({"finalizers": ["b"]}),
+            &json!({"f:finalizers": {".": {}, "v:\"a\"": {}}})
+        ));
     }
 }

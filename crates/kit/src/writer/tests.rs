@@ -21,9 +21,13 @@ fn writer(mut answers: Vec<(u16, Value)>) -> (Writer, Requests) {
     let answers = Arc::new(Mutex::new(answers));
     let answer = move |request: http::Request<Bytes>| {
         let body = serde_json::from_slice(request.body()).unwrap_or_default();
-        log.lock().unwrap().push((request.method().to_string(), request.uri().to_string(), body));
+        log.lock()
+            .unwrap()
+            .push((request.method().to_string(), request.uri().to_string(), body));
         let (code, body) = answers.lock().unwrap().pop().unwrap();
-        let body = Full::new(Bytes::from(body.to_string())).map_err(Into::into).boxed_unsync();
+        let body = Full::new(Bytes::from(body.to_string()))
+            .map_err(Into::into)
+            .boxed_unsync();
         std::future::ready(Ok(Response::builder().status(code).body(body).unwrap()))
     };
     let client = by_hand::client(answer, &Leadership::always(Arc::clone(&kit.clock)), &kit);
@@ -31,7 +35,8 @@ fn writer(mut answers: Vec<(u16, Value)>) -> (Writer, Requests) {
 }
 
 fn account(version: Option<&str>) -> ServiceAccount {
-    serde_json::from_value(json!({"metadata": {"name": "s", "namespace": "n", "uid": "u", "resourceVersion": version}})).unwrap()
+    serde_json::from_value(json!({"metadata": {"name": "s", "namespace": "n", "uid": "u", "resourceVersion": version}}))
+        .unwrap()
 }
 
 fn object(version: &str, manager: &str) -> Value {
@@ -47,13 +52,23 @@ async fn a_patch_rests_on_the_uid_and_the_version_that_were_observed() {
     writer.patch::<ServiceAccount>(&seen.metadata, patch).await.unwrap();
     let (method, uri, body) = requests.lock().unwrap()[0].clone();
     assert_eq!(method, "PATCH");
-    assert_eq!(uri, "/api/v1/namespaces/n/serviceaccounts/s?&fieldManager=tidewaiter%2Ftest");
-    assert_eq!(body, json!({"metadata": {"uid": "u", "resourceVersion": "7", "labels": {"a": "b"}}}));
+    assert_eq!(
+        uri,
+        "/api/v1/namespaces/n/serviceaccounts/s?&fieldManager=tidewaiter%2Ftest"
+    );
+    assert_eq!(
+        body,
+        json!({"metadata": {"uid": "u", "resourceVersion": "7", "labels": {"a": "b"}}})
+    );
 }
 
 #[tokio::test]
 async fn what_was_written_is_awaited_until_the_cache_shows_it() {
-    let (writer, _) = writer(vec![(201, object("7", "x")), (200, object("8", "x")), (200, json!({"kind": "Status"}))]);
+    let (writer, _) = writer(vec![
+        (201, object("7", "x")),
+        (200, object("8", "x")),
+        (200, json!({"kind": "Status"})),
+    ]);
     let key = Key::namespaced("n", "s");
     let awaits = |version: Option<&str>| {
         let shown = account(version).metadata;
@@ -63,7 +78,10 @@ async fn what_was_written_is_awaited_until_the_cache_shows_it() {
     assert!(awaits(None));
     writer.replace(&account(Some("7"))).await.unwrap();
     assert!(awaits(None) && awaits(Some("7")) && !awaits(Some("8")));
-    writer.delete::<ServiceAccount>(&account(Some("8")).metadata).await.unwrap();
+    writer
+        .delete::<ServiceAccount>(&account(Some("8")).metadata)
+        .await
+        .unwrap();
     assert!(awaits(Some("8")) && !awaits(None));
 }
 
@@ -73,17 +91,30 @@ async fn a_new_object_overwrites_nothing_of_one_that_exists_all_the_same() {
     let error = writer.apply_new(&account(None)).await.unwrap_err();
     assert!(error.is_conflict());
     let requests = requests.lock().unwrap();
-    assert!(requests.iter().all(|(_, uri, _)| !uri.contains("force")), "{requests:?}");
+    assert!(
+        requests.iter().all(|(_, uri, _)| !uri.contains("force")),
+        "{requests:?}"
+    );
     let identity = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "s", "namespace": "n"}});
     assert_eq!(requests[1].2, identity, "what was added is given up");
 }
 
 #[tokio::test]
 async fn a_version_that_is_not_the_observed_one_is_a_conflict() {
-    let (writer, _) = writer(vec![(200, object("7", "x")), (200, object("8", "x")), (404, json!({"code": 404}))]);
+    let (writer, _) = writer(vec![
+        (200, object("7", "x")),
+        (200, object("8", "x")),
+        (404, json!({"code": 404})),
+    ]);
     let seen = account(None).metadata;
     writer.confirm::<ServiceAccount>(&seen, Some("7")).await.unwrap();
-    assert!(writer.confirm::<ServiceAccount>(&seen, Some("7")).await.unwrap_err().is_conflict());
+    assert!(
+        writer
+            .confirm::<ServiceAccount>(&seen, Some("7"))
+            .await
+            .unwrap_err()
+            .is_conflict()
+    );
     let status = json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "no"});
     let (writer, _) = self::writer(vec![(404, status)]);
     writer.confirm::<ServiceAccount>(&seen, None).await.unwrap();

@@ -58,7 +58,9 @@ impl Unseen {
             return false;
         }
         let place = (resource.into(), key.clone());
-        let Some(versions) = state.versions.get(&place) else { return false };
+        let Some(versions) = state.versions.get(&place) else {
+            return false;
+        };
         let holds = now < versions.until && versions.old.iter().any(|old| old.as_deref() == shown);
         if !holds {
             state.versions.remove(&place);
@@ -91,7 +93,10 @@ mod tests {
         assert!(!unseen.holds("nodes", &Key::new("m"), None, NOW), "another object");
         assert!(!unseen.holds("pods", &key(), None, NOW), "another kind");
         assert!(!holds(Some("2")));
-        assert!(unseen.lock().versions.is_empty(), "nothing is kept of what the cache is past");
+        assert!(
+            unseen.lock().versions.is_empty(),
+            "nothing is kept of what the cache is past"
+        );
         assert!(!holds(None), "it was deleted since, and may be written again");
     }
 
@@ -117,6 +122,10 @@ mod tests {
             let at = NOW + Duration::from_secs(number.into());
             unseen.note("nodes", &Key::new(&number.to_string()), None, Some("1"), at);
         }
-        assert!(unseen.lock().versions.len() <= SWEEP + 31, "{}", unseen.lock().versions.len());
+        assert!(
+            unseen.lock().versions.len() <= SWEEP + 31,
+            "{}",
+            unseen.lock().versions.len()
+        );
     }
 }

@@ -33,11 +33,7 @@ pub(crate) struct Foreign<'a> {
 
 impl<'a> Foreign<'a> {
     /// Those of the Node, which is proven to be of `group`, whose definition gives it `given`.
-    pub(crate) fn of(
-        seen: &'a Observation,
-        group: &'a InstanceGroupName,
-        given: &NodeLabels,
-    ) -> Self {
+    pub(crate) fn of(seen: &'a Observation, group: &'a InstanceGroupName, given: &NodeLabels) -> Self {
         let is_given = |key: &str| {
             given.wanted.iter().any(|label| label.key.as_str() == key)
                 || given.rejected.iter().any(|label| label.key == key)

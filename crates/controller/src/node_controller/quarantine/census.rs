@@ -99,7 +99,9 @@ impl Census {
     /// A Node was created, changed or deleted.
     pub(crate) fn changed(&self, change: &Change<'_, Node>) {
         let name = change.object().metadata.name.as_deref().unwrap_or_default();
-        let uid = change.after.map(|node| node.metadata.uid.as_deref().unwrap_or_default());
+        let uid = change
+            .after
+            .map(|node| node.metadata.uid.as_deref().unwrap_or_default());
         self.lock().enter(name, uid);
     }
 
@@ -122,7 +124,8 @@ impl Census {
         counts.announced = after;
         self.unjudged
             .set(if counts.complete { 0 } else { gauge(counts.unclassified) });
-        self.held.set(if after == Brake::Held { gauge(counts.forged) } else { 0 });
+        self.held
+            .set(if after == Brake::Held { gauge(counts.forged) } else { 0 });
         if before != after {
             log(before, after, &counts);
             let is_forged = |entry: &Entry| entry.classification == Some(Classification::Forged);

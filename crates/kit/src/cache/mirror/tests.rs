@@ -26,7 +26,10 @@ fn world_that_keeps(keep: fn(&Node) -> bool) -> World {
     let subscriber = Arc::clone(&told);
     let call = move |change: &Change<'_, Node>| {
         let word = if change.after.is_some() { "+" } else { "-" };
-        subscriber.lock().unwrap().push(format!("{word}{}", shown(change.object())));
+        subscriber
+            .lock()
+            .unwrap()
+            .push(format!("{word}{}", shown(change.object())));
     };
     cache.notify(Trigger::calls(call).unless(|a: &Node, b| a.metadata.labels == b.metadata.labels));
     World { feed, cache, told }
@@ -210,7 +213,11 @@ fn each_trigger_is_called_for_what_differs_for_it() {
     cache.notify(trigger("labels ").unless(|a, b| a.metadata.labels == b.metadata.labels));
     cache.notify(trigger("all "));
     feed.list([]);
-    for event in [node("a", "1", "5", "x"), node("a", "1", "6", "x"), node("a", "1", "7", "y")] {
+    for event in [
+        node("a", "1", "5", "x"),
+        node("a", "1", "6", "x"),
+        node("a", "1", "7", "y"),
+    ] {
         feed.put(event);
     }
     assert_eq!(
@@ -272,10 +279,14 @@ fn indexes_are_updated_before_any_trigger_is_called() {
 fn who_comes_late_hears_of_what_is_there() {
     let mut world = world();
     world.list([node("a", "1", "5", "x"), node("b", "2", "5", "y")]);
-    let index = world.cache.index(|node: &Node| node.metadata.labels.clone().unwrap().into_values());
+    let index = world
+        .cache
+        .index(|node: &Node| node.metadata.labels.clone().unwrap().into_values());
     assert_eq!(index.keys(&"x".to_owned()), [Key::new("a")]);
     let calls = Arc::new(Mutex::new(0));
     let count = Arc::clone(&calls);
-    world.cache.notify(Trigger::calls(move |_: &Change<'_, Node>| *count.lock().unwrap() += 1));
+    world
+        .cache
+        .notify(Trigger::calls(move |_: &Change<'_, Node>| *count.lock().unwrap() += 1));
     assert_eq!(*calls.lock().unwrap(), 2);
 }

@@ -153,7 +153,10 @@ fn world(prepare: impl FnOnce(&mut Server)) -> World {
     let cache = Cache::<Node>::all(client).start(&mut tasks, &kit);
     cache.notify(Trigger::calls(move |change: &Change<'_, Node>| {
         let word = if change.after.is_some() { "+" } else { "-" };
-        subscriber.lock().unwrap().push(format!("{word}{}", change.object().name_any()));
+        subscriber
+            .lock()
+            .unwrap()
+            .push(format!("{word}{}", change.object().name_any()));
     }));
     let shutdown = tasks.shutdown_token();
     let process = beside(tasks.run_until(std::future::pending()));
@@ -354,21 +357,30 @@ async fn an_object_that_cannot_be_decoded_blocks_no_other() {
     });
     world.cache.synced().await.unwrap();
     settle().await;
-    assert_eq!((world.told(), world.errors()), (vec!["+a".to_owned(), "+b".to_owned()], 0));
+    assert_eq!(
+        (world.told(), world.errors()),
+        (vec!["+a".to_owned(), "+b".to_owned()], 0)
+    );
     let undecodable = world.kit.metrics.undecodable.with_label_values(&["Node"]);
     assert_eq!(undecodable.get(), 1);
 
     world.server().apply("bad");
     world.server().apply("c");
     settle().await;
-    assert_eq!((world.told(), undecodable.get()), (vec!["+bad".to_owned(), "+c".to_owned()], 0));
+    assert_eq!(
+        (world.told(), undecodable.get()),
+        (vec!["+bad".to_owned(), "+c".to_owned()], 0)
+    );
     let good = world.cache.get(&crate::Key::new("bad")).unwrap();
 
     // It becomes bad while it is watched: its last good version stays, and the watch goes on.
     world.server().tell(&json!({"type": "MODIFIED", "object": bad(9)}));
     world.server().apply("a");
     settle().await;
-    assert_eq!((world.told(), undecodable.get(), world.errors()), (vec!["+a".to_owned()], 1, 0));
+    assert_eq!(
+        (world.told(), undecodable.get(), world.errors()),
+        (vec!["+a".to_owned()], 1, 0)
+    );
     assert_eq!(world.cache.get(&crate::Key::new("bad")), Some(good));
 
     // One that was made again under the name is another: nothing of the old one is kept.

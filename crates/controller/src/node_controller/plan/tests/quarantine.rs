@@ -3,8 +3,8 @@
 use tidewaiter_api::node_identity::QUARANTINED;
 
 use super::*;
-use crate::node_controller::quarantine::decide;
 use crate::node_controller::OnForgery::{self, Quarantine, Report};
+use crate::node_controller::quarantine::decide;
 
 const HELD: Brake = Brake::Held;
 const LABELS: &str = "a=1 mine=x everybody=x kubernetes.io/os=linux kops.k8s.io/instancegroup=nodes \

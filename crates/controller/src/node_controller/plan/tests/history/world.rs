@@ -353,9 +353,7 @@ impl World {
             Some(node) => self.nodes.insert(number, Arc::clone(node)),
             None => self.nodes.remove(&number),
         };
-        let Process {
-            census, status, ..
-        } = &self.process;
+        let Process { census, status, .. } = &self.process;
         if let Some(old) = old.filter(|old| new.as_ref().is_none_or(|new| uid(old) != uid(new))) {
             census.changed(&Change::deleted(&*old));
         }

@@ -1,0 +1,3 @@
+//! The `coordinator` role: applies what the cloud says to the cluster as a whole. [`controllers`] is the table of its controllers.
+
+pub mod controllers;

@@ -1,0 +1,220 @@
+//! `tidewaiter coordinator` as a process, as its own service account with the role of `deploy/coordinator`, on a real API server.
+//!
+//! What a test looks at is what a plain client reads, and the audit log.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use serde_json::json;
+use tidewaiter_testkit::{
+    AuditMark, ControlPlane, Identity, Process, Program, Scratch, eventually, free_port, throughout,
+};
+
+const SOON: Duration = Duration::from_mins(1);
+const ACCOUNT: &str = "containership";
+
+struct World {
+    cluster: ControlPlane,
+    scratch: Scratch,
+}
+
+fn coordinator() -> Identity {
+    Identity::service_account("containership-core", "tidewaiter-coordinator")
+}
+
+impl World {
+    async fn start() -> Self {
+        let cluster = ControlPlane::start().await;
+        let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/coordinator/rbac.yaml");
+        cluster.apply_manifests(deploy).await;
+        Self {
+            cluster,
+            scratch: Scratch::new("coordinator-world"),
+        }
+    }
+
+    fn coordinator(&self) -> Process {
+        let address = || format!("127.0.0.1:{}", free_port());
+        let program = Program::new(env!("CARGO_BIN_EXE_tidewaiter"))
+            .arg("coordinator")
+            .env("TIDEWAITER_KUBECONFIG", self.cluster.kubeconfig(&coordinator()))
+            .env("TIDEWAITER_ADMIN_ADDRESS", address())
+            .env("TIDEWAITER_HEALTH_ADDRESS", address());
+        Process::start(&self.scratch, program)
+    }
+
+    fn namespaces(&self) -> Api<Namespace> {
+        Api::all(self.cluster.client(&Identity::Admin))
+    }
+
+    fn accounts(&self, namespace: &str) -> Api<ServiceAccount> {
+        Api::namespaced(self.cluster.client(&Identity::Admin), namespace)
+    }
+
+    async fn namespace(&self, name: &str) {
+        let namespace = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+        self.namespaces()
+            .create(&PostParams::default(), &namespace)
+            .await
+            .unwrap();
+    }
+
+    /// Waits until the namespace has an account with our label; returns its uid.
+    async fn has_account(&self, namespace: &str) -> String {
+        eventually(format!("the account in {namespace}"), SOON, async || {
+            let account = self
+                .accounts(namespace)
+                .get(ACCOUNT)
+                .await
+                .map_err(|error| error.to_string())?;
+            let labels = account.metadata.labels.unwrap_or_default();
+            match labels.get("containership.io/managed") {
+                Some(value) if value == "true" => Ok(account.metadata.uid.unwrap()),
+                _ => Err(format!("{labels:?}")),
+            }
+        })
+        .await
+    }
+
+    /// The writes of the coordinator since `mark`, except those of its Lease, as `verb resource namespace`.
+    async fn written_since(&self, mark: AuditMark) -> Vec<String> {
+        let writes = self.cluster.audit().await.since(mark).by(&coordinator()).writes();
+        let writes = writes.iter().map(|entry| (entry.verb.as_str(), &entry.object_ref));
+        writes
+            .filter(|(_, object)| object.resource != "leases")
+            .map(|(verb, object)| format!("{verb} {} {}", object.resource, object.namespace))
+            .collect()
+    }
+}
+
+#[tokio::test]
+async fn every_namespace_has_the_service_account() {
+    let world = World::start().await;
+    world.namespace("early").await;
+    let foreign = serde_json::from_value(json!({"metadata": {"name": ACCOUNT}})).unwrap();
+    world.namespace("foreign").await;
+    world
+        .accounts("foreign")
+        .create(&PostParams::default(), &foreign)
+        .await
+        .unwrap();
+    terminating(&world, "ending").await;
+    let mark = world.cluster.audit_mark().await;
+    let process = world.coordinator();
+
+    for namespace in ["default", "kube-system", "containership-core", "early"] {
+        world.has_account(namespace).await;
+    }
+    world.namespace("late").await;
+    let first = world.has_account("late").await;
+
+    // Deleted, or edited: it is put right.
+    world
+        .accounts("late")
+        .delete(ACCOUNT, &DeleteParams::default())
+        .await
+        .unwrap();
+    eventually("another account", SOON, async || {
+        let uid = world.has_account("late").await;
+        if uid == first { Err(uid) } else { Ok(()) }
+    })
+    .await;
+    let without_label = json!({"metadata": {"labels": {"containership.io/managed": "edited", "team": "a"}}});
+    let patched = world
+        .accounts("early")
+        .patch(ACCOUNT, &PatchParams::default(), &Patch::Merge(without_label))
+        .await;
+    patched.unwrap();
+    // An account without the label is somebody else's.
+    reported(&world, "early").await;
+
+    // A foreign one is reported and left alone, and nothing is written in a namespace that terminates.
+    reported(&world, "foreign").await;
+    let account = world.accounts("foreign").get(ACCOUNT).await.unwrap();
+    assert_eq!(account.metadata.labels, None);
+    assert!(world.accounts("ending").get_opt(ACCOUNT).await.unwrap().is_none());
+    let writes = world.written_since(mark).await;
+    assert!(!writes.iter().any(|write| write.ends_with(" ending")), "{writes:?}");
+    quiet_after_a_restart(&world, process).await;
+}
+
+/// A namespace that somebody's finalizer keeps in deletion.
+async fn terminating(world: &World, name: &str) {
+    world.namespace(name).await;
+    let finalizer = json!({"metadata": {"finalizers": ["example.com/keeps"]}});
+    world
+        .namespaces()
+        .patch(name, &PatchParams::default(), &Patch::Merge(finalizer))
+        .await
+        .unwrap();
+    world.namespaces().delete(name, &DeleteParams::default()).await.unwrap();
+}
+
+async fn reported(world: &World, namespace: &str) {
+    let events: Api<Event> = Api::namespaced(world.cluster.client(&Identity::Admin), "default");
+    eventually(format!("an Event on {namespace}"), SOON, async || {
+        let all = events
+            .list(&ListParams::default())
+            .await
+            .map_err(|error| error.to_string())?;
+        let found = all.items.iter().any(|event| {
+            let about = event.regarding.as_ref().and_then(|object| object.name.as_deref());
+            event.reason.as_deref() == Some("ForeignObject") && about == Some(namespace)
+        });
+        if found {
+            Ok(())
+        } else {
+            Err(format!("{} Events", all.items.len()))
+        }
+    })
+    .await;
+}
+
+/// Neither a second pass nor another process writes what is there.
+async fn quiet_after_a_restart(world: &World, process: Process) {
+    process.stop(SOON).await;
+    let mark = world.cluster.audit_mark().await;
+    let _process = world.coordinator();
+    world.namespace("last").await;
+    world.has_account("last").await;
+    throughout("nothing else to be written", Duration::from_secs(3), async || {
+        let writes = world.written_since(mark).await;
+        let others: Vec<_> = writes
+            .into_iter()
+            .filter(|write| !write.ends_with(" last") && !write.starts_with("create events"))
+            .collect();
+        if others.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{others:?}"))
+        }
+    })
+    .await;
+}
+
+#[test]
+fn its_settings_can_be_printed_and_a_wrong_one_is_named() {
+    let run = |arguments: &[&str], variables: &[(&str, &str)]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tidewaiter"));
+        command
+            .arg("coordinator")
+            .args(arguments)
+            .env_clear()
+            .envs(variables.iter().copied());
+        command.output().unwrap()
+    };
+    let printed = run(&["--print-config"], &[("TIDEWAITER_LEASE__NAME", "other")]);
+    let text = String::from_utf8(printed.stdout).unwrap();
+    assert!(
+        text.contains("namespace: containership-core") && text.contains("name: other"),
+        "{text}"
+    );
+    let wrong = run(&[], &[("TIDEWAITER_LEASE__NAME", "not a name")]);
+    let text = String::from_utf8(wrong.stderr).unwrap();
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(text.contains("lease.name is \"not a name\""), "{text}");
+}
