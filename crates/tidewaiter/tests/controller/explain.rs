@@ -347,7 +347,7 @@ async fn a_refused_node_and_what_quarantine_would_do() {
         .collect();
     assert_eq!(decisions, ["held", "held"], "{forgeries}");
     let output = explain(&world, &["forgeries"]).await;
-    reads(&output, &[second.name(), "2 Nodes are refused for forgery"]);
+    reads(&output, &[second.name(), "too many Nodes are refused for"]);
 
     // One that was verified before is spared, and who cannot say whose a key is says so.
     let honest = FakeInstance::numbered(1);

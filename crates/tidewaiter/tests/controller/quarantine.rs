@@ -116,7 +116,7 @@ async fn one_forged_node_of_ten_is_quarantined_and_two_are_not() {
     let controller = world.controller_with(&QUARANTINE).await;
     for kubelet in [&first, &second] {
         let name = kubelet.name();
-        let words = "2 Nodes are refused for forgery, and at most 1 … nothing is done to any of them";
+        let words = "More than a tenth of the Nodes are refused for forgery … none of them is quarantined";
         world.tells(name, "QuarantineHeld", words).await;
         world.says(name, "Quarantined", False, "TooManyForged", "").await;
         world.is_verified(name, False, "AddressMismatch").await;
