@@ -14,9 +14,11 @@ use crate::index::Index;
 use crate::key::Key;
 use crate::queue::Queue;
 
+type Call<K> = Box<dyn Fn(&Change<'_, K>) + Send + Sync>;
+
 /// Pushes keys into a queue for each change of an object of kind `K`.
 pub struct Trigger<K> {
-    call: Box<dyn Fn(&Change<'_, K>) + Send + Sync>,
+    call: Call<K>,
     same: fn(&K, &K) -> bool,
 }
 

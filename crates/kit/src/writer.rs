@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::clock::SharedClock;
+use crate::finalizer::ConfirmedGone;
 use crate::key::Key;
 
 mod error;
@@ -104,25 +105,23 @@ impl Writer {
     }
 
     /// Makes the fields of `desired` ours with these values, by server-side apply, and gives up those that we applied before and do not
-    /// apply any more. Sends nothing when `cached` shows that it is so already: that takes metadata by
+    /// apply any more. Sends nothing, and returns None, when `cached` shows that it is so already: that takes metadata by
     /// [`slim::for_writer`](crate::slim::for_writer).
     ///
     /// # Errors
     /// When the API server does not accept it.
-    pub async fn apply<K>(&self, desired: &K, cached: Option<&K>) -> Result<Applied, WriteError>
+    pub async fn apply<K>(&self, desired: &K, cached: Option<&K>) -> Result<Option<ObjectMeta>, WriteError>
     where
         K: Resource<DynamicType = ()> + Serialize,
     {
         let (meta, body) = (desired.meta(), body(desired));
         if cached.is_some_and(|cached| has_our_fields(&self.manager, &body, cached)) {
-            return Ok(Applied::Unchanged);
+            return Ok(None);
         }
         let params = PatchParams::apply(&self.manager).force();
         let request = request::<K>(meta).patch(name(meta), &params, &Patch::Apply(body));
         let before = cached.and_then(|cached| cached.meta().resource_version.as_deref());
-        self.send::<K>(Verb::Apply, meta, before, request)
-            .await
-            .map(Applied::Written)
+        self.send::<K>(Verb::Apply, meta, before, request).await.map(Some)
     }
 
     /// Creates `desired` by server-side apply, so that a later [`Writer::apply`] owns exactly its fields. If an object of the name exists
@@ -183,18 +182,33 @@ impl Writer {
     where
         K: Resource<DynamicType = ()>,
     {
-        let failed = |error| WriteError::new::<K>(Verb::Read, seen, error);
-        let request = request::<K>(seen).get_metadata(name(seen), &GetParams::default());
+        if self.version::<K>(seen).await?.as_deref() == version {
+            return Ok(());
+        }
+        Err(WriteError::new::<K>(Verb::Read, seen, outdated()))
+    }
+
+    /// Reads whether the object of this name is gone, past every cache. None when it exists.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn confirm_gone<K>(&self, object: &ObjectMeta) -> Result<Option<ConfirmedGone>, WriteError>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let found = self.version::<K>(object).await?;
+        Ok(found.is_none().then(|| ConfirmedGone(Key::of_meta(object))))
+    }
+
+    /// The object's version as the API server knows it; None when there is no object.
+    async fn version<K: Resource<DynamicType = ()>>(&self, object: &ObjectMeta) -> Result<Option<String>, WriteError> {
+        let failed = |error| WriteError::new::<K>(Verb::Read, object, error);
+        let request = request::<K>(object).get_metadata(name(object), &GetParams::default());
         let request = request.map_err(|error| failed(kube::Error::BuildRequest(error)))?;
-        let found = match self.client.request::<PartialObjectMeta<K>>(request).await {
-            Ok(found) => found.metadata.resource_version,
-            Err(kube::Error::Api(status)) if status.code == 404 => None,
-            Err(error) => return Err(failed(error)),
-        };
-        if found.as_deref() == version {
-            Ok(())
-        } else {
-            Err(failed(outdated()))
+        match self.client.request::<PartialObjectMeta<K>>(request).await {
+            Ok(found) => Ok(found.metadata.resource_version),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(failed(error)),
         }
     }
 
@@ -230,15 +244,6 @@ impl Writer {
         self.unseen
             .note(&K::plural(&()), &Key::of_meta(meta), before, after, now);
     }
-}
-
-/// What [`Writer::apply`] did.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Applied {
-    /// Nothing: the cached object has our fields already.
-    Unchanged,
-    /// It was sent; the metadata of the object as it is now.
-    Written(ObjectMeta),
 }
 
 fn request<K: Resource<DynamicType = ()>>(meta: &ObjectMeta) -> Request {

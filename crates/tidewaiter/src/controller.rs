@@ -41,7 +41,7 @@ pub(crate) fn main(args: &ControllerArgs) -> Result<(), Failure> {
         environment: given.environment.clone(),
         warnings: given.warnings.clone(),
     };
-    role::run(spec, async |role| start(&given, role).await)?;
+    role::run(spec, async |role| Box::pin(start(&given, role)).await)?;
     Ok(())
 }
 

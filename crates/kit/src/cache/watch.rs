@@ -81,8 +81,8 @@ pub(super) async fn follow<K: Cacheable>(
 /// How long the watch has failed, and how.
 #[derive(Debug, Default)]
 struct Failures {
-    /// Failures in a row.
-    failures: u32,
+    /// All of them, in a row.
+    count: u32,
     /// How many of them began with a list. Counted apart, so that a server that was away and comes back without the old
     /// events is asked for a list at once, while one that never serves a watch after a list is not asked without end.
     lists: u32,
@@ -98,12 +98,12 @@ impl Failures {
         }
         self.last = now;
         self.told = true;
-        self.failures = self.failures.saturating_add(1);
-        let list = needs_list(error, self.failures);
+        self.count = self.count.saturating_add(1);
+        let list = needs_list(error, self.count);
         if list {
             self.lists = self.lists.saturating_add(1);
         }
-        (list, BACKOFF.delay(if list { self.lists } else { self.failures }))
+        (list, BACKOFF.delay(if list { self.lists } else { self.count }))
     }
 
     /// Whether `event` is the first sign that the watch goes on.
@@ -113,7 +113,7 @@ impl Failures {
             Event::Init => return false,
             // A list that was answered; the watch after it may yet fail.
             Event::InitApply(_) | Event::InitDone => {}
-            Event::Apply(_) | Event::Delete(_) => (self.failures, self.lists) = (0, 0),
+            Event::Apply(_) | Event::Delete(_) => (self.count, self.lists) = (0, 0),
         }
         std::mem::take(&mut self.told)
     }

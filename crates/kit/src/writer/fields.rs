@@ -16,8 +16,8 @@ pub(super) fn has_our_fields<K: Resource + Serialize>(manager: &str, body: &Valu
     let ours = |entry: &&ManagedFieldsEntry| {
         entry.manager.as_deref() == Some(manager) && entry.operation.as_deref() == Some("Apply")
     };
-    let managed = cached.meta().managed_fields.iter().flatten().find(ours);
-    let Some(managed) = managed.and_then(|entry| entry.fields_v1.as_ref()) else {
+    let entry = cached.meta().managed_fields.iter().flatten().find(ours);
+    let Some(owned) = entry.and_then(|entry| entry.fields_v1.as_ref()) else {
         return false;
     };
     let Ok(present) = serde_json::to_value(cached) else {
@@ -30,7 +30,7 @@ pub(super) fn has_our_fields<K: Resource + Serialize>(manager: &str, body: &Valu
     if let Some(fields) = applied.get_mut("metadata").and_then(Value::as_object_mut) {
         fields.retain(|field, _| !IDENTITY_METADATA.contains(&field.as_str()));
     }
-    is_part(&applied, &present) && covers(&applied, &managed.0)
+    is_part(&applied, &present) && covers(&applied, &owned.0)
 }
 
 /// Whether everything in `part` is in `whole`. Elements of a list are matched by place or, where they have names, by name.

@@ -119,3 +119,38 @@ async fn a_version_that_is_not_the_observed_one_is_a_conflict() {
     let (writer, _) = self::writer(vec![(404, status)]);
     writer.confirm::<ServiceAccount>(&seen, None).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_finalizer_comes_beside_the_others_and_goes_with_a_proof() {
+    let ours = crate::Finalizer("example.com/ours");
+    let status = json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "no"});
+    let (writer, requests) = writer(vec![
+        (200, object("8", "x")),
+        (200, object("8", "x")),
+        (404, status),
+        (200, object("9", "x")),
+    ]);
+    let mut seen = account(Some("7")).metadata;
+    seen.finalizers = Some(vec!["example.com/theirs".to_owned()]);
+    ours.ensure::<ServiceAccount>(&writer, &seen).await.unwrap();
+    let both = json!(["example.com/theirs", "example.com/ours"]);
+    assert_eq!(requests.lock().unwrap()[0].2["metadata"]["finalizers"], both);
+    seen.finalizers = Some(vec!["example.com/theirs".to_owned(), "example.com/ours".to_owned()]);
+    ours.ensure::<ServiceAccount>(&writer, &seen).await.unwrap();
+    assert_eq!(requests.lock().unwrap().len(), 1, "it is there already");
+
+    let other = account(None).metadata;
+    assert_eq!(
+        writer.confirm_gone::<ServiceAccount>(&other).await.unwrap(),
+        None,
+        "it exists"
+    );
+    let gone = writer.confirm_gone::<ServiceAccount>(&other).await.unwrap().unwrap();
+    ours.release::<ServiceAccount>(&writer, &seen, &[gone]).await.unwrap();
+    let released = requests.lock().unwrap().pop().unwrap().2;
+    assert_eq!(released["metadata"]["finalizers"], json!(["example.com/theirs"]));
+    assert_eq!(
+        released["metadata"]["resourceVersion"], "7",
+        "a stale observation releases nothing"
+    );
+}
