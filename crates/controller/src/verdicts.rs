@@ -17,7 +17,7 @@ use futures::future::{join, select};
 use jiff::Timestamp;
 use kube::{Api, Client};
 use tidewaiter_api::ClusterName;
-use tidewaiter_identity::{CloudGroups, NoGroups};
+use tidewaiter_identity::{CloudGroups, GroupsUnavailable};
 use tidewaiter_kit::{Cache, Cacheable, Change, Kit, OnChange, SharedClock, Tasks};
 use tidewaiter_kops::Definitions;
 use tidewaiter_validation::{Observation, Options, Part, Pod, Verdict, judge, matters};
@@ -68,7 +68,7 @@ pub struct VerdictParts {
     /// InstanceGroups, and the name of the API; or why the state store is not read.
     pub definitions: Result<Definitions, &'static str>,
     /// The cloud's groups; or why this cloud has none.
-    pub cloud: Result<Arc<dyn CloudGroups>, NoGroups>,
+    pub cloud: Result<Arc<dyn CloudGroups>, GroupsUnavailable>,
     /// What is tolerated.
     pub options: Options,
 }

@@ -16,7 +16,7 @@ use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 use tidewaiter_controller::node_controller::Node;
 use tidewaiter_controller::verdicts::{Latest, VerdictParts, Verdicts};
-use tidewaiter_identity::{CloudGroup, CloudGroups, Member, MemberStatus, NoGroups};
+use tidewaiter_identity::{CloudGroup, CloudGroups, GroupsUnavailable, Member, MemberStatus};
 use tidewaiter_kit::client::fenced;
 use tidewaiter_kit::{
     Cache, Checks, Clock as _, Kit, Leadership, ManualClock, Metrics, SharedClock, SystemClock, Tasks,
@@ -82,7 +82,7 @@ struct Cloud;
 
 #[async_trait]
 impl CloudGroups for Cloud {
-    async fn groups(&self) -> Result<Vec<CloudGroup>, NoGroups> {
+    async fn groups(&self) -> Result<Vec<CloudGroup>, GroupsUnavailable> {
         let member = |number| Member {
             id: instance(number),
             node_name: None,

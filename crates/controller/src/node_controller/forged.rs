@@ -36,7 +36,7 @@ impl Forged {
     pub(super) fn changed(&self, change: &Change<Record>) {
         let record = change.object();
         let name = record.metadata.name.as_deref().unwrap_or_default();
-        let forged = matches!(change, Change::Applied(_)) && Refusal::recorded_forgery(&record.status);
+        let forged = matches!(change, Change::Applied(_)) && Refusal::is_recorded_forgery(&record.status);
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let other = if forged {
             names.insert(name.to_owned())

@@ -11,7 +11,7 @@ use google_cloud_compute_v1::model::{Instance, Metadata};
 use tidewaiter_api::ClusterName;
 
 use super::failure::Failure;
-use super::links::{Astray, Mig};
+use super::links::{InvalidLink, Mig};
 use super::names::{ProjectId, Target};
 use crate::refusal::{Mark, NotManaged, Refusal};
 
@@ -41,7 +41,7 @@ pub(super) fn read(
     project: &ProjectId,
     cluster: &ClusterName,
 ) -> Result<Found, Refusal> {
-    let unusable = |what: &str| Failure::unusable(api, format!("it says no {what} for {target}")).refusal();
+    let unusable = |what: &str| Failure::unusable(api, format!("{target} has no {what}")).refusal();
     if instance.name.as_deref() != Some(target.name.as_str()) {
         return Err(unusable("name"));
     }
@@ -78,13 +78,13 @@ fn creator(target: &Target, instance: &Instance, project: &ProjectId, cluster: &
     };
     let said = entry(instance.metadata.as_ref(), CREATED_BY).ok_or_else(|| refuse(NotManaged::NoCreator))?;
     Mig::read(said, &target.zone, project).map_err(|astray| match astray {
-        Astray::Foreign(theirs) => Refusal::ForeignProject {
+        InvalidLink::Foreign(theirs) => Refusal::ForeignProject {
             instance: target.to_string(),
             mark: Mark::Template,
             theirs: Some(theirs),
             ours: cluster.clone(),
         },
-        Astray::NoSuchThing => refuse(NotManaged::NoGroup(said.to_owned())),
+        InvalidLink::NotFound => refuse(NotManaged::NoGroup(said.to_owned())),
     })
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tidewaiter_api::{Condition, LabelSource, Lifecycle, ProviderId};
-use tidewaiter_identity::{Claim, Identity, NodeNames, Trouble, prove};
+use tidewaiter_identity::{Claim, Identity, NodeNames, UnavailableCause, prove};
 use tidewaiter_kops::{Cluster, InstanceGroup, OwnedKeys, RejectedLabel, WantedLabel};
 
 use super::super::node::Node;
@@ -127,7 +127,7 @@ fn forgery() -> Finding {
 fn outage() -> Finding {
     Finding::Refused(Refusal::Unavailable {
         api: "ec2:DescribeInstances",
-        trouble: Trouble::Unreachable,
+        cause: UnavailableCause::Unreachable,
         detail: String::new(),
     })
 }
