@@ -10,7 +10,7 @@ use super::values::{DisplayName, Email, HttpUrl, Phone, UserId};
 
 /// The answer of `GET /v3/account`.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Account {
     pub id: UserId,
     pub created_at: Timestamp,

@@ -40,7 +40,7 @@ words! {
 
 /// What a person says of a policy.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct AutoscalingPolicySpec {
     pub name: DisplayName,
     pub metrics_backend: Slug,
@@ -59,7 +59,7 @@ pub struct AutoscalingPolicySpec {
 
 /// A policy.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct AutoscalingPolicy {
     pub id: AutoscalingPolicyId,
     #[serde(flatten)]
@@ -68,7 +68,7 @@ pub struct AutoscalingPolicy {
 
 /// What is done; one of the two at least.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct ScalingPolicy {
     pub scale_up: Option<ScalingStep>,
     pub scale_down: Option<ScalingStep>,
@@ -76,7 +76,7 @@ pub struct ScalingPolicy {
 
 /// When the metric compares so with the threshold, the pool is adjusted by so many.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct ScalingStep {
     pub threshold: Finite,
     pub comparison_operator: Comparison,

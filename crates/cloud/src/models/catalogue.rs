@@ -16,7 +16,7 @@ pub struct Catalogue(pub BTreeMap<Slug, Vec<PluginDefinition>>);
 
 /// One implementation of a type of plugin.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct PluginDefinition {
     #[serde(rename = "type")]
     pub plugin_type: Slug,
@@ -28,7 +28,7 @@ pub struct PluginDefinition {
 
 /// One version of an implementation.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct PluginVersion {
     pub version: Version,
     #[schema(value_type = Option<bool>)]
@@ -42,7 +42,7 @@ pub struct PluginVersion {
 
 /// What a version goes together with.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Compatibility {
     #[schema(value_type = Option<VersionBounds>)]
     pub kubernetes: VersionBounds,
@@ -56,7 +56,7 @@ pub struct Compatibility {
 
 /// From a version to a version, both included; a bound that is absent does not bound.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct VersionBounds {
     pub min: Option<Version>,
     pub max: Option<Version>,
@@ -64,7 +64,7 @@ pub struct VersionBounds {
 
 /// Bounds of another plugin.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct PluginBounds {
     pub implementation: Slug,
     #[serde(flatten)]
@@ -83,7 +83,7 @@ impl Model for Catalogue {
         let types: BTreeMap<Slug, Vec<PluginDefinition>> = fields.entries()?;
         for (key, definitions) in &types {
             if let Some(other) = definitions.iter().find(|definition| definition.plugin_type != *key) {
-                let reason = format!("holds a definition of the type {}; move it there", other.plugin_type);
+                let reason = format!("contains a definition of the type {}; move it there", other.plugin_type);
                 return Err(fields.invalid(key.as_str(), reason));
             }
             let implementations: Vec<_> = definitions

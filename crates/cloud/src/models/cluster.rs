@@ -11,7 +11,7 @@ use super::values::{Address, ClusterId, DisplayName, OrganizationId, ProviderId,
 
 /// What a person says of a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct ClusterSpec {
     pub name: DisplayName,
     pub environment: Option<Slug>,
@@ -25,7 +25,7 @@ pub struct ClusterSpec {
 
 /// A cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Cluster {
     pub id: ClusterId,
     pub created_at: Timestamp,
@@ -42,7 +42,7 @@ pub struct Cluster {
 
 /// How a cluster was provisioned, by whoever did it: kept as it is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct ClusterConfiguration {
     #[schema(value_type = Option<OpenObject>)]
     pub provider: OpenObject,

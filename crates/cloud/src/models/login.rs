@@ -70,7 +70,7 @@ impl ToSchema for Login {}
 /// By hand, because the derive leaves out what serde leaves out.
 impl PartialSchema for Login {
     fn schema() -> RefOr<Schema> {
-        let login = schema::object("Who logs in, with what.")
+        let login = schema::object("The credentials of a login.")
             .property("email", Email::schema())
             .property("password", schema::write_only(Secret::schema()));
         login.required("email").required("password").into()

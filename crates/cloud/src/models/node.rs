@@ -16,7 +16,7 @@ pub struct NodeSpec {}
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Node {
     pub id: NodeId,
     pub status: Option<Status>,

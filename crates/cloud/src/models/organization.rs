@@ -17,7 +17,7 @@ pub struct OrganizationSpec {
 
 /// An organization.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Organization {
     pub id: OrganizationId,
     #[serde(flatten)]

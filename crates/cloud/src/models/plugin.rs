@@ -10,7 +10,7 @@ use super::values::{ClusterId, Description, OrganizationId, PluginId, Slug, Vers
 
 /// What a person says of a plugin.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct PluginSpec {
     #[serde(rename = "type")]
     pub plugin_type: Slug,
@@ -25,7 +25,7 @@ pub struct PluginSpec {
 
 /// A plugin of a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Plugin {
     pub id: PluginId,
     pub added_at: Option<Timestamp>,

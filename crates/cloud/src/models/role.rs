@@ -26,7 +26,7 @@ words! {
 
 /// What a person says of a role.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct RoleSpec {
     pub name: DisplayName,
     #[schema(value_type = Option<Description>)]
@@ -36,7 +36,7 @@ pub struct RoleSpec {
 
 /// A role.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Role {
     pub id: RoleId,
     pub created_at: Timestamp,
@@ -54,7 +54,7 @@ pub struct Role {
 /// What a person says of a rule: either resources of some groups, or paths that are no resources.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[schema(examples(json!({"type": "kubernetes", "api_groups": ["apps"], "resources": ["deployments"], "verbs": ["get", "list"]})))]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct RuleSpec {
     #[serde(rename = "type")]
     pub rule_type: RuleType,
@@ -72,7 +72,7 @@ pub struct RuleSpec {
 
 /// A rule of a role.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Rule {
     pub id: RuleId,
     pub created_at: Option<Timestamp>,
@@ -138,7 +138,7 @@ impl RuleSpec {
         fields.unique("verbs", &self.verbs)?;
         fields.unique("non_resource_urls", &self.non_resource_urls)?;
         if self.verbs.is_empty() {
-            return Err(fields.invalid("verbs", "is empty, must have one verb at least"));
+            return Err(fields.invalid("verbs", "is empty, must have at least one verb"));
         }
         if !self.non_resource_urls.is_empty() {
             let regular = [
@@ -148,7 +148,7 @@ impl RuleSpec {
             ];
             return match regular.iter().find(|(_, empty)| !empty) {
                 Some((key, _)) => {
-                    Err(fields.invalid(key, "cannot stand beside non_resource_urls; make it a rule of its own"))
+                    Err(fields.invalid(key, "cannot be combined with non_resource_urls; use a separate rule"))
                 }
                 None => Ok(()),
             };
@@ -156,12 +156,12 @@ impl RuleSpec {
         if self.resources.is_empty() {
             return Err(fields.invalid(
                 "resources",
-                "is empty, must have one resource, or non_resource_urls instead",
+                "is empty, must have at least one resource; otherwise use non_resource_urls",
             ));
         }
         // Only Kubernetes' resources are in groups.
         if self.api_groups.is_empty() && self.rule_type == RuleType::Kubernetes {
-            let reason = "is empty, must have one group at least; the core group is the empty text";
+            let reason = "is empty, must have at least one group; the core group is the empty string";
             return Err(fields.invalid("api_groups", reason));
         }
         Ok(())

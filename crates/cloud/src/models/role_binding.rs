@@ -57,7 +57,7 @@ impl Serialize for BindingSubject {
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[schema(examples(json!({"type": "UserBinding", "user_id": "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e",
     "authorization_role_id": "0b8e4a52-13f7-4f0e-9d3c-7a6b5c4d3e2f"})))]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct RoleBindingSpec {
     #[serde(flatten)]
     #[schema(value_type = SubjectFields)]
@@ -71,7 +71,7 @@ pub struct RoleBindingSpec {
 
 /// A role binding.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct RoleBinding {
     pub id: RoleBindingId,
     pub created_at: Timestamp,
@@ -89,8 +89,8 @@ impl Model for RoleBindingSpec {
         let binding_type = fields.required("type")?;
         let user_id: Option<UserId> = fields.optional("user_id")?;
         let team_id: Option<TeamId> = fields.optional("team_id")?;
-        let other = |key| fields.invalid(key, format!("cannot stand in a {binding_type}; leave it out"));
-        let missing = |key| fields.invalid(key, format!("is missing: must be there in a {binding_type}"));
+        let other = |key| fields.invalid(key, format!("is not allowed in a {binding_type}; omit it"));
+        let missing = |key| fields.invalid(key, format!("is missing: it is required in a {binding_type}"));
         let subject = match (binding_type, user_id, team_id) {
             (BindingType::User, Some(id), None) => BindingSubject::User(id),
             (BindingType::Team, None, Some(id)) => BindingSubject::Team(id),

@@ -10,7 +10,7 @@ use super::values::{Description, DisplayName, OrganizationId, TeamId, UserId};
 
 /// What a person says of a team.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct TeamSpec {
     pub name: DisplayName,
     #[schema(value_type = Option<Description>)]
@@ -22,7 +22,7 @@ pub struct TeamSpec {
 
 /// A team.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Team {
     pub id: TeamId,
     pub created_at: Timestamp,

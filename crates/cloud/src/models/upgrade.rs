@@ -66,7 +66,7 @@ words! {
 /// What a person says of an upgrade.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct UpgradeSpec {
     #[serde(rename = "type")]
     pub upgrade_type: UpgradeType,
@@ -83,7 +83,7 @@ pub struct UpgradeSpec {
 /// An upgrade.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Upgrade {
     pub id: UpgradeId,
     pub added_at: UnixSeconds,
@@ -95,7 +95,7 @@ pub struct Upgrade {
 /// One requirement of a node's labels.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[schema(examples(json!({"label": "example.com/zone", "operator": "in", "value": ["a", "b"]})))]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct NodeSelector {
     #[schema(value_type = schema::LabelKey)]
     pub label: LabelKey,
@@ -108,7 +108,7 @@ pub struct NodeSelector {
 /// How far an upgrade is.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct UpgradeProgress {
     pub cluster_status: UpgradeStatus,
     #[schema(value_type = Option<BTreeMap<schema::NodeName, UpgradeStatus>>)]
@@ -152,7 +152,7 @@ impl FromStr for UpgradeScript {
         Err(super::values::invalid(
             "upgrade script",
             text.lines().next().unwrap_or_default(),
-            "must be at most 1 MiB of text that begins with #!/, ends with a line feed, and has no other control characters than line feeds and tabs",
+            "must be text of at most 1 MiB that begins with #!/, ends with a line feed, and contains no control characters except line feeds and tabs",
         ))
     }
 }

@@ -20,7 +20,7 @@ use super::principal::{OrgRole, Principal};
 use super::refusal::Refusal;
 use super::remember::made;
 use super::source::{Source, membership_id, unlocked};
-use super::store::{Draft, Row, Scope, Store, Ties, Transaction};
+use super::store::{Draft, References, Row, Scope, Store, Transaction};
 use super::ties::{said, ties};
 use super::users::{
     forget, hashed, join, leave, may_act_for, not_the_last_owner, only_owners_make_owners, replace_password,
@@ -157,7 +157,7 @@ pub(super) async fn create(cloud: &Cloud, call: &Call) -> Result<Response, Error
                 ))
                 .await?;
             if let Some(hash) = password {
-                let password = draft(Kind::Password, &id, &id, Map::new(), hash, Ties::default());
+                let password = draft(Kind::Password, &id, &id, Map::new(), hash, References::default());
                 transaction.insert(password).await?;
             }
             let membership = join(transaction, &organization, &id, role, &owner).await?;
@@ -186,7 +186,7 @@ pub(super) async fn change(cloud: &Cloud, call: &Call, patch: bool) -> Result<Re
             if let Some(role) = body.remove("role")
                 && seen.get("role") != Some(&role)
             {
-                return Err(Refusal::field("role", "is changed by PUT …/role; leave it out").into());
+                return Err(Refusal::field("role", "is changed with PUT …/role; omit it").into());
             }
             let user = rewrite(transaction, &state, &member.user, &seen, body, patch).await?;
             let member = Member { user, ..member };

@@ -15,7 +15,7 @@ use super::digest::etag;
 use super::kind::Kind;
 use super::principal::Principal;
 use super::refusal::Refusal;
-use super::store::{Draft, Row, Ties, Transaction};
+use super::store::{Draft, References, Row, Transaction};
 
 fn shown(operator: &Row, user: &Row) -> Value {
     let said = |field: &str| user.spec.get(field).cloned().unwrap_or_default();
@@ -51,7 +51,7 @@ pub(super) async fn add(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
                 return Ok(Reply::ok(&shown(&operator, &user)));
             }
             if transaction.get(Kind::Password, &id).await?.is_none() {
-                let reason = "the user has no password, so he could never log in: set one first";
+                let reason = "the user has no password and could not log in: set a password first";
                 return Err(Refusal {
                     status: StatusCode::CONFLICT,
                     ..Refusal::field("user_id", reason)
@@ -67,7 +67,7 @@ pub(super) async fn add(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
                 owner_id: owner,
                 spec: Map::new(),
                 secret: String::new(),
-                ties: Ties::default(),
+                ties: References::default(),
             };
             let operator = transaction.insert(draft).await?;
             Ok(Reply::ok(&shown(&operator, &user)))
@@ -82,7 +82,7 @@ pub(super) async fn remove(cloud: &Cloud, call: &Call) -> Result<Response, Error
     let reply = cloud.store.write(call.by(), move |transaction| {
         Box::pin(async move {
             let operator = transaction.get(Kind::Operator, &id).await?;
-            let operator = operator.ok_or_else(|| not_found("the user is no operator"))?;
+            let operator = operator.ok_or_else(|| not_found("the user is not an operator"))?;
             keep_one(transaction, &id).await?;
             transaction.remove(&operator).await?;
             Ok(Reply::nothing())
@@ -96,7 +96,7 @@ pub(super) async fn keep_one(transaction: &mut Transaction, user: &str) -> Resul
     let operators = transaction.of_kind(Kind::Operator).await?;
     if operators.iter().all(|operator| operator.id == user) && !operators.is_empty() {
         let message =
-            format!("the user {user} is the last operator of this server; make another user an operator first");
+            format!("the user {user} is the last operator of this server: make another user an operator first");
         return Err(Refusal::conflict(message).into());
     }
     Ok(())
@@ -114,7 +114,7 @@ pub(super) async fn may_delete_home(
     for user in transaction.children(Kind::User, organization).await? {
         if transaction.get(Kind::Operator, &user.id).await?.is_some() {
             let message = format!(
-                "the user {}, who is at home here, is an operator of this server: only an operator deletes the organization",
+                "the user {}, whose home is this organization, is an operator of this server: only an operator may delete the organization",
                 user.id
             );
             return Err(Refusal::forbidden(message).into());

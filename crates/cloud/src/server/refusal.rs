@@ -34,7 +34,10 @@ impl Refusal {
     /// That there is no such thing, or none that the caller may see: the two are one answer.
     #[must_use]
     pub fn not_found() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "there is no such object, or you may not see it")
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "the object does not exist, or you may not see it",
+        )
     }
 
     /// That the caller sees it and may not do this.
@@ -63,7 +66,7 @@ impl Refusal {
     pub fn changed() -> Self {
         Self::new(
             StatusCode::PRECONDITION_FAILED,
-            "If-Match: it has changed since; get it again and repeat the change",
+            "If-Match: the object has changed; get it again and repeat the change",
         )
     }
 
@@ -87,7 +90,7 @@ impl Refusal {
     }
 }
 
-/// A document that was refused: 400 when it is no JSON at all, else 422 with the field.
+/// A document that was refused: 400 when it is not valid JSON at all, else 422 with the field.
 impl From<InvalidField> for Refusal {
     fn from(error: InvalidField) -> Self {
         if error.field.is_empty() {

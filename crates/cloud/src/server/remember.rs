@@ -43,7 +43,7 @@ where
             if let Some(sealed) = transaction.remembered(&actor, &name).await? {
                 let (before, reply) = state.unseal_reply(&actor, &name, &sealed)?;
                 if before != request {
-                    let reason = "was used for another request; take a new one";
+                    let reason = "was already used for another request; use a new key";
                     return Err(Refusal::field("Idempotency-Key", reason).into());
                 }
                 return Ok((reply, true));

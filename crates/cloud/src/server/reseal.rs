@@ -6,7 +6,7 @@
 use super::Error;
 use super::cloud::Cloud;
 use super::kind::Kind;
-use super::store::{By, Sealed, Transaction};
+use super::store::{Author, Sealed, Transaction};
 
 /// The kinds whose objects hold something sealed.
 const KINDS: [Kind; 3] = [Kind::Registry, Kind::Provider, Kind::UpgradeScript];
@@ -14,7 +14,7 @@ const KINDS: [Kind; 3] = [Kind::Registry, Kind::Provider, Kind::UpgradeScript];
 /// Seals everything that needs it; says how much that was.
 ///
 /// # Errors
-/// When the database cannot be used, or something cannot be opened: then not everything is sealed with the first key.
+/// When the database is unusable, or something cannot be opened: then not everything is sealed with the first key.
 pub(super) async fn reseal(cloud: &Cloud) -> Result<usize, Error> {
     let (mut resealed, mut unopened) = (0, None);
     for sealed in cloud.store.sealed(&KINDS).await? {
@@ -22,7 +22,7 @@ pub(super) async fn reseal(cloud: &Cloud) -> Result<usize, Error> {
             continue;
         }
         let state = cloud.clone();
-        let written = cloud.store.write(By::default(), move |transaction| {
+        let written = cloud.store.write(Author::default(), move |transaction| {
             Box::pin(async move { anew(&state, transaction, &sealed).await })
         });
         match written.await {

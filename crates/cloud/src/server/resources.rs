@@ -131,7 +131,7 @@ fn refuse_provisioning(body: &[u8]) -> Result<(), Refusal> {
     wanted.map_or(Ok(()), |field| {
         Err(Refusal {
             status: http::StatusCode::NOT_IMPLEMENTED,
-            message: format!("{field}: machines are not provisioned here; make the cluster with kOps or another tool, and attach it with its name alone"),
+            message: format!("{field}: machines are not provisioned here; create the cluster with kOps or another tool, and attach it by its name alone"),
             field: Some(field.to_owned()),
             retry_after: None,
         })

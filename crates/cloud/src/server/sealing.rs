@@ -41,13 +41,13 @@ pub enum SealingError {
         rule: &'static str,
     },
     /// The file has no key.
-    #[error("{} holds no key", path.display())]
+    #[error("{} contains no key", path.display())]
     Empty {
         /// The file.
         path: PathBuf,
     },
     /// The value was sealed with a key that is not here.
-    #[error("the value was sealed with the key {id}, which {} does not hold", path.display())]
+    #[error("the value is encrypted with the key {id}, which {} does not contain", path.display())]
     NoKey {
         /// The id of the key.
         id: KeyId,
@@ -55,10 +55,10 @@ pub enum SealingError {
         path: PathBuf,
     },
     /// The value is no sealed one, or a newer version's.
-    #[error("the value is not one that was sealed here")]
+    #[error("the value is not an encrypted value")]
     Malformed,
     /// The value was changed, or sealed for something else.
-    #[error("the value that was sealed with the key {id} was changed, or belongs to another object")]
+    #[error("the value encrypted with the key {id} was modified or belongs to another object")]
     Refused {
         /// The id of the key.
         id: KeyId,
@@ -148,7 +148,7 @@ impl Sealer {
             let (id, key) =
                 parse_line(text).ok_or_else(|| wrong("must be <8 hexadecimal digits>:<base64 of 32 bytes>"))?;
             if keys.iter().any(|(other, _)| *other == id) {
-                return Err(wrong("has the id of a line before it"));
+                return Err(wrong("has the same id as an earlier line"));
             }
             keys.push((id, key));
         }

@@ -29,7 +29,7 @@ pub enum SecretFileError {
         source: io::Error,
     },
     /// Others may have read it, or may have put their own key there.
-    #[error("{} may be read or changed by others (mode {mode:04o}): chmod 600 {}", path.display(), path.display())]
+    #[error("{} is accessible to other users (mode {mode:04o}): run chmod 600 {}", path.display(), path.display())]
     Mode {
         /// The file.
         path: PathBuf,
@@ -37,7 +37,7 @@ pub enum SecretFileError {
         mode: u32,
     },
     /// Somebody else may change it at will.
-    #[error("{} belongs to the user {owner}: it must belong to the one that runs this, or to root", path.display())]
+    #[error("{} belongs to the user {owner}: it must belong to the user that runs this process, or to root", path.display())]
     Owner {
         /// The file.
         path: PathBuf,
@@ -45,13 +45,13 @@ pub enum SecretFileError {
         owner: u32,
     },
     /// Not UTF-8, or far too long.
-    #[error("{} is no file of keys: it must be a text of at most {MAX_BYTES} bytes", path.display())]
+    #[error("{} is not a key file: it must be text of at most {MAX_BYTES} bytes", path.display())]
     NoText {
         /// The file.
         path: PathBuf,
     },
     /// What is to be created is there.
-    #[error("{} is there already, and is never overwritten: what its keys protect would be lost", path.display())]
+    #[error("{} already exists and is never overwritten: the data that its keys protect would be lost", path.display())]
     Exists {
         /// The file or folder.
         path: PathBuf,
@@ -87,12 +87,12 @@ pub(super) fn read(path: &Path) -> Result<Zeroizing<String>, SecretFileError> {
 fn check(path: &Path, metadata: &Metadata) -> Result<(), SecretFileError> {
     let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
     match verdict(rustix::process::geteuid().as_raw(), owner, mode) {
-        Verdict::Ours => Ok(()),
-        Verdict::Open => Err(SecretFileError::Mode {
+        FileState::Ours => Ok(()),
+        FileState::Open => Err(SecretFileError::Mode {
             path: path.to_owned(),
             mode,
         }),
-        Verdict::Theirs => Err(SecretFileError::Owner {
+        FileState::Theirs => Err(SecretFileError::Owner {
             path: path.to_owned(),
             owner,
         }),
@@ -100,7 +100,7 @@ fn check(path: &Path, metadata: &Metadata) -> Result<(), SecretFileError> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+enum FileState {
     Ours,
     Open,
     Theirs,
@@ -108,16 +108,16 @@ enum Verdict {
 
 /// As Postgres does with its key: of a file of root's our group may read, which is how Kubernetes mounts a Secret for a process
 /// that is not root (`fsGroup`).
-fn verdict(us: u32, owner: u32, mode: u32) -> Verdict {
+fn verdict(us: u32, owner: u32, mode: u32) -> FileState {
     let forbidden = match owner {
         _ if owner == us => 0o077,
         ROOT => 0o037,
-        _ => return Verdict::Theirs,
+        _ => return FileState::Theirs,
     };
     if mode & forbidden == 0 {
-        Verdict::Ours
+        FileState::Ours
     } else {
-        Verdict::Open
+        FileState::Open
     }
 }
 
@@ -203,16 +203,16 @@ mod tests {
     fn the_owner_decides_what_a_mode_may_be() {
         let (us, other) = (1000, 1001);
         let table = [
-            (us, us, 0o600, Verdict::Ours),
-            (us, us, 0o400, Verdict::Ours),
-            (us, us, 0o440, Verdict::Open),
-            (us, ROOT, 0o440, Verdict::Ours),
-            (us, ROOT, 0o460, Verdict::Open),
-            (us, ROOT, 0o444, Verdict::Open),
-            (us, other, 0o600, Verdict::Theirs),
-            (us, other, 0o400, Verdict::Theirs),
-            (ROOT, ROOT, 0o440, Verdict::Open),
-            (ROOT, us, 0o600, Verdict::Theirs),
+            (us, us, 0o600, FileState::Ours),
+            (us, us, 0o400, FileState::Ours),
+            (us, us, 0o440, FileState::Open),
+            (us, ROOT, 0o440, FileState::Ours),
+            (us, ROOT, 0o460, FileState::Open),
+            (us, ROOT, 0o444, FileState::Open),
+            (us, other, 0o600, FileState::Theirs),
+            (us, other, 0o400, FileState::Theirs),
+            (ROOT, ROOT, 0o440, FileState::Open),
+            (ROOT, us, 0o600, FileState::Theirs),
         ];
         for (us, owner, mode, expected) in table {
             assert_eq!(verdict(us, owner, mode), expected, "{us} {owner} {mode:o}");

@@ -16,7 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info};
 use url::Url;
 
-use super::cloud::{Cloud, CloudParts, Lives};
+use super::cloud::{Cloud, CloudParts, TokenLifetimes};
 use super::http::router;
 use super::limits::Limits;
 use super::metrics::Requests;
@@ -56,7 +56,7 @@ pub struct ServerParts {
     /// So many connections are open at once, those of streams among them.
     pub connections: usize,
     /// How long what is signed is valid.
-    pub lives: Lives,
+    pub lives: TokenLifetimes,
 }
 
 /// The server cannot be started.
@@ -82,14 +82,14 @@ pub enum ServeError {
     Bind(#[from] BindError),
     /// Tokens would go over the network in clear.
     #[error(
-        "address is {0}, which others reach, and there is no certificate; set tlsCertificate and tlsKey, or listen on 127.0.0.1"
+        "address is {0}, which is reachable from other hosts, but there is no certificate: set tlsCertificate and tlsKey, or listen on 127.0.0.1"
     )]
     Plain(SocketAddr),
     /// The metrics.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
-    /// The process cannot listen to signals.
-    #[error("cannot listen to signals")]
+    /// The process cannot listen for signals.
+    #[error("cannot listen for signals")]
     Signals(#[source] io::Error),
 }
 
@@ -110,7 +110,11 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
     let sealer = Sealer::load(&parts.sealing)?;
     let requests = Requests::new(&kit.metrics)?;
     let hangups = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
-    let Opened { store, writer, keeper } = Store::open(&parts.database, kit.clock.clone()).await?;
+    let Opened {
+        store,
+        writer,
+        maintenance,
+    } = Store::open(&parts.database, kit.clock.clone()).await?;
     let listener = bind("address", parts.address).await?;
     let address = listener.local_addr().unwrap_or(parts.address);
     let shutdown = tasks.shutdown_token();
@@ -129,7 +133,7 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
         shutdown: shutdown.clone(),
     });
     tasks.spawn("cloud/writer", writer.run(shutdown.clone()));
-    tasks.spawn("cloud/keeper", keeper.run(shutdown.clone()));
+    tasks.spawn("cloud/keeper", maintenance.run(shutdown.clone()));
     tasks.spawn("cloud/files", reload_on(cloud.clone(), certificate, hangups));
     tasks.spawn(
         "cloud/http",
@@ -171,29 +175,29 @@ async fn reload_on(cloud: Cloud, certificate: Option<Arc<Certificate>>, mut hang
     loop {
         tokio::select! {
             () = cloud.clock.sleep(RELOAD) => {}
-            _ = hangups.recv() => info!("reading the files of keys and of the certificate again"),
+            _ = hangups.recv() => info!("reloading the key files and the certificate"),
             () = cloud.shutdown.cancelled() => return Ok(()),
         }
         match KeyRing::load(&cloud.keys) {
             Ok(ring) => cloud.tokens.store(Arc::new(Tokens::new(issuer(&cloud.issuer), ring))),
-            Err(error) => error!(error = %Chain(&error), "the signing keys cannot be read again"),
+            Err(error) => error!(error = %Chain(&error), "cannot reload the signing keys"),
         }
         match Sealer::load(&cloud.sealing) {
             Ok(sealer) => cloud.sealer.store(Arc::new(sealer)),
-            Err(error) => error!(error = %Chain(&error), "the sealing keys cannot be read again"),
+            Err(error) => error!(error = %Chain(&error), "cannot reload the sealing keys"),
         }
         if let Some(Err(error)) = certificate.as_ref().map(|certificate| certificate.reload()) {
-            error!(error = %Chain(&error), "the certificate cannot be read again");
+            error!(error = %Chain(&error), "cannot reload the certificate");
         }
         let first = cloud.sealer.load().first();
         match reseal(&cloud).await {
             Ok(0) if told == Some(first) => {}
             Ok(count) => {
-                info!(key = %first, count, "everything is sealed with the first key; older ones can leave the file");
+                info!(key = %first, count, "all credentials are encrypted with the first key; older keys can be removed from the file");
                 told = Some(first);
             }
             Err(error) => {
-                error!(error = %Chain(&error), "not everything can be sealed with the first key");
+                error!(error = %Chain(&error), "cannot encrypt all credentials with the first key");
                 told = None;
             }
         }

@@ -40,13 +40,13 @@ pub enum SigningError {
     #[error(transparent)]
     File(#[from] SecretFileError),
     /// The folder of a new ring has keys.
-    #[error("{} holds signing keys already: add one by rotating them", folder.display())]
+    #[error("{} already contains signing keys: add one with tidewaiter cloud keys rotate", folder.display())]
     NotEmpty {
         /// The folder.
         folder: PathBuf,
     },
     /// The folder has no key.
-    #[error("{} holds no signing key (<time>-<kid>{SUFFIX})", folder.display())]
+    #[error("{} contains no signing key (<time>-<kid>{SUFFIX})", folder.display())]
     Empty {
         /// The folder.
         folder: PathBuf,
@@ -112,7 +112,7 @@ impl KeyRing {
         for (nth, key) in keys.iter().enumerate() {
             if keys[..nth].iter().any(|other| other.id == key.id) {
                 // Its time would be two times.
-                let (path, rule) = (key.path.clone(), "is one of two files of its key");
+                let (path, rule) = (key.path.clone(), "is one of two files with the same key");
                 return Err(SigningError::Key { path, rule });
             }
         }
@@ -178,12 +178,13 @@ impl Key {
             path: path.clone(),
             rule,
         };
-        let (created, kid) = parse_name(name).ok_or_else(|| wrong("is not called <time>-<kid>.pem"))?;
+        let (created, kid) = parse_name(name).ok_or_else(|| wrong("is not named <time>-<kid>.pem"))?;
         let key = EncodingKey::from_ec_pem(text.as_bytes()).ok();
         let key = key.and_then(|key| public_half(&key).map(|(jwk, public)| (key, jwk, public)));
-        let (private, jwk, public) = key.ok_or_else(|| wrong("holds no private key of P-256 as PKCS#8 in PEM"))?;
+        let (private, jwk, public) =
+            key.ok_or_else(|| wrong("does not contain a P-256 private key (PKCS#8 in PEM)"))?;
         if jwk.common.key_id.as_deref() != Some(kid) {
-            return Err(wrong("holds another key than the one of its name"));
+            return Err(wrong("contains a key other than the one in its name"));
         }
         let id = kid.to_owned();
         Ok(Self {

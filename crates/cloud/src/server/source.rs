@@ -150,7 +150,9 @@ pub(super) async fn unlocked(source: &mut Source<'_>, organization: &str) -> Res
     let row = source.get(Kind::Organization, organization).await?;
     let row = row.ok_or_else(Refusal::not_found)?;
     if is_locked(&row) {
-        return Err(Refusal::forbidden("the organization is locked: an operator of this server can unlock it").into());
+        return Err(
+            Refusal::forbidden("the organization is locked: ask an operator of this server to unlock it").into(),
+        );
     }
     Ok(row)
 }
@@ -162,7 +164,7 @@ pub(super) async fn at_home(source: &mut Source<'_>, organization: &str, user: &
         return Ok(row);
     }
     Err(
-        Refusal::forbidden("the user is at home in another organization: only there, or by himself, he is changed")
+        Refusal::forbidden("the user's home is another organization: only an owner there or the user can change this")
             .into(),
     )
 }

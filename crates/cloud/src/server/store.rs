@@ -8,7 +8,7 @@ mod backup;
 mod draft;
 mod engine;
 mod feed;
-mod keeper;
+mod maintenance;
 mod row;
 mod sealed;
 mod transaction;
@@ -27,14 +27,14 @@ use uuid::Uuid;
 use super::Error;
 use super::kind::Kind;
 use audit::AuditColumns;
-pub use audit::Audited;
-pub use backup::{BackupError, Copied, backup, restore};
-pub use draft::{By, Draft, Name, Ties};
+pub use audit::AuditRow;
+pub use backup::{BackupError, BackupSummary, backup, restore};
+pub use draft::{Author, Draft, Name, References};
 use engine::Engine;
-pub use feed::{Feed, Note, Scope};
-pub use keeper::Keeper;
+pub use feed::{CommittedChange, Feed, Scope};
+pub use maintenance::Maintenance;
 use row::{Columns, select};
-pub use row::{Row, Secreted};
+pub use row::{Row, SecretColumn};
 pub use sealed::Sealed;
 pub use transaction::Transaction;
 use transaction::{DELETE, scope};
@@ -54,7 +54,7 @@ pub enum StoreError {
     Setting(String),
     /// The file, one beside it or their folder cannot be written.
     #[error(
-        "database is {path}, which cannot be written: the file, those beside it and their folder must be there and writable for the user that runs this"
+        "database is {path}, which cannot be written: the file, the files next to it and their directory must exist and be writable for the user that runs this process"
     )]
     File {
         /// The file or folder.
@@ -63,16 +63,16 @@ pub enum StoreError {
         source: io::Error,
     },
     /// It does not answer, or does not take what it is given.
-    #[error("the database cannot be used")]
+    #[error("the database is unusable")]
     Unavailable(#[source] sqlx::Error),
     /// It holds what nobody of us wrote.
     #[error("the database is damaged: {0}")]
     Damaged(String),
     /// Its tables cannot be brought to the form that this version reads.
-    #[error("the database's tables are not those of this version: {0}")]
+    #[error("the database schema does not match this version: {0}")]
     Migrate(#[source] MigrateError),
     /// So many wait already.
-    #[error("too much waits to be written")]
+    #[error("too many writes are pending")]
     Full,
     /// The process is about to end.
     #[error("the server is stopping")]
@@ -131,8 +131,8 @@ pub struct Opened {
     pub store: Store,
     /// Without it nothing is written.
     pub writer: Writer,
-    /// Without it other replicas are not heard.
-    pub keeper: Keeper,
+    /// Without it changes of other replicas are not received.
+    pub maintenance: Maintenance,
 }
 
 impl Store {
@@ -151,7 +151,7 @@ impl Store {
             .fetch_one(&pool)
             .await?;
         let feed = Arc::new(Feed::at(sequence));
-        // Until the keeper listens.
+        // Until the maintenance task listens.
         feed.set_deaf(engine.announce().is_some());
         let health = Arc::new(Health::default());
         let (jobs, waiting) = mpsc::channel(QUEUE);
@@ -163,7 +163,7 @@ impl Store {
             epoch: epoch.into(),
         };
         Ok(Opened {
-            keeper: Keeper {
+            maintenance: Maintenance {
                 engine: Arc::clone(&engine),
                 store: store.clone(),
                 clock: clock.clone(),
@@ -202,7 +202,7 @@ impl Store {
         if self.feed.hears() {
             Ok(())
         } else {
-            Err("other replicas are not heard: the connection to the database is lost".to_owned())
+            Err("changes of other replicas are not received: the connection to the database is lost".to_owned())
         }
     }
 
@@ -296,7 +296,7 @@ impl Store {
     /// # Errors
     /// When `change` refuses it, or the database cannot be written. After a database error it may have been made all the
     /// same, if the answer to the commit got lost.
-    pub async fn write<T, F>(&self, by: By, change: F) -> Result<T, Error>
+    pub async fn write<T, F>(&self, by: Author, change: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: for<'t> FnOnce(&'t mut Transaction) -> futures::future::BoxFuture<'t, Result<T, Error>> + Send + 'static,
@@ -324,7 +324,7 @@ impl Store {
         sequence: i64,
         organization: Uuid,
         cluster: Uuid,
-    ) -> Result<Option<Vec<Note>>, StoreError> {
+    ) -> Result<Option<Vec<CommittedChange>>, StoreError> {
         if self.feed.latest() - sequence > REPLAYED {
             return Ok(None);
         }
@@ -340,7 +340,7 @@ impl Store {
     ///
     /// # Errors
     /// When the database cannot be read.
-    pub async fn audit(&self, organization: &str, before: i64, limit: u32) -> Result<Vec<Audited>, StoreError> {
+    pub async fn audit(&self, organization: &str, before: i64, limit: u32) -> Result<Vec<AuditRow>, StoreError> {
         let found: Vec<AuditColumns> = sqlx::query_as(
             "SELECT sequence, at, cluster_id, kind, object_id, action, actor, request_id, before, after FROM changes \
              WHERE organization_id = $1 AND sequence < $2 ORDER BY sequence DESC LIMIT $3",
@@ -350,7 +350,7 @@ impl Store {
         .bind(i64::from(limit))
         .fetch_all(&self.pool)
         .await?;
-        Ok(found.into_iter().map(Audited::from).collect())
+        Ok(found.into_iter().map(AuditRow::from).collect())
     }
 }
 
@@ -366,7 +366,7 @@ async fn epoch(connection: &mut AnyConnection) -> Result<String, StoreError> {
     Ok(epoch)
 }
 
-async fn notes_after(pool: &AnyPool, sequence: i64) -> Result<Vec<Note>, StoreError> {
+async fn notes_after(pool: &AnyPool, sequence: i64) -> Result<Vec<CommittedChange>, StoreError> {
     let found: Vec<(i64, String, String, String, String)> = sqlx::query_as(
         "SELECT sequence, kind, organization_id, cluster_id, action FROM changes WHERE sequence > $1 ORDER BY sequence",
     )
@@ -375,7 +375,7 @@ async fn notes_after(pool: &AnyPool, sequence: i64) -> Result<Vec<Note>, StoreEr
     .await?;
     let note = |(sequence, kind, organization, cluster, action): (i64, String, String, String, String)| {
         let kind = Kind::of(&kind)?;
-        Some(Note {
+        Some(CommittedChange {
             sequence,
             scope: scope(kind, &organization, &cluster),
             decides: kind.decides_who_may(action == DELETE),

@@ -20,7 +20,7 @@ use tracing::warn;
 use uuid::Uuid;
 
 use super::Error;
-use super::access::{Place, allow};
+use super::access::{PathIds, allow};
 use super::call::Call;
 use super::cloud::Cloud;
 use super::digest::uuid;
@@ -29,7 +29,7 @@ use super::identity;
 use super::kind::Kind;
 use super::principal::Known;
 use super::source::{Source, Spot};
-use super::token::{Accepted, Claims};
+use super::token::{AcceptedUses, Claims};
 
 /// A line that says nothing comes this often, so that both sides notice a connection that is gone.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -144,7 +144,7 @@ impl Listener {
                 return Ok(Some(self.event("reset").data("{}")));
             }
             Err(error) => {
-                warn!(error = %tidewaiter_kit::Chain(&error), "a stream ends: what changed cannot be read");
+                warn!(error = %tidewaiter_kit::Chain(&error), "closing a change stream: cannot read the changes");
                 return Err(Ended);
             }
         };
@@ -169,11 +169,11 @@ impl Listener {
         if self.known.still_is(&self.cloud, self.cloud.clock.now()) {
             return true;
         }
-        let Ok(Some(known)) = identity::of(&self.cloud, &self.headers, Accepted::Api).await else {
+        let Ok(Some(known)) = identity::of(&self.cloud, &self.headers, AcceptedUses::Api).await else {
             return false;
         };
         self.known = known;
-        let place = Place {
+        let place = PathIds {
             organization: Some(self.organization),
             cluster: Some(self.cluster),
             user: None,

@@ -9,7 +9,7 @@ use super::document::{self, Document};
 use super::kind::Kind;
 use super::refusal::Refusal;
 use super::source::membership_id;
-use super::store::{Name, Row, Ties, Transaction};
+use super::store::{Name, References, Row, Transaction};
 use super::view;
 
 /// What other objects have to do with what `document` says, if all that it refers to is there.
@@ -19,7 +19,7 @@ pub(super) async fn ties(
     parent: &str,
     organization: &str,
     document: &Document,
-) -> Result<Ties, Error> {
+) -> Result<References, Error> {
     for used in &document.uses {
         let there = match used.kind {
             Kind::User => {
@@ -50,7 +50,7 @@ pub(super) async fn ties(
     } else {
         parent.to_owned()
     };
-    Ok(Ties {
+    Ok(References {
         name: document.name.clone().map(|(field, name)| Name { scope, name, field }),
         uses: document.uses.iter().map(|used| (used.kind, used.id.clone())).collect(),
     })
@@ -72,7 +72,7 @@ pub(super) fn said(
         if let Some(value) = body.remove(*field)
             && seen.get(*field) != Some(&value)
         {
-            return Err(Refusal::field(*field, "is made by the server and cannot be changed; leave it out").into());
+            return Err(Refusal::field(*field, "is set by the server and cannot be changed; omit it").into());
         }
     }
     if before.kind == Kind::Role {

@@ -15,7 +15,7 @@ use rustls::sign::CertifiedKey;
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file is missing, or holds something else.
-    #[error("{path} holds no {wanted} in PEM")]
+    #[error("{path} contains no {wanted} in PEM format")]
     File {
         /// The file.
         path: String,

@@ -114,7 +114,7 @@ impl Claims {
 
 /// Which uses a request takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Accepted {
+pub enum AcceptedUses {
     /// Those for this API: all requests but the next one.
     Api,
     /// Those of any use: `GET /v3/authenticate`, which says what a token is.
@@ -128,36 +128,36 @@ pub enum SignError {
     #[error("cannot sign a token")]
     Sign(#[source] jsonwebtoken::errors::Error),
     /// No verifier would take it.
-    #[error("the token would have {0} bytes, may have at most {MAX_BYTES}: the user is in too many teams")]
+    #[error("the token would have {0} bytes, but the limit is {MAX_BYTES}: the user is a member of too many teams")]
     TooLong(usize),
 }
 
 /// Why a token is not believed. For logs and metrics: who sent it hears only that it is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum TokenError {
     /// More than [`MAX_BYTES`].
     #[error("the token is too long")]
     TooLong,
     /// Not three parts, not base64url, not JSON, no JWT, or a header that wants more than is known here (`crit`).
-    #[error("the token is no JSON Web Token")]
+    #[error("the token is not a JSON Web Token")]
     Malformed,
     /// Not ES256.
     #[error("the token is not signed with ES256")]
     Algorithm,
     /// No `kid`, or one that is not in the ring.
-    #[error("the key of the token is not known")]
+    #[error("the signing key of the token is unknown")]
     Key,
     /// Made or changed by somebody else.
-    #[error("the signature of the token is wrong")]
+    #[error("the signature of the token is invalid")]
     Signature,
     /// A claim is missing, or of another form.
     #[error("the token lacks a claim, or a claim is malformed")]
     Claims,
     /// Of another service.
-    #[error("the token is of another issuer")]
+    #[error("the token has another issuer")]
     Issuer,
     /// For another use.
-    #[error("the token is for another use")]
+    #[error("the token has another audience")]
     Audience,
     /// Its time is over.
     #[error("the token has expired")]
@@ -221,35 +221,35 @@ impl Tokens {
     ///
     /// # Errors
     /// When it is not.
-    pub fn verify(&self, token: &str, now: Timestamp, accepted: Accepted) -> Result<Claims, Refused> {
+    pub fn verify(&self, token: &str, now: Timestamp, accepted: AcceptedUses) -> Result<Claims, TokenError> {
         if token.len() > MAX_BYTES {
-            return Err(Refused::TooLong);
+            return Err(TokenError::TooLong);
         }
-        let header = decode_header(token).map_err(|_| Refused::Malformed)?;
+        let header = decode_header(token).map_err(|_| TokenError::Malformed)?;
         if header.alg != Algorithm::ES256 {
-            return Err(Refused::Algorithm);
+            return Err(TokenError::Algorithm);
         }
         // RFC 7515, 4.1.11: what is critical must be understood, and nothing is here.
         if header.typ.as_deref() != Some(TYPE) || header.crit.is_some() {
-            return Err(Refused::Malformed);
+            return Err(TokenError::Malformed);
         }
         let key = header.kid.as_deref().and_then(|kid| self.ring.find(kid));
-        let key = key.ok_or(Refused::Key)?;
+        let key = key.ok_or(TokenError::Key)?;
         let decoded = decode::<Wire>(token, &key.public, &signature_only());
         let wire = decoded.map_err(|error| refused(error.kind()))?.claims;
         if wire.iss != self.issuer {
-            return Err(Refused::Issuer);
+            return Err(TokenError::Issuer);
         }
-        let claims = wire.claims().ok_or(Refused::Claims)?;
+        let claims = wire.claims().ok_or(TokenError::Claims)?;
         let kubernetes = wire.token_use == Kind::Kubernetes;
-        if wire.aud != claims.token_use.audience(&self.issuer) || (kubernetes && accepted == Accepted::Api) {
-            return Err(Refused::Audience);
+        if wire.aud != claims.token_use.audience(&self.issuer) || (kubernetes && accepted == AcceptedUses::Api) {
+            return Err(TokenError::Audience);
         }
         if claims.expires_at <= now {
-            return Err(Refused::Expired);
+            return Err(TokenError::Expired);
         }
         if claims.not_before.max(claims.issued_at).duration_since(now) > LEEWAY {
-            return Err(Refused::NotYetValid);
+            return Err(TokenError::NotYetValid);
         }
         Ok(claims)
     }
@@ -266,12 +266,12 @@ fn signature_only() -> Validation {
     validation
 }
 
-fn refused(error: &ErrorKind) -> Refused {
+fn refused(error: &ErrorKind) -> TokenError {
     match error {
-        ErrorKind::InvalidSignature => Refused::Signature,
+        ErrorKind::InvalidSignature => TokenError::Signature,
         // The header was read before: only what was signed can be wrong.
-        ErrorKind::Json(_) => Refused::Claims,
-        _ => Refused::Malformed,
+        ErrorKind::Json(_) => TokenError::Claims,
+        _ => TokenError::Malformed,
     }
 }
 

@@ -15,7 +15,7 @@ use super::kind::Kind;
 use super::principal::{OrgRole, Principal};
 use super::refusal::Refusal;
 use super::source::{Source, at_home, membership_id};
-use super::store::{Draft, Row, Ties, Transaction};
+use super::store::{Draft, References, Row, Transaction};
 use super::ties::ties;
 
 /// The hash of the password that `field` of `body` holds.
@@ -59,8 +59,8 @@ pub(super) async fn join(
     transaction.insert(draft).await
 }
 
-pub(super) fn ties_of(user: &str) -> Ties {
-    Ties {
+pub(super) fn ties_of(user: &str) -> References {
+    References {
         name: None,
         uses: vec![(Kind::User, user.to_owned())],
     }
@@ -68,7 +68,7 @@ pub(super) fn ties_of(user: &str) -> Ties {
 
 pub(super) fn only_owners_make_owners(asker: &Principal, organization: &str, role: OrgRole) -> Result<(), Refusal> {
     if role == OrgRole::Owner && asker.role_in(uuid(organization)) != Some(OrgRole::Owner) {
-        return Err(Refusal::forbidden("only an owner makes or unmakes an owner"));
+        return Err(Refusal::forbidden("only owners can add or remove owners"));
     }
     Ok(())
 }
@@ -92,14 +92,15 @@ pub(super) async fn may_act_for(
         .and_then(super::identity::membership)
         .map(|(_, role)| role);
     if role > asker.role_in(uuid(organization)) {
-        return Err(
-            Refusal::forbidden("the user may do more than you: only an owner, or he himself, changes him").into(),
-        );
+        return Err(Refusal::forbidden(
+            "the user has more permissions than you: only an owner or the user can change this",
+        )
+        .into());
     }
     let memberships = transaction.users_of(Kind::User, user).await?;
     let elsewhere = memberships.iter().filter(|(kind, _)| *kind == Kind::Membership).count() > 1;
     if elsewhere || transaction.get(Kind::Operator, user).await?.is_some() {
-        let message = "the user has power elsewhere too, so only he himself changes this";
+        let message = "the user also has permissions outside this organization, so only the user can change this";
         return Err(Refusal::forbidden(message).into());
     }
     Ok(row)
@@ -134,7 +135,7 @@ pub(super) async fn not_the_last_owner(
     if members.iter().any(|row| owns(&row)) {
         return Ok(());
     }
-    let message = format!("the organization {organization} would have no owner; make another user one first");
+    let message = format!("the organization {organization} would have no owner: make another user an owner first");
     Err(Refusal::conflict(message).into())
 }
 
@@ -146,7 +147,9 @@ pub(super) async fn replace_password(
     kept: Option<Uuid>,
 ) -> Result<(), Error> {
     if let Some(before) = transaction.get(Kind::Password, &user.id).await? {
-        transaction.update(&before, Map::new(), hash, &Ties::default()).await?;
+        transaction
+            .update(&before, Map::new(), hash, &References::default())
+            .await?;
     } else {
         let draft = Draft {
             kind: Kind::Password,
@@ -157,7 +160,7 @@ pub(super) async fn replace_password(
             owner_id: user.id.clone(),
             spec: Map::new(),
             secret: hash,
-            ties: Ties::default(),
+            ties: References::default(),
         };
         transaction.insert(draft).await?;
     }

@@ -17,7 +17,7 @@ pub(super) type AuditColumns = (
 
 /// A row of the audit.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Audited {
+pub struct AuditRow {
     /// The number of the change.
     pub sequence: i64,
     /// When, RFC 3339.
@@ -40,7 +40,7 @@ pub struct Audited {
     pub after: Value,
 }
 
-impl From<AuditColumns> for Audited {
+impl From<AuditColumns> for AuditRow {
     fn from(columns: AuditColumns) -> Self {
         let (sequence, at, cluster_id, kind, object_id, action, actor, request_id, before, after) = columns;
         let document = |text: String| serde_json::from_str(&text).unwrap_or_default();

@@ -6,7 +6,7 @@ use crate::server::kind::Kind;
 
 /// Who makes a change, on which request.
 #[derive(Clone, Debug, Default)]
-pub struct By {
+pub struct Author {
     /// `user:ID`, `cluster:ID` or `system`.
     pub actor: String,
     /// The id of the request.
@@ -15,7 +15,7 @@ pub struct By {
 
 /// What other objects have to do with one.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Ties {
+pub struct References {
     /// Under which name no other may be there.
     pub name: Option<Name>,
     /// To which objects it refers.
@@ -53,5 +53,5 @@ pub struct Draft {
     /// What nothing shows.
     pub secret: String,
     /// What others have to do with it.
-    pub ties: Ties,
+    pub ties: References,
 }

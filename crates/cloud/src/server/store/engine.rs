@@ -46,13 +46,13 @@ pub(super) trait Engine: Send + Sync {
     async fn check(&self) -> Result<(), StoreError>;
 
     /// Hears of other replicas' commits; None where there can be none.
-    async fn listen(&self) -> Result<Option<Heard>, StoreError>;
+    async fn listen(&self) -> Result<Option<CommitListener>, StoreError>;
 }
 
 /// The other replicas' commits.
-pub(super) struct Heard(PgListener);
+pub(super) struct CommitListener(PgListener);
 
-impl Heard {
+impl CommitListener {
     /// Completes after each; an error is that the connection is lost, and some may have been missed.
     pub(super) async fn next(&mut self) -> Result<(), StoreError> {
         match self.0.try_recv().await {
@@ -122,7 +122,7 @@ impl Sqlite {
             let lock = file(&path.with_added_extension("lock"))?;
             flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
                 StoreError::Setting(format!(
-                    "database is {}, which another process serves; stop it first, or use PostgreSQL for several replicas",
+                    "database is {}, which another process uses; stop that process, or use PostgreSQL for several replicas",
                     path.display()
                 ))
             })?;
@@ -202,7 +202,7 @@ impl Engine for Sqlite {
         })
     }
 
-    async fn listen(&self) -> Result<Option<Heard>, StoreError> {
+    async fn listen(&self) -> Result<Option<CommitListener>, StoreError> {
         Ok(None)
     }
 }
@@ -235,7 +235,7 @@ impl Engine for Postgres {
         Ok(AnyConnection::connect(self.url.as_str()).await?.close().await?)
     }
 
-    async fn listen(&self) -> Result<Option<Heard>, StoreError> {
+    async fn listen(&self) -> Result<Option<CommitListener>, StoreError> {
         let options: PgConnectOptions = self.url.as_str().parse()?;
         let pool = PgPoolOptions::new()
             .max_connections(1)
@@ -245,6 +245,6 @@ impl Engine for Postgres {
         let mut listener = PgListener::connect_with(&pool).await?;
         listener.eager_reconnect(false);
         listener.listen(CHANNEL).await?;
-        Ok(Some(Heard(listener)))
+        Ok(Some(CommitListener(listener)))
     }
 }

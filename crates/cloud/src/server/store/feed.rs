@@ -29,7 +29,7 @@ pub struct Scope {
 
 /// A change that was committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct CommittedChange {
     /// Its number.
     pub sequence: i64,
     /// What it concerns.
@@ -38,7 +38,7 @@ pub struct Note {
     pub decides: bool,
 }
 
-impl Note {
+impl CommittedChange {
     /// Whether `cluster` of `organization` has to know.
     #[must_use]
     pub fn concerns(&self, organization: Uuid, cluster: Uuid) -> bool {
@@ -60,7 +60,7 @@ pub struct Feed {
     changed: RwLock<HashMap<Scope, i64>>,
     /// The last change that may decide who somebody is.
     identities: AtomicI64,
-    recent: Mutex<VecDeque<Note>>,
+    recent: Mutex<VecDeque<CommittedChange>>,
     listeners: Mutex<Listeners>,
 }
 
@@ -108,12 +108,12 @@ impl Feed {
     }
 
     /// Publishes `notes`, which are in order. Those that were published already are left out.
-    pub(super) fn publish(&self, notes: &[Note]) {
+    pub(super) fn publish(&self, notes: &[CommittedChange]) {
         // One at a time, so that numbers are published in order.
         let mut recent = held(&self.recent);
         let latest = self.latest();
         let fresh = notes.iter().filter(|note| note.sequence > latest);
-        let fresh: Vec<Note> = fresh.copied().collect();
+        let fresh: Vec<CommittedChange> = fresh.copied().collect();
         let Some(last) = fresh.last() else { return };
         {
             let mut changed = self.changed.write().unwrap_or_else(PoisonError::into_inner);
@@ -132,10 +132,10 @@ impl Feed {
         self.wake(&fresh);
     }
 
-    fn wake(&self, notes: &[Note]) {
+    fn wake(&self, notes: &[CommittedChange]) {
         let listeners = held(&self.listeners);
         // Whoever listens and may not any more is woken too, so that his stream ends.
-        let waking = |note: &&Note| note.decides || note.scope.kind.event().is_some();
+        let waking = |note: &&CommittedChange| note.decides || note.scope.kind.event().is_some();
         for note in notes.iter().filter(waking) {
             let organizations: Box<dyn Iterator<Item = &HashMap<Uuid, watch::Sender<i64>>>> =
                 if note.scope.organization.is_nil() {
@@ -170,7 +170,7 @@ impl Feed {
     }
 
     /// The changes after `sequence` that concern `cluster`; None when it is too long ago for the memory of this process.
-    pub fn since(&self, sequence: i64, organization: Uuid, cluster: Uuid) -> Option<Vec<Note>> {
+    pub fn since(&self, sequence: i64, organization: Uuid, cluster: Uuid) -> Option<Vec<CommittedChange>> {
         let recent = held(&self.recent);
         let covered = recent.front().map_or(self.latest(), |first| first.sequence - 1);
         if sequence < covered {
@@ -186,14 +186,14 @@ impl Feed {
 mod tests {
     use super::*;
 
-    fn note(sequence: i64, kind: Kind, organization: u128, cluster: u128) -> Note {
+    fn note(sequence: i64, kind: Kind, organization: u128, cluster: u128) -> CommittedChange {
         let scope = Scope {
             kind,
             organization: Uuid::from_u128(organization),
             cluster: Uuid::from_u128(cluster),
         };
         let decides = kind.decides_who_may(false);
-        Note {
+        CommittedChange {
             sequence,
             scope,
             decides,

@@ -19,13 +19,13 @@ const PROBE: Duration = Duration::from_secs(5);
 const REMEMBERED: i64 = 24 * 60 * 60;
 
 /// The task beside the writer.
-pub struct Keeper {
+pub struct Maintenance {
     pub(super) engine: Arc<dyn Engine>,
     pub(super) store: Store,
     pub(super) clock: SharedClock,
 }
 
-impl Keeper {
+impl Maintenance {
     /// Listens before anything is kept in memory: what is committed from then on is heard.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl Keeper {
         loop {
             if let Err(error) = self.listen().await {
                 self.store.feed.set_deaf(true);
-                warn!(error = %Chain(&error), "other replicas are not heard");
+                warn!(error = %Chain(&error), "changes of other replicas are not received");
             } else {
                 // One process alone writes here.
                 return std::future::pending().await;
@@ -75,7 +75,7 @@ impl Keeper {
             let probed = timeout(&*self.clock, PROBE, self.probe()).await;
             let probed = probed.unwrap_or_else(|_| Err(StoreError::Unavailable(sqlx::Error::PoolTimedOut)));
             if let Err(error) = &probed {
-                warn!(error = %Chain(error), "the database does not take a write");
+                warn!(error = %Chain(error), "the database refuses a write");
             }
             self.store.health.wrote(&probed);
             self.clock.sleep(PROBE).await;

@@ -31,14 +31,14 @@ pub struct Row {
     /// What a cluster reported of it.
     pub status: Option<Value>,
     /// What nothing shows: sealed credentials, or a hash.
-    pub secret: Secreted,
+    pub secret: SecretColumn,
 }
 
 /// The column that nothing shows.
 #[derive(Clone, Default, PartialEq)]
-pub struct Secreted(pub String);
+pub struct SecretColumn(pub String);
 
-impl std::fmt::Debug for Secreted {
+impl std::fmt::Debug for SecretColumn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(if self.0.is_empty() { "none" } else { "not shown" })
     }
@@ -108,7 +108,7 @@ impl TryFrom<Columns> for Row {
             updated_at,
             spec,
             status,
-            secret: Secreted(secret),
+            secret: SecretColumn(secret),
         })
     }
 }

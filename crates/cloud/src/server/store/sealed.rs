@@ -96,7 +96,7 @@ impl Transaction {
         Ok(found.map(|(sealed,)| sealed))
     }
 
-    /// Remembers it, until the keeper throws it away.
+    /// Remembers it, until the maintenance task throws it away.
     ///
     /// # Errors
     /// When the database cannot be written.

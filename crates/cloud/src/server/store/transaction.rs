@@ -7,9 +7,9 @@ use sqlx::{Any, AnyConnection, Executor as _};
 use uuid::Uuid;
 
 use super::StoreError;
-use super::draft::{By, Draft, Ties};
-use super::feed::{Note, Scope};
-use super::row::{Columns, Row, Secreted, select};
+use super::draft::{Author, Draft, References};
+use super::feed::{CommittedChange, Scope};
+use super::row::{Columns, Row, SecretColumn, select};
 use crate::server::Error;
 use crate::server::kind::Kind;
 use crate::server::refusal::Refusal;
@@ -21,8 +21,8 @@ pub(super) const DELETE: &str = "delete";
 pub struct Transaction {
     pub(super) connection: PoolConnection<Any>,
     pub(super) sequence: i64,
-    pub(super) notes: Vec<Note>,
-    pub(super) by: By,
+    pub(super) notes: Vec<CommittedChange>,
+    pub(super) by: Author,
     pub(super) now: Timestamp,
     /// Whether something is to be committed that is no change.
     pub(super) silent: bool,
@@ -90,7 +90,7 @@ impl Transaction {
     /// When its name or id is taken, or the database cannot be written.
     pub async fn insert(&mut self, draft: Draft) -> Result<Row, Error> {
         if self.get(draft.kind, &draft.id).await?.is_some() {
-            let message = format!("there is {} {} already", draft.kind.singular(), draft.id);
+            let message = format!("{} {} already exists", draft.kind.singular(), draft.id);
             return Err(Refusal::conflict(message).into());
         }
         let now = self.now.to_string();
@@ -106,7 +106,7 @@ impl Transaction {
             updated_at: now,
             spec: draft.spec,
             status: None,
-            secret: Secreted(draft.secret),
+            secret: SecretColumn(draft.secret),
         };
         sqlx::query::<Any>(
             "INSERT INTO objects (kind, id, organization_id, cluster_id, parent_id, owner_id, position, created_at, updated_at, spec, status, secret) \
@@ -140,14 +140,14 @@ impl Transaction {
         before: &Row,
         spec: Map<String, Value>,
         secret: String,
-        ties: &Ties,
+        ties: &References,
     ) -> Result<Row, Error> {
         if before.spec == spec && before.secret.0 == secret {
             return Ok(before.clone());
         }
         let after = Row {
             spec,
-            secret: Secreted(secret),
+            secret: SecretColumn(secret),
             updated_at: self.now.to_string(),
             ..before.clone()
         };
@@ -231,10 +231,10 @@ impl Transaction {
         self.record(&elsewhere, action, "", "").await
     }
 
-    async fn tie(&mut self, row: &Row, ties: &Ties) -> Result<(), Error> {
+    async fn tie(&mut self, row: &Row, ties: &References) -> Result<(), Error> {
         if let Some(name) = &ties.name {
             if self.named(row.kind, &name.scope, &name.name).await?.is_some() {
-                let reason = format!("there is {} with this {} already", row.kind.singular(), name.field);
+                let reason = format!("{} with this {} already exists", row.kind.singular(), name.field);
                 let mut refusal = Refusal::field(name.field, reason);
                 refusal.status = http::StatusCode::CONFLICT;
                 return Err(refusal.into());
@@ -294,7 +294,7 @@ impl Transaction {
         .bind(after)
         .execute(&mut *self.connection)
         .await?;
-        self.notes.push(Note {
+        self.notes.push(CommittedChange {
             sequence: self.sequence,
             scope: scope(row.kind, &row.organization_id, &row.cluster_id),
             decides: row.kind.decides_who_may(action == DELETE),

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::StoreError;
-use super::draft::By;
+use super::draft::Author;
 use super::engine::Engine;
 use super::feed::Feed;
 use super::transaction::Transaction;
@@ -40,7 +40,7 @@ pub(super) trait Job: Send {
 
 /// See [`Job`].
 pub(super) struct Waiting<T> {
-    pub(super) by: By,
+    pub(super) by: Author,
     pub(super) change: Option<Change<T>>,
     pub(super) result: Option<Result<T, Error>>,
     pub(super) answer: oneshot::Sender<Result<T, Error>>,
@@ -106,7 +106,7 @@ impl Writer {
             let committed = self.commit(&mut batch).await;
             self.health.wrote(&committed);
             if let Err(error) = &committed {
-                error!(error = %Chain(error.as_ref()), "nothing was written");
+                error!(error = %Chain(error.as_ref()), "no change was written");
             }
             for job in batch {
                 job.finish(committed.clone());
@@ -128,7 +128,7 @@ impl Writer {
         if self.feed.latest() < begun
             && let Err(error) = super::catch_up(&self.pool, &self.feed).await
         {
-            error!(error = %Chain(&error), "what other replicas wrote cannot be read");
+            error!(error = %Chain(&error), "cannot read the changes of other replicas");
             self.feed.set_deaf(true);
         }
         self.feed.publish(&notes);
@@ -136,7 +136,7 @@ impl Writer {
     }
 
     async fn begin(&mut self) -> Result<Transaction, StoreError> {
-        // A connection that was kept may have been lost meanwhile: then nothing was written on it.
+        // A connection that was kept may have been lost meanwhile: then no change was written on it.
         if let Some(connection) = self.kept.take()
             && let Ok(transaction) = begin_on(&*self.engine, &*self.clock, connection).await
         {
@@ -164,7 +164,7 @@ async fn begin_on(
             connection,
             sequence,
             notes: Vec::new(),
-            by: By::default(),
+            by: Author::default(),
             now: clock.now(),
             silent: false,
         }),
