@@ -3,6 +3,7 @@
 //! Secrets come from files, the environment or a prompt, never from arguments, and go to nobody but the cloud. What is to
 //! change is shown before it is changed, and nothing is changed when one document of several is wrong.
 
+mod api_document;
 mod apply;
 mod contexts;
 mod credential;
@@ -14,7 +15,6 @@ mod operators;
 mod output;
 mod plan;
 mod planner;
-mod said;
 mod session;
 
 use std::process::ExitCode;

@@ -27,7 +27,7 @@ pub(crate) fn read(file: Option<&Path>, prompt: &str, twice: bool) -> Result<Str
     } else if io::stdin().is_terminal() {
         typed(prompt, twice)?
     } else {
-        bail!("no password: give it in a file (--password-file) or in {VARIABLE}, or use a terminal");
+        bail!("no password: use --password-file FILE, set {VARIABLE}, or run in a terminal");
     };
     if password.is_empty() {
         bail!("the password is empty");
@@ -72,13 +72,13 @@ fn ask(mut terminal: &File, prompt: &str, twice: bool, interrupt: u8) -> Result<
     if twice && !password.is_empty() {
         match line("Once more").context("the password")? {
             None => return Ok(None),
-            Some(again) if again != password => bail!("the two passwords are not the same"),
+            Some(again) if again != password => bail!("the two passwords differ"),
             Some(_) => {}
         }
     }
     String::from_utf8(password)
         .map(Some)
-        .map_err(|_| anyhow!("the password is no text in UTF-8"))
+        .map_err(|_| anyhow!("the password is not valid UTF-8"))
 }
 
 /// A line without its end; None when it ends with the interruption.

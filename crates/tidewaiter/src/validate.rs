@@ -5,11 +5,11 @@
 
 mod cloud;
 mod output;
+mod problems;
 mod progress;
 mod rounds;
 mod signals;
 mod sources;
-mod troubles;
 mod watching;
 
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ use crate::cli::ValidateArgs;
 use progress::Progress;
 use rounds::Rounds;
 use signals::Signals;
-use sources::Asked;
+use sources::Targets;
 use watching::{Ended, watch};
 
 /// The codes of a verdict; `cli/validate.rs` tells the rest.
@@ -44,7 +44,7 @@ pub(crate) fn main(args: &ValidateArgs) -> Result<ExitCode> {
 }
 
 async fn validate(args: &ValidateArgs) -> Result<ExitCode> {
-    let signals = Signals::listen().context("cannot listen to signals")?;
+    let signals = Signals::listen().context("cannot listen for signals")?;
     let asked = sources::open(args).await?;
     let clock = SystemClock::shared();
     let options = Options {
@@ -62,7 +62,7 @@ async fn validate(args: &ValidateArgs) -> Result<ExitCode> {
     match (interrupt, verdict) {
         (Some(interrupt), _) => Ok(ExitCode::from(interrupt.code())),
         (None, Some(verdict)) => Ok(code_of(verdict.outcome())),
-        (None, None) => bail!("there is no verdict"),
+        (None, None) => bail!("there is no result"),
     }
 }
 
@@ -70,14 +70,14 @@ async fn validate(args: &ValidateArgs) -> Result<ExitCode> {
 ///
 /// # Errors
 /// When the state store says that there is no such cluster: whatever was named wrongly, waiting does not help.
-async fn look(asked: &Asked, options: &Options) -> Result<Verdict> {
+async fn look(asked: &Targets, options: &Options) -> Result<Verdict> {
     let sources = &asked.sources;
     let (observation, cluster) = join!(observe(sources), sources.definitions.cluster_summary());
     match cluster {
         Err(error @ DefinitionError::Missing { .. }) => {
             let (name, store) = (&sources.cluster, &asked.store);
             Err(error).context(format!(
-                "there is no cluster {name} in {store}: correct --name or --state, or what --conf says"
+                "there is no cluster {name} in {store}: correct --name, --state or the file of --conf"
             ))
         }
         _ => Ok(judge(&observation, options)),

@@ -54,7 +54,7 @@ async fn shown(args: &DocumentArgs, prune: bool) -> Result<(Session, Plan)> {
 /// Asks a person; without one it is a no.
 pub(super) fn confirm(question: &str) -> Result<()> {
     if !io::stdin().is_terminal() {
-        bail!("this deletes, and nobody is there to ask: say --yes");
+        bail!("this deletes objects and there is no terminal to confirm on: add --yes");
     }
     let mut out = io::stderr();
     let asked = write!(out, "{question} [y/N] ").and_then(|()| out.flush());
@@ -77,7 +77,7 @@ async fn carry_out(session: &Session, plan: &Plan) -> Result<()> {
         let title = format!("{} {}", step.kind.shape().name, printable(&step.title));
         let done = carry_out_one(session, step, &mut ids).await.with_context(|| {
             format!(
-                "{title}: stopped after {number} of {} changes, which stay; apply again to go on",
+                "{title}: stopped after {number} of {} changes, which are kept; apply again to continue",
                 plan.steps.len()
             )
         })?;

@@ -51,7 +51,7 @@ pub(super) fn read(path: &Path, environment: &[(String, String)]) -> Result<Docu
     let mut files = Vec::new();
     find(path, true, &mut files)?;
     if files.is_empty() {
-        bail!("{} holds no .yaml, .yml or .json file", path.display());
+        bail!("{} contains no .yaml, .yml or .json file", path.display());
     }
     let mut all = Documents::default();
     for file in files {
@@ -76,7 +76,7 @@ pub(super) fn read_one(path: &Path, kind: CloudKind, environment: &[(String, Str
     let text = fs::read_to_string(path).with_context(|| format!("reading {origin}"))?;
     let mut values = values(&text).with_context(|| origin.clone())?;
     let (Some(value), true) = (values.pop(), values.is_empty()) else {
-        bail!("{origin} must hold one document; for several there is tidewaiter cloud apply");
+        bail!("{origin} must contain exactly one document; for several, use tidewaiter cloud apply");
     };
     let value = match value.get("spec") {
         Some(_) => value,
@@ -86,7 +86,7 @@ pub(super) fn read_one(path: &Path, kind: CloudKind, environment: &[(String, Str
     let mut all = Documents::default();
     take(value, &origin, &Secrets { folder, environment }, &mut all).with_context(|| origin.clone())?;
     let found = all.documents.pop().filter(|document| document.kind == kind);
-    found.ok_or_else(|| anyhow!("{origin} holds no {}", kind.shape().name))
+    found.ok_or_else(|| anyhow!("{origin} contains no {}", kind.shape().name))
 }
 
 fn find(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> Result<()> {
@@ -131,12 +131,12 @@ fn take(value: Value, origin: &str, secrets: &Secrets<'_>, all: &mut Documents) 
     let mut text = |name: &str| match fields.remove(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(anyhow!("{name} must be a text")),
+        Some(_) => Err(anyhow!("{name} must be a string")),
     };
     let kind = text("kind")?.ok_or_else(|| anyhow!("kind is missing"))?;
     if kind == "Scope" {
         if all.scope.is_some() {
-            bail!("a second Scope: there may be one only");
+            bail!("a second Scope: only one is allowed");
         }
         all.scope = Some(scope(&mut fields)?);
         return nothing_left(&fields, "kind, prune, clusters");
@@ -167,7 +167,7 @@ fn take(value: Value, origin: &str, secrets: &Secrets<'_>, all: &mut Documents) 
 fn nothing_left(fields: &Map<String, Value>, known: &str) -> Result<()> {
     match fields.keys().next() {
         Some(field) => {
-            bail!("{field:?} is no field of a document, which has {known}; what the object says stands in spec")
+            bail!("{field:?} is not a field of a document (they are {known}); the object's own fields belong in spec")
         }
         None => Ok(()),
     }
@@ -176,12 +176,12 @@ fn nothing_left(fields: &Map<String, Value>, known: &str) -> Result<()> {
 fn scope(fields: &mut Map<String, Value>) -> Result<PruneScope> {
     let mut words = |name: &str| -> Result<Vec<String>> {
         let list = fields.remove(name).unwrap_or(Value::Array(Vec::new()));
-        serde_json::from_value(list).map_err(|_| anyhow!("{name} must be a list of texts"))
+        serde_json::from_value(list).map_err(|_| anyhow!("{name} must be a list of strings"))
     };
     let (prune, clusters) = (words("prune")?, words("clusters")?);
     let kinds = prune.iter().map(|name| {
         let kind = named(name).filter(|kind| kind.shape().declared);
-        kind.ok_or_else(|| anyhow!("prune: {name:?} is no kind that can be pruned; {}", self::kinds()))
+        kind.ok_or_else(|| anyhow!("prune: {name:?} is not a kind that can be pruned; {}", self::kinds()))
     });
     Ok(PruneScope {
         kinds: kinds.collect::<Result<_>>()?,
@@ -193,7 +193,7 @@ fn kinds() -> String {
     use clap::ValueEnum as _;
     let all = CloudKind::value_variants().iter().map(|kind| kind.shape());
     let names: Vec<&str> = all.filter(|shape| shape.declared).map(|shape| shape.name).collect();
-    format!("those of documents are {}", names.join(", "))
+    format!("the kinds of documents are {}", names.join(", "))
 }
 
 /// Where secrets are fetched from.

@@ -9,12 +9,12 @@ use serde_json::{Map, Value};
 use tidewaiter_cloud::client::{ETag, Method, Path, Request};
 use tidewaiter_kit::settings::environment;
 
+use super::api_document::{names, said_by};
 use super::apply::confirm;
 use super::contexts::{folder, write_private};
 use super::documents;
 use super::output::{object, objects, print, table, value, without_secrets, yaml};
 use super::plan::patch;
-use super::said::{names, said_by};
 use super::session::{Session, request, text};
 use crate::cli::{AuditArgs, CloudFormat, CloudKind, CreateArgs, DeleteArgs, GetArgs, ObjectArgs};
 
@@ -130,12 +130,12 @@ fn read_after_editor(file: &std::path::Path) -> Result<Value> {
         .status();
     let status = status.with_context(|| format!("the editor {editor}"))?;
     if !status.success() {
-        bail!("the editor {editor} ended with {status}; nothing was changed");
+        bail!("the editor {editor} exited with {status}; nothing was changed");
     }
-    let text = fs::read_to_string(file).context("reading what was edited")?;
+    let text = fs::read_to_string(file).context("reading the edited file")?;
     let read: Map<String, Value> = serde_saphyr::from_str(&text).map_err(|error| {
         anyhow!(
-            "what was edited is no mapping in YAML: {}",
+            "the edited file is not a YAML mapping: {}",
             error.to_string().lines().next().unwrap_or_default()
         )
     })?;
@@ -169,7 +169,7 @@ pub(super) async fn audit(args: &AuditArgs) -> Result<()> {
     let rows = session.list(path).await?;
     match args.printed.output {
         CloudFormat::Table => print(&table(&["id", "at", "actor", "action", "kind", "object_id"], &rows)),
-        CloudFormat::Name => bail!("rows of the audit have no names: -o table, json or yaml"),
+        CloudFormat::Name => bail!("changes have no names: use -o table, json or yaml"),
         format => value(format, &rows.into()),
     }
 }

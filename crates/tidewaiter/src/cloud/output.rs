@@ -35,7 +35,7 @@ pub(super) fn object(format: CloudFormat, shape: &Shape, found: &Value) -> Resul
 /// Prints anything as JSON or YAML.
 pub(super) fn value(format: CloudFormat, value: &Value) -> Result<()> {
     let text = match format {
-        CloudFormat::Json => serde_json::to_string_pretty(value).context("the answer as JSON")? + "\n",
+        CloudFormat::Json => serde_json::to_string_pretty(value).context("the output as JSON")? + "\n",
         _ => yaml(value)?,
     };
     print(&text)
@@ -43,7 +43,7 @@ pub(super) fn value(format: CloudFormat, value: &Value) -> Result<()> {
 
 /// As YAML, with a line feed at its end.
 pub(super) fn yaml(value: &Value) -> Result<String> {
-    let text = serde_saphyr::to_string(value).context("the answer as YAML")?;
+    let text = serde_saphyr::to_string(value).context("the output as YAML")?;
     Ok(if text.ends_with('\n') { text } else { text + "\n" })
 }
 

@@ -29,8 +29,8 @@ pub(super) async fn explain(args: &ExplainGroupArgs) -> Result<(), Failure> {
     print(args.output, &explained, || explained.tables()).map_err(Failure::Running)?;
     match explained.rejected.len() {
         0 => Ok(()),
-        1 => Err(Failure::Running(anyhow!("1 label cannot be set"))),
-        several => Err(Failure::Running(anyhow!("{several} labels cannot be set"))),
+        1 => Err(Failure::Running(anyhow!("1 label is invalid"))),
+        several => Err(Failure::Running(anyhow!("{several} labels are invalid"))),
     }
 }
 

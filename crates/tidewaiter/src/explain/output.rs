@@ -57,8 +57,8 @@ impl Table {
 pub(super) fn print<T: Serialize>(format: OutputFormat, answer: &T, tables: impl FnOnce() -> Vec<Table>) -> Result<()> {
     let text = match format {
         OutputFormat::Table => tables().iter().map(Table::text).collect::<Vec<_>>().join("\n"),
-        OutputFormat::Json => serde_json::to_string_pretty(answer).context("the answer as JSON")? + "\n",
-        OutputFormat::Yaml => serde_saphyr::to_string(answer).context("the answer as YAML")?,
+        OutputFormat::Json => serde_json::to_string_pretty(answer).context("the output as JSON")? + "\n",
+        OutputFormat::Yaml => serde_saphyr::to_string(answer).context("the output as YAML")?,
     };
     match io::stdout().write_all(text.as_bytes()) {
         // `tidewaiter explain … | head` is no failure.

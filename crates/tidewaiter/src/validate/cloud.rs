@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use async_trait::async_trait;
-use tidewaiter_identity::{CloudGroup, CloudGroups, NoGroups};
+use tidewaiter_identity::{CloudGroup, CloudGroups, GroupsUnavailable};
 use tidewaiter_kit::{Chain, Kit};
 use tidewaiter_kops::{ControllerConfig, Definitions};
 use tokio::sync::OnceCell;
@@ -36,7 +36,10 @@ impl CloudOfCluster {
     }
 
     async fn find(&self) -> Result<Arc<dyn CloudGroups>> {
-        let given = self.where_it_is().await.context("where the cluster is is not known")?;
+        let given = self
+            .where_it_is()
+            .await
+            .context("the region or project of the cluster is not known")?;
         Ok(Cloud::of(&given, &self.kit).await?.groups?)
     }
 
@@ -79,9 +82,9 @@ impl CloudOfCluster {
 
 #[async_trait]
 impl CloudGroups for CloudOfCluster {
-    async fn groups(&self) -> Result<Vec<CloudGroup>, NoGroups> {
+    async fn groups(&self) -> Result<Vec<CloudGroup>, GroupsUnavailable> {
         let found = self.found.get_or_try_init(|| Box::pin(self.find())).await;
-        let found = found.map_err(|error| NoGroups(Chain(error.as_ref()).to_string()))?;
+        let found = found.map_err(|error| GroupsUnavailable(Chain(error.as_ref()).to_string()))?;
         found.groups().await
     }
 }

@@ -17,8 +17,8 @@ pub(super) fn print(format: OutputFormat, verdict: &Verdict) -> Result<()> {
             let table = painted_table(verdict, &paint);
             format!("Validating cluster {}\n\n{table}", verdict.cluster)
         }
-        OutputFormat::Json => json(verdict).context("the verdict as JSON")?,
-        OutputFormat::Yaml => yaml(verdict).context("the verdict as YAML")?,
+        OutputFormat::Json => json(verdict).context("the result as JSON")?,
+        OutputFormat::Yaml => yaml(verdict).context("the result as YAML")?,
     };
     // Which knows of terminals, NO_COLOR and CLICOLOR.
     let mut out = AutoStream::auto(io::stdout());

@@ -11,10 +11,10 @@ use tidewaiter_api::ClusterName;
 use tidewaiter_kit::Clock;
 use tidewaiter_validation::{Outcome, Verdict};
 
+use super::problems::Problems;
 use super::rounds::Rounds;
-use super::troubles::Troubles;
 
-/// How many troubles a terminal shows.
+/// The maximum number of problems that a terminal shows.
 const SHOWN: usize = 12;
 /// How many a line names.
 const NAMED: usize = 3;
@@ -25,7 +25,7 @@ pub(super) struct Progress {
     cluster: ClusterName,
     /// The outcome of the last look; none before the first.
     last: Option<Outcome>,
-    troubles: Troubles,
+    problems: Problems,
 }
 
 enum To {
@@ -54,7 +54,7 @@ impl Progress {
             to,
             cluster: cluster.clone(),
             last: None,
-            troubles: Troubles::default(),
+            problems: Problems::default(),
         }
     }
 
@@ -66,7 +66,7 @@ impl Progress {
     /// Takes in a verdict that is not the last one.
     pub(super) fn tell(&mut self, verdict: &Verdict, rounds: &Rounds, clock: &dyn Clock) {
         self.last = Some(verdict.outcome());
-        self.troubles.update(verdict, clock.monotonic());
+        self.problems.update(verdict, clock.monotonic());
         let line = self.line(rounds);
         if let To::Lines(out) = &mut self.to {
             // Nobody is left to tell when standard error is closed.
@@ -95,8 +95,8 @@ impl Progress {
     }
 
     fn line(&self, rounds: &Rounds) -> String {
-        let (named, more) = self.troubles.first(NAMED);
-        let named: Vec<_> = named.iter().map(|trouble| trouble.text.as_str()).collect();
+        let (named, more) = self.problems.first(NAMED);
+        let named: Vec<_> = named.iter().map(|problem| problem.text.as_str()).collect();
         let more = if more > 0 {
             format!("; and {more} more")
         } else {
@@ -112,14 +112,14 @@ impl Progress {
             .wait()
             .map(|wait| format!(" of {}", Seconds(wait)))
             .unwrap_or_default();
-        let (shown, more) = self.troubles.first(SHOWN);
-        let troubles = shown.iter().map(|trouble| {
-            let age = Seconds(now.saturating_sub(trouble.since)).to_string();
-            format!("{age:>8}  {}", trouble.text)
+        let (shown, more) = self.problems.first(SHOWN);
+        let problems = shown.iter().map(|problem| {
+            let age = Seconds(now.saturating_sub(problem.since)).to_string();
+            format!("{age:>8}  {}", problem.text)
         });
         let more = (more > 0).then(|| format!("{:8}  and {more} more", ""));
         let head = format!("{elapsed}{of}  {}", self.outcome(rounds));
-        std::iter::once(head).chain(troubles).chain(more).collect()
+        std::iter::once(head).chain(problems).chain(more).collect()
     }
 
     fn outcome(&self, rounds: &Rounds) -> String {

@@ -15,7 +15,7 @@ use crate::controller::{Given, definitions, kube_config};
 use crate::place::{config, kit, store_options};
 
 /// Whom to ask, and where the definitions are, for a message.
-pub(super) struct Asked {
+pub(super) struct Targets {
     pub(super) sources: Sources,
     pub(super) store: StateUrl,
     /// What `TERM` says.
@@ -26,13 +26,13 @@ pub(super) struct Asked {
 ///
 /// # Errors
 /// When what the operator gave is wrong.
-pub(super) async fn open(args: &ValidateArgs) -> Result<Asked> {
+pub(super) async fn open(args: &ValidateArgs) -> Result<Targets> {
     let kit = kit()?;
     let environment = environment();
     let variables = environment.iter().cloned();
     let settings = load::<ControllerSettings>(args.settings.as_deref(), variables, &args.flags)?.values;
     let config = config(&args.place)?
-        .context("no cluster is named: give --name (KOPS_CLUSTER_NAME) and --state (KOPS_STATE_STORE), or --conf")?;
+        .context("no cluster is selected: use --name (KOPS_CLUSTER_NAME) and --state (KOPS_STATE_STORE), or --conf")?;
     let given = Given {
         config,
         settings,
@@ -42,7 +42,7 @@ pub(super) async fn open(args: &ValidateArgs) -> Result<Asked> {
     let cluster = given.config.cluster_name.clone();
     let server = kube_config(&given.settings, Some(cluster.as_str())).await;
     let server =
-        server.context("no way to the API server: give a --kubeconfig, as kops export kubeconfig writes it")?;
+        server.context("no kubeconfig for the API server: use --kubeconfig with a file from kops export kubeconfig")?;
     let definitions = definitions(&given.config, &given.settings, store_options(&given, &kit), &kit)?;
     let store = given.config.config_base.clone();
     let client = client::fenced(&server, &Leadership::never(kit.clock.clone()), &kit)?;
@@ -50,7 +50,7 @@ pub(super) async fn open(args: &ValidateArgs) -> Result<Asked> {
     let term = given.variable("TERM").map(str::to_owned);
     let named = args.place.conf.is_some();
     let cloud = CloudOfCluster::new(given, named, definitions.clone(), kit);
-    Ok(Asked {
+    Ok(Targets {
         sources: Sources {
             cluster,
             definitions,

@@ -136,7 +136,7 @@ async fn without_a_good_version_nobody_loses_a_label_and_somebody_is_told() {
     controller.counts("undefined", 2).await;
     controller.counts_refusal(reason, false).await;
     controller
-        .logs("a file of the state store cannot be used … instancegroup/nodes: spec.role")
+        .logs("a file in the state store is unusable … instancegroup/nodes: spec.role")
         .await;
     has_problems(&controller, 1.0).await;
     has_team(&world, old.name(), "red").await;

@@ -8,10 +8,10 @@ use tidewaiter_cloud::client::Path;
 
 use super::Planner;
 use crate::cli::CloudKind;
+use crate::cloud::api_document::name_of;
 use crate::cloud::documents::{Document, PruneScope};
 use crate::cloud::kinds::Scope;
 use crate::cloud::plan::Change;
-use crate::cloud::said::name_of;
 use crate::cloud::session::text;
 
 impl Planner<'_> {
@@ -80,7 +80,7 @@ impl Planner<'_> {
             Scope::Cluster | Scope::NodePool => {
                 if scope.clusters.is_empty() {
                     bail!(
-                        "the Scope must say of which clusters a {} is pruned: clusters: [NAME]",
+                        "to prune a {}, the Scope must list clusters: clusters: [NAME]",
                         shape.name
                     );
                 }
