@@ -218,7 +218,7 @@ impl Cluster {
         self.path().below("upgrades")
     }
 
-    /// How far an upgrade is.
+    /// The progress of an upgrade.
     #[must_use]
     pub fn upgrade_status(self, upgrade: UpgradeId) -> Path {
         self.upgrades().below(upgrade).below("status")

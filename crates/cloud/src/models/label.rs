@@ -10,7 +10,7 @@ use super::fields::{Fields, Model};
 use super::schema;
 use super::values::{ClusterLabelId, NodePoolId, NodePoolLabelId};
 
-/// What a person says of a label. The key is a bare name: the prefix is added on the node, where nothing outside it is
+/// The settings of a label. The key is a bare name: the prefix is added on the node, where nothing outside it is
 /// ours, and a key has room for one prefix only.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each variant is a field of the API")]
@@ -21,7 +21,7 @@ pub struct LabelSpec {
     pub value: LabelValue,
 }
 
-/// A label of every node of a cluster, there `cluster.containership.io/KEY`.
+/// A label of all nodes of a cluster; on a node its key is `cluster.containership.io/KEY`.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct ClusterLabel {
@@ -32,7 +32,7 @@ pub struct ClusterLabel {
     pub spec: LabelSpec,
 }
 
-/// A label of every node of a node pool, there `nodepool.containership.io/KEY`.
+/// A label of all nodes of a node pool; on a node its key is `nodepool.containership.io/KEY`.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct NodePoolLabel {

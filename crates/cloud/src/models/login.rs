@@ -20,11 +20,11 @@ pub struct Login {
     pub password: Secret,
 }
 
-/// The answer to a login: it has nothing but the token, so it has no other `Serialize` than
+/// The response to a login. It contains only the token, so its only `Serialize` is
 /// [`revealed`](Self::revealed).
 #[derive(Clone, Debug, PartialEq, ToSchema)]
 pub struct Token {
-    /// What `Authorization: JWT …` takes.
+    /// The value for `Authorization: JWT …`.
     pub token: Secret,
 }
 

@@ -10,12 +10,12 @@ use super::document::InvalidField;
 use super::fields::{At, Fields, Model, OpenObject, Read};
 use super::schema;
 
-/// The answer of `GET …/plugins/ID`.
+/// The response of `GET …/plugins/ID`.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct PluginManifests {
     /// Groups, applied in this order.
     pub manifests: Vec<Vec<Manifest>>,
-    /// What must succeed before and after.
+    /// Jobs that must succeed before and after.
     #[schema(value_type = Option<Jobs>)]
     pub jobs: Jobs,
 }

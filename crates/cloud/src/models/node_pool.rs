@@ -14,7 +14,7 @@ use super::values::{DisplayName, KubernetesVersion, NodePoolId, VersionText, wor
 const MAX_NODES: u32 = 5_000;
 
 words! {
-    /// What the nodes of a pool are for.
+    /// The role of the nodes of a pool.
     KubernetesMode, "mode of a node pool" {
         /// The control plane.
         Master = "master",
@@ -23,19 +23,19 @@ words! {
     }
 }
 
-/// What a person says of a node pool.
+/// The settings of a node pool.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct NodePoolSpec {
     pub name: DisplayName,
     pub os: Option<DisplayName>,
-    /// Within the bounds of the autoscaling, when that is enabled.
+    /// Within the autoscaling limits, if autoscaling is enabled.
     #[schema(maximum = 5000, examples(3))]
     pub count: u32,
     pub docker_version: Option<VersionText>,
     pub kubernetes_mode: KubernetesMode,
     pub kubernetes_version: KubernetesVersion,
-    /// Only the control plane has it.
+    /// Only for the control plane.
     pub etcd: bool,
     pub etcd_version: Option<VersionText>,
     pub is_schedulable: bool,
@@ -53,17 +53,17 @@ pub struct NodePool {
     pub spec: NodePoolSpec,
 }
 
-/// Between which counts a pool is scaled. The bounds are checked; whatever else an autoscaler wants to know is kept.
+/// The limits for autoscaling a pool. The limits are validated; all other fields are stored unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub struct Autoscaling {
-    /// Whether it is scaled at all.
+    /// Whether the pool is scaled automatically.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// The fewest nodes.
+    /// The minimum number of nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 5000, examples(1))]
     pub min_nodes: Option<u32>,
-    /// The most nodes.
+    /// The maximum number of nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 5000, examples(5))]
     pub max_nodes: Option<u32>,

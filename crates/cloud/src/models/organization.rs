@@ -8,10 +8,10 @@ use super::document::InvalidField;
 use super::fields::{Fields, Model};
 use super::values::{DisplayName, OrganizationId, UserId};
 
-/// What a person says of an organization.
+/// The settings of an organization.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct OrganizationSpec {
-    /// What it is called.
+    /// The name.
     pub name: DisplayName,
 }
 
@@ -25,7 +25,7 @@ pub struct Organization {
     pub owner_id: UserId,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
-    /// Nobody may change anything in it.
+    /// The organization is locked against changes.
     pub locked: bool,
 }
 

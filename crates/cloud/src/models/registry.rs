@@ -14,7 +14,7 @@ use super::secret::Credentials;
 use super::values::{Address, Description, Email, OrganizationId, RegistryId, UserId, words};
 
 words! {
-    /// Whose registry it is: it decides how credentials become a pull secret.
+    /// The kind of registry, which determines how credentials become a pull secret.
     RegistryProvider, "provider of a registry" {
         /// ECR; a token is asked for with the credentials.
         AmazonEc2Registry = "amazon_ec2_registry",
@@ -52,7 +52,7 @@ pub struct RegistrySpec {
     pub credentials: Credentials,
 }
 
-/// A registry. `Serialize` leaves the credentials out; an answer to a client is [`revealed`](Self::revealed).
+/// A registry. `Serialize` omits the credentials; a response to a client is [`revealed`](Self::revealed).
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Registry {

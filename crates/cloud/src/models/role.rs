@@ -15,7 +15,7 @@ use super::values::{
 };
 
 words! {
-    /// Whose rule it is.
+    /// The role of the rule.
     RuleType, "type of a rule" {
         /// Of the cluster's API server.
         Kubernetes = "kubernetes",
@@ -24,7 +24,7 @@ words! {
     }
 }
 
-/// What a person says of a role.
+/// The settings of a role.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct RoleSpec {
@@ -46,12 +46,12 @@ pub struct Role {
     pub name: DisplayName,
     #[schema(value_type = Option<Description>)]
     pub description: Description,
-    /// Only with `side_load=rules`. None is not the same as an empty list, which allows nothing.
+    /// Only with `side_load=rules`. Absent differs from an empty list, which allows nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rules: Option<Vec<Rule>>,
 }
 
-/// What a person says of a rule: either resources of some groups, or paths that are no resources.
+/// The settings of a rule: either resources of some groups, or non-resource paths.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[schema(examples(json!({"type": "kubernetes", "api_groups": ["apps"], "resources": ["deployments"], "verbs": ["get", "list"]})))]
 #[expect(missing_docs, reason = "each variant is a field of the API")]

@@ -9,7 +9,7 @@ use super::fields::{Fields, Model};
 use super::values::{ClusterId, Namespace, OrganizationId, RoleBindingId, RoleId, TeamId, UserId, words};
 
 words! {
-    /// Which of the two ids counts.
+    /// Which of the two ids applies.
     BindingType, "type of a role binding" {
         /// `user_id`.
         User = "UserBinding",
@@ -32,9 +32,9 @@ pub enum BindingSubject {
 struct SubjectFields {
     #[serde(rename = "type")]
     binding_type: BindingType,
-    /// In a `UserBinding`, and only there.
+    /// Only in a `UserBinding`.
     user_id: Option<UserId>,
-    /// In a `TeamBinding`, and only there.
+    /// Only in a `TeamBinding`.
     team_id: Option<TeamId>,
 }
 
@@ -53,7 +53,7 @@ impl Serialize for BindingSubject {
     }
 }
 
-/// What a person says of a role binding.
+/// The settings of a role binding.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[schema(examples(json!({"type": "UserBinding", "user_id": "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e",
     "authorization_role_id": "0b8e4a52-13f7-4f0e-9d3c-7a6b5c4d3e2f"})))]
@@ -63,9 +63,9 @@ pub struct RoleBindingSpec {
     #[schema(value_type = SubjectFields)]
     pub subject: BindingSubject,
     pub authorization_role_id: RoleId,
-    /// None is every cluster of the organization.
+    /// If absent, all clusters of the organization.
     pub cluster_id: Option<ClusterId>,
-    /// None is every namespace.
+    /// If absent, all namespaces.
     pub namespace: Option<Namespace>,
 }
 

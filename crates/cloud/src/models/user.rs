@@ -8,7 +8,7 @@ use super::document::InvalidField;
 use super::fields::{Fields, Model};
 use super::values::{DisplayName, Email, Fingerprint, HttpUrl, SshKeyId, SshPublicKey, UserId};
 
-/// What a person says of a user.
+/// The settings of a user.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct UserSpec {
@@ -25,12 +25,12 @@ pub struct User {
     #[serde(flatten)]
     pub spec: UserSpec,
     pub added_at: Timestamp,
-    /// Each is this user's, and none is there twice.
+    /// All belong to this user, without duplicates.
     #[schema(value_type = Option<Vec<SshKey>>)]
     pub ssh_keys: Vec<SshKey>,
 }
 
-/// What a person says of an SSH key.
+/// The settings of an SSH key.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct SshKeySpec {
@@ -46,7 +46,7 @@ pub struct SshKey {
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub user_id: UserId,
-    /// That of the key; computed where it is not given.
+    /// The fingerprint of the key; computed if absent.
     #[schema(value_type = Option<Fingerprint>)]
     pub fingerprint: Fingerprint,
     #[serde(flatten)]

@@ -1,4 +1,4 @@
-//! The kinds of objects that the store holds, and the words by which it, the audit and the events call them.
+//! The kinds of objects in the store, and their names in the store, the audit log and the events.
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $word:literal, $singular:literal;)+) => {
@@ -7,16 +7,16 @@ macro_rules! kinds {
         pub enum Kind { $($(#[$doc])* $kind),+ }
 
         impl Kind {
-            /// Every kind.
+            /// All kinds.
             pub const ALL: &'static [Self] = &[$(Self::$kind),+];
 
-            /// How the store, the audit and the events call it.
+            /// Its name in the store, the audit log and the events.
             #[must_use]
             pub const fn word(self) -> &'static str {
                 match self { $(Self::$kind => $word),+ }
             }
 
-            /// How a message calls one, with its article.
+            /// Its name in messages, with an article.
             #[must_use]
             pub const fn singular(self) -> &'static str {
                 match self { $(Self::$kind => $singular),+ }

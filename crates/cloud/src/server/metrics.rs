@@ -1,4 +1,4 @@
-//! What `/metrics` shows of the server, beside what every process shows.
+//! The server's metrics, besides those of every process.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The description of the API, made from the table of endpoints: what is in the table is described, and nothing else is.
-//! Nothing here asks the store or the clock, so that the document is the same for everybody and can be kept.
+//! The description of the API, generated from the table of endpoints: it describes exactly the endpoints in the table.
+//! It depends on neither the store nor the clock, so the document is the same for all callers and can be cached.
 
 mod bodies;
 mod markdown;
@@ -85,7 +85,7 @@ fn operation(endpoint: &Endpoint, schemas: &mut Schemas) -> OperationBuilder {
     let mut operation = OperationBuilder::new()
         .operation_id(Some(operation_id(endpoint)))
         .summary(Some(&endpoint.summary))
-        .description(Some(format!("Who may: {}.", who_may(endpoint.may))))
+        .description(Some(format!("Requires: {}.", who_may(endpoint.may))))
         .tag(endpoint.tag)
         .request_body(request_body(endpoint, schemas))
         .response(good(endpoint).as_str(), answer(endpoint));
@@ -125,12 +125,12 @@ fn operation_id(endpoint: &Endpoint) -> String {
     [verb.to_owned()].into_iter().chain(words).collect::<Vec<_>>().join("_")
 }
 
-/// Who may ask, in words.
+/// The required permission, in words.
 pub(super) fn who_may(may: Permission) -> String {
     match may {
-        Permission::Anyone => "everybody".to_owned(),
+        Permission::Anyone => "none".to_owned(),
         Permission::Known => "any valid token".to_owned(),
-        Permission::User => "every user, for the own account".to_owned(),
+        Permission::User => "any user, for the own account".to_owned(),
         Permission::Operator => "an operator of this server".to_owned(),
         Permission::Organization { role, cluster, own } => {
             let mut who = vec![format!("a member of the organization with at least the role {role}")];
@@ -149,7 +149,7 @@ fn good(endpoint: &Endpoint) -> StatusCode {
     }
 }
 
-/// What may be answered instead. Which methods are not allowed (405) is said by the document itself.
+/// The possible error responses. The document itself shows which methods are not allowed (405).
 fn refusals(endpoint: &Endpoint) -> Vec<StatusCode> {
     let takes_body = endpoint.takes != Input::Nothing;
     let known = !matches!(endpoint.may, Permission::Anyone | Permission::Known);

@@ -1,7 +1,7 @@
-//! Operators: users who may do what concerns all organizations.
+//! Operators: users who administer all organizations.
 //!
-//! There is always one. Operators alone make and unmake operators, and take away an organization in which one is at home.
-//! Who cannot log in is made none: nobody else could give him a password any more.
+//! There is always one. Only operators add and remove operators, and delete an organization that is an operator's home.
+//! A user who cannot log in does not become one, because nobody else could set the password afterwards.
 
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
@@ -22,7 +22,7 @@ fn shown(operator: &Row, user: &Row) -> Value {
     json!({ "id": user.id, "name": said("name"), "email": said("email"), "added_at": operator.created_at })
 }
 
-/// Who is asked for in the path is not there. Only an operator is told so.
+/// The user in the path does not exist. Only an operator learns that.
 fn not_found(reason: &str) -> Refusal {
     Refusal {
         status: StatusCode::NOT_FOUND,
@@ -40,7 +40,7 @@ pub(super) async fn list(cloud: &Cloud, call: &Call) -> Result<Response, Error> 
     Ok(unless_known(call, &etag(&body), body))
 }
 
-/// Makes a user an operator. The audit of the organization where he is at home says so.
+/// Makes a user an operator. The audit log of the user's home organization records it.
 pub(super) async fn add(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let (id, owner) = (call.key("user_id")?, call.owner());
     let reply = cloud.store.write(call.by(), move |transaction| {
@@ -91,7 +91,7 @@ pub(super) async fn remove(cloud: &Cloud, call: &Call) -> Result<Response, Error
     Ok(reply.await?.into_response())
 }
 
-/// Whether there is an operator left without `user`.
+/// Checks that an operator other than `user` remains.
 pub(super) async fn keep_one(transaction: &mut Transaction, user: &str) -> Result<(), Error> {
     let operators = transaction.of_kind(Kind::Operator).await?;
     if operators.iter().all(|operator| operator.id == user) && !operators.is_empty() {
@@ -102,7 +102,7 @@ pub(super) async fn keep_one(transaction: &mut Transaction, user: &str) -> Resul
     Ok(())
 }
 
-/// Whether `asker` may take away all who are at home in the organization.
+/// Checks that `asker` may delete all users whose home is the organization.
 pub(super) async fn may_delete_home(
     transaction: &mut Transaction,
     asker: &Principal,

@@ -1,4 +1,4 @@
-//! Organizations as such: which there are for somebody, that one is locked, and the audit.
+//! Organizations: the list for a caller, locking, and the audit log.
 
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;

@@ -1,8 +1,8 @@
-//! Files that hold keys.
+//! Files that contain keys.
 //!
-//! What is kept true: a file is read only when nobody but its owner could have read or written it, and only when that owner is
-//! this process's user or root; it is written whole or not at all, and is on the disk before its name is. No error holds what is
-//! in a file.
+//! Invariants: a file is read only if nobody except its owner can read or write it, and only if that owner is the user
+//! of this process or root; it is written completely or not at all, and is synced to disk before its name exists. No
+//! error contains the contents of a file.
 
 use std::fs::{DirBuilder, File, Metadata};
 use std::io::{self, Read as _, Write as _};
@@ -25,7 +25,7 @@ pub enum SecretFileError {
     Read {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// Others may have read it, or may have put their own key there.
@@ -36,7 +36,7 @@ pub enum SecretFileError {
         /// Its permissions.
         mode: u32,
     },
-    /// Somebody else may change it at will.
+    /// Another user owns the file and can change it.
     #[error("{} belongs to the user {owner}: it must belong to the user that runs this process, or to root", path.display())]
     Owner {
         /// The file.
@@ -50,7 +50,7 @@ pub enum SecretFileError {
         /// The file.
         path: PathBuf,
     },
-    /// What is to be created is there.
+    /// The file already exists.
     #[error("{} already exists and is never overwritten: the data that its keys protect would be lost", path.display())]
     Exists {
         /// The file or folder.
@@ -61,7 +61,7 @@ pub enum SecretFileError {
     Write {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
@@ -73,7 +73,7 @@ pub(super) fn read(path: &Path) -> Result<Zeroizing<String>, SecretFileError> {
         source,
     };
     let file = File::open(path).map_err(unreadable)?;
-    // Of the open file: its name may be given to another one meanwhile.
+    // Checks the open file: its name may refer to another file by now.
     check(path, &file.metadata().map_err(unreadable)?)?;
     let mut bytes = Zeroizing::new(Vec::with_capacity(4096));
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
@@ -106,8 +106,8 @@ enum FileState {
     Theirs,
 }
 
-/// As Postgres does with its key: of a file of root's our group may read, which is how Kubernetes mounts a Secret for a process
-/// that is not root (`fsGroup`).
+/// The rule of PostgreSQL for its key: our group may read a file that root owns, which is how Kubernetes mounts a
+/// Secret for a process that is not root (`fsGroup`).
 fn verdict(us: u32, owner: u32, mode: u32) -> FileState {
     let forbidden = match owner {
         _ if owner == us => 0o077,
@@ -121,7 +121,7 @@ fn verdict(us: u32, owner: u32, mode: u32) -> FileState {
     }
 }
 
-/// Makes the file with mode 0600; refuses one that is there.
+/// Creates the file with mode 0600; refuses to overwrite an existing file.
 pub(super) fn create(path: &Path, content: &str) -> Result<(), SecretFileError> {
     let staged = stage(path, content)?;
     match staged.persist_noclobber(path) {
@@ -133,7 +133,7 @@ pub(super) fn create(path: &Path, content: &str) -> Result<(), SecretFileError> 
     }
 }
 
-/// Puts the file, with mode 0600, in the place of the one that is there.
+/// Replaces the file, with mode 0600.
 pub(super) fn replace(path: &Path, content: &str) -> Result<(), SecretFileError> {
     let staged = stage(path, content)?;
     staged.persist(path).map_err(|error| unwritable(path)(error.error))?;
@@ -152,7 +152,7 @@ pub(super) fn create_folder(path: &Path) -> Result<(), SecretFileError> {
     made.map_err(unwritable(path))
 }
 
-/// A file under a random name beside `path`, with mode 0600 from its first moment (`O_EXCL`), that is on the disk.
+/// A file with a random name next to `path`, with mode 0600 from its creation (`O_EXCL`), synced to disk.
 fn stage(path: &Path, content: &str) -> Result<NamedTempFile, SecretFileError> {
     let stage = || {
         let mut staged = NamedTempFile::new_in(folder_of(path))?;

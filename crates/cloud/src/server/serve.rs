@@ -29,33 +29,33 @@ use super::token::Tokens;
 
 /// How often the files of keys and of the certificate are read again; on SIGHUP that happens at once.
 const RELOAD: Duration = Duration::from_mins(1);
-/// A connection without a request is closed after this: one who polls each half minute keeps his.
+/// A connection without a request is closed after this time; clients that poll every 30 seconds keep theirs.
 const IDLE: Duration = Duration::from_secs(75);
-/// How long requests that are under way may take after the order to stop.
+/// The time for requests in progress to complete after the order to stop.
 pub const DRAIN: Duration = Duration::from_secs(10);
 
-/// From what a server is made.
+/// The parts of a server.
 #[derive(Clone, Debug)]
 pub struct ServerParts {
     /// The database.
     pub database: Url,
-    /// Where it listens.
+    /// The address to listen on.
     pub address: SocketAddr,
     /// The files of the certificate and of its key; None is plain HTTP, on loopback only.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// Under which address everybody reaches it; what its tokens say issued them.
+    /// The public URL; the issuer of tokens.
     pub issuer: Url,
     /// The folder of the signing keys.
     pub keys: PathBuf,
     /// The file of the sealing keys.
     pub sealing: PathBuf,
-    /// So often a second may one caller ask.
+    /// The maximum number of requests per second of one caller.
     pub requests_a_second: NonZeroU32,
-    /// So many requests run at once.
+    /// The maximum number of concurrent requests.
     pub requests_at_once: usize,
-    /// So many connections are open at once, those of streams among them.
+    /// The maximum number of open connections, including streams.
     pub connections: usize,
-    /// How long what is signed is valid.
+    /// The lifetimes of tokens.
     pub lives: TokenLifetimes,
 }
 
@@ -93,10 +93,10 @@ pub enum ServeError {
     Signals(#[source] io::Error),
 }
 
-/// Starts everything in `tasks`, and says where it listens.
+/// Starts all tasks, and returns the address that the server listens on.
 ///
 /// # Errors
-/// When the database, the keys, the certificate or the address cannot be used: nothing is answered then.
+/// If the database, the keys, the certificate or the address is unusable: then nothing is served.
 pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<SocketAddr, ServeError> {
     if parts.tls.is_none() && !parts.address.ip().is_loopback() {
         return Err(ServeError::Plain(parts.address));
@@ -163,14 +163,14 @@ fn http(
     serve_with(listener, router, options, kit.clock.clone(), shutdown.clone())
 }
 
-/// As tokens name it: without a slash at the end, because verifiers compare texts.
+/// The issuer in tokens: without a trailing slash, because verifiers compare strings.
 pub(super) fn issuer(url: &Url) -> String {
     url.as_str().trim_end_matches('/').to_owned()
 }
 
-/// Reads the files again now and then, and when it is told to; what cannot be read stays as it was.
+/// Reloads the files periodically and on SIGHUP; a file that cannot be read is kept in its old version.
 async fn reload_on(cloud: Cloud, certificate: Option<Arc<Certificate>>, mut hangups: Signal) -> Result<(), Infallible> {
-    // With which key everything was sealed when that was said last.
+    // The key for which the completion was logged last.
     let mut told = None;
     loop {
         tokio::select! {

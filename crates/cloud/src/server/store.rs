@@ -1,7 +1,7 @@
-//! What the cloud knows: objects, each change of one in a transaction with its audit row and its event.
+//! The store: objects, each change in one transaction with its audit row and its event.
 //!
-//! Reads see what is committed. Writes go through the one [`Writer`] of the process, in commits that many share. The
-//! [`Feed`] says what changed since, on this replica at once and of others as soon as they are heard.
+//! Reads see committed data. Writes go through the process's one [`Writer`], in commits that many share. The [`Feed`]
+//! publishes changes, of this replica at once and of others as soon as they are received.
 
 mod audit;
 mod backup;
@@ -41,7 +41,7 @@ use transaction::{DELETE, scope};
 pub use writer::Writer;
 use writer::{Job, QUEUE, Waiting};
 
-/// Whoever was away for more changes than these, of whatever cluster, looks at everything instead.
+/// A client that is more than this many changes behind lists everything again.
 const REPLAYED: i64 = 10_000;
 
 static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
@@ -49,7 +49,7 @@ static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
 /// The database cannot be used as it is.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The setting that says where it is.
+    /// The setting with its location is invalid.
     #[error("{0}")]
     Setting(String),
     /// The file, one beside it or their folder cannot be written.
@@ -59,25 +59,25 @@ pub enum StoreError {
     File {
         /// The file or folder.
         path: String,
-        /// What the operating system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// It does not answer, or does not take what it is given.
     #[error("the database is unusable")]
     Unavailable(#[source] sqlx::Error),
-    /// It holds what nobody of us wrote.
+    /// It contains data that no version of the server wrote.
     #[error("the database is damaged: {0}")]
     Damaged(String),
     /// Its tables cannot be brought to the form that this version reads.
     #[error("the database schema does not match this version: {0}")]
     Migrate(#[source] MigrateError),
-    /// So many wait already.
+    /// The queue of writes is full.
     #[error("too many writes are pending")]
     Full,
     /// The process is about to end.
     #[error("the server is stopping")]
     Stopping,
-    /// As another request, that was in the same commit.
+    /// The error of another request in the same commit.
     #[error("{0}")]
     Shared(Arc<Self>),
 }
@@ -88,7 +88,7 @@ impl From<sqlx::Error> for StoreError {
     }
 }
 
-/// Whether the database takes what it is given.
+/// Whether the database accepts writes.
 #[derive(Debug, Default)]
 struct Health(Mutex<Option<String>>);
 
@@ -127,7 +127,7 @@ impl std::fmt::Debug for Store {
 
 /// A database that was opened, and the tasks that it needs.
 pub struct Opened {
-    /// For everybody.
+    /// Shared by all requests.
     pub store: Store,
     /// Without it nothing is written.
     pub writer: Writer,
@@ -136,11 +136,11 @@ pub struct Opened {
 }
 
 impl Store {
-    /// Opens the database at `url` (`sqlite:///FOLDER/FILE` or `postgres://…`), makes it where it is a file that is not
-    /// there, and brings its tables to the form of this version.
+    /// Opens the database at `url` (`sqlite:///FOLDER/FILE` or `postgres://…`), creates it if it is a file that does
+    /// not exist, and upgrades its tables to this version.
     ///
     /// # Errors
-    /// When it cannot be used: the message names the file or says what the server says, never the password.
+    /// If it is unusable: the message names the file or contains the server's error, never the password.
     pub async fn open(url: &Url, clock: SharedClock) -> Result<Opened, StoreError> {
         let engine: Arc<dyn Engine> = Arc::from(engine::of(url)?);
         engine.check().await?;
@@ -181,7 +181,7 @@ impl Store {
         })
     }
 
-    /// What changed.
+    /// The published changes.
     #[must_use]
     pub fn feed(&self) -> &Feed {
         &self.feed
@@ -193,10 +193,10 @@ impl Store {
         &self.epoch
     }
 
-    /// Whether it takes what it is given, and other replicas are heard.
+    /// Checks that it accepts writes, and that changes of other replicas are received.
     ///
     /// # Errors
-    /// With what is wrong, in words.
+    /// The problem, in words.
     pub fn check(&self) -> Result<(), String> {
         self.health.check()?;
         if self.feed.hears() {
@@ -214,18 +214,18 @@ impl Store {
         transaction::get(&mut *self.reader().await?, kind, id).await
     }
 
-    /// What stands below `parent`, in the order in which it was made.
+    /// The children of `parent`, in the order of their creation.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub async fn children(&self, kind: Kind, parent: &str) -> Result<Vec<Row>, StoreError> {
         transaction::children(&mut *self.reader().await?, kind, parent).await
     }
 
-    /// What there is of one kind in a cluster, in the order in which it was made.
+    /// All objects of one kind in a cluster, in the order of their creation.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub async fn in_cluster(&self, kind: Kind, cluster: &str) -> Result<Vec<Row>, StoreError> {
         let found: Vec<Columns> = sqlx::query_as(select!("kind = $1 AND cluster_id = $2 ORDER BY position"))
             .bind(kind.word())
@@ -243,10 +243,10 @@ impl Store {
         transaction::of_kind(&mut *self.reader().await?, kind).await
     }
 
-    /// The users who are in an organization, wherever they are at home, and their SSH keys.
+    /// The members of an organization, whatever their home, and their SSH keys.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub async fn members(&self, organization: &str) -> Result<(Vec<Row>, Vec<Row>), StoreError> {
         let of = |statement: &'static str| sqlx::query_as(statement).bind(organization).fetch_all(&self.pool);
         let users: Vec<Columns> = of(select!(
@@ -291,11 +291,11 @@ impl Store {
         Ok(self.pool.acquire().await?)
     }
 
-    /// Makes a change: all of it or nothing. It is committed when this returns.
+    /// Applies a change completely or not at all. It is committed when this returns.
     ///
     /// # Errors
-    /// When `change` refuses it, or the database cannot be written. After a database error it may have been made all the
-    /// same, if the answer to the commit got lost.
+    /// If `change` refuses, or the database cannot be written. After a database error the change may still be
+    /// committed, if the response to the commit was lost.
     pub async fn write<T, F>(&self, by: Author, change: F) -> Result<T, Error>
     where
         T: Send + 'static,
@@ -354,7 +354,7 @@ impl Store {
     }
 }
 
-/// The name of the database, made when it has none.
+/// The id of the database, created if it has none.
 async fn epoch(connection: &mut AnyConnection) -> Result<String, StoreError> {
     sqlx::query("INSERT INTO meta (name, value) VALUES ('epoch', $1) ON CONFLICT DO NOTHING")
         .bind(Uuid::new_v4().simple().to_string())

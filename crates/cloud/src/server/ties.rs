@@ -1,4 +1,4 @@
-//! What a body says of an object that is there, and whether all that it refers to is there too.
+//! The spec in a request body for an existing object, and checks that all references exist.
 
 use serde_json::{Map, Value};
 
@@ -12,7 +12,7 @@ use super::source::membership_id;
 use super::store::{Name, References, Row, Transaction};
 use super::view;
 
-/// What other objects have to do with what `document` says, if all that it refers to is there.
+/// The unique names and references of `document`, if all referenced objects exist.
 pub(super) async fn ties(
     transaction: &mut Transaction,
     kind: Kind,
@@ -56,7 +56,8 @@ pub(super) async fn ties(
     })
 }
 
-/// What a body says of an object that is there: with the fields that the server makes as they are, or without them.
+/// The spec in the body for an existing object, with or without the fields that the server sets, which must be
+/// unchanged.
 pub(super) fn said(
     cloud: &Cloud,
     before: &Row,
@@ -78,7 +79,7 @@ pub(super) fn said(
     if before.kind == Kind::Role {
         super::roles::forget_ids(&mut body);
     }
-    // Credentials that no answer has cannot be sent back: who says nothing of them keeps them.
+    // Credentials that no response contains cannot be sent back: if omitted, they stay unchanged.
     if !patch
         && before.kind == Kind::Provider
         && !body.contains_key("credentials")

@@ -1,6 +1,7 @@
-//! Power over a user: who may change him, what goes with him, and that no organization is left without an owner.
+//! Permissions over a user: who may change a user, what is deleted with a user, and that every organization keeps an
+//! owner.
 //!
-//! Nobody gets more power over a user than he has himself: whoever may set a password may be that user.
+//! No caller gets more permissions over a user than the caller has: whoever can set a password can act as that user.
 
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -73,7 +74,7 @@ pub(super) fn only_owners_make_owners(asker: &Principal, organization: &str, rol
     Ok(())
 }
 
-/// Whether `asker` may be that user, in effect: change how he logs in, or what stands for him.
+/// Whether `asker` may act as that user, in effect: change the user's credentials.
 pub(super) async fn may_act_for(
     transaction: &mut Transaction,
     asker: &Principal,
@@ -106,7 +107,7 @@ pub(super) async fn may_act_for(
     Ok(row)
 }
 
-/// Says of a user, or of something of his, that it changed to the other organizations that he is in.
+/// Publishes a change of a user, or of an object of the user, to the user's other organizations.
 pub(super) async fn tell_elsewhere(transaction: &mut Transaction, row: &Row) -> Result<(), Error> {
     let user = if row.kind == Kind::User {
         &row.id
@@ -139,7 +140,7 @@ pub(super) async fn not_the_last_owner(
     Err(Refusal::conflict(message).into())
 }
 
-/// Gives a user a password, and ends his tokens but `kept`.
+/// Sets the password of a user, and revokes all tokens of the user except `kept`.
 pub(super) async fn replace_password(
     transaction: &mut Transaction,
     user: &Row,
@@ -188,7 +189,7 @@ pub(super) async fn forget(transaction: &mut Transaction, user: &Row, going: &st
     transaction.remove(user).await
 }
 
-/// Takes a user out of an organization, and out of its teams and bindings.
+/// Removes a user from an organization, and from its teams and bindings.
 pub(super) async fn leave(transaction: &mut Transaction, membership: &Row) -> Result<(), Error> {
     let user = membership
         .spec

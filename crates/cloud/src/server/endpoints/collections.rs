@@ -97,7 +97,7 @@ impl Collection {
                 Action::List(kind),
                 Input::Nothing,
                 Output::List(self.shown),
-                format!("List: {one} each"),
+                format!("List all objects of the kind: {one}"),
             )
             .asked(query),
             entry(
@@ -108,7 +108,7 @@ impl Collection {
                 Action::Create(kind),
                 Input::Json(self.said),
                 Output::Made(made),
-                format!("Make {one}"),
+                format!("Create {one}"),
             ),
             entry(
                 Method::GET,

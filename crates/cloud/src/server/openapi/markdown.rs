@@ -29,7 +29,7 @@ pub fn markdown(endpoints: &[Endpoint]) -> String {
         // Writing to a text cannot fail.
         let _ = write!(
             page,
-            "\n## {tag}\n\n| | takes | answers | who may |\n| --- | --- | --- | --- |\n"
+            "\n## {tag}\n\n| | request | response | permission |\n| --- | --- | --- | --- |\n"
         );
         for endpoint in endpoints.iter().filter(|endpoint| endpoint.tag == tag) {
             let _ = writeln!(

@@ -20,9 +20,9 @@ pub(super) type AuditColumns = (
 pub struct AuditRow {
     /// The number of the change.
     pub sequence: i64,
-    /// When, RFC 3339.
+    /// The time, RFC 3339.
     pub at: String,
-    /// Which cluster it concerns, or empty.
+    /// The cluster that it concerns, or empty.
     pub cluster_id: String,
     /// The kind of the object.
     pub kind: String,
@@ -30,13 +30,13 @@ pub struct AuditRow {
     pub object_id: String,
     /// `create`, `update` or `delete`.
     pub action: String,
-    /// Who: `user:ID`, `cluster:ID` or `system`.
+    /// The author: `user:ID`, `cluster:ID` or `system`.
     pub actor: String,
     /// On which request.
     pub request_id: String,
-    /// What it was, without secrets; null when it was not there.
+    /// The object before the change, without secrets; null if it did not exist.
     pub before: Value,
-    /// What it is, without secrets; null when it is not there any more.
+    /// The object after the change, without secrets; null if it no longer exists.
     pub after: Value,
 }
 

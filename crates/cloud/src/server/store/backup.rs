@@ -1,6 +1,6 @@
-//! A copy of everything, in one form for both databases: lines of JSON, a row each, between a head and a foot that says how
-//! many there must be and what their digest is. It is one moment's, while others write. Secrets are in it as they are in
-//! the database: sealed, or hashes.
+//! A backup, in the same format for both databases: lines of JSON, one row each, between a header and a footer with the
+//! number of rows and their digest. It is a consistent snapshot, even during writes. Secrets are in it as in the
+//! database: encrypted or hashed.
 
 use std::io::{self, BufRead, Write};
 
@@ -74,7 +74,7 @@ const TABLES: &[Table] = &[
     },
 ];
 
-/// A copy that cannot be made or read.
+/// A backup that cannot be created or read.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// The database cannot be used.
@@ -121,11 +121,11 @@ fn hex(context: Context) -> String {
     crate::server::digest::hex(context.finish().as_ref())
 }
 
-/// Writes a copy of the database at `url`, which may be served meanwhile. `told` hears after every thousand rows how many
-/// there are.
+/// Writes a backup of the database at `url`, which may be in use. `told` is called with the number of rows after every
+/// thousand.
 ///
 /// # Errors
-/// When the database cannot be read or the copy not be written.
+/// If the database cannot be read or the backup cannot be written.
 pub async fn backup(
     url: &Url,
     copy: &mut (dyn Write + Send),
@@ -160,10 +160,11 @@ pub async fn backup(
     Ok(BackupSummary { rows })
 }
 
-/// Fills the empty database at `url` from a copy, all of it or nothing. It is another database then: streams begin anew.
+/// Restores a backup into the empty database at `url`, completely or not at all. The result is another database:
+/// streams start again.
 ///
 /// # Errors
-/// When the copy is not whole, is of a newer version, or there is something in the database.
+/// If the backup is incomplete or of a newer version, or if the database is not empty.
 pub async fn restore(
     url: &Url,
     copy: &mut (dyn BufRead + Send),

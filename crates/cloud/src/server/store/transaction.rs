@@ -1,4 +1,4 @@
-//! What a writer can do, each with its audit row and its event, all within one transaction.
+//! The operations of a writer, each with its audit row and its event, all within one transaction.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -14,7 +14,7 @@ use crate::server::Error;
 use crate::server::kind::Kind;
 use crate::server::refusal::Refusal;
 
-/// The action of the audit that takes an object away.
+/// The audit action of a deletion.
 pub(super) const DELETE: &str = "delete";
 
 /// An open transaction.
@@ -24,7 +24,7 @@ pub struct Transaction {
     pub(super) notes: Vec<CommittedChange>,
     pub(super) by: Author,
     pub(super) now: Timestamp,
-    /// Whether something is to be committed that is no change.
+    /// Whether the transaction must be committed although it contains no change.
     pub(super) silent: bool,
 }
 
@@ -43,10 +43,10 @@ impl Transaction {
         get(&mut self.connection, kind, id).await
     }
 
-    /// What stands below `parent`, in the order in which it was made.
+    /// The children of `parent`, in the order of their creation.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub async fn children(&mut self, kind: Kind, parent: &str) -> Result<Vec<Row>, StoreError> {
         children(&mut self.connection, kind, parent).await
     }
@@ -131,10 +131,10 @@ impl Transaction {
         Ok(row)
     }
 
-    /// Makes `before` say `spec` and hold `secret`. What says the same is not written.
+    /// Updates `before` to `spec` and `secret`. An unchanged object is not written.
     ///
     /// # Errors
-    /// When its name is taken, or the database cannot be written.
+    /// If its name is taken, or the database cannot be written.
     pub async fn update(
         &mut self,
         before: &Row,
@@ -156,10 +156,10 @@ impl Transaction {
         self.write(before, after).await
     }
 
-    /// Makes `before` have the status `status`. One that says the same is not written.
+    /// Updates the status of `before`. An unchanged one is not written.
     ///
     /// # Errors
-    /// When the database cannot be written.
+    /// If the database cannot be written.
     pub async fn set_status(&mut self, before: &Row, status: Value) -> Result<Row, Error> {
         if before.status.as_ref() == Some(&status) {
             return Ok(before.clone());
@@ -189,10 +189,10 @@ impl Transaction {
         Ok(after)
     }
 
-    /// Removes `row` and all that stands below it.
+    /// Removes `row` and all its descendants.
     ///
     /// # Errors
-    /// When the database cannot be written.
+    /// If the database cannot be written.
     pub async fn remove(&mut self, row: &Row) -> Result<(), Error> {
         let mut going = vec![row.clone()];
         let mut next = 0;
@@ -219,10 +219,10 @@ impl Transaction {
         Ok(())
     }
 
-    /// Says of `row` that it changed for the clusters of `organization` too, which is not its own.
+    /// Publishes a change of `row` to the clusters of `organization` too, which is not its own.
     ///
     /// # Errors
-    /// When the database cannot be written.
+    /// If the database cannot be written.
     pub async fn tell(&mut self, row: &Row, organization: &str, action: &'static str) -> Result<(), Error> {
         let elsewhere = Row {
             organization_id: organization.to_owned(),
