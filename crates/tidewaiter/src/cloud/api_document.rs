@@ -1,4 +1,4 @@
-//! What a document says, in the words of the API: names have become ids, and the whole is checked.
+//! A document converted to the fields of the API: names are replaced by ids, and the whole is validated.
 
 use std::collections::HashMap;
 
@@ -10,11 +10,11 @@ use super::kinds::Scope;
 use super::session::text;
 use crate::cli::CloudKind;
 
-/// What a document says, in the words of the API.
+/// A document converted to the fields of the API.
 pub(super) struct ApiDocument {
     /// The spec, every field there.
     pub(super) spec: Value,
-    /// What only a creation takes.
+    /// Fields that only a create request accepts.
     beside: Map<String, Value>,
 }
 
@@ -29,10 +29,10 @@ impl ApiDocument {
     }
 }
 
-/// The ids of what documents name.
+/// The ids of the objects that documents name.
 pub(super) type Ids = HashMap<(CloudKind, String), String>;
 
-/// That a document is right, as far as that can be told without the cloud.
+/// Validates a document as far as possible without the cloud.
 pub(super) fn check(document: &Document) -> Result<()> {
     let shape = document.kind.shape();
     if !shape.declared {
@@ -73,7 +73,7 @@ pub(super) fn stand_in(number: usize) -> String {
     format!("00000000-0000-4000-8000-{number:012}")
 }
 
-/// What the document names, when it is right.
+/// The objects that a valid document names.
 pub(super) fn names(document: &Document) -> Result<Vec<(CloudKind, String)>> {
     let mut names = Vec::new();
     read(document, &mut |kind, name| {
@@ -84,7 +84,7 @@ pub(super) fn names(document: &Document) -> Result<Vec<(CloudKind, String)>> {
     Ok(names)
 }
 
-/// What the document says, with the ids of what it names.
+/// Converts a document, with the ids of the objects that it names.
 pub(super) fn said_by(document: &Document, ids: &Ids) -> Result<ApiDocument> {
     read(document, &mut |kind, name| {
         let found = ids.get(&(kind, name.to_owned())).cloned();
@@ -140,7 +140,7 @@ fn read(document: &Document, id: &mut dyn FnMut(CloudKind, &str) -> Result<Strin
     Ok(ApiDocument { spec, beside })
 }
 
-/// What a person calls the object of a document.
+/// The title of a document's object, for messages.
 pub(super) fn title(document: &Document, name: &str) -> String {
     let given = |field: &str| document.spec.get(field).and_then(Value::as_str);
     let name = match (document.kind, given("role"), given("user").or_else(|| given("team"))) {

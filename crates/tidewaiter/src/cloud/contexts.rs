@@ -1,6 +1,6 @@
-//! Where one is logged in: a file that its owner alone may read, because tokens stand in it.
+//! The contexts file. Only its owner may have access, because it contains tokens.
 //!
-//! It is replaced as a whole: a reader sees the old one or the new one. One that others may read is refused.
+//! It is replaced atomically: a reader sees the old or the new version. A file that other users can read is refused.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,11 +13,11 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use tidewaiter_kit::settings::environment;
 
-/// What the file holds.
+/// The contents of the file.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Contexts {
-    /// The one that is meant when none is named.
+    /// The current context.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(super) current: Option<String>,
     #[serde(default)]
@@ -51,7 +51,7 @@ impl fmt::Debug for Login {
 }
 
 impl Contexts {
-    /// What the file says; nothing when there is none.
+    /// Reads the file; empty if it does not exist.
     pub(super) fn load() -> Result<Self> {
         let path = file()?;
         let failed = || format!("the contexts in {}", path.display());
@@ -133,7 +133,7 @@ pub(super) fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
             .and_then(|()| file.sync_all())
             .and_then(|()| fs::rename(&new, path));
         if written.is_err() {
-            // Half a file is of no use; what it is called says whose it was.
+            // A partial file is useless; its name shows which process wrote it.
             let _ = fs::remove_file(&new);
         }
         written?;

@@ -33,7 +33,7 @@ pub(super) async fn print(args: &CredentialArgs) -> Result<()> {
     super::output::print(&format!("{credential}\n"))
 }
 
-/// The version that kubectl asks for.
+/// The API version that kubectl requests.
 fn wanted_version(environment: &[(String, String)]) -> Result<&'static str> {
     let Some((_, info)) = environment.iter().find(|(name, _)| name == "KUBERNETES_EXEC_INFO") else {
         return Ok(VERSIONS[0]);

@@ -1,7 +1,7 @@
-//! What files say: documents, each of one object, and the scope of a prune.
+//! The documents in files, each with one object, and the scope of a prune.
 //!
-//! Everything is read and every secret fetched before anything is asked of the cloud. An error names the file and the
-//! document in it; it holds no secret.
+//! All files and secrets are read before the first request. An error names the file and the document in it, and
+//! contains no secret.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,9 +15,9 @@ use crate::cli::CloudKind;
 
 const FIELDS: &str = "kind, id, cluster, nodePool, user, spec";
 
-/// One object as a file says it.
+/// An object in a file.
 pub(super) struct Document {
-    /// Which document of which file.
+    /// The file and the number of the document in it.
     pub(super) origin: String,
     pub(super) kind: CloudKind,
     /// The object, when it is not the one of that name.
@@ -31,7 +31,7 @@ pub(super) struct Document {
     pub(super) spec: Map<String, Value>,
 }
 
-/// What `--prune` may delete.
+/// The objects that `--prune` may delete.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct PruneScope {
     pub(super) kinds: Vec<CloudKind>,
@@ -39,7 +39,7 @@ pub(super) struct PruneScope {
     pub(super) clusters: Vec<String>,
 }
 
-/// All that a path says.
+/// All documents of a path.
 #[derive(Default)]
 pub(super) struct Documents {
     pub(super) documents: Vec<Document>,
@@ -70,7 +70,7 @@ pub(super) fn read(path: &Path, environment: &[(String, String)]) -> Result<Docu
     Ok(all)
 }
 
-/// Reads a file with one object of that kind: a document, or what would stand in its `spec`.
+/// Reads a file with one object of that kind: a document, or the contents of its `spec`.
 pub(super) fn read_one(path: &Path, kind: CloudKind, environment: &[(String, String)]) -> Result<Document> {
     let origin = path.display().to_string();
     let text = fs::read_to_string(path).with_context(|| format!("reading {origin}"))?;
@@ -118,7 +118,7 @@ fn find(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> Result<()> {
 }
 
 fn values(text: &str) -> Result<Vec<Value>> {
-    // Its message quotes lines, in which a secret may stand; the first one says what is wrong and where.
+    // The parser's message quotes lines, which may contain a secret; its first line has the error and the position.
     let read: Result<Vec<Value>, _> = serde_saphyr::from_multiple(text);
     let values = read.map_err(|error| anyhow!("{}", error.to_string().lines().next().unwrap_or("is no YAML")))?;
     Ok(values.into_iter().filter(|value| !value.is_null()).collect())
@@ -196,7 +196,7 @@ fn kinds() -> String {
     format!("the kinds of documents are {}", names.join(", "))
 }
 
-/// Where secrets are fetched from.
+/// The sources of secrets.
 struct Secrets<'a> {
     folder: &'a Path,
     environment: &'a [(String, String)],

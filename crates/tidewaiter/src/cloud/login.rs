@@ -99,7 +99,7 @@ pub(super) fn logout(args: &LogoutArgs) -> Result<()> {
     print(&format!("logged out of {name}\n"))
 }
 
-/// Says who the cloud says one is.
+/// Shows the logged-in user.
 pub(super) async fn whoami(args: &WhoamiArgs) -> Result<()> {
     let session = Session::open(&args.place)?;
     let (account, _) = session.get(Path::new(["account"])).await?;

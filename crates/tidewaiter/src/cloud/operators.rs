@@ -1,4 +1,4 @@
-//! `tidewaiter cloud operators`: who may do what concerns all organizations of the server.
+//! `tidewaiter cloud operators`: manages the users who administer all organizations of the server.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use super::output::{names, print, table, value};
 use super::session::Session;
 use crate::cli::{CloudFormat, CloudKind, OperatorsCommand};
 
-/// Lists them, or changes who is one.
+/// Lists, adds or removes operators.
 pub(super) async fn main(command: &OperatorsCommand) -> Result<()> {
     let operators = Path::new(["operators"]);
     match command {

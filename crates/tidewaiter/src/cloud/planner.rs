@@ -1,7 +1,7 @@
-//! From documents to a plan: names become ids, what is there is compared with what is said.
+//! From documents to a plan: names become ids, and documents are compared with existing objects.
 //!
-//! Every document is checked as a whole before the cloud is asked anything, and the whole plan is made before anything is
-//! changed. Deletions come last, in the reverse order, and only of what the scope names.
+//! All documents are validated before the first request, and the plan is complete before the first change. Deletions
+//! come last, in reverse order, and only within the scope.
 
 mod prune;
 
@@ -22,7 +22,7 @@ use crate::cli::CloudKind;
 /// Makes the plan.
 ///
 /// # Errors
-/// The first document that is wrong, before the cloud is asked; or a name that nothing has.
+/// The first invalid document, before any request; or a name without an object.
 pub(super) async fn plan(session: &Session, documents: &Documents, prune: bool) -> Result<Plan> {
     for document in &documents.documents {
         check(document).with_context(|| document.origin.clone())?;
@@ -57,9 +57,9 @@ pub(super) async fn plan(session: &Session, documents: &Documents, prune: bool) 
 
 struct Planner<'a> {
     session: &'a Session,
-    /// What is there, by path.
+    /// The existing objects, by path.
     lists: HashMap<String, Vec<Value>>,
-    /// What will be there: by path and name, what stands for its id.
+    /// The objects to be created: by path and name, the placeholder of the id.
     pending: HashMap<(String, String), String>,
     /// The ids that documents name.
     kept: HashSet<(CloudKind, String)>,
@@ -137,7 +137,7 @@ impl Planner<'_> {
         });
     }
 
-    /// What the document describes, when it is there.
+    /// The existing object of a document, if there is one.
     async fn existing(&mut self, document: &Document, list: &Path, spec: &Value) -> Result<Option<Value>> {
         let shape = document.kind.shape();
         let objects = self.objects(list).await?;
@@ -181,7 +181,7 @@ impl Planner<'_> {
         Ok(self.lists.get(&key).map_or(&[], Vec::as_slice))
     }
 
-    /// The id of what is called `name` in a list, there or to be made.
+    /// The id of the object named `name` in a list, existing or to be created.
     async fn id(&mut self, kind: CloudKind, list: &Path, name: &str) -> Result<String> {
         if name.parse::<UserId>().is_ok() {
             return Ok(name.to_lowercase());

@@ -1,4 +1,4 @@
-//! A login that is open: the client, and where it looks. Names become ids here.
+//! An open session: the client, the context and the parent objects. Names are resolved to ids here.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::contexts::{Contexts, Login};
 use super::kinds::{Scope, Shape};
 use crate::cli::{CloudKind, CloudPlace as Place};
 
-/// A server that is away is asked again for this long: a person waits for it.
+/// How long requests to an unavailable server are retried while a user waits.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// An open login.
@@ -58,7 +58,7 @@ impl Session {
         })
     }
 
-    /// Where it looks.
+    /// The context and the parent objects.
     pub(super) fn place(&self) -> &Place {
         &self.place
     }
@@ -114,7 +114,7 @@ impl Session {
         Ok(parent.below(shape.segment))
     }
 
-    /// The id of the object that is called `name` in `list`, or has that id.
+    /// The id of the object in `list` with this name or id.
     pub(super) async fn id(&self, kind: CloudKind, list: &Path, name: &str) -> Result<String> {
         // Every id is a UUID, whatever it is of.
         if name.parse::<UserId>().is_ok() {
@@ -148,7 +148,7 @@ impl Session {
         }
     }
 
-    /// What is at `path`, and which version of it.
+    /// The object at `path`, and its version.
     pub(super) async fn get(&self, path: Path) -> Result<(Value, Option<ETag>)> {
         let request = Request::new(Method::GET, path);
         let answer = self.client.request(&request).await?;
@@ -170,7 +170,7 @@ impl Session {
     }
 }
 
-/// Whether that is what the object is called by.
+/// Whether the object has this name.
 pub(super) fn is_called(shape: &Shape, object: &Value, name: &str) -> bool {
     let fields = shape.key.iter().copied().chain(["name"]);
     let mut texts = fields.filter_map(|field| object.get(field)?.as_str());

@@ -1,6 +1,6 @@
-//! `tidewaiter explain group`: the labels that the state store gives the nodes of a group.
+//! `tidewaiter explain group`: the labels that the state store defines for the nodes of a group.
 //!
-//! It asks the state store alone, so that a change can be checked before it is made: no cluster, and no instance.
+//! It reads only the state store, so that a change can be checked before it is applied.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ async fn read(args: &ExplainGroupArgs, store: StateStore) -> Result<Arc<Definiti
     Ok(definitions.get(&args.group).await?)
 }
 
-/// What is printed.
+/// The output.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Explained {

@@ -1,4 +1,5 @@
-//! `tidewaiter explain node`: what a Node is, why it has its labels, and what a pass over it would write now.
+//! `tidewaiter explain node`: the identity of a Node, the reasons for its labels, and what the controller would change
+//! now.
 
 use anyhow::anyhow;
 use tidewaiter_controller::node_controller::explain::{
@@ -120,7 +121,7 @@ fn labels(node: &NodeExplained) -> Table {
     labels
 }
 
-/// What a pass would write, in one sentence.
+/// The changes of a pass, in one sentence.
 fn differs(change: &ChangeExplained) -> String {
     let because = |text: &str| match change.why.as_str() {
         "" => text.to_owned(),
@@ -147,7 +148,7 @@ fn differs(change: &ChangeExplained) -> String {
     because(&format!("yes ({})", parts.join(", ")))
 }
 
-/// What quarantine would do, in one sentence.
+/// The changes of quarantine, in one sentence.
 pub(super) fn quarantine(treatment: &TreatmentExplained) -> String {
     let mut done = treatment.labels.join(", ");
     if !done.is_empty() {

@@ -21,7 +21,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// A title that is empty is not printed, and neither is a head without columns.
+    /// An empty title is not printed, and neither is a header without columns.
     pub(super) fn new(title: &'static str, columns: &[&str]) -> Self {
         let mut table = comfy_table::Table::new();
         table
@@ -53,7 +53,7 @@ impl Table {
     }
 }
 
-/// Prints `answer` in the format that was asked for.
+/// Prints `answer` in the requested format.
 pub(super) fn print<T: Serialize>(format: OutputFormat, answer: &T, tables: impl FnOnce() -> Vec<Table>) -> Result<()> {
     let text = match format {
         OutputFormat::Table => tables().iter().map(Table::text).collect::<Vec<_>>().join("\n"),

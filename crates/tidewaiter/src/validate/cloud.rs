@@ -1,5 +1,5 @@
-//! The cluster's cloud, found when it is first asked: which one it is and where may stand only in the Cluster, and the state
-//! store that has it may be away for a while.
+//! The cluster's cloud, determined when it is first needed: only the Cluster may name the cloud and the region, and the
+//! state store may be unavailable for a while.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::controller::Given;
 use crate::controller::cloud::Cloud;
 use crate::controller::settings::ControllerSettings;
 
-/// Whoever says what groups there are, once the Cluster has said who that is.
+/// The instance groups of the cloud that the Cluster names.
 pub(super) struct CloudOfCluster {
     given: Given,
-    /// Whether `given` names the cloud; else the Cluster does.
+    /// Whether `given` names the cloud; otherwise the Cluster does.
     named: bool,
     definitions: Definitions,
     kit: Kit,
@@ -43,7 +43,7 @@ impl CloudOfCluster {
         Ok(Cloud::of(&given, &self.kit).await?.groups?)
     }
 
-    /// What was given, and what the Cluster adds where nothing was.
+    /// The given location, completed by the Cluster.
     async fn where_it_is(&self) -> Result<Given> {
         let cluster = self.definitions.cluster_summary().await?;
         let Given {

@@ -1,4 +1,4 @@
-//! The verdict on standard output: exactly the view that was asked for, coloured only for a terminal.
+//! Prints the result to standard output, in the requested format, coloured only for a terminal.
 
 use std::io::{self, Write as _};
 
@@ -10,7 +10,7 @@ use tidewaiter_validation::view::{Tone, json, painted_table, yaml};
 
 use crate::cli::OutputFormat;
 
-/// Prints `verdict` in the format that was asked for.
+/// Prints `verdict` in the requested format.
 pub(super) fn print(format: OutputFormat, verdict: &Verdict) -> Result<()> {
     let text = match format {
         OutputFormat::Table => {

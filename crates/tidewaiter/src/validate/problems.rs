@@ -1,4 +1,4 @@
-//! What keeps a cluster from being ready, each with the time since when, over all verdicts of one wait.
+//! The current problems of a cluster, each with its start, over all validations of one wait.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use tidewaiter_api::values::printable;
 use tidewaiter_validation::Verdict;
 
-/// What is wrong or unknown by the last verdict, in its order.
+/// The failures and unknown parts of the last verdict, in its order.
 #[derive(Debug, Default)]
 pub(super) struct Problems(Vec<Problem>);
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
-    /// What it is about, whatever is said of it: kind and name of a failure, or an unknown part.
+    /// The subject: kind and name of a failure, or an unknown part.
     about: (String, String),
     /// In words, fit for a terminal.
     pub(super) text: String,
@@ -22,7 +22,7 @@ pub(super) struct Problem {
 }
 
 impl Problems {
-    /// Takes in a verdict that was made `now`.
+    /// Updates the problems from a verdict made at `now`.
     pub(super) fn update(&mut self, verdict: &Verdict, now: Duration) {
         let before: HashMap<_, _> = self.0.drain(..).map(|problem| (problem.about, problem.since)).collect();
         let failures = verdict.failures.iter();

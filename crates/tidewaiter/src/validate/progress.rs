@@ -1,5 +1,5 @@
-//! What is told on standard error while one waits: on a terminal one view that is drawn anew in its place, else a line for
-//! each look. Nothing of the view is left when it is cleared, and the cursor is never hidden.
+//! Progress on standard error during a wait: on a terminal one view that is redrawn in place, otherwise one line per
+//! validation. The view is removed when it is cleared, and the cursor is never hidden.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -16,10 +16,10 @@ use super::rounds::Rounds;
 
 /// The maximum number of problems that a terminal shows.
 const SHOWN: usize = 12;
-/// How many a line names.
+/// The maximum number of problems in a line.
 const NAMED: usize = 3;
 
-/// Where it is told, and what is known.
+/// The output, and the current problems.
 pub(super) struct Progress {
     to: To,
     cluster: ClusterName,
@@ -35,7 +35,7 @@ enum To {
 }
 
 impl Progress {
-    /// A view if standard error is a terminal that can be drawn on, else lines. `term` is what `TERM` says.
+    /// A view if standard error is a terminal that supports it, otherwise lines. `term` is the value of `TERM`.
     pub(super) fn on_stderr(cluster: &ClusterName, term: Option<&str>) -> Self {
         let terminal = Term::buffered_stderr();
         if terminal.is_term() && term.is_some_and(|term| term != "dumb") {
@@ -58,18 +58,18 @@ impl Progress {
         }
     }
 
-    /// Whether time alone changes what is shown.
+    /// Whether the view changes with time alone.
     pub(super) fn is_live(&self) -> bool {
         matches!(self.to, To::Terminal(..))
     }
 
-    /// Takes in a verdict that is not the last one.
+    /// Shows a verdict that is not the last one.
     pub(super) fn tell(&mut self, verdict: &Verdict, rounds: &Rounds, clock: &dyn Clock) {
         self.last = Some(verdict.outcome());
         self.problems.update(verdict, clock.monotonic());
         let line = self.line(rounds);
         if let To::Lines(out) = &mut self.to {
-            // Nobody is left to tell when standard error is closed.
+            // When standard error is closed, the message cannot be delivered.
             let _ = writeln!(out, "{:.0} {line}", clock.now());
         }
     }
@@ -79,7 +79,7 @@ impl Progress {
         let view = self.view(rounds, clock.monotonic());
         if let To::Terminal(terminal, drawn) = &mut self.to {
             let (rows, columns) = terminal.size();
-            // A line that is too long would be two, and what has left the screen cannot be drawn anew.
+            // A line that is too long would wrap, and lines that have scrolled off cannot be redrawn.
             let fit = view.into_iter().take(usize::from(rows.saturating_sub(1)));
             let width = usize::from(columns.saturating_sub(1));
             let lines = fit.map(|line| truncate_str(&line, width, "…").into_owned());
@@ -87,7 +87,7 @@ impl Progress {
         }
     }
 
-    /// Takes the view away.
+    /// Removes the view.
     pub(super) fn clear(&mut self) {
         if let To::Terminal(terminal, drawn) = &mut self.to {
             replace(terminal, drawn, Vec::new());
@@ -136,12 +136,12 @@ impl Progress {
     }
 }
 
-/// Draws these lines in the place of those that are drawn, at once. Nobody is left to tell when the terminal is gone.
+/// Replaces the drawn lines in one write. When the terminal is gone, they cannot be delivered.
 fn replace(terminal: &Term, drawn: &mut Vec<String>, lines: Vec<String>) {
     if *drawn == lines {
         return;
     }
-    // Where the cursor is, the terminal has put the `^C` that was typed.
+    // The terminal has echoed `^C` at the cursor.
     let _ = terminal.clear_line();
     let _ = terminal.clear_last_lines(drawn.len());
     for line in &lines {

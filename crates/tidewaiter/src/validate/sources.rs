@@ -1,4 +1,5 @@
-//! Whom to ask, from the flags. Nothing is asked yet, so that whatever is away is an unknown part of a verdict and no failure.
+//! The sources of a validation, from the flags. No request is sent yet, so that an unavailable source is an unknown
+//! part of a verdict and not an error.
 
 use std::sync::Arc;
 
@@ -14,11 +15,11 @@ use crate::controller::settings::ControllerSettings;
 use crate::controller::{Given, definitions, kube_config};
 use crate::place::{config, kit, store_options};
 
-/// Whom to ask, and where the definitions are, for a message.
+/// The sources, and the location of the definitions for messages.
 pub(super) struct Targets {
     pub(super) sources: Sources,
     pub(super) store: StateUrl,
-    /// What `TERM` says.
+    /// The value of `TERM`.
     pub(super) term: Option<String>,
 }
 
