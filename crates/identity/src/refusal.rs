@@ -495,7 +495,7 @@ mod tests {
                 ["no tag that assigns it", "no tag that names its instance group"],
                 [
                     "tags that kOps sets on the instance",
-                    "Allow the role",
+                    "permission for this call",
                     "an instance profile",
                 ],
             ),

@@ -408,7 +408,7 @@ mod tests {
             ),
             (
                 replaced("s3://state/c.example.com", "do://state/c"),
-                "config.yaml: configBase: \"do://state/c\" is no state store: must be s3://BUCKET/PATH, gs://BUCKET/PATH or file:///PATH",
+                "config.yaml: configBase: \"do://state/c\" is not a state store: must be s3://BUCKET/PATH, gs://BUCKET/PATH or file:///PATH",
             ),
             (
                 error(&format!("{PLAIN}server: {{provider: {{aws: {{Region: 3}}}}}}\n")),

@@ -192,7 +192,7 @@ mod tests {
     fn another_groups_file_is_refused() {
         assert_eq!(
             error(&NODES.replace("  name: nodes-a\n", "  name: nodes-b\n")),
-            "instancegroup/nodes-a: metadata.name: is \"nodes-b\", but the file is that of group nodes-a"
+            "instancegroup/nodes-a: metadata.name: is \"nodes-b\", but the file belongs to group nodes-a"
         );
         assert_eq!(
             error(&NODES.replace("kind: InstanceGroup", "kind: Cluster")),

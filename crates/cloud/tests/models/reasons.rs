@@ -245,7 +245,7 @@ fn roles_are_refused_for_these_reasons() {
         role | /rules/1/non_resource_urls | ["/a*b"] | rules[1].non_resource_urls[0] | last character
         role | /rules/0/type | "k8s" | rules[0].type | one of kubernetes, containership
         role binding | /user_id | null | user_id | in a UserBinding
-        role binding | /type | "TeamBinding" | user_id | cannot stand in a TeamBinding
+        role binding | /type | "TeamBinding" | user_id | is not allowed in a TeamBinding
         role binding | /namespace | "Dev" | namespace | lower-case
         "#,
     );

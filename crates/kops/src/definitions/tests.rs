@@ -338,7 +338,7 @@ fn troubles() -> Vec<(Result<String, Trouble>, &'static str)> {
         ),
         (
             Ok(nodes("  name: nodes-a", "  name: nodes-b")),
-            "instancegroup/nodes-a: metadata.name: is \"nodes-b\", but the file is that of group nodes-a",
+            "instancegroup/nodes-a: metadata.name: is \"nodes-b\", but the file belongs to group nodes-a",
         ),
     ]
 }

@@ -296,7 +296,7 @@ fn a_label_that_kubernetes_refuses_is_refused_alone() {
         reason("bad-value")
     );
     assert!(
-        reason("bad key").starts_with("is no label: the name must be 1 to 63 letters"),
+        reason("bad key").starts_with("is not a valid label: the name must be 1 to 63 letters"),
         "{}",
         reason("bad key")
     );
@@ -342,7 +342,7 @@ fn there_is_an_end_to_the_labels_of_a_node_and_what_kops_needs_is_within_it() {
         labels
             .rejected
             .iter()
-            .all(|label| label.reason.contains("at most 250 labels"))
+            .all(|label| label.reason.contains("limit of 250 labels"))
     );
 }
 

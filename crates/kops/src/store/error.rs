@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(first, second);
         assert_eq!(
             first.to_string(),
-            "f: the state store does not answer with the file (SlowDown: Reduce your request rate.)"
+            "f: the state store does not return the file (SlowDown: Reduce your request rate.)"
         );
         let html = generic("Server returned non-2xx status code: 502 Bad Gateway: <html>\n<p>a1b2</p>");
         assert_eq!(detail(&html), "Server returned non-2xx status code: 502 Bad Gateway");

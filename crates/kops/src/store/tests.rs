@@ -251,7 +251,7 @@ async fn what_a_store_answers_is_one_of_four_troubles_in_one_stable_line() {
         (
             "403 Forbidden",
             xml("AccessDenied"),
-            "instancegroup/nodes-a: the state store denies access (AccessDenied: Told so; S3 also reports a missing file, too, unless s3:ListBucket is allowed)",
+            "instancegroup/nodes-a: the state store denies access (AccessDenied: Told so; without the permission s3:ListBucket, S3 also reports a missing file this way)",
         ),
         (
             "503 Slow Down",

@@ -185,10 +185,10 @@ async fn an_s3_that_denies_or_lies_is_told_apart() {
         (Answer::Text(200, HTML), "is HTML or XML, not YAML"),
         (
             Answer::unavailable(),
-            "the state store does not answer with the file (SlowDown",
+            "the state store does not return the file (SlowDown",
         ),
         (Answer::missing(), "is missing from the state store (NoSuchKey"),
-        (Answer::BreakOff, "the state store does not answer with the file"),
+        (Answer::BreakOff, "the state store does not return the file"),
     ]) {
         s3.answer(answer);
         for file in [GROUP, CLUSTER_FILE] {

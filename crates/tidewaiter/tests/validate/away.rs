@@ -57,7 +57,7 @@ async fn a_state_store_that_is_away_or_deaf_leaves_all_that_it_says_unknown() {
         command.envs(ec2.environment());
         command.env("TIDEWAITER_STATE_ENDPOINT", format!("http://127.0.0.1:{port}"));
         let parts = [
-            ("InstanceGroups", "the state store does not answer"),
+            ("InstanceGroups", "the state store does not return"),
             ("cloud", "cluster-completed.spec"),
             ("dns", "cluster-completed.spec"),
             ("Nodes", "nodes cannot be listed"),
