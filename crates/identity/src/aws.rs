@@ -1,16 +1,16 @@
-//! Amazon EC2: what `DescribeInstances` says of an instance. What Auto Scaling says of its groups is in [`groups`].
+//! Amazon EC2: identifies instances with `DescribeInstances`. Auto Scaling groups are in [`groups`].
 //!
-//! The group comes from the tag `kops.k8s.io/instancegroup`, which a node cannot write. An id is sent only when it has the
-//! form of one, and never an empty list: EC2 takes that for "all".
+//! The group comes from the tag `kops.k8s.io/instancegroup`, which a node cannot write. Only well-formed ids are sent,
+//! and never an empty list, which EC2 treats as "all".
 //!
-//! How a query for up to 1,000 ids becomes calls:
-//! - one call by id for all of them. EC2 fails the whole call for one id that it does not know, and names it: that one is
-//!   refused, the others are asked again without it, and from then on it is asked apart from them, by the
-//!   filter `instance-id`, which leaves out what it does not know. Should EC2 name none, the filter is used for all.
-//! - EC2 fails a call that names an instance of a zone in trouble. A call that fails is therefore split by zone, and below
-//!   that by halves, until what fails stands alone or nothing tells the parts apart; the zone or the id is asked apart for a
+//! How a query of up to 1,000 ids becomes calls:
+//! - One call by id for all of them. EC2 rejects the whole call because of one unknown id, and names it: that id is
+//!   refused, the others are queried again without it, and from then on it is queried separately with the filter
+//!   `instance-id`, which ignores unknown ids. If EC2 names none, the filter is used for all.
+//! - EC2 fails a call that names an instance of a failing zone. A failed call is therefore split by zone, and then into
+//!   halves, until the failing part is isolated or all parts fail; the zone or the id is queried separately for a
 //!   while.
-//! - no retries: a Node that is refused is asked for again by its controller, whose backoff knows how often it has failed.
+//! - No retries: the controller queries a refused Node again, with a backoff that knows how often it has failed.
 
 mod call;
 mod connect;

@@ -1,4 +1,4 @@
-//! Who claims what: several Nodes that claim one instance are one thing to ask for, and each gets its answer.
+//! The claimants of each instance: several Nodes that claim one instance cause one query, and each is answered.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;

@@ -1,17 +1,20 @@
-//! Google Compute Engine: what its API says of an instance, of the managed instance group that made it, and of the template.
+//! Google Compute Engine: identifies an instance through its managed instance group and its instance template.
 //!
-//! An instance may be allowed to change its own labels and metadata, so neither decides anything. The way to its group:
+//! An instance may be permitted to change its own labels and metadata, so neither decides anything. The chain to its
+//! group:
 //!
-//! 1. `gce://PROJECT/ZONE/NAME` of the Node: the project is ours, or nothing is asked.
-//! 2. The instance: it runs, and its metadata entry `created-by` says which managed instance group to look at. That is a hint:
-//!    the group is one of our project and of the instance's zone or region, whatever else stands there.
-//! 3. The group's managed instances: the list has this very instance, by its numeric id, exactly once. An instance cannot
-//!    enter that list. The row names the template that it was made from; two versions of one group have two.
-//! 4. The template: its metadata names the cluster, which is ours, and the `InstanceGroup`. A template never changes.
+//! 1. `gce://PROJECT/ZONE/NAME` of the Node: the project must be ours, otherwise no call is made.
+//! 2. The instance: it runs, and its metadata entry `created-by` names the managed instance group to list. That is only
+//! a hint: the group must be in our project and in the instance's zone or region.
+//! 3. The group's managed instances: the list contains this instance, by its numeric id, exactly once. An instance
+//! cannot add itself to that list. The row names the template that it was created from; two versions of one group have
+//! two templates.
+//! 4. The template: its metadata names the cluster, which must be ours, and the `InstanceGroup`. A template never
+//! changes.
 //!
-//! How a query becomes calls: one listing of the instances (or, for a few, one call for each), one of each managed instance
-//! group, one read of each template. What fails concerns only those who depend on it. No retries: a Node that is refused is
-//! asked for again by its controller, whose backoff knows how often it has failed.
+//! How a query becomes calls: one listing of the instances (or, for a few, one call each), one of each managed instance
+//! group, one read of each template. A failure affects only the claims that depend on it. No retries: the controller
+//! queries a refused Node again, with a backoff that knows how often it has failed.
 
 mod call;
 mod connect;

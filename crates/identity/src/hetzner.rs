@@ -1,16 +1,16 @@
-//! Hetzner Cloud: what its API says of a server.
+//! Hetzner Cloud: identifies a server.
 //!
-//! The group and the cluster come from the server's labels, which only the API writes, for whoever has a token of the project that
-//! may write. A server itself has none: **a project's token in a node's hands breaks the proof**, for it could label its own server
-//! as the control plane's.
+//! The group and the cluster come from the server's labels, which only holders of a project token with write permission
+//! can change. A server has none: **such a token on a node breaks the proof**, because the node could label its own
+//! server as a control plane.
 //!
-//! How a query becomes calls: a few servers are asked for one by one; more are looked for in one listing of the cluster's servers,
-//! 50 a page. What it leaves out (the label is missing, or says another cluster; the server is gone; it slipped from a
-//! page that was read to one that was not) is asked for one by one, and if that is too much, looked for in a listing of the
-//! whole project. No retries: a Node that is refused is asked for again by its controller, whose backoff knows how often it has failed.
+//! How a query becomes calls: a few servers are queried individually; more are looked up in one listing of the
+//! cluster's servers, 50 per page. Servers missing from it (no label, another cluster's label, deleted, moved between
+//! two pages) are queried individually, or, if there are too many, looked up in a listing of the whole project. No
+//! retries: the controller queries a refused Node again, with a backoff that knows how often it has failed.
 //!
-//! The client is a plain one. The crate `hcloud` is generated from the whole API: it takes a status that it does not know for a
-//! broken page, brings a second HTTP client with its own TLS, and knows no deadlines.
+//! The client is our own. The crate `hcloud` is generated from the whole API: it rejects a page because of an unknown
+//! status, adds a second HTTP client with its own TLS, and has no timeouts.
 
 mod call;
 mod connect;

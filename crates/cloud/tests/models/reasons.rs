@@ -239,9 +239,9 @@ fn roles_are_refused_for_these_reasons() {
         role | /rules/0/api_groups | [] | rules[0].api_groups | the core group is the empty text
         role | /rules/0/api_groups | ["apps/v1"] | rules[0].api_groups[0] | rbac.authorization.k8s.io
         role | /rules/0/resource_names | [""] | rules[0].resource_names[0] | 1 to 253
-        role | /rules/0/non_resource_urls | ["/a"] | rules[0].api_groups | a rule of its own
-        role | /rules/1/resources | ["pods"] | rules[1].resources | a rule of its own
-        role | /rules/1/resource_names | ["a"] | rules[1].resource_names | a rule of its own
+        role | /rules/0/non_resource_urls | ["/a"] | rules[0].api_groups | a separate rule
+        role | /rules/1/resources | ["pods"] | rules[1].resources | a separate rule
+        role | /rules/1/resource_names | ["a"] | rules[1].resource_names | a separate rule
         role | /rules/1/non_resource_urls | ["/a*b"] | rules[1].non_resource_urls[0] | last character
         role | /rules/0/type | "k8s" | rules[0].type | one of kubernetes, containership
         role binding | /user_id | null | user_id | in a UserBinding

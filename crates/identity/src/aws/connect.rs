@@ -1,4 +1,4 @@
-//! How EC2 and Auto Scaling are reached: the region, and clients whose every call ends in time.
+//! Connects to EC2 and Auto Scaling: the region, and clients whose calls have timeouts.
 
 use std::error::Error;
 

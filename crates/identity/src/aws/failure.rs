@@ -1,7 +1,7 @@
-//! What it means that a call of EC2 or of Auto Scaling gave nothing.
+//! The meaning of failed calls of EC2 and Auto Scaling.
 //!
-//! What is told of a failure is AWS's error code or the system's word for a broken connection: never AWS's own message, which
-//! may quote the request, and nothing that differs from call to call.
+//! A failure is described by AWS's error code or the system's error for a broken connection, never by AWS's message,
+//! which may quote the request, and by nothing that differs between calls.
 
 use std::error::Error;
 

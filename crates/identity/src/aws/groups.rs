@@ -1,13 +1,13 @@
-//! Amazon EC2 Auto Scaling: the groups of a cluster, with every instance.
+//! Amazon EC2 Auto Scaling: the groups of a cluster with all their instances.
 //!
-//! A group is the cluster's by its tag `KubernetesCluster`, which an instance cannot write. What filters is not believed: each
-//! tag is read in the answer once more. How one query becomes calls:
-//! - the groups with their instances, and the instances that were detached to be replaced, which only EC2 still knows;
-//! - then the warm pool of each group that has one, and the launch templates of which a group takes the newest or the
-//!   default version, for EC2 alone knows which these are.
+//! A group belongs to the cluster by its tag `KubernetesCluster`, which an instance cannot write. The tags in the
+//! response are checked again. How one query becomes calls:
+//! - the groups with their instances, and the instances that were detached to be replaced, which only EC2 knows;
+//! - then the warm pool of each group that has one, and the launch templates that a group uses in the newest or default
+//!   version, which only EC2 knows.
 //!
-//! One call that fails fails the query: a group without its warm pool would be a wrong answer. No retries: whoever asks
-//! asks again.
+//! A failed call fails the query: a group without its warm pool would be a wrong answer. No retries: the caller queries
+//! again.
 
 mod definition;
 mod group;

@@ -1,6 +1,6 @@
-//! What one instance of an answer of `DescribeInstances` says. Pure.
+//! Reads one instance from a response of `DescribeInstances`. Pure.
 //!
-//! An instance that lacks what EC2 always says is refused as unusable, never guessed.
+//! An instance without a field that EC2 always sets is refused as unusable, never guessed.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

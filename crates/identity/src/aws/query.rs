@@ -1,6 +1,6 @@
-//! One query of up to 1,000 claims, on its way to be answered.
+//! One query of up to 1,000 claims.
 //!
-//! Each id is asked once, however many Nodes claim it, and each claim is answered for itself.
+//! Each id is queried once, no matter how many Nodes claim it, and each claim is answered.
 
 use std::collections::BTreeMap;
 

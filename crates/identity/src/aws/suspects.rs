@@ -1,6 +1,6 @@
-//! Which ids and zones have spoilt a call, so that they are asked apart from the others for a while.
+//! The ids and zones that made calls fail, which are queried separately for a while.
 //!
-//! It decides only with whom an id is asked, never what the answer is. It is bounded, and a good answer clears it at once.
+//! This affects only which ids share a call, never an answer. It is bounded, and a success clears an entry at once.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -1,4 +1,4 @@
-//! How Compute Engine is reached: the project, and a client whose every call ends in time.
+//! Connects to Compute Engine: the project, and a client whose calls have timeouts.
 
 use std::error::Error;
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! What it means that a call gave nothing.
+//! The meaning of failed calls.
 //!
-//! What is told of a failure is Google's word for it or the system's word for a broken connection: never Google's own message,
-//! which may quote the request, and nothing that differs from call to call.
+//! A failure is described by Google's error code or the system's error for a broken connection, never by Google's
+//! message, which may quote the request, and by nothing that differs between calls.
 
 use google_cloud_gax::error::Error;
 use google_cloud_gax::error::rpc::{Code, Status, StatusDetails};

@@ -1,11 +1,12 @@
-//! Finding the instances that were asked for, in few calls, without one zone's trouble spoiling the answers for others.
+//! Finds the requested instances with few calls, so that one failing zone does not affect the others.
 //!
-//! A few are asked for by name. More are looked for in one listing of all zones, by the label that kOps gives the instances of
-//! a cluster. The label decides nothing: an instance can lose it, or take another cluster's, so what the listing leaves out is
-//! asked for by name, and if that is too much, looked for in the whole of its zones.
+//! A few instances are queried by name. More are looked up in one listing of all zones, by the label that kOps sets on
+//! the instances of a cluster. The label decides nothing: an instance can lose it or have another cluster's, so
+//! instances missing from the listing are queried by name, or, if there are too many, looked up in listings of their
+//! zones.
 //!
-//! A listing of all zones fails as a whole when one zone does. Then each zone is listed for itself, and for a while from then
-//! on at once: only the Nodes of the zone in trouble wait for it.
+//! A listing of all zones fails as a whole when one zone does. Then each zone is listed separately, and for a while
+//! directly: only the Nodes of the failing zone wait for it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::future::Future;

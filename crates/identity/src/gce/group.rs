@@ -1,8 +1,8 @@
-//! Which group an instance is in: what its managed instance group lists, and what the template says that the listing names.
-//! Pure.
+//! Determines the group of an instance: from the listing of its managed instance group, and the template that the
+//! listing names. Pure.
 //!
-//! An instance can write none of it. Its metadata can name any group, but only the group that really made it, or to which an
-//! operator gave it, lists its id; and a template never changes once it is made.
+//! An instance can write neither. Its metadata can name any group, but only the group that created it, or to which an
+//! operator added it, lists its id; and a template never changes.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -1,10 +1,11 @@
-//! The managed instance groups of a cluster, with every instance.
+//! The managed instance groups of a cluster with all their instances.
 //!
-//! A group is the cluster's when the templates of all its versions say so, and name one `InstanceGroup`: the same metadata that
-//! proves an instance. Labels and names decide nothing. How one query becomes calls: one listing of all groups of the
-//! project, one of the instances of each group that is ours, and one read of each template that the last query did not meet.
+//! A group belongs to the cluster if the templates of all its versions say so and name one `InstanceGroup`: the same
+//! metadata that proves an instance. Labels and names decide nothing. How one query becomes calls: one listing of all
+//! groups of the project, one of the instances of each group of ours, and one read of each template that the last query
+//! did not read.
 //!
-//! One call that fails fails the query. No retries: whoever asks asks again.
+//! A failed call fails the query. No retries: the caller queries again.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};

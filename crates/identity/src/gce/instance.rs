@@ -1,7 +1,8 @@
-//! What Compute Engine says of one instance. Pure.
+//! Reads one instance from a response of Compute Engine. Pure.
 //!
-//! An instance that lacks what Compute Engine always says is refused as unusable, never guessed. Its labels are not read: it
-//! may be allowed to change them. Of its metadata, which it may change as well, one entry is read, and only as a hint.
+//! An instance without a field that Compute Engine always sets is refused as unusable, never guessed. Its labels are
+//! not read, because it may be permitted to change them. One entry of its metadata, which it may change as well, is
+//! read, and only as a hint.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

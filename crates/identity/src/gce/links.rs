@@ -1,8 +1,9 @@
-//! Resources that others name for us: the managed instance group in an instance's metadata, the template in a group's listing.
+//! References to other resources: the managed instance group in an instance's metadata, the template in a group's
+//! listing.
 //!
-//! What holds here: a link that exists lies in our project, and nothing of its text but names of RFC 1035 is ever sent. The
-//! project in it may be the number of ours, which we do not know; so a number is let through and **never used**: every call
-//! names our project by its id, and what another project has under the same name is never seen.
+//! Invariants: a parsed link is in our project, and only names according to RFC 1035 are ever sent. Its project may be
+//! a number, which we cannot compare with ours; a number is accepted and **never used**: every call names our project
+//! by its id, so a resource of the same name in another project is never read.
 
 use std::fmt;
 

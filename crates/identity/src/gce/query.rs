@@ -1,7 +1,8 @@
-//! One query, on its way to be answered.
+//! One query.
 //!
-//! Each instance is asked for once, however many Nodes claim it, and each claim is answered for itself. Each managed instance
-//! group is listed once, and each template read once, however many instances lead to it, and in whatever order they are found.
+//! Each instance is queried once, no matter how many Nodes claim it, and each claim is answered. Each managed instance
+//! group is listed once, and each template read once, no matter how many instances refer to it, and in whatever order
+//! they are found.
 
 use std::collections::HashMap;
 use std::hash::Hash;
