@@ -1,7 +1,7 @@
-//! `ClusterHealth`: the verdict on the cluster, as a condition that people and other controllers can wait for.
+//! `ClusterHealth`: the health of the cluster, as a condition that users and other controllers can wait for.
 //!
-//! There is one, cluster-scoped, under the cluster's name. The leader alone writes it, all of it at once, so it has no status
-//! subresource; and only when it says something else than before.
+//! There is one object. It is cluster-scoped and has the name of the cluster. Only the leader writes it, and only when its
+//! content changes. It has no status subresource, because one write updates everything.
 
 #![allow(
     unreachable_pub,
@@ -12,15 +12,16 @@
 use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{CustomResource, CustomResourceExt, KubeSchema};
-use schemars::JsonSchema;
+use schemars::transform::RecursiveTransform;
+use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
-use crate::condition::Condition;
+use crate::condition::{Condition, TIMESTAMP_PATTERN};
 
-/// Type of the condition that says whether the cluster is healthy: `kubectl wait --for=condition=Healthy`.
+/// Condition type: whether the cluster is healthy (`kubectl wait --for=condition=Healthy`).
 pub const HEALTHY: &str = "Healthy";
 
-/// Nothing is asked of it: what it says follows from the cluster.
+/// Has no fields: the status follows from the cluster alone.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "tidewaiter.dev",
@@ -41,76 +42,83 @@ pub const HEALTHY: &str = "Healthy";
         name = "Reason",
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Healthy\")].reason",
-        description = "Why"
+        description = "The reason for it"
     ),
     printcolumn(
         name = "Failures",
         type_ = "integer",
         json_path = ".status.failures",
-        description = "How much is wrong"
+        description = "The number of failures"
     ),
     printcolumn(
         name = "Since",
         type_ = "date",
         json_path = ".status.conditions[?(@.type==\"Healthy\")].lastTransitionTime",
-        description = "Since when it is so"
+        description = "The time of the last change of Healthy"
     ),
     printcolumn(
         name = "Message",
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Healthy\")].message",
-        description = "The first failures in words",
+        description = "The first failures",
         priority = 1
     )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterHealthSpec {}
 
-/// What was found.
+/// The result of the last validation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = RecursiveTransform(kubernetes_integer))]
 pub struct ClusterHealthStatus {
-    /// When that which is said here was first observed (UTC, whole seconds). As long as nothing else is observed, nothing is
-    /// written, and this stays.
-    #[schemars(with = "String", extend("format" = "date-time"))]
+    /// When this status was first observed (UTC, whole seconds). It does not change while the rest of the status stays the same.
+    #[schemars(with = "String", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
     pub observed_at: Timestamp,
-    /// How much is wrong.
+    /// The number of failures.
     pub failures: u32,
-    /// How many there are of what.
+    /// The numbers of Nodes and pods by state.
     #[serde(default)]
     pub counts: HealthCounts,
-    /// `Healthy`.
+    /// The condition `Healthy`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 
-/// How many there are of what; absent where it could not be known. The gauges `kops_*` say the same.
+/// The numbers of Nodes and pods by state. A number that is not known is absent. The gauges `kops_*` have the same values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HealthCounts {
-    /// Nodes of the cluster's instances that are ready.
+    /// The cluster's Nodes that are ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes_ready: Option<u32>,
-    /// Nodes of the cluster's instances that are not.
+    /// The cluster's Nodes that are not ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes_not_ready: Option<u32>,
-    /// Pods that a ready control-plane node should run and does not.
+    /// Pods that are required on a ready control-plane node and are missing there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods_missing: Option<u32>,
-    /// Pods of the system with a container that is not ready.
+    /// System pods with a container that is not ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods_not_ready: Option<u32>,
-    /// Pods of the system that are pending.
+    /// System pods in phase Pending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods_pending: Option<u32>,
-    /// Pods of the system in unknown phase.
+    /// System pods in phase Unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods_unknown: Option<u32>,
 }
 
-/// The definition, without the status subresource that the derive adds for every type with a status: who writes it writes all
-/// of it at once.
+/// Replaces the format `uint32`, which the API server does not know, by the same bounds on an `int64`.
+fn kubernetes_integer(schema: &mut Schema) {
+    if schema.get("format").is_some_and(|format| format == "uint32") {
+        schema.insert("format".to_owned(), "int64".into());
+        schema.insert("maximum".to_owned(), u32::MAX.into());
+    }
+}
+
+/// The definition, without the status subresource that the derive adds for every type with a status.
 #[must_use]
 pub fn crd() -> CustomResourceDefinition {
     crate::without_status_subresource(ClusterHealth::crd())

@@ -1,52 +1,58 @@
 //! Conditions as the Kubernetes API conventions define them.
 //!
-//! A condition's transition time changes with its status only, so that a condition that says the same again is equal
-//! to the one before and costs no write.
+//! The transition time changes only when the status changes, so that an unchanged condition is equal to the previous one and
+//! causes no write.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Whether a condition holds.
+/// The status of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ConditionStatus {
-    /// It holds.
+    /// The condition holds.
     True,
-    /// It does not hold.
+    /// The condition does not hold.
     False,
-    /// It cannot be told.
+    /// The status cannot be determined.
     Unknown,
 }
 
-/// One condition of an object: `kubectl wait --for=condition=TYPE` reads it under `.status.conditions`.
+/// A condition of an object. `kubectl wait --for=condition=TYPE` reads it under `.status.conditions`.
 ///
 /// Source: Kubernetes API conventions, "Typical status properties".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(description = "A condition of the object. `kubectl wait --for=condition=TYPE` waits for it.")]
 pub struct Condition {
-    /// What the condition is about, in `CamelCase`.
+    /// The type of the condition, in `CamelCase`.
     #[serde(rename = "type")]
     #[schemars(regex(pattern = r"^[A-Z][A-Za-z]*$"), length(max = 64))]
     pub type_: String,
-    /// Whether it holds.
+    /// The status of the condition: `True`, `False` or `Unknown`.
     pub status: ConditionStatus,
-    /// Why, as one `CamelCase` word for machines.
+    /// The reason for the status, as one `CamelCase` word for programs.
     #[schemars(regex(pattern = r"^[A-Z][A-Za-z0-9]*$"), length(max = 64))]
     pub reason: String,
-    /// Why, in words for people, with what to do about it.
+    /// The reason for the status in plain words, with its remedy.
     #[schemars(length(max = 1024))]
     pub message: String,
-    /// When the status last became what it is (UTC, whole seconds).
-    #[schemars(with = "String", extend("format" = "date-time"))]
+    /// The time of the last change of the status (UTC, whole seconds).
+    #[schemars(with = "String", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
     pub last_transition_time: Timestamp,
 }
 
-/// Longest message that a condition carries, in bytes; [`Condition::new`] cuts longer ones.
+/// The maximum length of a condition's message, in bytes. [`Condition::new`] truncates longer messages.
 pub const MAX_MESSAGE: usize = 1024;
 
+/// The timestamps that a schema accepts beside `format: date-time`: UTC, in years that [`Timestamp`] can represent. The API
+/// server's `date-time` alone also accepts 9999-12-31 and offsets such as `+99:99`, which [`Timestamp`] refuses.
+pub(crate) const TIMESTAMP_PATTERN: &str =
+    r"^[12][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z$";
+
 impl Condition {
-    /// A condition that became what it is at `now`, unless `previous` holds one of this type with the same status:
-    /// then since when that one did.
+    /// A condition whose transition time is `now`, unless `previous` contains a condition of the same type and status: then
+    /// the transition time of that condition is kept.
     #[must_use]
     pub fn new(
         type_: &str,
@@ -70,7 +76,7 @@ impl Condition {
     }
 }
 
-/// The API server keeps times of conditions as RFC 3339 in whole seconds; a fraction would come back different.
+/// Kubernetes stores the times of conditions as RFC 3339 in whole seconds.
 fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
@@ -108,14 +114,14 @@ mod tests {
     }
 
     #[test]
-    fn times_are_whole_seconds_as_the_api_server_keeps_them() {
+    fn transition_times_are_whole_seconds() {
         let now: Timestamp = "2026-01-02T03:04:05.678Z".parse().unwrap();
         let condition = Condition::new("Verified", ConditionStatus::True, "Proven", "ok", &[], now);
         assert_eq!(condition.last_transition_time.to_string(), "2026-01-02T03:04:05Z");
     }
 
     #[test]
-    fn a_long_message_is_cut_between_characters() {
+    fn a_long_message_is_truncated_between_characters() {
         let condition = Condition::new(
             "Verified",
             ConditionStatus::True,

@@ -1,7 +1,7 @@
-//! The vocabulary that every role shares: custom resources (one file per kind), names, conditions, and the value types
-//! that raw strings become at the edge.
+//! The types that all roles share: custom resources (one file per kind), names, conditions, and the value types that strings
+//! are parsed into.
 //!
-//! Nothing here does I/O, reads a clock or knows a client; a plan function can depend on all of it and stay pure.
+//! This crate does no I/O, reads no clock and has no client, so that a pure plan function can depend on all of it.
 
 pub mod cluster_health;
 pub mod condition;
@@ -19,9 +19,9 @@ pub use values::{
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
-/// Every `CustomResourceDefinition` that Tidewaiter brings, in the order in which to apply them.
+/// All `CustomResourceDefinition`s of Tidewaiter, in the order in which to apply them.
 ///
-/// `tidewaiter crds` prints them and `cargo xtask generate` writes them under `deploy/`: both from here, so they cannot differ.
+/// `tidewaiter crds` prints them, and `cargo xtask generate` writes them to `deploy/crds`.
 #[must_use]
 pub fn crds() -> Vec<CustomResourceDefinition> {
     vec![node_identity::crd(), cluster_health::crd()]
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_write_says_everything() {
+    fn no_kind_has_a_status_subresource() {
         let crds = crds();
         let versions = crds.iter().flat_map(|crd| &crd.spec.versions);
         assert!(versions.clone().count() == 2 && versions.clone().all(|version| version.subresources.is_none()));

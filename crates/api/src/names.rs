@@ -1,8 +1,8 @@
-//! Names that others have given and that must match to the letter.
+//! Names that kOps, Kubernetes and Tidewaiter define and that must match exactly.
 //!
 //! Sources: kOps' documentation of instance groups and kops-controller; Kubernetes' well-known labels.
 
-/// Label that names a Node's kOps `InstanceGroup`; on EC2 the same string is the tag that names an instance's group.
+/// Label with the name of a Node's kOps `InstanceGroup`. On EC2, the instance's tag for its group has the same key.
 pub const INSTANCE_GROUP_LABEL: &str = "kops.k8s.io/instancegroup";
 
 /// Role label of control-plane nodes.
@@ -14,7 +14,7 @@ pub const ROLE_NODE_LABEL: &str = "node-role.kubernetes.io/node";
 /// Role label of nodes that run only an API server.
 pub const ROLE_API_SERVER_LABEL: &str = "node-role.kubernetes.io/api-server";
 
-/// Label of the nodes that may hold the PKI of kops-controller: its `DaemonSet` selects on it.
+/// Label of the nodes that may have the PKI of kops-controller. Its `DaemonSet` selects nodes by this label.
 pub const KOPS_CONTROLLER_PKI_LABEL: &str = "kops.k8s.io/kops-controller-pki";
 
 /// Label that keeps a node out of cloud load balancers.
@@ -32,13 +32,13 @@ pub const MANAGED_LABEL: &str = "containership.io/managed";
 /// Value of [`MANAGED_LABEL`].
 pub const MANAGED_VALUE: &str = "true";
 
-/// The role labels that are taken from a proven Node when its group does not give them, whoever set them.
+/// The role labels that are removed from a proven Node when its group does not define them, no matter who set them.
 ///
-/// Source: kops-controller removes exactly these three; every other label that it does not know is left alone.
+/// Source: kops-controller removes exactly these three and leaves every other unknown label unchanged.
 pub const EXCLUSIVE_ROLE_LABELS: [&str; 3] = [ROLE_API_SERVER_LABEL, ROLE_NODE_LABEL, ROLE_CONTROL_PLANE_LABEL];
 
-/// Labels that kubelets and cloud controllers give every Node from what they see of it, besides those under
-/// [`OBSERVED_PREFIXES`]. Source: Kubernetes' well-known labels; `k8s.io/cloud-provider-aws` is the AWS cloud controller's.
+/// Labels that kubelets and cloud controllers set on every Node from its properties, besides those under
+/// [`OBSERVED_PREFIXES`]. Source: Kubernetes' well-known labels; the AWS cloud controller sets `k8s.io/cloud-provider-aws`.
 const OBSERVED_LABELS: [&str; 6] = [
     "kubernetes.io/arch",
     "kubernetes.io/hostname",
@@ -48,31 +48,32 @@ const OBSERVED_LABELS: [&str; 6] = [
     "k8s.io/cloud-provider-aws",
 ];
 
-/// The older names of such labels, and where something runs: `topology.kubernetes.io/`, `topology.ebs.csi.aws.com/`, ...
+/// Deprecated prefixes of such labels, and prefixes of topology labels (`topology.kubernetes.io/`,
+/// `topology.ebs.csi.aws.com/`, …).
 const OBSERVED_PREFIXES: [&str; 3] = ["beta.kubernetes.io/", "failure-domain.beta.kubernetes.io/", "topology."];
 
-/// Whether a label says nothing of an `InstanceGroup`, even where one defines it: it is what a kubelet or a cloud controller
-/// sees of the Node, or it keeps the Node out of load balancers. The latter gives nobody anything, its kubelet may write it
-/// (`NodeRestriction` lets it), people set it on workers, and taking it away would send traffic to the Node.
+/// Whether a label never belongs to an `InstanceGroup`, even if one defines it. Either a kubelet or a cloud controller sets it
+/// from the Node's properties, or it excludes the Node from load balancers. The latter grants nothing: the kubelet may set it
+/// (`NodeRestriction` permits it), administrators set it on workers, and its removal would send traffic to the Node.
 #[must_use]
-pub fn is_of_no_group(key: &str) -> bool {
+pub fn belongs_to_no_group(key: &str) -> bool {
     let prefixed = |prefix: &&str| key.contains('/') && key.starts_with(*prefix);
     key == EXCLUDE_FROM_LOAD_BALANCERS_LABEL || OBSERVED_LABELS.contains(&key) || OBSERVED_PREFIXES.iter().any(prefixed)
 }
 
-/// Effect of the taint on [`UNIDENTIFIED_TAINT`] that quarantine sets.
+/// Effect of the taint with the key [`UNIDENTIFIED_TAINT`] that quarantine sets.
 pub const UNIDENTIFIED_EFFECT: &str = "NoSchedule";
 
-/// Taint key of a Node that has registered and is not yet identified; it goes with the patch that brings the labels.
+/// Taint key of a Node that has registered and is not yet identified. The patch that sets the labels removes the taint.
 pub const UNIDENTIFIED_TAINT: &str = "tidewaiter.dev/unidentified";
 
-/// The Lease that a Go kops-controller holds too, so that only one of the two labels nodes.
+/// The Lease of the controller. kops-controller uses the same Lease, so that only one of the two labels Nodes.
 pub const KOPS_LEASE: &str = "kops-controller-leader";
 
-/// Namespace of kOps' own components.
+/// Namespace of the kOps components.
 pub const KOPS_NAMESPACE: &str = "kube-system";
 
-/// API group of Tidewaiter's own kinds.
+/// API group of Tidewaiter's kinds.
 pub const API_GROUP: &str = "tidewaiter.dev";
 
 #[cfg(test)]
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_seen_of_a_node_is_of_no_group() {
+    fn observed_labels_belong_to_no_group() {
         for key in [
             "kubernetes.io/os",
             "kubernetes.io/arch",
@@ -92,7 +93,7 @@ mod tests {
             "failure-domain.beta.kubernetes.io/region",
             EXCLUDE_FROM_LOAD_BALANCERS_LABEL,
         ] {
-            assert!(is_of_no_group(key), "{key}");
+            assert!(belongs_to_no_group(key), "{key}");
         }
         for key in [
             "team",
@@ -103,7 +104,7 @@ mod tests {
             ROLE_NODE_LABEL,
             KOPS_CONTROLLER_PKI_LABEL,
         ] {
-            assert!(!is_of_no_group(key), "{key}");
+            assert!(!belongs_to_no_group(key), "{key}");
         }
     }
 }

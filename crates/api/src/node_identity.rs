@@ -1,8 +1,8 @@
-//! `NodeIdentity`: what the cloud says a Node is, and which labels followed from it.
+//! `NodeIdentity`: the identity of a Node according to the cloud, and the labels that follow from it.
 //!
-//! It is cluster-scoped, named and owned by its Node, and written by the NodeController alone, so it has no status
-//! subresource: one write says everything. A kubelet may not write it, which is why the keys that the controller has set
-//! are remembered here and not in an annotation of the Node.
+//! A record is cluster-scoped, has the name of its Node and is owned by it. Only the NodeController writes it, so it has no
+//! status subresource: one write updates everything. A kubelet cannot write it, so it is where the controller stores the label
+//! keys that it has set; an annotation of the Node could be forged.
 
 #![allow(
     unreachable_pub,
@@ -16,23 +16,22 @@ use kube::{CustomResource, CustomResourceExt, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::condition::Condition;
+use crate::condition::{Condition, TIMESTAMP_PATTERN};
 use crate::values::{InstanceGroupName, LabelKey, LabelSource, LabelValue, Lifecycle, NodeName, NodeUid};
 
-/// Type of the condition that says whether the cloud vouches for a Node.
+/// Condition type: whether the cloud confirms the identity of the Node.
 pub const VERIFIED: &str = "Verified";
 
-/// Type of the condition that says whether every label of the definition could be set.
+/// Condition type: whether every label of the definition is valid and was set.
 pub const LABELS_VALID: &str = "LabelsValid";
 
-/// Type of the condition that says whether a proven Node carries labels that only other groups define. It is absent where
-/// that could never be told.
+/// Condition type: whether a proven Node has labels that only other groups define. Absent while this was never determined.
 pub const FOREIGN_LABELS: &str = "ForeignLabels";
 
-/// Type of the condition that says whether a Node that was refused for forgery has lost what only a proven Node may have.
+/// Condition type: whether a forged Node is quarantined, that is, has lost the labels that only a proven Node may have.
 pub const QUARANTINED: &str = "Quarantined";
 
-/// Whose claim the record answers.
+/// The Node and the claim that the record is about.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "tidewaiter.dev",
@@ -41,7 +40,7 @@ pub const QUARANTINED: &str = "Quarantined";
     plural = "nodeidentities",
     shortname = "nid",
     category = "tidewaiter",
-    doc = "What the cloud says a Node is, and the labels that followed. Written by the NodeController, owned by its Node.",
+    doc = "The identity of a Node according to the cloud, and the labels that follow from it. Written by the NodeController, owned by its Node.",
     status = "NodeIdentityStatus",
     derive = "PartialEq",
     validation = Rule::new(
@@ -52,40 +51,40 @@ pub const QUARANTINED: &str = "Quarantined";
         name = "Group",
         type_ = "string",
         json_path = ".status.instanceGroup",
-        description = "The kOps InstanceGroup that the cloud vouches for"
+        description = "The kOps InstanceGroup, as confirmed by the cloud"
     ),
     printcolumn(
         name = "Identity",
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Verified\")].reason",
-        description = "Proven, or why it is not"
+        description = "Proven, or the reason for the refusal"
     ),
     printcolumn(
         name = "Verified",
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Verified\")].status",
-        description = "Whether the cloud vouches for this Node",
+        description = "Whether the cloud confirms the identity of this Node",
         priority = 1
     ),
     printcolumn(
         name = "Instance",
         type_ = "string",
         json_path = ".status.instance",
-        description = "The instance as the cloud names it",
+        description = "The instance's name or id in the cloud",
         priority = 1
     ),
     printcolumn(
         name = "Zone",
         type_ = "string",
         json_path = ".status.zone",
-        description = "The zone that the cloud says",
+        description = "The instance's zone according to the cloud",
         priority = 1
     ),
     printcolumn(
         name = "Lifecycle",
         type_ = "string",
         json_path = ".status.lifecycle",
-        description = "How the cloud bills the instance",
+        description = "The billing model of the instance",
         priority = 1
     ),
     printcolumn(
@@ -97,71 +96,68 @@ pub const QUARANTINED: &str = "Quarantined";
 )]
 #[serde(rename_all = "camelCase")]
 pub struct NodeIdentitySpec {
-    /// `metadata.uid` of the Node. A record whose uid is another one speaks of a Node that is gone.
+    /// `metadata.uid` of the Node. A record with another uid is about a Node that no longer exists.
     #[serde(rename = "nodeUID")]
-    #[schemars(length(min = 1, max = 128))]
     pub node_uid: NodeUid,
-    /// `spec.providerID` of the Node as it stood when the record was written: the kubelet's claim, cut when it is longer
+    /// `spec.providerID` of the Node when the record was written. It is the kubelet's claim and is truncated when it is longer
     /// than any cloud's.
     #[serde(rename = "providerID", default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]
     pub provider_id: String,
 }
 
-/// What was found out.
+/// The result of the last check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeIdentityStatus {
-    /// The instance as its cloud names it, for example `i-0123456789abcdef0`.
+    /// The instance's name or id in the cloud, for example `i-0123456789abcdef0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub instance: Option<String>,
-    /// The kOps `InstanceGroup` that the cloud vouches for.
+    /// The kOps InstanceGroup, as confirmed by the cloud.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
     pub instance_group: Option<InstanceGroupName>,
-    /// The zone that the cloud says.
+    /// The instance's zone according to the cloud.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub zone: Option<String>,
-    /// How the cloud bills the instance.
+    /// The billing model of the instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<Lifecycle>,
-    /// When the cloud first vouched for the Node of this uid (UTC, whole seconds); it stays, whatever is found out later.
+    /// When the cloud first confirmed the identity of the Node with this uid (UTC, whole seconds). Later results do not change
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    #[schemars(with = "Option<String>", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
     pub first_verified: Option<Timestamp>,
-    /// Every label that the controller has set, or is about to set or to remove: while a change is under way the old
-    /// keys and the new ones together, so that no crash loses one.
+    /// Every label that the controller has set, is about to set or is about to remove. While a change is in progress, the list
+    /// contains the old and the new keys, so that a crash loses none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key"]))]
     pub labels: Vec<RecordedLabel>,
-    /// `Verified`, and what else is to be said; one of each type.
+    /// The conditions of the Node's identity: `Verified`, `LabelsValid`, `ForeignLabels`, `Quarantined`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 
-/// A label that the controller answers for.
+/// A label that the controller owns on the Node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordedLabel {
-    /// Its key.
-    #[schemars(length(min = 1, max = 317))]
+    /// The label's key.
     pub key: LabelKey,
-    /// Its value.
-    #[schemars(length(max = 63))]
+    /// The label's value.
     pub value: LabelValue,
-    /// Where it comes from.
+    /// Where the label comes from.
     pub source: LabelSource,
-    /// The file of the state store, below the configuration base; empty when it follows from the instance alone.
+    /// The file in the state store, relative to the configuration base. Empty when the label follows from the instance alone.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 512))]
     pub file: String,
 }
 
 impl NodeIdentity {
-    /// The record of Node `name`, owned by it: it goes when its Node goes.
+    /// The record of the Node `name`. The Node owns it, so it is garbage collected with the Node.
     #[must_use]
     pub fn of_node(name: &NodeName, uid: &NodeUid, provider_id: String, status: NodeIdentityStatus) -> Self {
         let mut record = Self::new(
@@ -182,15 +178,14 @@ impl NodeIdentity {
         record
     }
 
-    /// The condition of this type, if the record holds one.
+    /// The condition of this type, if the record has one.
     #[must_use]
     pub fn condition(&self, type_: &str) -> Option<&Condition> {
         self.status.as_ref()?.conditions.iter().find(|c| c.type_ == type_)
     }
 }
 
-/// The definition, without the status subresource that the derive adds for every type with a status: who writes the
-/// record writes all of it at once.
+/// The definition, without the status subresource that the derive adds for every type with a status.
 #[must_use]
 pub fn crd() -> CustomResourceDefinition {
     crate::without_status_subresource(NodeIdentity::crd())

@@ -1,7 +1,8 @@
-//! Value types: a string becomes one of these where it enters the process, and no raw one goes further in.
+//! Value types: every string is parsed into one of these where it enters the process.
 //!
-//! Each refuses what its source refuses, in an error that names the value and the rule. None holds a control character,
-//! a path separator where a path could be meant, or more text than its source allows.
+//! Each type refuses what its source refuses, with an error that names the value and the rule. No value contains a control
+//! character, a path separator where it becomes part of a path, or more text than its source allows. A type that is part of a
+//! `CustomResourceDefinition` carries the same rule as a JSON schema, so that the API server refuses what the type refuses.
 
 mod label;
 mod name;
@@ -14,15 +15,15 @@ pub use provider_id::ProviderId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A text that is not a value of the type that was asked for.
+/// A text that cannot be parsed as the requested type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} {shown} is not valid: {rule}")]
 pub struct InvalidValue {
-    /// What the text should have been, for example `label key`.
+    /// The expected kind of value, for example `label key`.
     pub kind: &'static str,
-    /// The text in quotes: escaped, and cut when it is long, so that it is safe in a log line and in an Event.
+    /// The text in quotes, escaped and truncated, so that it is safe in a log line and in an Event.
     pub shown: String,
-    /// The rule that it breaks, in words.
+    /// The violated rule, in words.
     pub rule: &'static str,
 }
 
@@ -36,8 +37,8 @@ impl InvalidValue {
     }
 }
 
-/// `text` with everything that no terminal should be sent escaped: control characters, invisible ones, and those that turn
-/// the direction of what follows. Neither quoted nor cut.
+/// `text` with every character escaped that must not reach a terminal: control characters, invisible characters and those
+/// that change the text direction. The result is neither quoted nor truncated.
 #[must_use]
 pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -50,7 +51,8 @@ pub fn printable(text: &str) -> String {
     shown
 }
 
-/// `text` in quotes, with control characters escaped and cut after 80 characters: whoever wrote it, it can be shown.
+/// `text` in quotes, with control characters escaped and truncated after 80 characters, so that untrusted text is safe to
+/// print.
 #[must_use]
 pub fn quoted(text: &str) -> String {
     const SHOWN: usize = 80;
@@ -62,23 +64,24 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
-/// How the cloud bills an instance, as far as labels depend on it.
+/// The billing model of an instance, as far as labels depend on it.
 ///
 /// Source: `InstanceLifecycle` of EC2's `DescribeInstances`; an instance without one is on demand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "The billing model of the instance.")]
 #[serde(rename_all = "lowercase")]
 pub enum Lifecycle {
-    /// Runs until it is stopped.
+    /// Runs until its owner stops it.
     #[default]
     #[serde(rename = "on-demand")]
     OnDemand,
-    /// The cloud may take it back.
+    /// The cloud may reclaim it at any time.
     Spot,
-    /// Runs in a reserved window.
+    /// Runs in a reserved time window.
     Scheduled,
 }
 
-/// Implements what all string newtypes share: parsing through the type's own `check`, reading, showing, serde.
+/// Implements what all string newtypes share: parsing with the type's `check`, access to the text, `Display`, serde.
 macro_rules! string_value {
     ($type:ident, $kind:literal, $check:path) => {
         impl $type {

@@ -1,8 +1,10 @@
-//! The way to the cloud: what a cluster's controllers and the command line ask, with every way to fail told apart.
+//! The client of the cloud API, for a cluster's controllers and the command line. Each kind of failure has its own
+//! error.
 //!
-//! An answer is whole or an error. What is cut, empty, HTML or no array is never an empty list, which would mean that
-//! everything is to go; and only the API's own words, in a 404 of its form, say that something is not ours. The token goes
-//! to the three base URLs alone: redirects are not followed. It stands in no error and no `Debug`.
+//! A response is complete or an error. A truncated, empty, HTML or non-array body never counts as an empty list, which
+//! would mean that everything must be deleted. Only a 404 in the API's format means that an object does not exist for
+//! this caller. The token is sent only to the three base URLs: redirects are not followed. It appears in no error and
+//! no `Debug` output.
 
 mod error;
 mod path;
@@ -35,16 +37,16 @@ use transport::Transport;
 /// Between two attempts of one request.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(10));
 
-/// What a conditional request was answered with.
+/// The response to a conditional request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fetched<T> {
-    /// It is as the entity tag that was sent along says.
+    /// Unchanged since the entity tag in the request.
     Unchanged,
     /// All of it.
     Complete {
         /// The object or the list.
         value: T,
-        /// What to send along next time.
+        /// The entity tag for the next request.
         etag: Option<ETag>,
     },
 }
@@ -75,18 +77,18 @@ impl Client {
         })
     }
 
-    /// A list, unless it is as `known` says.
+    /// A list, unless it is unchanged since `known`.
     ///
     /// # Errors
-    /// When there is no whole answer; see [`ClientError`].
+    /// If there is no complete response; see [`ClientError`].
     pub async fn list<T: Model>(&self, path: Path, known: Option<&ETag>) -> Result<Listing<T>, ClientError> {
         self.fetch(path, known, parse_list).await
     }
 
-    /// One object, unless it is as `known` says.
+    /// One object, unless it is unchanged since `known`.
     ///
     /// # Errors
-    /// When there is no whole answer; see [`ClientError`].
+    /// If there is no complete response; see [`ClientError`].
     pub async fn get<T: Model>(&self, path: Path, known: Option<&ETag>) -> Result<Fetched<T>, ClientError> {
         self.fetch(path, known, parse).await
     }
@@ -143,10 +145,10 @@ impl Client {
         parse(answer.bytes(), Unknown::Ignore).map_err(|error| ClientError::invalid(&request, error.to_string()))
     }
 
-    /// The script with which a node goes to a version.
+    /// The script that upgrades a node to a version.
     ///
     /// # Errors
-    /// When there is no whole answer; see [`ClientError`].
+    /// If there is no complete response; see [`ClientError`].
     pub async fn script(
         &self,
         cluster: Cluster,
@@ -160,13 +162,13 @@ impl Client {
             .map_err(|error| ClientError::invalid(&request, error.rule.to_owned()))
     }
 
-    /// Any request. It is repeated, with waits in between, until an answer or the settings' deadline; a POST with one key of
-    /// idempotency throughout, and one that must not be repeated once alone.
+    /// Sends any request. It is retried with delays until a response or the deadline of the settings; all attempts of a
+    /// POST share one idempotency key, and a request that must not be repeated is sent once.
     ///
-    /// A conditional write whose first answer was lost may be told 412 by its repetition.
+    /// A conditional write whose first response was lost may get 412 on its retry.
     ///
     /// # Errors
-    /// When there is no whole answer of success, or of 304 to a conditional one; see [`ClientError`].
+    /// If there is no complete successful response (or 304 to a conditional request); see [`ClientError`].
     pub async fn request(&self, request: &Request) -> Result<Answer, ClientError> {
         let key = (request.method == Method::POST && !request.once).then(|| Uuid::new_v4().to_string());
         let end = self.clock.monotonic().saturating_add(self.deadline);
@@ -180,7 +182,7 @@ impl Client {
             let Some(asked) = error.retry().filter(|_| !request.once) else {
                 return Err(error);
             };
-            // What was told to wait is drawn apart too: all were told the same.
+            // `Retry-After` gets jitter too, because all clients got the same value.
             let wait = asked.saturating_add(BACKOFF.delay(failures));
             if self.clock.monotonic().saturating_add(wait) >= end {
                 return Err(error);

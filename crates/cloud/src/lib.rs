@@ -1,7 +1,7 @@
-//! The cloud: the API, version 3, that says which users, SSH keys, registries, plugins, labels, roles, node pools and
-//! upgrades each cluster has.
+//! The cloud API, version 3, which manages the users, SSH keys, registries, plugins, labels, roles, node pools and
+//! upgrades of clusters.
 //!
-//! [`models`] are its objects as they stand on the wire, [`server`] is who answers for them, [`client`] asks for them. Nothing
+//! [`models`] has its objects as they are sent on the wire, [`server`] serves them, [`client`] requests them. No code
 //! here reads a clock.
 
 pub mod client;

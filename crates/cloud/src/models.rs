@@ -80,7 +80,7 @@ pub fn parse<T: Model>(bytes: &[u8], unknown: Unknown) -> Result<T, InvalidField
 /// Reads an object of which nothing is known but that it is one.
 ///
 /// # Errors
-/// When `bytes` are no object, or one in which a key is given twice.
+/// When `bytes` are no object, or one in which a key occurs twice.
 pub fn parse_open(bytes: &[u8]) -> Result<OpenObject, InvalidField> {
     let value = document::parse(bytes, MAX_OPEN_BYTES)?;
     OpenObject::read(&At::root(&value, Unknown::Refuse))

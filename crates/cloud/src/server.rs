@@ -1,6 +1,6 @@
-//! The server of the cloud API: who may speak to it, and what it keeps secret.
+//! The server of the cloud API.
 //!
-//! No error, `Debug` or log line of it holds a key, a password or a token.
+//! No error, `Debug` output or log line contains a key, a password or a token.
 
 pub mod access;
 mod accounts;
@@ -47,7 +47,7 @@ mod users;
 mod view;
 
 pub use accounts::LONGEST_TOKEN;
-pub use cloud::Lives;
+pub use cloud::TokenLifetimes;
 pub use error::Error;
-pub use init::{Founded, Founder, found, make_keys};
+pub use init::{InitOptions, InitSummary, found, make_keys};
 pub use serve::{DRAIN, ServeError, ServerParts, start};

@@ -10,8 +10,8 @@ use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
-use tidewaiter_cloud::server::access::May;
-use tidewaiter_cloud::server::endpoints::{Answers, ENDPOINTS, Takes};
+use tidewaiter_cloud::server::access::Permission;
+use tidewaiter_cloud::server::endpoints::{ENDPOINTS, Input, Output};
 use tidewaiter_cloud::server::openapi::{Served, document, markdown, page};
 
 fn described() -> Value {
@@ -113,7 +113,7 @@ fn every_body_has_a_schema_and_its_example_is_valid() {
     }
     let takes = ENDPOINTS
         .iter()
-        .filter(|endpoint| endpoint.takes != Takes::Nothing)
+        .filter(|endpoint| endpoint.takes != Input::Nothing)
         .count();
     assert!(bodies == takes && takes > 40, "{bodies} {takes}");
 }
@@ -206,7 +206,7 @@ fn only_what_everybody_may_needs_no_token() {
     let document = described();
     for endpoint in ENDPOINTS.iter() {
         let security = &document["paths"][&endpoint.path][endpoint.method.as_str().to_lowercase()]["security"];
-        let wanted = if endpoint.may == May::Anyone {
+        let wanted = if endpoint.may == Permission::Anyone {
             json!([{}])
         } else {
             json!([{"bearer": []}, {"jwt": []}])
@@ -220,7 +220,7 @@ fn people_write_closed_objects_and_are_answered_open_ones() {
     let document = described();
     let schemas = &document["components"]["schemas"];
     for endpoint in ENDPOINTS.iter() {
-        if let Answers::One(name) | Answers::Made(name) | Answers::List(name) = endpoint.answers {
+        if let Output::One(name) | Output::Made(name) | Output::List(name) = endpoint.answers {
             assert_ne!(schemas[name]["additionalProperties"], false, "{name}");
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::Client;
 use tidewaiter_api::ClusterName;
-use tidewaiter_identity::{CloudGroups, Lookup, NoGroups};
+use tidewaiter_identity::{CloudGroups, Lookup, GroupsUnavailable};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT, MOST_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Cache, ControllerContext, Kit, Tasks};
@@ -32,7 +32,7 @@ pub struct ControllerRole {
     /// Why the verdict cannot read the state store, if it cannot.
     pub store_unread: Option<&'static str>,
     /// The cloud's groups of instances; or why there are none.
-    pub groups: Result<Arc<dyn CloudGroups>, NoGroups>,
+    pub groups: Result<Arc<dyn CloudGroups>, GroupsUnavailable>,
     /// What the operator wants done beyond labelling.
     pub policy: Policy,
     /// What the verdict tolerates.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kube::Client;
 use tidewaiter_api::node_identity::VERIFIED;
 use tidewaiter_api::{ConditionStatus, InvalidValue, NodeName};
-use tidewaiter_identity::{Claim, Identifier, Identity, NodeNames, Proven, Refusal, Trouble, prove};
+use tidewaiter_identity::{Claim, Identifier, Identity, NodeNames, Proven, Refusal, UnavailableCause, prove};
 use tidewaiter_kit::SharedClock;
 use tidewaiter_kops::{DefinitionError, Definitions, OwnedKeys};
 
@@ -250,7 +250,7 @@ async fn ask(cloud: &dyn Identifier, claim: &Claim) -> Result<Identity, Refusal>
     first.unwrap_or_else(|| {
         Err(Refusal::Unavailable {
             api: "lookup",
-            trouble: Trouble::Unreachable,
+            cause: UnavailableCause::Unreachable,
             detail: "it gave no answer".to_owned(),
         })
     })

@@ -15,7 +15,7 @@ use std::time::Duration;
 use futures::future::{join, select};
 use jiff::Timestamp;
 use tidewaiter_api::ClusterName;
-use tidewaiter_identity::{CloudGroups, NoGroups, Refusal};
+use tidewaiter_identity::{CloudGroups, GroupsUnavailable, Refusal};
 use tidewaiter_kit::{Cache, Cacheable, Change, Index, Kit, Projection, SharedClock, Tasks, Trigger};
 use tidewaiter_kops::Definitions;
 use tidewaiter_validation::objects::LABELS_READ;
@@ -67,7 +67,7 @@ pub struct VerdictParts {
     /// InstanceGroups, and the name of the API; or why the state store is not read.
     pub definitions: Result<Definitions, &'static str>,
     /// The cloud's groups; or why this cloud has none.
-    pub cloud: Result<Arc<dyn CloudGroups>, NoGroups>,
+    pub cloud: Result<Arc<dyn CloudGroups>, GroupsUnavailable>,
     /// What is tolerated.
     pub options: Options,
 }
@@ -86,12 +86,12 @@ pub fn start(parts: VerdictParts, tasks: &mut Tasks, kit: &Kit) -> Latest {
         options,
     } = parts;
     let judged = nodes.project(|node| Some(judged(node)));
-    let forged = records.index(|record: &Record| Refusal::recorded_forgery(&record.status).then_some(()));
+    let forged = records.index(|record: &Record| Refusal::is_recorded_forgery(&record.status).then_some(()));
     nodes.notify(notifies(&changed).unless(same_to_the_verdict));
     pods.notify(notifies(&changed).unless(Pod::same));
     records.notify(
         notifies(&changed).unless(|before, after| {
-            Refusal::recorded_forgery(&before.status) == Refusal::recorded_forgery(&after.status)
+            Refusal::is_recorded_forgery(&before.status) == Refusal::is_recorded_forgery(&after.status)
         }),
     );
     let outside = Arc::new(Outside::new(

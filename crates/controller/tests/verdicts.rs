@@ -16,7 +16,7 @@ use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 use tidewaiter_controller::controllers::Caches;
 use tidewaiter_controller::verdicts::{self, Latest, VerdictParts};
-use tidewaiter_identity::{CloudGroup, CloudGroups, Member, MemberStatus, NoGroups};
+use tidewaiter_identity::{CloudGroup, CloudGroups, Member, MemberStatus, GroupsUnavailable};
 use tidewaiter_kit::client::fenced;
 use tidewaiter_kit::{Clock as _, Kit, Leadership, ManualClock, SharedClock, SystemClock, Tasks};
 use tidewaiter_kops::{Definitions, DefinitionsSettings, StateStore, StoreOptions};
@@ -80,7 +80,7 @@ struct Cloud;
 
 #[async_trait]
 impl CloudGroups for Cloud {
-    async fn groups(&self) -> Result<Vec<CloudGroup>, NoGroups> {
+    async fn groups(&self) -> Result<Vec<CloudGroup>, GroupsUnavailable> {
         let member = |number| Member {
             id: instance(number),
             node_name: None,

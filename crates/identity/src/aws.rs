@@ -1,16 +1,16 @@
-//! Amazon EC2: what `DescribeInstances` says of an instance. What Auto Scaling says of its groups is in [`groups`].
+//! Amazon EC2: identifies instances with `DescribeInstances`. Auto Scaling groups are in [`groups`].
 //!
-//! The group comes from the tag `kops.k8s.io/instancegroup`, which a node cannot write. An id is sent only when it has the
-//! form of one, and never an empty list: EC2 takes that for "all".
+//! The group comes from the tag `kops.k8s.io/instancegroup`, which a node cannot write. Only well-formed ids are sent,
+//! and never an empty list, which EC2 treats as "all".
 //!
-//! How a question for up to 1,000 ids becomes calls:
-//! - one call by id for all of them. EC2 fails the whole call for one id that it does not know, and names it: that one is
-//!   refused, the others are asked again without it, and from then on it is asked apart from them, by the
-//!   filter `instance-id`, which leaves out what it does not know. Should EC2 name none, the filter is used for all.
-//! - EC2 fails a call that names an instance of a zone in trouble. A call that fails is therefore split by zone, and below
-//!   that by halves, until what fails stands alone or nothing tells the parts apart; the zone or the id is asked apart for a
+//! How a query of up to 1,000 ids becomes calls:
+//! - One call by id for all of them. EC2 rejects the whole call because of one unknown id, and names it: that id is
+//!   refused, the others are queried again without it, and from then on it is queried separately with the filter
+//!   `instance-id`, which ignores unknown ids. If EC2 names none, the filter is used for all.
+//! - EC2 fails a call that names an instance of a failing zone. A failed call is therefore split by zone, and then into
+//!   halves, until the failing part is isolated or all parts fail; the zone or the id is queried separately for a
 //!   while.
-//! - no retries: a Node that is refused is asked for again by its controller, whose backoff knows how often it has failed.
+//! - No retries: the controller queries a refused Node again, with a backoff that knows how often it has failed.
 
 mod call;
 mod connect;
@@ -18,7 +18,7 @@ mod failure;
 pub mod groups;
 mod instance;
 mod instance_id;
-mod question;
+mod query;
 mod suspects;
 
 use std::collections::HashSet;
@@ -35,12 +35,12 @@ pub use connect::{RegionError, client, groups_client, region};
 pub use groups::AutoScaling;
 
 use crate::claim::Claim;
-use crate::identifier::{Answers, Identifier};
+use crate::identifier::{AnswerFn, Identifier};
 use call::{By, Caller};
 use failure::Failure;
 use instance::Reading;
 use instance_id::InstanceId;
-use question::Question;
+use query::Query;
 use suspects::Suspects;
 
 /// The call that says what an instance is, as IAM names it.
@@ -49,7 +49,7 @@ pub const API: &str = "ec2:DescribeInstances";
 /// As many ids as EC2 takes in one call: the most that it answers without pages.
 const MAX_IDS: usize = 1_000;
 
-/// The calls that one question may cost, whatever EC2 answers: finding one bad id among 1,000 takes about 20.
+/// The calls that one query may cost, whatever EC2 answers: finding one bad id among 1,000 takes about 20.
 const MAX_CALLS: usize = 32;
 
 /// EC2 as a source of identities.
@@ -68,7 +68,7 @@ struct Part {
 }
 
 impl Ec2 {
-    /// A provider for the instances of `cluster`. Make the client with [`client`]: its deadlines are what bounds a question.
+    /// A provider for the instances of `cluster`. Make the client with [`client`]: its deadlines are what bounds a query.
     #[must_use]
     pub fn new(client: aws_sdk_ec2::Client, cluster: ClusterName, clock: SharedClock, calls: CloudCalls) -> Self {
         Self {
@@ -90,28 +90,28 @@ impl Ec2 {
     }
 
     /// Asks for `part`; what fails is split and asked again as long as that can tell good from bad.
-    async fn settle(&self, part: Part, question: &Question<'_>) {
+    async fn settle(&self, part: Part, query: &Query<'_>) {
         let mut families = vec![vec![part]];
         while let Some(family) = families.pop() {
             let size = family.len();
-            let failed = join_all(family.into_iter().map(|part| self.ask(part, question))).await;
+            let failed = join_all(family.into_iter().map(|part| self.ask(part, query))).await;
             let failed: Vec<(Part, Failure)> = failed.into_iter().filter_map(Result::err).collect();
             // When all the parts fail alike, it is not for what they ask.
             let hopeless = size > 1 && failed.len() == size;
             for (part, failure) in failed {
-                if matches!(failure, Failure::Late) {
-                    self.suspect_a_late_zone(&part, question);
+                if matches!(failure, Failure::Timeout) {
+                    self.suspect_a_late_zone(&part, query);
                 }
-                if hopeless || !failure.may_depend_on_ids() || question.spent.calls() >= MAX_CALLS {
-                    question.refuse(&part.ids, &failure.refusal(API));
-                } else if let Some(parts) = self.split(&part, question, size > 1) {
+                if hopeless || !failure.may_depend_on_ids() || query.call_count.calls() >= MAX_CALLS {
+                    query.refuse(&part.ids, &failure.refusal(API));
+                } else if let Some(parts) = self.split(&part, query, size > 1) {
                     families.push(parts);
                 } else {
                     // A single id whose sisters were answered is to blame; one that was asked alone need not be.
                     if size > 1 {
                         self.suspects.suspect_ids(part.ids.iter());
                     }
-                    question.refuse(&part.ids, &failure.refusal(API));
+                    query.refuse(&part.ids, &failure.refusal(API));
                 }
             }
         }
@@ -119,8 +119,8 @@ impl Ec2 {
 
     /// A call that was not answered in time holds up whoever is asked about with it, and EC2 does not say for which id: were
     /// they all of one zone, whoever is asked next is asked apart from it.
-    fn suspect_a_late_zone(&self, part: &Part, question: &Question<'_>) {
-        if let [(zone, _)] = &question.by_zone(&part.ids)[..] {
+    fn suspect_a_late_zone(&self, part: &Part, query: &Query<'_>) {
+        if let [(zone, _)] = &query.by_zone(&part.ids)[..] {
             self.suspects.suspect_zone(zone);
         }
     }
@@ -128,11 +128,11 @@ impl Ec2 {
     /// Splits what failed, by zone if it names several, else in halves. `None` when it is a single id.
     ///
     /// `others_fared_well` says that its sisters, of other zones or the other half, were answered.
-    fn split(&self, part: &Part, question: &Question<'_>, others_fared_well: bool) -> Option<Vec<Part>> {
+    fn split(&self, part: &Part, query: &Query<'_>, others_fared_well: bool) -> Option<Vec<Part>> {
         if part.ids.len() < 2 {
             return None;
         }
-        let mut zones = question.by_zone(&part.ids);
+        let mut zones = query.by_zone(&part.ids);
         let parts = match zones.len() {
             0 | 1 => {
                 if let (true, Some(zone)) = (others_fared_well, zones.pop()) {
@@ -151,18 +151,18 @@ impl Ec2 {
     ///
     /// # Errors
     /// What is left unanswered, and why.
-    async fn ask(&self, part: Part, question: &Question<'_>) -> Result<(), (Part, Failure)> {
+    async fn ask(&self, part: Part, query: &Query<'_>) -> Result<(), (Part, Failure)> {
         let Part { mut ids, mut by } = part;
         let mut tried = 0;
         while !ids.is_empty() {
             tried += 1;
-            match self.caller.describe(by, &ids, &question.spent).await {
+            match self.caller.describe(by, &ids, &query.call_count).await {
                 Ok(instances) => {
                     let found: HashSet<&str> = instances.iter().filter_map(Instance::instance_id).collect();
                     let (known, unknown): (Vec<_>, Vec<_>) = ids.iter().partition(|id| found.contains(id.as_str()));
-                    self.suspects.clear(known.into_iter(), question);
+                    self.suspects.clear(known.into_iter(), query);
                     self.suspects.suspect_ids(unknown.into_iter());
-                    question.answer(&ids, &instances, &self.reading);
+                    query.answer(&ids, &instances, &self.reading);
                     return Ok(());
                 }
                 Err(Failure::Unknown { message }) if by == By::Id => {
@@ -173,7 +173,7 @@ impl Ec2 {
                         by = By::Filter;
                     }
                     self.suspects.suspect_ids(unknown.iter());
-                    question.not_found(&unknown);
+                    query.not_found(&unknown);
                     ids = rest;
                 }
                 Err(failure) => return Err((Part { ids, by }, failure)),
@@ -193,9 +193,9 @@ impl Identifier for Ec2 {
         MAX_IDS
     }
 
-    async fn identify(&self, claims: &[Claim], answers: &Answers<'_>) {
-        let question = Question::new(claims, answers);
-        let parts = self.suspects.divide(&question);
-        join_all(parts.into_iter().map(|part| self.settle(part, &question))).await;
+    async fn identify(&self, claims: &[Claim], answers: &AnswerFn<'_>) {
+        let query = Query::new(claims, answers);
+        let parts = self.suspects.divide(&query);
+        join_all(parts.into_iter().map(|part| self.settle(part, &query))).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What lies below an error, for those who say what a failed call means.
+//! The innermost cause of an error, for descriptions of failed calls.
 
 use std::error::Error;
 

@@ -1,4 +1,4 @@
-//! What a Node says about itself. Every field but `node`, `uid` and `rivals` is its kubelet's to write.
+//! What a Node claims about itself. The kubelet can write every field except `node`, `uid` and `rivals`.
 
 use std::net::IpAddr;
 
@@ -7,14 +7,14 @@ use tidewaiter_api::{NodeName, NodeUid, ProviderId};
 /// The claim of one Node to be one instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Name of the Node, which its kubelet's client certificate binds: the one field that can prove something.
+    /// The name of the Node, bound by the kubelet's client certificate: the only field that can prove something.
     pub node: NodeName,
-    /// `metadata.uid` of the Node: a Node that was made anew under its old name is another Node.
+    /// `metadata.uid` of the Node. A Node that was created again under the same name is another Node.
     pub uid: NodeUid,
     /// `spec.providerID`: the instance that it claims to be.
     pub provider_id: ProviderId,
-    /// The addresses of type `InternalIP` that the Node lists. They can refute, never prove.
+    /// The Node's addresses of type `InternalIP`. They can refute the claim, but never prove it.
     pub addresses: Vec<IpAddr>,
-    /// Names of the other Nodes with this very providerID, in any order; empty for almost every Node.
+    /// The names of other Nodes with the same providerID, in any order. Empty for almost every Node.
     pub rivals: Vec<NodeName>,
 }

@@ -1,22 +1,26 @@
-//! Who claims what: several Nodes that claim one instance are one thing to ask for, and each gets its answer.
+//! The claimants of each instance: several Nodes that claim one instance cause one query, and each is answered.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use crate::claim::Claim;
-use crate::identifier::Answers;
+use crate::identifier::AnswerFn;
 use crate::identity::Identity;
 use crate::refusal::Refusal;
 
-/// The instances that the claims of one question name, as a provider's own `T`.
+/// The instances that the claims of one query name, as a provider's own `T`.
 pub(crate) struct Claimants<'a, T> {
     places: BTreeMap<T, Vec<usize>>,
-    answers: &'a Answers<'a>,
+    answers: &'a AnswerFn<'a>,
 }
 
 impl<'a, T: Clone + Display + Ord> Claimants<'a, T> {
     /// Reads the claims; those that `read` refuses are answered here, and nothing of them is ever asked.
-    pub(crate) fn new(claims: &[Claim], answers: &'a Answers<'a>, read: impl Fn(&Claim) -> Result<T, Refusal>) -> Self {
+    pub(crate) fn new(
+        claims: &[Claim],
+        answers: &'a AnswerFn<'a>,
+        read: impl Fn(&Claim) -> Result<T, Refusal>,
+    ) -> Self {
         let mut places: BTreeMap<T, Vec<usize>> = BTreeMap::new();
         for (place, claim) in claims.iter().enumerate() {
             match read(claim) {

@@ -1,17 +1,17 @@
-//! What the client of any cloud is made with.
+//! The settings of a cloud's client.
 
 use std::time::Duration;
 
 use url::Url;
 
-/// How a cloud is called.
+/// Endpoint and timeouts of a cloud's API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientSettings {
-    /// The API's address where it is not the public one.
+    /// The endpoint of the API, if it is not the public one.
     pub endpoint: Option<Url>,
-    /// The longest that a connection may take to come up.
+    /// The timeout for connecting.
     pub connect: Duration,
-    /// The longest that a call may take, connecting included. A thousand instances take EC2 a second or two.
+    /// The timeout of a call, including the connection. EC2 needs one or two seconds for a thousand instances.
     pub call: Duration,
 }
 

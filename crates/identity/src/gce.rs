@@ -1,17 +1,20 @@
-//! Google Compute Engine: what its API says of an instance, of the managed instance group that made it, and of the template.
+//! Google Compute Engine: identifies an instance through its managed instance group and its instance template.
 //!
-//! An instance may be allowed to change its own labels and metadata, so neither decides anything. The way to its group:
+//! An instance may be permitted to change its own labels and metadata, so neither decides anything. The chain to its
+//! group:
 //!
-//! 1. `gce://PROJECT/ZONE/NAME` of the Node: the project is ours, or nothing is asked.
-//! 2. The instance: it runs, and its metadata entry `created-by` says which managed instance group to look at. That is a hint:
-//!    the group is one of our project and of the instance's zone or region, whatever else stands there.
-//! 3. The group's managed instances: the list has this very instance, by its numeric id, exactly once. An instance cannot
-//!    enter that list. The row names the template that it was made from; two versions of one group have two.
-//! 4. The template: its metadata names the cluster, which is ours, and the `InstanceGroup`. A template never changes.
+//! 1. `gce://PROJECT/ZONE/NAME` of the Node: the project must be ours, otherwise no call is made.
+//! 2. The instance: it runs, and its metadata entry `created-by` names the managed instance group to list. That is only
+//!    a hint: the group must be in our project and in the instance's zone or region.
+//! 3. The group's managed instances: the list contains this instance, by its numeric id, exactly once. An instance
+//!    cannot add itself to that list. The row names the template that it was created from; two versions of one group have
+//!    two templates.
+//! 4. The template: its metadata names the cluster, which must be ours, and the `InstanceGroup`. A template never
+//!    changes.
 //!
-//! How a question becomes calls: one listing of the instances (or, for a few, one call for each), one of each managed instance
-//! group, one read of each template. What fails concerns only those who depend on it. No retries: a Node that is refused is
-//! asked for again by its controller, whose backoff knows how often it has failed.
+//! How a query becomes calls: one listing of the instances (or, for a few, one call each), one of each managed instance
+//! group, one read of each template. A failure affects only the claims that depend on it. No retries: the controller
+//! queries a refused Node again, with a backoff that knows how often it has failed.
 
 mod call;
 mod connect;
@@ -22,7 +25,7 @@ mod groups;
 mod instance;
 mod links;
 mod names;
-mod question;
+mod query;
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -38,13 +41,13 @@ pub use groups::InstanceGroupManagers;
 pub use names::{InvalidProject, ProjectId};
 
 use crate::claim::Claim;
-use crate::identifier::{Answers, Identifier};
+use crate::identifier::{AnswerFn, Identifier};
 use crate::refusal::{Mark, Refusal};
 use call::Caller;
 use failure::Failure;
 use instance::Found;
-use links::{Astray, Mig, TemplateLink};
-use question::Question;
+use links::{InvalidLink, Mig, TemplateLink};
+use query::Query;
 
 /// The calls that are made, by the names of their methods. `roles/compute.viewer` may make them.
 pub mod api {
@@ -66,8 +69,8 @@ pub mod api {
     pub const GET_REGIONAL_TEMPLATE: &str = "gce:compute.regionInstanceTemplates.get";
 }
 
-/// What one question takes at most: more than a cluster has nodes. A listing gives all of a group whoever is asked about, so a
-/// question that is split costs each of its parts the whole.
+/// What one query takes at most: more than a cluster has nodes. A listing gives all of a group whoever is asked about, so a
+/// query that is split costs each of its parts the whole.
 const MAX_CLAIMS: usize = 10_000;
 
 /// The label that kOps gives the instances of a cluster, for finding them.
@@ -90,7 +93,7 @@ pub struct Gce {
 
 impl Gce {
     /// A provider for the instances of `cluster` in `project`. Make the client with [`client`]: its deadlines are what bounds
-    /// a question.
+    /// a query.
     #[must_use]
     pub fn new(
         client: Client,
@@ -130,7 +133,7 @@ impl Gce {
     }
 
     /// Answers those that run, each from the listing of the group that it names.
-    async fn group(&self, running: Vec<Found>, question: &Question<'_>) {
+    async fn group(&self, running: Vec<Found>, query: &Query<'_>) {
         let mut by_mig: HashMap<Mig, Vec<Found>> = HashMap::new();
         for found in running {
             by_mig.entry(found.mig.clone()).or_default().push(found);
@@ -138,30 +141,30 @@ impl Gce {
         let mut migs: Vec<(Mig, Vec<Found>)> = by_mig.into_iter().collect();
         // Should there be too many, those that only one instance names are left out first: a name may be made up.
         migs.sort_by_key(|(_, members)| std::cmp::Reverse(members.len()));
-        join_all(migs.iter().map(|(mig, found)| self.members(mig, found, question))).await;
+        join_all(migs.iter().map(|(mig, found)| self.members(mig, found, query))).await;
     }
 
     /// Answers instances that name the same group: its listing says for each of them from which template it was made.
-    async fn members(&self, mig: &Mig, found: &[Found], question: &Question<'_>) {
-        let Some(cell) = question.migs.cell(mig) else {
-            let failure = Failure::unusable(mig.api(), "too many groups for one question");
-            return refuse_each(found, question, |_| failure.refusal());
+    async fn members(&self, mig: &Mig, found: &[Found], query: &Query<'_>) {
+        let Some(cell) = query.migs.cell(mig) else {
+            let failure = Failure::unusable(mig.api(), "too many groups for one query");
+            return refuse_each(found, query, |_| failure.refusal());
         };
         let members = match cell.get_or_init(|| self.caller.members(mig)).await {
             Ok(members) => members,
-            Err(failure) => return refuse_each(found, question, |found| group::no_listing(found, mig, failure)),
+            Err(failure) => return refuse_each(found, query, |found| group::no_listing(found, mig, failure)),
         };
         let mut by_template: HashMap<TemplateLink, Vec<&Found>> = HashMap::new();
         for found in found {
             match self.template(members, mig, found) {
                 Ok(link) => by_template.entry(link).or_default().push(found),
-                Err(refusal) => question.refuse(&found.target, refusal),
+                Err(refusal) => query.refuse(&found.target, refusal),
             }
         }
         join_all(
             by_template
                 .iter()
-                .map(|(link, found)| self.made_from(link, found, question)),
+                .map(|(link, found)| self.made_from(link, found, query)),
         )
         .await;
     }
@@ -170,43 +173,39 @@ impl Gce {
     fn template(&self, members: &group::Members, mig: &Mig, found: &Found) -> Result<TemplateLink, Refusal> {
         let url = members.template(mig.api(), found)?;
         TemplateLink::read(url, found.target.zone.region(), self.caller.project()).map_err(|astray| match astray {
-            Astray::Foreign(theirs) => Refusal::ForeignProject {
+            InvalidLink::Foreign(theirs) => Refusal::ForeignProject {
                 instance: found.target.to_string(),
                 mark: Mark::Template,
                 theirs: Some(theirs),
                 ours: self.cluster.clone(),
             },
-            Astray::NoSuchThing => {
-                Failure::unusable(mig.api(), format!("it lists {} with no template", found.target)).refusal()
+            InvalidLink::NotFound => {
+                Failure::unusable(mig.api(), format!("{} is listed without a template", found.target)).refusal()
             }
         })
     }
 
     /// Answers instances that were made from one template.
-    async fn made_from(&self, link: &TemplateLink, found: &[&Found], question: &Question<'_>) {
+    async fn made_from(&self, link: &TemplateLink, found: &[&Found], query: &Query<'_>) {
         let found = found.iter().copied();
-        let Some(cell) = question.templates.cell(link) else {
-            let failure = Failure::unusable(link.api(), "too many templates for one question");
-            return refuse_each(found, question, |_| failure.refusal());
+        let Some(cell) = query.templates.cell(link) else {
+            let failure = Failure::unusable(link.api(), "too many templates for one query");
+            return refuse_each(found, query, |_| failure.refusal());
         };
         match cell.get_or_init(|| self.caller.template(link)).await {
             Ok(group) => {
                 for found in found {
-                    question.answer(&found.target, &group.identity(found, link, &self.cluster));
+                    query.answer(&found.target, &group.identity(found, link, &self.cluster));
                 }
             }
-            Err(failure) => refuse_each(found, question, |found| group::no_template(found, link, failure)),
+            Err(failure) => refuse_each(found, query, |found| group::no_template(found, link, failure)),
         }
     }
 }
 
-fn refuse_each<'a>(
-    found: impl IntoIterator<Item = &'a Found>,
-    question: &Question<'_>,
-    refusal: impl Fn(&Found) -> Refusal,
-) {
+fn refuse_each<'a>(found: impl IntoIterator<Item = &'a Found>, query: &Query<'_>, refusal: impl Fn(&Found) -> Refusal) {
     for found in found {
-        question.refuse(&found.target, refusal(found));
+        query.refuse(&found.target, refusal(found));
     }
 }
 
@@ -220,8 +219,8 @@ impl Identifier for Gce {
         MAX_CLAIMS
     }
 
-    async fn identify(&self, claims: &[Claim], answers: &Answers<'_>) {
-        let question = Question::new(claims, answers, self.caller.project(), &self.cluster);
-        self.find(question.targets(), &question).await;
+    async fn identify(&self, claims: &[Claim], answers: &AnswerFn<'_>) {
+        let query = Query::new(claims, answers, self.caller.project(), &self.cluster);
+        self.find(query.targets(), &query).await;
     }
 }

@@ -1,7 +1,7 @@
-//! What the cloud says of the groups of instances that a cluster has: their sizes, and how each instance stands to its group.
+//! The instance groups of a cluster according to the cloud: their sizes, and the status of each instance in its group.
 //!
-//! One question for the whole cluster. Nothing is kept and nothing is tried again here: whoever asks knows how old an answer may
-//! be, and how patient it is.
+//! One query covers the whole cluster. Nothing is cached and nothing is retried here: the caller decides how old an answer may
+//! be and how often to query.
 
 use std::time::Duration;
 
@@ -10,88 +10,88 @@ use tidewaiter_api::{InstanceGroupName, NodeName};
 
 use crate::refusal::Refusal;
 
-/// The longest that a question may take, however many calls it is made of.
+/// The timeout of a query, which may need many calls.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A group of instances as the cloud has it: an Auto Scaling group, a managed instance group.
+/// An instance group in the cloud: an Auto Scaling group or a managed instance group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CloudGroup {
-    /// Its name in the cloud, unique among the cluster's.
+    /// Its name in the cloud, unique within the cluster.
     pub name: String,
-    /// The InstanceGroup that it was made for. Several may be made for one (on GCE, one for each zone).
+    /// The InstanceGroup that it was created for. One InstanceGroup may have several (on GCE, one per zone).
     pub instance_group: InstanceGroupName,
-    /// How many instances the cloud means to have now.
+    /// The current target size.
     pub target_size: u32,
-    /// The fewest that it may mean to have.
+    /// The minimum target size.
     pub min_size: u32,
-    /// The most that it may mean to have.
+    /// The maximum target size.
     pub max_size: u32,
-    /// Its instances but those that are being terminated; detached ones and those of its warm pool are among them.
+    /// Its instances, including detached ones and those of its warm pool, but without those that are being terminated.
     pub members: Vec<Member>,
 }
 
 /// An instance of a [`CloudGroup`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// The end of the providerID that its Node has, from some `/` on: `i-0123456789abcdef0` on EC2, `PROJECT/ZONE/NAME` on GCE.
+    /// The end of its Node's providerID, after a `/`: `i-0123456789abcdef0` on EC2, `PROJECT/ZONE/NAME` on GCE.
     pub id: String,
-    /// The name that its Node must have, if the cloud tells.
+    /// The name that its Node must have, if the cloud provides it.
     pub node_name: Option<NodeName>,
-    /// How it stands to its group.
+    /// Its status in the group.
     pub status: MemberStatus,
-    /// Whether it waits in the group's warm pool, and so is no Node yet.
+    /// Whether it is in the group's warm pool and therefore has no Node yet.
     pub warm_pool: bool,
 }
 
-/// How an instance stands to its group.
+/// The status of an instance in its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberStatus {
-    /// It was made from the group's present definition.
+    /// Created from the group's current definition.
     UpToDate,
-    /// It was made from an older one.
+    /// Created from an older definition.
     NeedsUpdate,
-    /// Who asks may not read what the present definition is; whether the instance is in service is known all the same.
+    /// In service, but the permission to read the group's current definition is missing.
     Unresolved,
-    /// It was taken out of the group to be replaced, and does not count.
+    /// Detached from the group to be replaced; it does not count.
     Detached,
 }
 
-/// The cloud did not say which groups there are: it could not be asked, or its answer cannot be used whole.
+/// The groups are unknown: the cloud is unavailable, or its response is incomplete.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct NoGroups(
-    /// Why, in words for an operator: what failed, at which call, and what helps. No secret, no URL, and nothing that changes with
-    /// each call, so that equal troubles read the same.
+pub struct GroupsUnavailable(
+    /// The reason for an operator: the error, the call and the remedy. It contains no secret, no URL, and nothing that differs
+    /// between calls, so that equal errors have equal texts.
     pub String,
 );
 
-/// A cloud that can say which groups of instances a cluster has.
+/// A cloud that can list the instance groups of a cluster.
 #[async_trait]
 pub trait CloudGroups: Send + Sync {
-    /// The groups that belong to the cluster, in no order: all of them with all their instances, or none. A group that names no
-    /// InstanceGroup of ours in a way that an instance cannot forge is left out.
+    /// All groups of the cluster with all their instances, in no particular order. A group is left out unless it names one of
+    /// our InstanceGroups in a way that an instance cannot forge.
     ///
     /// # Errors
-    /// When any part of the answer is missing, refused or not understood, but for what the present definition of a group is:
-    /// that may be denied. It ends in time, whatever the cloud does.
-    async fn groups(&self) -> Result<Vec<CloudGroup>, NoGroups>;
+    /// If any part of the response is missing, denied or malformed. Only the permission to read the current definition of a
+    /// group may be missing. The query always ends within its timeout.
+    async fn groups(&self) -> Result<Vec<CloudGroup>, GroupsUnavailable>;
 }
 
-/// Asks, and answers in time.
+/// Applies the timeout to a query.
 pub(crate) async fn in_time(
-    question: impl Future<Output = Result<Vec<CloudGroup>, Refusal>>,
-) -> Result<Vec<CloudGroup>, NoGroups> {
-    within(DEADLINE, question).await
+    query: impl Future<Output = Result<Vec<CloudGroup>, Refusal>>,
+) -> Result<Vec<CloudGroup>, GroupsUnavailable> {
+    within(DEADLINE, query).await
 }
 
 async fn within(
     deadline: Duration,
-    question: impl Future<Output = Result<Vec<CloudGroup>, Refusal>>,
-) -> Result<Vec<CloudGroup>, NoGroups> {
-    match tokio::time::timeout(deadline, question).await {
-        Ok(answer) => answer.map_err(|refusal| NoGroups(format!("{refusal}. {}", refusal.remedy()))),
-        Err(_) => Err(NoGroups(format!(
-            "the cloud did not name all groups with their instances within {deadline:?}"
+    query: impl Future<Output = Result<Vec<CloudGroup>, Refusal>>,
+) -> Result<Vec<CloudGroup>, GroupsUnavailable> {
+    match tokio::time::timeout(deadline, query).await {
+        Ok(answer) => answer.map_err(|refusal| GroupsUnavailable(format!("{refusal}. {}", refusal.remedy()))),
+        Err(_) => Err(GroupsUnavailable(format!(
+            "listing all instance groups took longer than {deadline:?}"
         ))),
     }
 }
@@ -101,13 +101,10 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_question_that_never_ends_is_answered() {
-        let Err(NoGroups(words)) = within(Duration::from_millis(1), std::future::pending()).await else {
-            panic!("an answer to a question that never ends");
+    async fn a_query_that_never_ends_is_answered() {
+        let Err(GroupsUnavailable(words)) = within(Duration::from_millis(1), std::future::pending()).await else {
+            panic!("an answer to a query that never ends");
         };
-        assert_eq!(
-            words,
-            "the cloud did not name all groups with their instances within 1ms"
-        );
+        assert_eq!(words, "listing all instance groups took longer than 1ms");
     }
 }

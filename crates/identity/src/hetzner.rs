@@ -1,16 +1,16 @@
-//! Hetzner Cloud: what its API says of a server.
+//! Hetzner Cloud: identifies a server.
 //!
-//! The group and the cluster come from the server's labels, which only the API writes, for whoever has a token of the project that
-//! may write. A server itself has none: **a project's token in a node's hands breaks the proof**, for it could label its own server
-//! as the control plane's.
+//! The group and the cluster come from the server's labels, which only holders of a project token with write permission
+//! can change. A server has none: **such a token on a node breaks the proof**, because the node could label its own
+//! server as a control plane.
 //!
-//! How a question becomes calls: a few servers are asked for one by one; more are looked for in one listing of the cluster's servers,
-//! 50 a page. What it leaves out (the label is missing, or says another cluster; the server is gone; it slipped from a
-//! page that was read to one that was not) is asked for one by one, and if that is too much, looked for in a listing of the
-//! whole project. No retries: a Node that is refused is asked for again by its controller, whose backoff knows how often it has failed.
+//! How a query becomes calls: a few servers are queried individually; more are looked up in one listing of the
+//! cluster's servers, 50 per page. Servers missing from it (no label, another cluster's label, deleted, moved between
+//! two pages) are queried individually, or, if there are too many, looked up in a listing of the whole project. No
+//! retries: the controller queries a refused Node again, with a backoff that knows how often it has failed.
 //!
-//! The client is a plain one. The crate `hcloud` is generated from the whole API: it takes a status that it does not know for a
-//! broken page, brings a second HTTP client with its own TLS, and knows no deadlines.
+//! The client is our own. The crate `hcloud` is generated from the whole API: it rejects a page because of an unknown
+//! status, adds a second HTTP client with its own TLS, and has no timeouts.
 
 mod call;
 mod connect;
@@ -27,7 +27,7 @@ pub use connect::{ApiToken, Client, ClientError, InvalidToken, client};
 
 use crate::claim::Claim;
 use crate::claimants::Claimants;
-use crate::identifier::{Answers, Identifier};
+use crate::identifier::{AnswerFn, Identifier};
 use call::{Caller, Listing};
 use failure::Failure;
 use server::identity;
@@ -41,8 +41,8 @@ pub mod api {
     pub const LIST: &str = "hcloud:servers.list";
 }
 
-/// What one question takes at most: more than a cluster has nodes. A listing gives all of them whoever is asked about, so a
-/// question that is split costs each of its parts the whole.
+/// What one query takes at most: more than a cluster has nodes. A listing gives all of them whoever is asked about, so a
+/// query that is split costs each of its parts the whole.
 const MAX_CLAIMS: usize = 10_000;
 
 /// As many servers are asked for one by one, at once. A project may make 3,600 calls an hour, and a cluster of 500 is
@@ -58,11 +58,11 @@ pub struct Hetzner {
     selector: String,
 }
 
-type Question<'a> = Claimants<'a, ServerId>;
+type Query<'a> = Claimants<'a, ServerId>;
 
 impl Hetzner {
     /// A provider for the servers of `cluster` in the project of the client's token. Make the client with [`client`]: its deadlines
-    /// are what bounds a question.
+    /// are what bounds a query.
     #[must_use]
     pub fn new(client: Client, cluster: ClusterName, calls: CloudCalls) -> Self {
         // A cluster's name has no character that means anything in a selector.
@@ -74,40 +74,40 @@ impl Hetzner {
         }
     }
 
-    async fn one_by_one(&self, ids: &[ServerId], question: &Question<'_>) {
+    async fn one_by_one(&self, ids: &[ServerId], query: &Query<'_>) {
         let one = async |id: &ServerId| match self.caller.server(*id).await {
-            Ok(server) => question.answer(id, &identity(api::GET, *id, &server, &self.cluster)),
-            Err(failure) if failure.is_not_found() => question.not_found(id),
-            Err(failure) => question.refuse(id, failure.refusal()),
+            Ok(server) => query.answer(id, &identity(api::GET, *id, &server, &self.cluster)),
+            Err(failure) if failure.is_not_found() => query.not_found(id),
+            Err(failure) => query.refuse(id, failure.refusal()),
         };
         join_all(ids.iter().map(one)).await;
     }
 
     /// Answers what one listing gives. What it leaves out is returned, or refused when there was none.
-    async fn listed(&self, selector: Option<&str>, ids: &[ServerId], question: &Question<'_>) -> Vec<ServerId> {
+    async fn listed(&self, selector: Option<&str>, ids: &[ServerId], query: &Query<'_>) -> Vec<ServerId> {
         let listing = match self.caller.list(selector, ids).await {
             Ok(listing) => listing,
             Err(failure) => {
                 for id in ids {
-                    question.refuse(id, failure.refusal());
+                    query.refuse(id, failure.refusal());
                 }
                 return Vec::new();
             }
         };
         let (found, missing): (Vec<ServerId>, Vec<ServerId>) = ids.iter().partition(|id| listing.contains_key(id));
         for id in found {
-            self.take(id, &listing, question);
+            self.take(id, &listing, query);
         }
         missing
     }
 
-    fn take(&self, id: ServerId, listing: &Listing, question: &Question<'_>) {
+    fn take(&self, id: ServerId, listing: &Listing, query: &Query<'_>) {
         match listing.get(&id).map(Vec::as_slice) {
-            Some([server]) => question.answer(&id, &identity(api::LIST, id, server, &self.cluster)),
+            Some([server]) => query.answer(&id, &identity(api::LIST, id, server, &self.cluster)),
             rows => {
                 let times = rows.map_or(0, <[_]>::len);
-                let failure = Failure::unusable(api::LIST, format!("it lists {id} {times} times"));
-                question.refuse(&id, failure.refusal());
+                let failure = Failure::unusable(api::LIST, format!("{id} is listed {times} times"));
+                query.refuse(&id, failure.refusal());
             }
         }
     }
@@ -123,18 +123,18 @@ impl Identifier for Hetzner {
         MAX_CLAIMS
     }
 
-    async fn identify(&self, claims: &[Claim], answers: &Answers<'_>) {
-        let question = Question::new(claims, answers, |claim| ServerId::read(&claim.provider_id));
-        let mut ids = question.targets();
+    async fn identify(&self, claims: &[Claim], answers: &AnswerFn<'_>) {
+        let query = Query::new(claims, answers, |claim| ServerId::read(&claim.provider_id));
+        let mut ids = query.targets();
         if ids.len() > FEW {
-            ids = self.listed(Some(&self.selector), &ids, &question).await;
+            ids = self.listed(Some(&self.selector), &ids, &query).await;
         }
         if ids.len() > FEW {
-            for id in self.listed(None, &ids, &question).await {
-                question.not_found(&id);
+            for id in self.listed(None, &ids, &query).await {
+                query.not_found(&id);
             }
             return;
         }
-        self.one_by_one(&ids, &question).await;
+        self.one_by_one(&ids, &query).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The contract between a cloud's provider and those who ask it.
+//! The contract between a cloud's provider and its callers.
 
 use async_trait::async_trait;
 
@@ -6,70 +6,69 @@ use crate::claim::Claim;
 use crate::identity::Identity;
 use crate::refusal::Refusal;
 
-/// Where a provider puts its answers.
+/// The callback for a provider's answers.
 ///
-/// The place of a claim in the slice that was asked, and what the cloud says of it. Only the first answer for a place counts.
-pub type Answers<'a> = dyn Fn(usize, Result<Identity, Refusal>) + Send + Sync + 'a;
+/// Its arguments are the index of a claim in the queried slice, and the answer. Only the first answer for an index counts.
+pub type AnswerFn<'a> = dyn Fn(usize, Result<Identity, Refusal>) + Send + Sync + 'a;
 
-/// A cloud that can say what its instances are.
+/// A cloud that can identify its instances.
 ///
-/// # What an answer says
-/// An [`Identity`] says that, at the moment of the call, the cloud listed exactly one such instance, that it was running (or
-/// about to), that it was ours (project, cluster tag), that it was in the zone that the providerID names, and in which group
-/// it is, from what the instance cannot change. It does **not** yet say that the Node which claims it *is* it: that is
-/// [`prove`](crate::proof::prove), which needs no cloud.
+/// # Answers
+/// An [`Identity`] means that, at the time of the call, the cloud listed exactly one such instance, that it was running or
+/// starting, that it belonged to us (project, cluster tag), that it was in the zone of the providerID, and that it was in this
+/// group, according to data that the instance cannot change. It does **not** mean that the claiming Node *is* the instance:
+/// that is decided by [`prove`](crate::proof::prove), which needs no cloud.
 ///
-/// A [`Refusal`] says that nothing may be given to the Node. It takes nothing away either: labels that were given before
-/// stay, whatever the refusal, until a later answer proves something else.
+/// A [`Refusal`] means that the Node gets no labels. It removes none either: existing labels stay, whatever the refusal, until a
+/// later answer proves another identity.
 ///
-/// | refusal | what it says of the instance | evidence of forgery | asking again |
+/// | refusal | meaning | evidence of forgery | query again |
 /// | --- | --- | --- | --- |
-/// | `InvalidProviderId` | no instance can have this id; the cloud was not asked | no: a broken bootstrap looks the same | only when the Node changes |
-/// | `NotFound` | the cloud does not list it | no: gone, or too young for an eventually consistent list | later |
+/// | `InvalidProviderId` | no instance can have this id; the cloud was not queried | no: a broken bootstrap looks the same | only when the Node changes |
+/// | `NotFound` | the cloud does not list the instance | no: deleted, or too new for an eventually consistent list | later |
 /// | `NotRunning` | it is stopping, stopped or terminated | no: its Node outlives it by minutes | later |
-/// | `ForeignProject` | it is another's, or nobody's | yes when it is another's; no when it carries no mark at all | later |
-/// | `NotInGroup` | it is in no group that we can name, or no group lists it | no: an operator's mistake | later |
-/// | `ZoneMismatch` | it is in another zone than the providerID says | yes: the cloud's own writers put the right one | only when the Node changes |
-/// | `Throttled` | nothing | no | later; the lookup slows all calls down together |
-/// | `Unavailable` | nothing: no usable answer came | no | later |
+/// | `ForeignProject` | it belongs to another cluster or project, or to none | yes if it belongs to another; no if it has no mark at all | later |
+/// | `NotInGroup` | it has no valid group, or no group lists it | no: a configuration error | later |
+/// | `ZoneMismatch` | it is in another zone than that of the providerID | yes: a cloud controller manager writes the correct zone | only when the Node changes |
+/// | `Throttled` | nothing | no | later; the lookup slows down all calls |
+/// | `Unavailable` | nothing: there was no usable response | no | later |
 ///
-/// and from the proof, which follows the answer:
+/// The proof, which follows the answer, adds:
 ///
-/// | refusal | what it says of the Node | evidence of forgery | asking again |
+/// | refusal | meaning | evidence of forgery | query again |
 /// | --- | --- | --- | --- |
-/// | `NameMismatch` | its name is none of the instance's | yes | when the Node changes or the identity expires |
-/// | `AddressMismatch` | it lists addresses, and none is the instance's | yes | when the Node changes or the identity expires |
-/// | `Duplicate` | another Node claims the instance with the same right | no: one of the two lies, and it cannot be told which | when either Node changes |
+/// | `NameMismatch` | the Node's name is not one of the instance's names | yes | when the Node changes or the identity expires |
+/// | `AddressMismatch` | the Node lists addresses, and none belongs to the instance | yes | when the Node changes or the identity expires |
+/// | `Duplicate` | another Node claims the instance with equal evidence | no: it is unknown which of the two is forged | when either Node changes |
 ///
-/// # What may be kept
-/// An identity may be kept for the Node's uid *and* providerID together, for [`LookupSettings::expiry`] at most, because an
-/// instance can be retagged or moved to another group meanwhile; the proof is made anew on each use. A refusal is never kept:
-/// each of them can be over a second later. What a provider may remember of one is *how* to ask for that id next time, so that
-/// it does not spoil the call of others.
+/// # Caching
+/// An identity may be cached for the Node's uid *and* providerID, for at most [`LookupSettings::expiry`], because an instance can
+/// get other tags or another group meanwhile. The proof is repeated on each use. A refusal is never cached: each can become
+/// obsolete a second later. A provider may remember *how* to query that id next time, so that it does not affect other claims.
 ///
-/// # What a provider promises
-/// - **One answer for each claim**, in any order, each as soon as it is known: a claim whose call is slow holds back no other.
-///   A claim without an answer when the future ends counts as `Unavailable`.
-/// - **No shared fate.** An id that the cloud does not know, or that makes it fail, costs the others at most a few calls; the
-///   failure of one zone costs the other zones nothing but those.
-/// - **Nothing unchecked is sent.** A providerID of another scheme or form is refused without a call.
-/// - **Nothing is believed of the order or the size of an answer.** What was not asked is ignored, what is missing is `NotFound`,
-///   what comes twice is `Unavailable`.
-/// - **Several claims of one instance** are asked for once and each is answered.
-/// - **Bounded.** Every call has a deadline, and a question ends after a bounded number of calls whatever the cloud answers.
-/// - **Cancellation.** The future may be dropped at any await; nothing is left behind but what was learnt.
-/// - **No secrets** in a refusal: no credentials, no signatures, no URLs; and nothing that changes with each call, so that two
-///   equal refusals read the same.
+/// # Guarantees of a provider
+/// - **One answer per claim**, in any order, each as soon as it is known: a slow call delays no other claim. A claim without an
+///   answer when the future ends counts as `Unavailable`.
+/// - **Isolation.** An id that the cloud does not know, or that makes it fail, costs other claims at most a few more calls. The
+///   failure of one zone costs other zones no more than that.
+/// - **Only validated ids are sent.** A providerID of another scheme or format is refused without a call.
+/// - **No assumptions on the order or the size of a response.** Instances that were not requested are ignored, missing ones are
+///   `NotFound`, and duplicates are `Unavailable`.
+/// - **Several claims of one instance** cause one query, and each is answered.
+/// - **Bounded.** Every call has a timeout, and a query ends after a bounded number of calls, whatever the cloud responds.
+/// - **Cancellation.** The future may be dropped at any await point.
+/// - **No secrets** in a refusal: no credentials, no signatures, no URLs. It contains nothing that differs between calls, so that
+///   equal refusals have equal texts.
 ///
 /// [`LookupSettings::expiry`]: crate::lookup::LookupSettings::expiry
 #[async_trait]
 pub trait Identifier: Send + Sync {
-    /// What stands before `://` in the providerIDs of this cloud.
+    /// The scheme of this cloud's providerIDs, before `://`.
     fn scheme(&self) -> &'static str;
 
-    /// How many claims one question may hold: as many as the cloud answers in one call.
+    /// The maximum number of claims in a query: as many as the cloud supports in one call.
     fn max_batch(&self) -> usize;
 
-    /// Asks the cloud about the instances that these Nodes claim to be, and gives each answer to `answers`.
-    async fn identify(&self, claims: &[Claim], answers: &Answers<'_>);
+    /// Queries the cloud about the instances that these Nodes claim to be, and passes each answer to `answers`.
+    async fn identify(&self, claims: &[Claim], answers: &AnswerFn<'_>);
 }

@@ -1,32 +1,32 @@
-//! What the cloud says of an instance, as far as anything here depends on it.
+//! The identity of an instance according to the cloud.
 
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use tidewaiter_api::{InstanceGroupName, Lifecycle};
 
-/// One running instance of this cluster, as its cloud describes it.
+/// A running instance of this cluster, as described by the cloud.
 ///
-/// Thousands are kept, packed as JSON.
+/// Thousands of them are cached, packed as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// The instance as its cloud names it: `i-0123456789abcdef0` on EC2, `us-central1-a/nodes-x7k2` on GCE, where a name is
-    /// unique in its zone only, `42` on Hetzner Cloud.
+    /// The name or id of the instance: `i-0123456789abcdef0` on EC2, `us-central1-a/nodes-x7k2` on GCE, where a name is unique
+    /// only within its zone, `42` on Hetzner Cloud.
     pub instance: String,
-    /// The `InstanceGroup`, from what a node cannot change: on EC2 a tag, on GCE the
-    /// instance template by which its managed instance group lists it, on Hetzner Cloud a label of the server.
+    /// The `InstanceGroup`, from data that a node cannot change: on EC2 a tag, on GCE the instance template with which its
+    /// managed instance group lists it, on Hetzner Cloud a label of the server.
     pub group: InstanceGroupName,
-    /// The zone in which it runs; on Hetzner Cloud its location.
+    /// The zone of the instance; on Hetzner Cloud its location.
     pub zone: String,
-    /// How the cloud bills it.
+    /// The billing model of the instance.
     pub lifecycle: Lifecycle,
-    /// Every name that a Node of this instance may have: on EC2 the private DNS names of its interfaces and its id, on GCE
-    /// and Hetzner Cloud its name. In lower case.
+    /// All permitted names of a Node of this instance: on EC2 the private DNS names of its interfaces and its id, on GCE and
+    /// Hetzner Cloud its name. In lower case.
     pub names: Vec<String>,
-    /// Every private address of its interfaces; on Hetzner Cloud the public ones too.
+    /// All private addresses of its interfaces; on Hetzner Cloud also the public ones.
     pub addresses: Vec<IpAddr>,
-    /// The labels that it carries as tags, as key and value, sorted; whatever the tags hold. Empty where nobody asked the
-    /// provider for them, because they are most of what would be kept, and on clouds that have no such tags.
+    /// The labels in its tags, as sorted pairs of key and value, not validated. Empty unless the provider was configured to
+    /// read them, because they need most of the memory, and on clouds without such tags.
     pub tag_labels: Vec<(String, String)>,
 }
 

@@ -1,18 +1,18 @@
-//! Which instance of the cloud a Node really is.
+//! The identity of a Node: which instance of the cloud it is.
 //!
-//! What holds here: a [`Proven`] exists only for a Node whose claim the cloud's own answer bears out, and its group comes
-//! only from what a node cannot change. What a kubelet writes (its Node's providerID, addresses, labels, annotations)
-//! says which instance to ask for, or refutes; it never proves.
+//! Invariants: a [`Proven`] exists only for a Node whose claim the cloud confirms, and its group comes only from data that a node
+//! cannot change. Data that a kubelet writes (its Node's providerID, addresses, labels, annotations) selects the instance to
+//! query, or refutes a claim; it never proves one.
 //!
-//! - [`claim`]: what a Node says.
-//! - [`identifier`]: the contract of a provider, and what each refusal means for those who depend on it.
-//! - [`identity`], [`refusal`]: the two answers.
-//! - [`proof`]: the pure decision whether claim and answer belong together.
+//! - [`claim`]: what a Node claims to be.
+//! - [`identifier`]: the contract of a provider, and the meaning of each refusal.
+//! - [`identity`], [`refusal`]: the two possible answers.
+//! - [`proof`]: the pure decision whether a claim and an answer match.
 //! - [`aws`]: the provider for EC2.
 //! - [`gce`]: the provider for Google Compute Engine.
 //! - [`hetzner`]: the provider for Hetzner Cloud.
-//! - [`groups`]: the groups of instances that a cluster has, for the verdict.
-//! - [`lookup`]: joins the questions of thousands of Nodes into few calls, and keeps the answers.
+//! - [`groups`]: the instance groups of a cluster, for its validation.
+//! - [`lookup`]: batches the queries of thousands of Nodes into few calls, and caches the answers.
 
 pub mod aws;
 mod cause;
@@ -30,9 +30,9 @@ pub mod refusal;
 
 pub use claim::Claim;
 pub use client_settings::ClientSettings;
-pub use groups::{CloudGroup, CloudGroups, Member, MemberStatus, NoGroups};
-pub use identifier::{Answers, Identifier};
+pub use groups::{CloudGroup, CloudGroups, GroupsUnavailable, Member, MemberStatus};
+pub use identifier::{AnswerFn, Identifier};
 pub use identity::Identity;
 pub use lookup::{Answer, Lookup, LookupSettings};
 pub use proof::{NameWarning, NodeNames, Proven, prove};
-pub use refusal::{Mark, NotManaged, Refusal, Trouble};
+pub use refusal::{Mark, NotManaged, Refusal, UnavailableCause};

@@ -1,15 +1,15 @@
-//! Joins the questions of many Nodes into few calls, and keeps the answers for a while.
+//! Batches the queries of many Nodes into few calls, and caches the answers.
 //!
-//! What holds here: a question that finds nothing under way is asked at once, with those that come in the same moment; what
-//! comes while a call is under way is asked together when it ends. An answer is kept for one (uid, providerID) until it expires, and is proven anew against the claim of
-//! each caller. A refusal is never kept. A caller who goes away harms nobody: what was not yet asked for them alone is not
-//! asked at all.
+//! Invariants: if no call is in flight, a query is sent at once, together with other queries of the same moment. Queries that
+//! arrive during a call are batched into the next one. An answer is cached for one (uid, providerID) until it expires, and is
+//! proven again for each caller's claim. A refusal is never cached. A dropped caller affects no other; its query is not sent if
+//! it is still waiting.
 //!
-//! The pace is decided in one place: a call that the cloud throttles, or does not answer at all, delays the next
-//! one, for all Nodes together and with jitter, so that thousands of them cannot stampede. A call that takes long, because one
-//! zone does not answer, does not hold up the Nodes that come after it for more than [`PATIENCE`].
+//! One place decides the pace: a call that is throttled or gets no response delays the next one, for all Nodes and with jitter,
+//! so that thousands of Nodes cannot stampede. A slow call, for example because one zone does not respond, delays later Nodes by
+//! at most [`PATIENCE`].
 
-mod kept;
+mod answer_cache;
 mod pace;
 
 use std::collections::{HashMap, VecDeque};
@@ -30,28 +30,28 @@ use crate::claim::Claim;
 use crate::identifier::Identifier;
 use crate::identity::Identity;
 use crate::proof::{NodeNames, Proven, prove};
-use crate::refusal::{Refusal, Trouble};
-use kept::{Kept, KeptAnswers};
-use pace::{Pace, Verdict};
+use crate::refusal::{Refusal, UnavailableCause};
+use answer_cache::{AnswerCache, CachedAnswer};
+use pace::{CallOutcome, Pace};
 
-/// How long a call may take before those who wait stop waiting for it and make another.
+/// The time after which waiting queries no longer wait for a call in flight, but start another one.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The calls under way at most, when they take longer than [`PATIENCE`]: enough for one that begins each second and one zone
-/// that makes each of them last until the provider's own deadline.
+/// The maximum number of calls in flight. It is sufficient for one call per second while one failing zone delays each of them
+/// until the provider's own deadline.
 const MAX_CALLS: usize = 16;
 
-/// So many turns of all other tasks in which nobody asks, and a call is made.
-const TURNS: usize = if cfg!(test) { 2 } else { 32 };
+/// A call starts after every other task has run this many times without adding a query.
+const YIELDS: usize = if cfg!(test) { 2 } else { 32 };
 
-/// How a lookup behaves.
+/// The settings of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LookupSettings {
-    /// What a Node's name has to be.
+    /// The rule for the name of a Node.
     pub node_names: NodeNames,
-    /// The longest that an answer is kept; most are asked again somewhat earlier, in groups.
+    /// The maximum age of a cached answer. Most answers are renewed somewhat earlier, in batches.
     pub expiry: Duration,
-    /// The longest that a provider may take for one question: its own deadlines should come first.
+    /// The timeout of a query. The provider's own timeouts should be shorter.
     pub deadline: Duration,
 }
 
@@ -65,17 +65,16 @@ impl Default for LookupSettings {
     }
 }
 
-/// A Node that the cloud vouches for.
+/// The confirmed identity of a Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// What was proven.
+    /// The proof.
     pub proven: Proven,
-    /// How long the cloud's answer is still kept: asking again after this reaches the cloud, together with others whose time
-    /// is up.
+    /// How long the answer stays cached. A query after this time reaches the cloud, batched with other expired ones.
     pub fresh_for: Duration,
 }
 
-/// What stands between the Nodes and one provider. Share it; [`Lookup::run`] makes the calls.
+/// The queue and the cache in front of a provider. Share it; [`Lookup::run`] makes the calls.
 pub struct Lookup {
     identifier: Arc<dyn Identifier>,
     clock: SharedClock,
@@ -87,8 +86,8 @@ pub struct Lookup {
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Waiter>,
-    kept: KeptAnswers,
-    /// For whom which call is under way: [`Lookup::forget`] takes a Node out, and then its answer is not kept.
+    kept: AnswerCache,
+    /// The call in flight for each Node. [`Lookup::forget`] removes a Node, so that its answer is not cached.
     asked: HashMap<NodeUid, u64>,
     calls: u64,
     closed: bool,
@@ -100,9 +99,9 @@ struct Waiter {
     reply: Reply,
 }
 
-type Reply = oneshot::Sender<Result<Kept, Refusal>>;
+type Reply = oneshot::Sender<Result<CachedAnswer, Refusal>>;
 
-/// Waiters whose claims are asked together.
+/// Waiters whose claims are queried in one call.
 #[derive(Debug)]
 struct Batch {
     call: u64,
@@ -111,7 +110,7 @@ struct Batch {
 }
 
 impl Lookup {
-    /// A lookup with nothing in it.
+    /// An empty lookup.
     #[must_use]
     pub fn new(identifier: Arc<dyn Identifier>, clock: SharedClock, settings: LookupSettings) -> Self {
         Self {
@@ -123,11 +122,11 @@ impl Lookup {
         }
     }
 
-    /// Who the Node of `claim` is: from what is kept, or from the cloud. Waits as long as the cloud takes; may be dropped at
-    /// any time. The claim is judged as it was when it was asked: when the Node changes meanwhile, ask again.
+    /// Identifies the Node of `claim`, from the cache or by querying the cloud. Waits for the cloud; may be dropped at any
+    /// time. The claim is judged as passed in: if the Node changes meanwhile, call this again.
     ///
     /// # Errors
-    /// A [`Refusal`]; what each means and when to ask again: [`Identifier`].
+    /// A [`Refusal`]. [`Identifier`] defines what each means and when to query again.
     pub async fn identify(&self, claim: Claim) -> Result<Answer, Refusal> {
         let known = self.lock().kept.get(&claim, self.clock.monotonic());
         let kept = match known {
@@ -141,17 +140,19 @@ impl Lookup {
         })
     }
 
-    /// Keeps nothing of this Node: it is gone, or what the cloud said of it is in doubt. Its next question reaches the cloud.
+    /// Drops the cached answer of this Node, because it was deleted or its answer is in doubt. Its next query reaches
+    /// the cloud.
     pub fn forget(&self, uid: &NodeUid) {
         let mut state = self.lock();
         state.kept.forget(uid);
         state.asked.remove(uid);
     }
 
-    /// Makes the calls until `shutdown`. Whoever still waits then is refused as unavailable, as is whoever asks later.
+    /// Makes the calls until `shutdown`. Queries that are still waiting then, and later ones, are refused as
+    /// unavailable.
     ///
     /// # Errors
-    /// Never: a task that is supervised has to have a type for them.
+    /// Never: a supervised task needs an error type.
     pub async fn run(self: Arc<Self>, shutdown: CancellationToken) -> Result<(), Infallible> {
         let mut pace = Pace::new(self.clock.clone());
         let mut calls = FuturesUnordered::new();
@@ -175,7 +176,7 @@ impl Lookup {
         Ok(())
     }
 
-    async fn ask(&self, claim: Claim) -> Result<Kept, Refusal> {
+    async fn ask(&self, claim: Claim) -> Result<CachedAnswer, Refusal> {
         let (reply, answer) = oneshot::channel();
         {
             let mut state = self.lock();
@@ -188,7 +189,7 @@ impl Lookup {
         answer.await.unwrap_or_else(|_| Err(stopped()))
     }
 
-    /// Completes when a call may be made and there is somebody to make it for.
+    /// Completes when a call may start and a query is waiting.
     async fn due(&self, delay: Option<Duration>) {
         if let Some(delay) = delay {
             self.clock.sleep(delay).await;
@@ -199,12 +200,12 @@ impl Lookup {
         self.crowd().await;
     }
 
-    /// Lets those who are about to ask do so: thousands begin at once when a cluster is met for the first time, and the first
-    /// of them should not go alone. It ends when all other tasks have had their turn several times and nobody came, which
-    /// is at once when nothing is going on.
+    /// Waits for other callers that are about to add queries: thousands start at once when a cluster is first seen, and
+    /// the first query should not be sent alone. It ends when all other tasks have run several times without adding a
+    /// query, which is immediately in an idle process.
     async fn crowd(&self) {
         let (mut crowd, mut turns) = (0, 0);
-        while turns < TURNS && crowd < self.identifier.max_batch() {
+        while turns < YIELDS && crowd < self.identifier.max_batch() {
             tokio::task::yield_now().await;
             let now = self.lock().waiting.len();
             turns = if now > crowd { 0 } else { turns + 1 };
@@ -212,7 +213,7 @@ impl Lookup {
         }
     }
 
-    /// The next batch: those who wait longest, without those who no longer do.
+    /// The next batch: the longest-waiting queries, without dropped ones.
     fn take(&self) -> Option<Batch> {
         let now = self.clock.monotonic();
         let at_most = self.identifier.max_batch().max(1);
@@ -241,10 +242,10 @@ impl Lookup {
         })
     }
 
-    async fn call(&self, batch: Batch) -> (u64, Verdict) {
-        let verdict = Mutex::new(Verdict::default());
+    async fn call(&self, batch: Batch) -> (u64, CallOutcome) {
+        let verdict = Mutex::new(CallOutcome::default());
         let answers = |place: usize, result: Result<Identity, Refusal>| {
-            // The first answer for a place counts; one for no place is a provider's mistake that hurts nobody.
+            // The first answer for an index counts; an invalid index is ignored.
             if let Some(reply) = lock(&batch.replies).get_mut(place).and_then(Option::take) {
                 lock(&verdict).count(&result);
                 self.reply(&batch, place, reply, result);
@@ -252,11 +253,7 @@ impl Lookup {
         };
         let asked = self.identifier.identify(&batch.claims, &answers);
         let outcome = timeout(&*self.clock, self.settings.deadline, asked).await;
-        let why = if outcome.is_ok() {
-            "it gave no answer"
-        } else {
-            "no answer in time"
-        };
+        let why = if outcome.is_ok() { "no answer" } else { "timeout" };
         for place in 0..batch.claims.len() {
             answers(place, Err(unanswered(why)));
         }
@@ -267,9 +264,9 @@ impl Lookup {
 
     fn reply(&self, batch: &Batch, place: usize, reply: Reply, result: Result<Identity, Refusal>) {
         let Some(claim) = batch.claims.get(place) else { return };
-        let answer = result.map(|identity| Kept {
+        let answer = result.map(|identity| CachedAnswer {
             identity: Arc::new(identity),
-            until: kept::expires(self.clock.monotonic(), self.settings.expiry, random::f64()),
+            until: answer_cache::expires(self.clock.monotonic(), self.settings.expiry, random::f64()),
         });
         let mut state = self.lock();
         if state.asked.get(&claim.uid) == Some(&batch.call) {
@@ -279,7 +276,7 @@ impl Lookup {
             }
         }
         drop(state);
-        // The caller may have gone: then the answer is there for the next one.
+        // The caller may have been dropped: then the answer is cached for the next one.
         let _ = reply.send(answer);
     }
 
@@ -308,7 +305,7 @@ fn stopped() -> Refusal {
 fn unanswered(why: &str) -> Refusal {
     Refusal::Unavailable {
         api: "lookup",
-        trouble: Trouble::Unreachable,
+        cause: UnavailableCause::Unreachable,
         detail: why.to_owned(),
     }
 }

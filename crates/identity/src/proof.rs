@@ -1,16 +1,17 @@
 //! Whether a Node is the instance that it claims to be. Pure: the cloud's answer is an argument.
 //!
-//! The only way to a [`Proven`] leads through [`prove`], so whoever holds one holds a proof. What the kubelet writes can
-//! refute here, and can prove nothing.
+//! Only [`prove`] constructs a [`Proven`], so that a value of this type is a proof. Data that the kubelet writes can refute a
+//! claim, but never prove it.
 //!
 //! | | `enforce` | `warn` |
 //! | --- | --- | --- |
-//! | the Node's name is none of the instance's | `NameMismatch` | a [`NameWarning`] |
-//! | the Node lists internal addresses, none of them the instance's | `AddressMismatch` | `AddressMismatch` |
-//! | another Node claims the instance, under a name that the instance has too | `Duplicate` | `Duplicate` |
-//! | another Node claims the instance, under any other name | nothing: that one is refused | `Duplicate` |
+//! | the Node's name is not one of the instance's names | `NameMismatch` | a [`NameWarning`] |
+//! | the Node lists internal addresses, and none belongs to the instance | `AddressMismatch` | `AddressMismatch` |
+//! | another Node claims the instance and has one of its names | `Duplicate` | `Duplicate` |
+//! | another Node claims the instance and has any other name | no effect: the other Node is refused | `Duplicate` |
 //!
-//! The first row that applies decides. The matrix of all checks, those of the providers too: docs/design/node-identity.md.
+//! The first row that applies decides. docs/design/node-identity.md has the matrix of all checks, including those of the
+//! providers.
 
 use std::sync::Arc;
 
@@ -21,25 +22,26 @@ use crate::claim::Claim;
 use crate::identity::Identity;
 use crate::refusal::Refusal;
 
-/// What a Node's name has to be.
+/// The rule for the name of a Node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeNames {
-    /// One of the names that the cloud gives its instance: this is what proves a Node, for its client certificate binds it.
+    /// It must be one of the names that the cloud gives its instance. This is the proof, because the Node's client certificate
+    /// binds its name.
     #[default]
     Enforce,
-    /// Anything, for clusters with names of their own. Then only uniqueness stands between a Node and another's labels: of
-    /// two Nodes that claim one instance, both are refused.
+    /// Any name, for clusters with custom node names. Then the only protection is uniqueness: if two Nodes claim one instance,
+    /// both are refused.
     Warn,
 }
 
-/// A Node that passed under [`NodeNames::Warn`] alone.
+/// A Node that was accepted only because of [`NodeNames::Warn`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("node {node} has none of the names of instance {instance}: taken for it because nodeNames is warn")]
+#[error("node {node} has none of the names of instance {instance}; accepted because nodeNames is warn")]
 pub struct NameWarning {
     /// The Node.
     pub node: NodeName,
-    /// The instance that it is taken for.
+    /// The instance that it claims to be.
     pub instance: String,
 }
 
@@ -51,13 +53,13 @@ pub struct Proven {
 }
 
 impl Proven {
-    /// The instance that the Node is.
+    /// The identity of the instance.
     #[must_use]
     pub fn identity(&self) -> &Arc<Identity> {
         &self.identity
     }
 
-    /// What weakens the proof, if anything does.
+    /// A warning, if the proof is weaker than usual.
     #[must_use]
     pub fn warning(&self) -> Option<&NameWarning> {
         self.warning.as_ref()
@@ -67,7 +69,7 @@ impl Proven {
 /// Decides whether the Node of `claim` is the instance that the cloud described.
 ///
 /// # Errors
-/// [`Refusal::NameMismatch`], [`Refusal::AddressMismatch`] or [`Refusal::Duplicate`], as the table above says.
+/// [`Refusal::NameMismatch`], [`Refusal::AddressMismatch`] or [`Refusal::Duplicate`], according to the table above.
 pub fn prove(claim: &Claim, identity: Arc<Identity>, names: NodeNames) -> Result<Proven, Refusal> {
     let warning = check_name(claim, &identity, names)?;
     check_addresses(claim, &identity)?;
@@ -90,7 +92,7 @@ fn check_name(claim: &Claim, identity: &Identity, names: NodeNames) -> Result<Op
     }
 }
 
-/// An honest Node may list more than the cloud knows of (a tunnel, a bridge), so one address in common is enough.
+/// An honest Node may list addresses unknown to the cloud (a tunnel, a bridge), so one common address is sufficient.
 fn check_addresses(claim: &Claim, identity: &Identity) -> Result<(), Refusal> {
     let refuted = !claim.addresses.is_empty() && !claim.addresses.iter().any(|&address| identity.has_address(address));
     if refuted {
@@ -115,7 +117,7 @@ fn check_rivals(claim: &Claim, identity: &Identity, names: NodeNames) -> Result<
     if rivals.is_empty() {
         return Ok(());
     }
-    // Sorted, so that the same rivals make the same refusal in whatever order they were found.
+    // Sorted, so that the refusal does not depend on the order of the rivals.
     rivals.sort();
     Err(Refusal::Duplicate {
         instance: identity.instance.clone(),

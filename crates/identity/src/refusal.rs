@@ -1,4 +1,5 @@
-//! Why a Node is not vouched for. Each text is safe to show: bounded, escaped, without secrets, and the same each time.
+//! Why the identity of a Node is not confirmed. Every text is safe to print: bounded, escaped, without secrets, and equal for
+//! equal causes.
 
 use std::net::IpAddr;
 
@@ -6,63 +7,63 @@ use tidewaiter_api::node_identity::VERIFIED;
 use tidewaiter_api::values::quoted;
 use tidewaiter_api::{ClusterName, ConditionStatus, NodeIdentityStatus, NodeName, ProviderId};
 
-/// A Node that gets nothing, and why. What it means, and when to ask again: [`Identifier`](crate::Identifier).
+/// The reason why a Node gets no labels. [`Identifier`](crate::Identifier) defines what each means and when to query again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The providerID is not of the form that this cloud's have.
+    /// The providerID does not have the format of this cloud.
     #[error("providerID {} {rule}", quoted(.provider_id.as_str()))]
     InvalidProviderId {
-        /// What the Node says.
+        /// The providerID of the Node.
         provider_id: ProviderId,
-        /// The rule that it breaks, in words.
+        /// The violated rule, in words.
         rule: &'static str,
     },
     /// The cloud does not list the instance.
-    #[error("the cloud lists no instance {instance}")]
+    #[error("the cloud does not list instance {instance}")]
     NotFound {
-        /// The instance that was asked for.
+        /// The requested instance.
         instance: String,
     },
-    /// The instance neither runs nor is about to.
+    /// The instance is neither running nor starting.
     #[error("instance {instance} is {state}")]
     NotRunning {
         /// The instance.
         instance: String,
-        /// Its state in the cloud's own word.
+        /// Its state, as the cloud names it.
         state: String,
     },
-    /// The instance is not this cluster's.
+    /// The instance does not belong to this cluster.
     #[error("instance {instance} {}", owner(.theirs.as_deref(), .ours, *.mark))]
     ForeignProject {
         /// The instance.
         instance: String,
-        /// What would say that it is ours.
+        /// Where the cluster of an instance is recorded.
         mark: Mark,
-        /// The cluster or project that it belongs to, as far as it says.
+        /// The cluster or project that it belongs to, if recorded.
         theirs: Option<String>,
         /// This cluster.
         ours: ClusterName,
     },
-    /// The instance is in no group, or in one whose name cannot be one.
+    /// The instance is in no group, or the recorded group name is invalid.
     #[error("instance {instance} {}", no_group(.value.as_deref(), *.mark))]
     NotInGroup {
         /// The instance.
         instance: String,
-        /// What should name the group.
+        /// Where the group of an instance is recorded.
         mark: Mark,
-        /// What stands where the name of a group should stand, if anything does.
+        /// The recorded value, which is not a valid group name, if there is one.
         value: Option<String>,
     },
-    /// No managed instance group vouches for the instance: it counts as [`Refusal::NotInGroup`] where groups are made that way.
+    /// The instance is not a member of a managed instance group. Its reason is that of [`Refusal::NotInGroup`].
     #[error("instance {instance} {why}")]
     NotManaged {
         /// The instance.
         instance: String,
-        /// What is missing.
+        /// Which part of the chain from instance to group is missing.
         why: NotManaged,
     },
-    /// The Node's name is none of the instance's.
-    #[error("node {node} is not instance {instance}, whose nodes can be named {}", few(.names))]
+    /// The Node's name is not one that the cloud gives the instance.
+    #[error("node {node} is not instance {instance}: the name of its node must be one of {}", few(.names))]
     NameMismatch {
         /// The instance that the Node claims to be.
         instance: String,
@@ -71,8 +72,8 @@ pub enum Refusal {
         /// The names that the cloud gives the instance.
         names: Vec<String>,
     },
-    /// The Node lists addresses, and none of them is the instance's.
-    #[error("node {node} lists {}, and instance {instance} has {}", few(.listed), few(.actual))]
+    /// The Node lists addresses, and none of them belongs to the instance.
+    #[error("node {node} lists the addresses {}, but instance {instance} has {}", few(.listed), few(.actual))]
     AddressMismatch {
         /// The instance that the Node claims to be.
         instance: String,
@@ -83,17 +84,17 @@ pub enum Refusal {
         /// The addresses that the cloud gives the instance.
         actual: Vec<IpAddr>,
     },
-    /// The instance is in another zone than the providerID says.
-    #[error("the providerID says zone {claimed}, and instance {instance} is in {actual}")]
+    /// The instance is in another zone than the one in the providerID.
+    #[error("the providerID names zone {claimed}, but instance {instance} is in {actual}")]
     ZoneMismatch {
         /// The instance.
         instance: String,
         /// The zone in the providerID.
         claimed: String,
-        /// The zone that the cloud says.
+        /// The zone according to the cloud.
         actual: String,
     },
-    /// Another Node claims the same instance with the same right.
+    /// Another Node claims the same instance, with equal evidence.
     #[error("instance {instance} is also claimed by {}", few(.rivals))]
     Duplicate {
         /// The instance.
@@ -101,25 +102,25 @@ pub enum Refusal {
         /// The other Nodes.
         rivals: Vec<NodeName>,
     },
-    /// The cloud asks for fewer calls.
+    /// The cloud throttles calls.
     #[error("{api} is throttled")]
     Throttled {
         /// The call, for example `ec2:DescribeInstances`.
         api: &'static str,
     },
-    /// No usable answer came.
-    #[error("{api}: {trouble}{}", in_brackets(.detail))]
+    /// There was no usable response.
+    #[error("{api}: {cause}{}", in_brackets(.detail))]
     Unavailable {
         /// The call, for example `ec2:DescribeInstances`.
         api: &'static str,
-        /// What kind of trouble it is.
-        trouble: Trouble,
-        /// More of it, for a reader; may be empty.
+        /// The kind of failure.
+        cause: UnavailableCause,
+        /// Details in words; may be empty.
         detail: String,
     },
 }
 
-/// What a cloud reads an instance's cluster and group from: what kOps writes there, and an instance cannot.
+/// Where a cloud records the cluster and the group of an instance: written by kOps, and not writable by the instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mark {
     /// A tag of the instance.
@@ -128,64 +129,65 @@ pub enum Mark {
     /// A label of the server.
     #[error("label")]
     Label,
-    /// Metadata of the template that the instance is made from.
+    /// Metadata of the template that the instance is created from.
     #[error("template metadata")]
     Template,
 }
 
-/// Where the way from an instance to its group ends, on a cloud whose groups are managed instance groups.
+/// Where the chain from an instance to its managed instance group breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotManaged {
-    /// The instance does not say who made it.
-    #[error("does not say which managed instance group made it")]
+    /// The instance does not name its creator.
+    #[error("does not name the managed instance group that created it")]
     NoCreator,
-    /// What it says is no managed instance group that can hold it.
-    #[error("says that it was made by {}, which is no managed instance group of its zone or region", quoted(.0))]
+    /// The creator is not a managed instance group that can contain the instance.
+    #[error("claims to be created by {}, which is not a managed instance group of its zone or region", quoted(.0))]
     NoGroup(String),
-    /// There is no such managed instance group.
-    #[error("says that it was made by {0}, which does not exist")]
+    /// The managed instance group does not exist.
+    #[error("claims to be created by {0}, which does not exist")]
     GroupGone(String),
-    /// The managed instance group does not list it: it was taken out, or what it says is not true.
-    #[error("says that it was made by {0}, which does not list it")]
+    /// The managed instance group does not list the instance: it was abandoned, or its claim is false.
+    #[error("claims to be created by {0}, which does not list it")]
     NotListed(String),
-    /// Its instance template is gone.
-    #[error("is made from {0}, which does not exist")]
+    /// The instance template does not exist.
+    #[error("is created from {0}, which does not exist")]
     TemplateGone(String),
-    /// Its instance template names no group, or one whose name cannot be one.
-    #[error("is made from {template}, which {}", no_template_group(.group.as_deref()))]
+    /// The instance template names no group, or an invalid one.
+    #[error("is created from {template}, which {}", no_template_group(.group.as_deref()))]
     TemplateWithoutGroup {
         /// The instance template.
         template: String,
-        /// What stands where the name of a group should stand, if anything does.
+        /// The recorded value, which is not a valid group name, if there is one.
         group: Option<String>,
     },
 }
 
-/// What kept the cloud from answering.
+/// Why there is no usable response from the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Trouble {
-    /// The cloud knows who asks and does not let them.
+pub enum UnavailableCause {
+    /// The caller is authenticated and lacks the permission.
     #[error("permission denied")]
     Denied,
-    /// There are no credentials, or the cloud does not take them.
+    /// There are no credentials, or the cloud rejects them.
     #[error("no valid credentials")]
     Credentials,
-    /// No connection, or no answer in time.
+    /// No connection, or timeout.
     #[error("not reachable")]
     Unreachable,
-    /// The cloud answered that it failed.
+    /// The cloud reported an internal error.
     #[error("the cloud failed")]
     Failed,
-    /// The cloud's answer cannot be made sense of.
-    #[error("unusable answer")]
+    /// The response cannot be interpreted.
+    #[error("unusable response")]
     Unusable,
 }
 
-/// What can be done about an instance of another cluster: the words by which it is told from one that carries no mark.
+/// The remedy for an instance of another cluster. Recorded messages that end with it are recognized as forgeries, so it must
+/// never change: records of earlier versions contain it.
 const OF_ANOTHER_CLUSTER: &str = "Find out who registered this Node: it claims an instance of another cluster.";
 
 impl Refusal {
-    /// One word for conditions, Events and metrics, in `CamelCase`.
+    /// The reason in conditions, Events and metrics, in `CamelCase`.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
@@ -203,7 +205,7 @@ impl Refusal {
         }
     }
 
-    /// What an operator can do about it, in one sentence.
+    /// The remedy for an operator, in one sentence.
     #[must_use]
     pub fn remedy(&self) -> &'static str {
         match self {
@@ -211,32 +213,32 @@ impl Refusal {
                 "Check that the cloud controller manager runs and that the node's kubelet is set up for this cloud."
             }
             Self::NotFound { .. } => {
-                "If the instance exists, check the account or project of the controller, and its region; if it is gone, delete the Node."
+                "If the instance exists, check the controller's account or project and its region. If it does not exist, delete the Node."
             }
-            Self::NotRunning { .. } => "Nothing to do if the instance is on its way out; otherwise start it.",
+            Self::NotRunning { .. } => "No action is needed if the instance is being terminated. Otherwise, start it.",
             Self::ForeignProject { theirs: Some(_), .. } => OF_ANOTHER_CLUSTER,
             Self::ForeignProject { mark, theirs: None, .. } | Self::NotInGroup { mark, .. } => mark.remedy(),
             Self::NotManaged { .. } => {
-                "Let the instance group make its instances: delete this one, or run kops update cluster --yes if the group has changed."
+                "Delete the instance and let its instance group create a new one, or run kops update cluster --yes if the group has changed."
             }
             Self::NameMismatch { .. } => {
-                "Find out who registered this Node. If the cluster's nodes have names of their own, set nodeNames: warn."
+                "Find out who registered this Node. If the cluster uses custom node names, set nodeNames: warn."
             }
             Self::AddressMismatch { .. } => {
                 "Find out who registered this Node, and check the --node-ip of its kubelet."
             }
             Self::ZoneMismatch { .. } => {
-                "Find out who wrote this providerID: a cloud controller manager writes the right zone."
+                "Find out who wrote this providerID: a cloud controller manager writes the correct zone."
             }
-            Self::Duplicate { .. } => "Find out which of the Nodes is the instance and delete the other.",
+            Self::Duplicate { .. } => "Find out which Node belongs to the instance and delete the other.",
             Self::Throttled { .. } => {
-                "Nothing to do if it passes; otherwise find what else in the same account or project makes these calls."
+                "No action is needed if this is temporary. Otherwise, find other callers of this API in the same account or project."
             }
-            Self::Unavailable { api, trouble, .. } => trouble.remedy(api),
+            Self::Unavailable { api, cause, .. } => cause.remedy(api),
         }
     }
 
-    /// Whether this is evidence that somebody lies, rather than that something is missing or broken.
+    /// Whether this is evidence of a forged claim, as opposed to missing or broken configuration.
     #[must_use]
     pub fn is_forgery(&self) -> bool {
         matches!(
@@ -248,10 +250,9 @@ impl Refusal {
         )
     }
 
-    /// The same of a refusal of which only its words are left, as a condition tells them: its reason, and its text with its
-    /// remedy at the end.
+    /// Whether a recorded condition with this reason and message is evidence of a forged claim. The message ends with the remedy.
     #[must_use]
-    pub fn told_forgery(reason: &str, message: &str) -> bool {
+    pub fn is_forgery_message(reason: &str, message: &str) -> bool {
         match reason {
             "NameMismatch" | "AddressMismatch" | "ZoneMismatch" => true,
             "ForeignProject" => message.ends_with(OF_ANOTHER_CLUSTER),
@@ -259,24 +260,26 @@ impl Refusal {
         }
     }
 
-    /// The same of a record: whether its Node is refused for forgery.
+    /// Whether a record says that its Node is refused as forged.
     #[must_use]
-    pub fn recorded_forgery(status: &NodeIdentityStatus) -> bool {
+    pub fn is_recorded_forgery(status: &NodeIdentityStatus) -> bool {
         let mut conditions = status.conditions.iter();
         conditions.any(|it| {
-            it.type_ == VERIFIED && it.status == ConditionStatus::False && Self::told_forgery(&it.reason, &it.message)
+            it.type_ == VERIFIED
+                && it.status == ConditionStatus::False
+                && Self::is_forgery_message(&it.reason, &it.message)
         })
     }
 
-    /// Whether it says nothing about the Node, only about the call.
+    /// Whether the refusal is about the call only, not about the Node.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Throttled { .. } | Self::Unavailable { .. })
     }
 }
 
-impl Trouble {
-    /// One word for the metric of calls.
+impl UnavailableCause {
+    /// The value of the label `outcome` in the metric of calls.
     pub(crate) fn outcome(self) -> &'static str {
         match self {
             Self::Denied => "denied",
@@ -287,28 +290,26 @@ impl Trouble {
         }
     }
 
-    /// `api` says by its first part which cloud it is.
+    /// The first part of `api` selects the cloud.
     fn remedy(self, api: &str) -> &'static str {
         let cloud = api.split(':').next().unwrap_or_default();
         match (self, cloud) {
-            (Self::Denied, "gce") => "Give the controller's service account the role roles/compute.viewer.",
-            (Self::Denied, "hcloud") => "Give the controller an API token of the project that may read.",
-            (Self::Denied, _) => "Allow the role that the controller runs with to make this call.",
+            (Self::Denied, "gce") => "Grant the role roles/compute.viewer to the controller's service account.",
+            (Self::Denied, "hcloud") => "Configure an API token with read permission for the project.",
+            (Self::Denied, _) => "Grant the controller's role the permission for this call.",
             (Self::Credentials, "gce") => {
-                "Give the controller credentials: the service account of its machine, or GOOGLE_APPLICATION_CREDENTIALS."
+                "Provide credentials: the service account of the machine, or GOOGLE_APPLICATION_CREDENTIALS."
             }
-            (Self::Credentials, "hcloud") => {
-                "Give the controller credentials: an API token of the project, in HCLOUD_TOKEN."
-            }
+            (Self::Credentials, "hcloud") => "Provide credentials: an API token of the project, in HCLOUD_TOKEN.",
             (Self::Credentials, _) => {
-                "Give the controller credentials: an instance profile that its pod can reach, or a role for its service account."
+                "Provide credentials: an instance profile that the pod can reach, or a role for its service account."
             }
             (Self::Unreachable, _) => {
-                "Check the route, the DNS and the firewall between the control plane and the cloud's endpoint."
+                "Check routes, DNS and firewalls between the control plane and the cloud's endpoint."
             }
-            (Self::Failed, _) => "Nothing to do if it passes; otherwise see the cloud's status page.",
+            (Self::Failed, _) => "No action is needed if this is temporary. Otherwise, see the cloud's status page.",
             (Self::Unusable, _) => {
-                "Check that the endpoint is the cloud's own, with no proxy that answers in its place."
+                "Check that the endpoint belongs to the cloud and that no proxy responds in its place."
             }
         }
     }
@@ -317,10 +318,10 @@ impl Trouble {
 impl Mark {
     fn remedy(self) -> &'static str {
         match self {
-            Self::Tag => "Restore the tags that kOps gives the instance: kops update cluster --yes.",
-            Self::Label => "Restore the labels that kOps gives the server: kops update cluster --yes.",
+            Self::Tag => "Restore the tags that kOps sets on the instance: kops update cluster --yes.",
+            Self::Label => "Restore the labels that kOps sets on the server: kops update cluster --yes.",
             Self::Template => {
-                "Let kOps make a new instance template, and the instance from it: kops update cluster --yes, then kops rolling-update cluster --yes."
+                "Create a new instance template and replace the instance: kops update cluster --yes, then kops rolling-update cluster --yes."
             }
         }
     }
@@ -329,14 +330,14 @@ impl Mark {
 fn owner(theirs: Option<&str>, ours: &ClusterName, mark: Mark) -> String {
     match theirs {
         Some(theirs) => format!("belongs to {}, not to {ours}", quoted(theirs)),
-        None => format!("has no {mark} that says it belongs to {ours}"),
+        None => format!("has no {mark} that assigns it to {ours}"),
     }
 }
 
 fn no_group(value: Option<&str>, mark: Mark) -> String {
     match value {
         Some(value) => format!(
-            "has the {mark} {} for its instance group, which is no name of one",
+            "has the {mark} {} for its instance group, which is not a valid name",
             quoted(value)
         ),
         None => format!("has no {mark} that names its instance group"),
@@ -345,7 +346,10 @@ fn no_group(value: Option<&str>, mark: Mark) -> String {
 
 fn no_template_group(group: Option<&str>) -> String {
     match group {
-        Some(group) => format!("has {} for its instance group, which is no name of one", quoted(group)),
+        Some(group) => format!(
+            "has {} for its instance group, which is not a valid name",
+            quoted(group)
+        ),
         None => "names no instance group".to_owned(),
     }
 }
@@ -358,7 +362,7 @@ fn in_brackets(detail: &str) -> String {
     }
 }
 
-/// The first few of a list, so that an instance with hundreds of addresses does not fill an Event.
+/// The first few items, so that an instance with hundreds of addresses does not fill an Event.
 fn few<T: std::fmt::Display>(items: &[T]) -> String {
     const SHOWN: usize = 4;
     if items.is_empty() {
@@ -381,7 +385,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_wrote_is_escaped_and_cut() {
+    fn untrusted_text_is_escaped_and_truncated() {
         let hostile = format!("\u{1b}[31m\n{}", "x".repeat(10_000));
         for refusal in [
             Refusal::NotInGroup {
@@ -411,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_list_is_cut() {
+    fn a_long_list_is_truncated() {
         let refusal = Refusal::AddressMismatch {
             instance: "i-1".to_owned(),
             node: "a".parse().unwrap(),
@@ -429,7 +433,7 @@ mod tests {
         let ours: ClusterName = "ours.example.com".parse().unwrap();
         let unavailable = |detail: &str| Refusal::Unavailable {
             api: "ec2:DescribeInstances",
-            trouble: Trouble::Denied,
+            cause: UnavailableCause::Denied,
             detail: detail.to_owned(),
         };
         for (refusal, text) in [
@@ -449,14 +453,14 @@ mod tests {
                     theirs: None,
                     ours,
                 },
-                "instance i-1 has no tag that says it belongs to ours.example.com",
+                "instance i-1 has no tag that assigns it to ours.example.com",
             ),
             (
                 Refusal::NotManaged {
                     instance: "z/n".to_owned(),
                     why: NotManaged::NotListed("zones/z/instanceGroupManagers/g".to_owned()),
                 },
-                "instance z/n says that it was made by zones/z/instanceGroupManagers/g, which does not list it",
+                "instance z/n claims to be created by zones/z/instanceGroupManagers/g, which does not list it",
             ),
             (
                 Refusal::NotManaged {
@@ -466,7 +470,7 @@ mod tests {
                         group: None,
                     },
                 },
-                "instance z/n is made from global/instanceTemplates/t, which names no instance group",
+                "instance z/n is created from global/instanceTemplates/t, which names no instance group",
             ),
             (
                 unavailable("UnauthorizedOperation"),
@@ -478,33 +482,30 @@ mod tests {
         }
     }
 
-    /// A cloud's call, what marks its instances, what is told when the mark is missing, and what can be done about that, about a call
-    /// that is denied, and about credentials that are missing.
+    /// A cloud's call, its mark, the messages when the mark is missing, and the remedies for a missing mark, a denied call and
+    /// missing credentials.
     type Cloud = (&'static str, Mark, [&'static str; 2], [&'static str; 3]);
 
     #[test]
-    fn each_cloud_is_spoken_of_in_its_own_words() {
+    fn messages_use_the_terms_of_the_cloud() {
         const CLOUDS: [Cloud; 3] = [
             (
                 "ec2:DescribeInstances",
                 Mark::Tag,
-                ["no tag that says it belongs", "no tag that names its instance group"],
+                ["no tag that assigns it", "no tag that names its instance group"],
                 [
-                    "tags that kOps gives the instance",
-                    "Allow the role",
+                    "tags that kOps sets on the instance",
+                    "permission for this call",
                     "an instance profile",
                 ],
             ),
             (
                 "hcloud:servers.list",
                 Mark::Label,
+                ["no label that assigns it", "no label that names its instance group"],
                 [
-                    "no label that says it belongs",
-                    "no label that names its instance group",
-                ],
-                [
-                    "labels that kOps gives the server",
-                    "token of the project that may read",
+                    "labels that kOps sets on the server",
+                    "token with read permission",
                     "HCLOUD_TOKEN",
                 ],
             ),
@@ -512,7 +513,7 @@ mod tests {
                 "gce:compute.instances.get",
                 Mark::Template,
                 [
-                    "no template metadata that says it belongs",
+                    "no template metadata that assigns it",
                     "no template metadata that names its instance group",
                 ],
                 [
@@ -538,16 +539,19 @@ mod tests {
                 assert!(refusal.to_string().contains(text), "{refusal}");
                 assert!(refusal.remedy().contains(remedies[0]), "{}", refusal.remedy());
             }
-            for (trouble, text) in [Trouble::Denied, Trouble::Credentials].into_iter().zip(&remedies[1..]) {
+            for (cause, text) in [UnavailableCause::Denied, UnavailableCause::Credentials]
+                .into_iter()
+                .zip(&remedies[1..])
+            {
                 let detail = String::new();
-                let remedy = Refusal::Unavailable { api, trouble, detail }.remedy();
+                let remedy = Refusal::Unavailable { api, cause, detail }.remedy();
                 assert!(remedy.contains(text), "{remedy}");
             }
         }
     }
 
     #[test]
-    fn evidence_is_known_by_its_words() {
+    fn a_forgery_is_recognized_by_its_message() {
         let (instance, node) = ("i-1".to_owned(), "a".parse().unwrap());
         let foreign = |theirs: Option<&str>| Refusal::ForeignProject {
             instance: "i-1".to_owned(),
@@ -599,15 +603,56 @@ mod tests {
         ] {
             let told = format!("{refusal}. {}", refusal.remedy());
             assert_eq!(
-                Refusal::told_forgery(refusal.reason(), &told),
+                Refusal::is_forgery_message(refusal.reason(), &told),
                 refusal.is_forgery(),
                 "{told}"
             );
         }
     }
 
+    /// Records outlive the version that wrote them.
     #[test]
-    fn evidence_and_passing_trouble_exclude_each_other() {
+    fn messages_of_version_0_1_0_are_recognized() {
+        for (reason, message, forged) in [
+            (
+                "ForeignProject",
+                "instance i-1 belongs to \"theirs\", not to ours.example.com. Find out who registered this Node: it claims an \
+                 instance of another cluster.",
+                true,
+            ),
+            (
+                "ForeignProject",
+                "instance i-1 has no tag that says it belongs to ours.example.com. Restore the tags that kOps gives the \
+                 instance: kops update cluster --yes.",
+                false,
+            ),
+            (
+                "NameMismatch",
+                "node a is not instance i-1, whose nodes can be named b.",
+                true,
+            ),
+            (
+                "AddressMismatch",
+                "node a lists 10.0.0.1, and instance i-1 has 10.0.0.2.",
+                true,
+            ),
+            (
+                "ZoneMismatch",
+                "the providerID says zone a, and instance i-1 is in b.",
+                true,
+            ),
+            ("NotFound", "the cloud lists no instance i-1.", false),
+        ] {
+            assert_eq!(
+                Refusal::is_forgery_message(reason, message),
+                forged,
+                "{reason}: {message}"
+            );
+        }
+    }
+
+    #[test]
+    fn forgery_and_transient_failure_exclude_each_other() {
         let untagged = Refusal::ForeignProject {
             instance: "i-1".to_owned(),
             mark: Mark::Tag,

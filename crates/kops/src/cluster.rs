@@ -11,7 +11,7 @@ use crate::spec::spec_of_cluster;
 /// Path of the Cluster below the configuration base.
 pub const CLUSTER_FILE: &str = "cluster-completed.spec";
 
-/// What a Cluster says about the labels of its nodes.
+/// The fields of a Cluster that define labels of its nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
     /// `metadata.name`.

@@ -1,6 +1,7 @@
-//! The fields of a kOps `Cluster` (v1alpha2) that say where the cluster is and under which name its API is found.
+//! The fields of a kOps `Cluster` (v1alpha2) with its location and the DNS name of its API.
 //!
-//! Apart from [`Cluster`](crate::Cluster), so that a wrong value here costs no node its labels. Strict where it reads, as there.
+//! Separate from [`Cluster`](crate::Cluster), so that an invalid value here costs no node its labels. The fields that
+//! are read are strict.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +11,13 @@ use crate::config::Cloud;
 use crate::document::{InvalidFile, Mapping};
 use crate::spec::spec_of_cluster;
 
-/// Source: kOps; a cluster whose name ends so finds its API by gossip, and publishes nothing.
+/// Source: kOps. A cluster whose name has this ending finds its API by gossip and publishes no DNS name.
 const GOSSIP: &str = ".k8s.local";
 const A_MAPPING: &str = "a mapping";
 const A_STRING: &str = "a string";
 const SUBNETS: &str = "a list of mappings";
 
-/// Where a cluster is, and how its API is found.
+/// The location of a cluster, and how to find its API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterSummary {
     /// `metadata.name`.
@@ -24,7 +25,7 @@ pub struct ClusterSummary {
     /// The name under which DNS has the API: `spec.api.publicName`, `spec.masterPublicName` in v1alpha2, else `api.` and the
     /// name of the cluster. None when the cluster publishes nothing: `spec.topology.dns.type` is `None`, or it gossips.
     pub api_name: Option<String>,
-    /// `spec.cloudProvider`: a name, or a mapping whose one key it is.
+    /// `spec.cloudProvider`: a name, or a mapping with the name as its only key.
     pub cloud: Option<Cloud>,
     /// `spec.project`, on Google Cloud.
     pub project: Option<String>,
@@ -36,8 +37,8 @@ impl ClusterSummary {
     /// Parses `bytes`, the content of `file`, as the Cluster named `expected`.
     ///
     /// # Errors
-    /// When it is not one document of YAML or JSON, not a Cluster of v1alpha2, another cluster's, or when a field that is
-    /// read has the wrong shape.
+    /// If it is not a single YAML or JSON document, not a Cluster of v1alpha2, another cluster, or if a field that is
+    /// read has the wrong type.
     pub fn parse(file: &str, bytes: &[u8], expected: &ClusterName) -> Result<Self, InvalidFile> {
         spec_of_cluster(file, bytes, expected, |spec| {
             Ok(Self {
@@ -102,7 +103,7 @@ fn mapping<'a>(parent: &Mapping<'a>, key: &str) -> Result<Option<Mapping<'a>>, I
     parent.get(key).map(|field| field.mapping(A_MAPPING)).transpose()
 }
 
-/// An empty string says nothing, as in Go.
+/// An empty string counts as absent, as in Go.
 fn text<'a>(parent: &Mapping<'a>, key: &str) -> Result<Option<&'a str>, InvalidFile> {
     let text = parent.get(key).map(|field| field.text(A_STRING)).transpose()?;
     Ok(text.filter(|text| !text.is_empty()))

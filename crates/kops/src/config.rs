@@ -1,9 +1,9 @@
-//! kops-controller's own configuration file, as kOps writes it and mounts it into the container.
+//! The configuration file of kops-controller, as kOps writes it and mounts it into the container.
 //!
-//! Every file that kOps writes loads, YAML or JSON. A key that asks for something that Tidewaiter does not do gives one
-//! warning, an unknown key gives one that names the nearest known key, and a wrong value is an error that says which key,
-//! which value and what is allowed. Keys are found in any case of letters, as Go's decoder finds them: kOps itself writes
-//! `server.Listen` and `server.provider.aws.Region`. Nothing of the file is ever logged but what a message needs.
+//! Every file that kOps writes is accepted, YAML or JSON. A key for a feature that Tidewaiter does not have produces
+//! one warning, an unknown key produces one with the nearest known key, and an invalid value is an error with the key,
+//! the value and what is allowed. Keys are case-insensitive, as in Go's decoder: kOps itself writes `server.Listen` and
+//! `server.provider.aws.Region`. Only what a message needs is ever logged.
 
 use std::fmt;
 use std::fs::File;
@@ -16,12 +16,12 @@ use tidewaiter_api::values::quoted;
 use crate::document::{Field, InvalidFile, MAX_BYTES, Mapping, parse};
 use crate::store::StateUrl;
 
-/// What Tidewaiter takes from the file.
+/// The values that Tidewaiter reads from the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerConfig {
     /// `clusterName`.
     pub cluster_name: ClusterName,
-    /// `cloud`. Whether Tidewaiter knows how to ask that cloud is for the caller to say.
+    /// `cloud`. The caller checks whether Tidewaiter supports that cloud.
     pub cloud: Cloud,
     /// `configBase`: where the cluster's files lie.
     pub config_base: StateUrl,
@@ -46,7 +46,7 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: String,
-        /// What the operating system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The file was read and is wrong.
@@ -56,7 +56,7 @@ pub enum ConfigError {
 
 /// The clouds that kOps knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "each is the name of a product")]
+#[expect(missing_docs, reason = "each variant is the name of a product")]
 pub enum Cloud {
     Aws,
     Gce,
@@ -103,7 +103,8 @@ impl Cloud {
         Self::named(text).ok_or_else(|| field.must_be(&Self::allowed()))
     }
 
-    /// As [`read`](Self::read); newer kOps writes a mapping with the cloud as its one key.
+    /// Like [`read`](Self::read), but also accepts a mapping with the cloud as its only key, as newer kOps versions
+    /// write it.
     pub(crate) fn read_or_key(field: &Field<'_>) -> Result<Self, InvalidFile> {
         let Ok(mapping) = field.mapping("") else {
             return Self::read(field);
@@ -138,17 +139,17 @@ const READ: [&str; 3] = [CLUSTER_NAME, CLOUD, CONFIG_BASE];
 
 const SERVER: &str = "server";
 const NOT_IMPLEMENTED: [(&str, &str); 6] = [
-    ("secretStore", "Tidewaiter reads no secrets"),
+    ("secretStore", "Tidewaiter does not read secrets"),
     (
         SERVER,
-        "Tidewaiter runs no bootstrap server; only provider.aws.Region is used",
+        "Tidewaiter has no bootstrap server; only provider.aws.Region is used",
     ),
     (
         "cacheNodeidentityInfo",
-        "Tidewaiter always caches, and asks again when something changes",
+        "Tidewaiter always caches, and reads again when something changes",
     ),
-    ("enableCloudIPAM", "Tidewaiter assigns no pod networks"),
-    ("discovery", "Tidewaiter publishes no addresses"),
+    ("enableCloudIPAM", "Tidewaiter does not assign pod networks"),
+    ("discovery", "Tidewaiter does not publish addresses"),
     ("capi", "Tidewaiter does not use the Cluster API"),
 ];
 
@@ -157,10 +158,10 @@ const A_STATE_STORE: &str = "s3://BUCKET/PATH, gs://BUCKET/PATH or file:///PATH"
 const A_REGION: &str = "the name of a region, for example us-east-1";
 
 impl ControllerConfig {
-    /// Reads and checks the file at `path`.
+    /// Reads and validates the file at `path`.
     ///
     /// # Errors
-    /// When the file is missing, unreadable, no mapping of YAML or JSON, or when a key that is read is missing or wrong.
+    /// If the file is missing, unreadable or not a YAML or JSON mapping, or if a required key is missing or invalid.
     pub fn load(path: &Path) -> Result<Loaded, ConfigError> {
         let name = path.display().to_string();
         let bytes = read(path).map_err(|source| ConfigError::Read {
@@ -237,7 +238,7 @@ fn region(root: &Mapping<'_>) -> Result<Option<String>, InvalidFile> {
     }
 }
 
-/// What is to be said of a key that has a value and no effect.
+/// The warning for a key that has a value and no effect.
 fn warning(file: &str, key: &str) -> Option<String> {
     if READ.iter().any(|known| known.eq_ignore_ascii_case(key)) {
         return None;
@@ -354,7 +355,7 @@ mod tests {
         assert_eq!(config.region.as_deref(), Some("eu-test-1"));
         assert_eq!(warnings.len(), 1);
         let twice = error(&format!("{PLAIN}Cloud: gce\n"));
-        assert_eq!(twice, "config.yaml: cloud: is given twice, as Cloud and as cloud");
+        assert_eq!(twice, "config.yaml: cloud: occurs twice, as Cloud and as cloud");
     }
 
     #[test]
@@ -407,7 +408,7 @@ mod tests {
             ),
             (
                 replaced("s3://state/c.example.com", "do://state/c"),
-                "config.yaml: configBase: \"do://state/c\" is no state store: must be s3://BUCKET/PATH, gs://BUCKET/PATH or file:///PATH",
+                "config.yaml: configBase: \"do://state/c\" is not a state store: must be s3://BUCKET/PATH, gs://BUCKET/PATH or file:///PATH",
             ),
             (
                 error(&format!("{PLAIN}server: {{provider: {{aws: {{Region: 3}}}}}}\n")),

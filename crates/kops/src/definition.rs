@@ -1,11 +1,11 @@
-//! What decides the labels of a node: its Cluster and its InstanceGroup.
+//! The definition of a node's labels: its Cluster and its InstanceGroup.
 
 use std::sync::Arc;
 
 use crate::cluster::Cluster;
 use crate::instance_group::InstanceGroup;
 
-/// What decides the labels of a group's nodes.
+/// The definition of the labels of a group's nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
     /// The cluster.

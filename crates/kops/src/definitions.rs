@@ -1,12 +1,11 @@
-//! The Cluster and the InstanceGroups in use, kept up to date.
+//! The Cluster and the required InstanceGroups, kept up to date.
 //!
-//! A file is read when it is first wanted and then asked about at every poll, with the version that is known, so that an
-//! unchanged one costs one small answer. Whatever happens to the store or to a file, the last good version stays in
-//! force; what is wrong is kept for whoever asks. A change is announced only when the fields that we read have changed.
-//! Once somebody wants to know whose each label key is, the folder of the groups is listed at every poll, and every group in
-//! it is in use.
-//! What a summary shows comes from the same reads, and is announced to nobody.
-//! Nothing here looks at a Node, and nothing here gives up.
+//! A file is read when it is first needed, and requested again at every poll with its known version, so that an
+//! unchanged file costs one small response. Whatever happens to the store or to a file, the last valid version stays in
+//! use; the problem is stored for callers. A change is announced only if a field changed that is read here. Once a
+//! caller needs the owners of label keys, the folder of the groups is listed at every poll, and every group in it is
+//! required. Summaries come from the same reads and are not announced. This module never looks at a Node, and never
+//! gives up.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -46,11 +45,11 @@ use reads::Reads;
 pub use stale::Stale;
 use tracked::{Content, Shared, Tracked};
 
-/// Files that are asked about at the same time.
+/// The number of files that are read concurrently.
 const AT_ONCE: usize = 4;
-/// A poll that hears from the store this often that it is away leaves the rest to the next one.
+/// A poll stops after this many reads that cannot reach the store, and leaves the rest to the next poll.
 const AWAY: usize = 4;
-/// By how much a poll comes earlier or later than its interval says, as a share of it.
+/// The jitter of the poll interval, as a fraction of it.
 const JITTER: f64 = 0.1;
 
 /// Which definitions are not what they were.
@@ -60,18 +59,18 @@ pub enum Changed {
     Cluster,
     /// One group.
     Group(InstanceGroupName),
-    /// Whose the label keys are: it concerns every Node.
+    /// The owners of the label keys; concerns every Node.
     OwnedKeys,
 }
 
 /// A file in use that cannot be used as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// What is wrong; names the file.
+    /// The problem; names the file.
     pub error: DefinitionError,
     /// Since when it has been exactly this.
     pub since: Timestamp,
-    /// Whether an earlier version is in force. Otherwise nobody gets anything from this file.
+    /// Whether an earlier valid version is in use. If not, no node gets labels from this file.
     pub last_good_in_force: bool,
 }
 
@@ -80,8 +79,8 @@ pub struct Problem {
 pub struct DefinitionsSettings {
     /// Between two looks at every file in use; jittered by a tenth.
     pub poll: Duration,
-    /// A group that nobody has asked for during this time is no longer looked at. Must be longer than whoever depends on
-    /// a group takes to ask again.
+    /// A group that no caller has requested for this time is dropped. Must be longer than the interval at which callers
+    /// request a group.
     pub unused_after: Duration,
 }
 
@@ -142,11 +141,12 @@ impl Definitions {
         })))
     }
 
-    /// The definition of `group`: the last good one, from memory. Only the first call for a group reads, and so does the
-    /// first after a failure has been told for a second to half a minute; all calls at the same time share one read.
+    /// The definition of `group`: the last valid version, from memory. Only the first call for a group reads the file,
+    /// and the first one after a failure has been cached for between a second and half a minute. Concurrent calls share
+    /// one read.
     ///
     /// # Errors
-    /// When there has never been a good one. Once there is, [`run`](Self::run) announces it.
+    /// If there has never been a valid version. Once there is one, [`run`](Self::run) announces it.
     pub async fn get(&self, group: &InstanceGroupName) -> Result<Arc<Definition>, DefinitionError> {
         let tracked = self.group(group);
         self.0.cluster.want();
@@ -160,8 +160,8 @@ impl Definitions {
         }))
     }
 
-    /// Whose each label key is, from memory. The first call lists the groups and reads those that were never read, and all
-    /// calls at the same time share that; however it ends there is an answer, which [`run`](Self::run) keeps up to date.
+    /// The owners of the label keys, from memory. The first call lists the groups and reads those that were never read;
+    /// concurrent calls share that. It always returns an answer, which [`run`](Self::run) keeps up to date.
     pub async fn owned_keys(&self) -> Arc<OwnedKeys> {
         let all = &self.0.all_groups;
         if let Some(told) = all.told() {
@@ -180,11 +180,11 @@ impl Definitions {
         all.told().unwrap_or_default()
     }
 
-    /// Keeps the definitions up to date until `stop` completes, and tells `on_change` of each that is no longer what
-    /// [`get`](Self::get) said before. `on_change` must not block.
+    /// Keeps the definitions up to date until `stop` completes, and calls `on_change` for each that differs from the
+    /// last result of [`get`](Self::get). `on_change` must not block.
     ///
     /// # Errors
-    /// None: whatever the store does, the next poll comes.
+    /// None: whatever the store does, polling continues.
     pub async fn run(
         self,
         stop: impl Future<Output = ()> + Send,
@@ -209,10 +209,10 @@ impl Definitions {
         problems.collect()
     }
 
-    /// For `/readyz`: fails while the Cluster is wanted and has never been good, because then no node gets anything.
+    /// For `/readyz`: fails while the Cluster is required and has never been valid, because then no node gets labels.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem of the Cluster.
     pub fn check(&self) -> Result<(), String> {
         match self.0.cluster.problem() {
             Some((error, _, false)) => Err(error.to_string()),
@@ -236,7 +236,8 @@ impl Definitions {
         }
     }
 
-    /// Asks about every file in use, as [`run`](Self::run) does at every poll. Dropping it loses no answer that has come.
+    /// Requests every required file once, as [`run`](Self::run) does at every poll. Dropping the future loses no
+    /// response that has arrived.
     pub async fn refresh(&self) {
         let mut away = 0;
         if self.0.all_groups.told().is_some() {
@@ -255,7 +256,7 @@ impl Definitions {
         }
     }
 
-    /// Lists the groups, and keeps track of each from now on. Says whether the store answered, with whatever.
+    /// Lists the groups and tracks each from now on. Returns whether the store responded, with any result.
     async fn list_groups(&self) -> bool {
         let answer = self.0.shared.reads.list(GROUPS_FOLDER).await;
         let answered = !matches!(answer, Err(StoreError::Unavailable { .. }));
@@ -268,14 +269,14 @@ impl Definitions {
         answered
     }
 
-    /// Makes up from what is known now whose each key is, and announces it when it is not what was told before.
+    /// Computes the owners of the label keys, and announces them if they changed.
     fn tell_owned_keys(&self) {
         let good: BTreeMap<_, _> = self
             .groups()
             .iter()
             .map(|(name, group)| (name.clone(), group.good()))
             .collect();
-        // An empty folder is another cluster's, or nobody's: no cluster is without a group.
+        // An empty folder belongs to another cluster or to none: every cluster has a group.
         let listed = self.0.all_groups.listed().filter(|listed| !listed.is_empty());
         let complete = listed.is_some_and(|listed| listed.iter().all(|name| matches!(good.get(name), Some(Some(_)))));
         let cluster = self.0.cluster.good();
@@ -285,7 +286,7 @@ impl Definitions {
         } = &*self.0.shared;
         reads.incomplete.set(i64::from(!owned.is_complete()));
         if self.0.all_groups.tell(owned) {
-            tracing::info!("the label keys that groups define have changed");
+            tracing::info!("the label keys defined by groups have changed");
             announcements.add(Changed::OwnedKeys);
         }
     }
@@ -351,13 +352,13 @@ fn first_reads(groups: &[Arc<TrackedGroup>]) -> Vec<BoxFuture<'_, bool>> {
     reads.collect()
 }
 
-/// Whether the store answered, with whatever.
+/// Whether the store responded, with any result.
 fn is_answer<T>(read: &Result<Arc<T>, DefinitionError>) -> bool {
     !matches!(read, Err(error) if error.is_transient())
 }
 
-/// Awaits these reads, each of which says whether the store answered, in an order of their own, so that none is always the
-/// last when the store is `away`: after a few times the rest is left to the next time.
+/// Awaits these reads, each of which returns whether the store responded, in random order, so that no file is always
+/// the last one when the store is unreachable: after a few failures the rest is left to the next poll.
 async fn ask(mut reads: Vec<BoxFuture<'_, bool>>, mut away: usize) {
     random::shuffle(&mut reads);
     let mut answers = stream::iter(reads).buffer_unordered(AT_ONCE);

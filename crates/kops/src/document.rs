@@ -1,8 +1,8 @@
 //! One YAML or JSON document as a tree, and the fields that are read from it.
 //!
-//! Every error names the file, the path of the field, what stands there and what may stand there, in one line. Anchors
-//! are replayed only within the bounds of [`parse`], so a small file cannot become a large tree. Fields that nobody asks
-//! for are never looked at.
+//! Every error names the file, the path of the field, its value and what is allowed, in one line. Anchors are expanded
+//! only within the limits of [`parse`], so a small file cannot become a large tree. Fields that are not requested are
+//! never validated.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,7 +22,7 @@ pub struct InvalidFile {
     pub file: String,
     /// The field, for example `spec.role`; empty when the whole document is at fault.
     pub field: String,
-    /// What is wrong with it and what is allowed.
+    /// What is wrong and what is allowed.
     pub reason: String,
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn parse(file: &str, bytes: &[u8]) -> Result<Map<String, Value>, Inva
     if bytes.len() > MAX_BYTES {
         return Err(invalid(format!("is larger than {} KiB", MAX_BYTES / 1024)));
     }
-    let text = std::str::from_utf8(bytes).map_err(|_| invalid("is not UTF-8 text, so it is no YAML".to_owned()))?;
+    let text = std::str::from_utf8(bytes).map_err(|_| invalid("is not UTF-8 text".to_owned()))?;
     let start = text.trim_start_matches('\u{feff}').trim_start();
     if start.starts_with('<') {
         return Err(invalid("is HTML or XML, not YAML".to_owned()));
@@ -103,7 +103,7 @@ fn options() -> Options {
     }
 }
 
-/// A mapping inside a document, which knows where it stands.
+/// A mapping inside a document, with its path.
 #[derive(Clone, Debug)]
 pub(crate) struct Mapping<'a> {
     file: &'a str,
@@ -130,7 +130,7 @@ impl<'a> Mapping<'a> {
         let mut found = self.map.iter().filter(|(name, _)| name.eq_ignore_ascii_case(key));
         let (first, second) = (found.next(), found.next());
         if let (Some((first, _)), Some((second, _))) = (first, second) {
-            return Err(self.invalid(key, format!("is given twice, as {first} and as {second}")));
+            return Err(self.invalid(key, format!("occurs twice, as {first} and as {second}")));
         }
         Ok(first.and_then(|(name, value)| self.field(name, value)))
     }
@@ -143,7 +143,7 @@ impl<'a> Mapping<'a> {
             .map(|(key, _)| key.as_str())
     }
 
-    /// The field `key`, or the error that it is missing; `wanted` says what it should hold.
+    /// The field `key`, or the error that it is missing; `wanted` describes the expected value.
     pub(crate) fn require(&self, key: &str, wanted: &str) -> Result<Field<'a>, InvalidFile> {
         self.get(key).ok_or_else(|| self.missing(key, wanted))
     }
@@ -152,7 +152,7 @@ impl<'a> Mapping<'a> {
         self.invalid(key, format!("is missing: must be {wanted}"))
     }
 
-    /// The labels under `key`. Only a value that is no mapping at all makes the file unusable.
+    /// The labels under `key`. Only a value that is not a mapping makes the file unusable.
     pub(crate) fn node_labels(&self, key: &str) -> Result<NodeLabelField, InvalidFile> {
         let Some(field) = self.get(key) else {
             return Ok(NodeLabelField {
@@ -195,7 +195,7 @@ impl<'a> Mapping<'a> {
     }
 }
 
-/// A value inside a document, which knows where it stands.
+/// A value inside a document, with its path.
 #[derive(Clone, Debug)]
 pub(crate) struct Field<'a> {
     file: &'a str,
@@ -273,7 +273,7 @@ fn label_text(value: &Value) -> LabelText {
     }
 }
 
-/// What stands in a file, for a message: one short line, whatever it is.
+/// A value for a message: always one short line.
 fn shown(value: &Value) -> String {
     match value {
         Value::Null => "empty".to_owned(),

@@ -1,7 +1,7 @@
-//! The fields of a kOps `InstanceGroup` (v1alpha2) that a list of groups shows: role, machine type, sizes, subnets.
+//! The fields of a kOps `InstanceGroup` (v1alpha2) for a list of groups: role, machine type, sizes, subnets.
 //!
-//! Apart from [`InstanceGroup`](crate::InstanceGroup), so that a file whose sizes nobody can read still gives its nodes their
-//! labels, and an autoscaler that changes a size concerns no Node. Strict where it reads, as there.
+//! Separate from [`InstanceGroup`](crate::InstanceGroup), so that a file with invalid sizes still defines the labels of
+//! its nodes, and a size that an autoscaler changes concerns no Node. The fields that are read are strict.
 
 use tidewaiter_api::InstanceGroupName;
 
@@ -9,7 +9,7 @@ use crate::document::InvalidFile;
 use crate::instance_group::Role;
 use crate::spec::spec_of_group;
 
-/// What a list of InstanceGroups shows of one.
+/// A row in a list of InstanceGroups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupSummary {
     /// `metadata.name`, which is the name of its file too.
@@ -30,8 +30,8 @@ impl GroupSummary {
     /// Parses `bytes`, the content of `file`, as the InstanceGroup named `expected`.
     ///
     /// # Errors
-    /// When it is not one document of YAML or JSON, not an InstanceGroup of v1alpha2, another group's, without a role
-    /// that we know, or when a field that is shown has the wrong shape.
+    /// If it is not a single YAML or JSON document, not an InstanceGroup of v1alpha2, another group, without a known
+    /// role, or if a field of the summary has the wrong type.
     pub fn parse(file: &str, bytes: &[u8], expected: &InstanceGroupName) -> Result<Self, InvalidFile> {
         spec_of_group(file, bytes, expected, |spec| {
             let size = |key: &str| spec.get(key).map(|field| field.count()).transpose();

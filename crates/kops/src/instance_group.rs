@@ -1,7 +1,7 @@
-//! The fields of a kOps `InstanceGroup` (v1alpha2) that decide labels.
+//! The fields of a kOps `InstanceGroup` (v1alpha2) that define labels.
 //!
-//! Every field that is not named here is ignored, whatever it holds; the ones that are read are strict. A group without
-//! a role that we know is no group: its nodes get nothing from it.
+//! All other fields are ignored; the ones that are read are strict. A group without a known role is invalid: its nodes
+//! get no labels from it.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use crate::spec::spec_of_group;
 /// The folder below the configuration base that holds a file for each group.
 pub const GROUPS_FOLDER: &str = "instancegroup";
 
-/// What an InstanceGroup says about the labels of its nodes.
+/// The fields of an InstanceGroup that define labels of its nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstanceGroup {
     /// `metadata.name`, which is the name of its file too.
@@ -30,7 +30,7 @@ pub struct InstanceGroup {
 /// `spec.role` of an InstanceGroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Runs the control plane; `Master` in what older kOps wrote.
+    /// Runs the control plane; `Master` in files of older kOps versions.
     ControlPlane,
     /// A worker.
     Node,
@@ -192,7 +192,7 @@ mod tests {
     fn another_groups_file_is_refused() {
         assert_eq!(
             error(&NODES.replace("  name: nodes-a\n", "  name: nodes-b\n")),
-            "instancegroup/nodes-a: metadata.name: is \"nodes-b\", but the file is that of group nodes-a"
+            "instancegroup/nodes-a: metadata.name: is \"nodes-b\", but the file belongs to group nodes-a"
         );
         assert_eq!(
             error(&NODES.replace("kind: InstanceGroup", "kind: Cluster")),

@@ -1,16 +1,16 @@
-//! The labels that a Cluster and an InstanceGroup give their nodes, or the tags of an instance. Pure: no file is read and no
-//! Node is looked at.
+//! The labels of nodes, from a Cluster and an InstanceGroup or from the tags of an instance. Pure: reads no file and no
+//! Node.
 //!
-//! The layers are kOps' own, each winning over the one before: the cluster's kubelet, the group's kubelet, the role, the
-//! group's `nodeLabels`, the instance's lifecycle. Two things differ from kOps on purpose. A label that Kubernetes would
-//! refuse is refused alone, where kOps' patch fails as a whole. And `kops.k8s.io/instancegroup` always names the group that
-//! the cloud vouches for, whatever the file says: tools and people take it for the node's group.
+//! The layers are those of kOps, each overriding the one before: the cluster's kubelet, the group's kubelet, the role,
+//! the group's `nodeLabels`, the instance's lifecycle. Two things differ from kOps on purpose. An invalid label is
+//! rejected individually, where kOps' patch fails as a whole. And `kops.k8s.io/instancegroup` is always the group that
+//! the cloud confirms, whatever the file contains, because tools and users rely on it.
 
 use std::collections::BTreeMap;
 
 use tidewaiter_api::names::{
     EXCLUDE_FROM_LOAD_BALANCERS_LABEL, INSTANCE_GROUP_LABEL, KOPS_CONTROLLER_PKI_LABEL, ROLE_API_SERVER_LABEL,
-    ROLE_CONTROL_PLANE_LABEL, ROLE_NODE_LABEL, is_of_no_group,
+    ROLE_CONTROL_PLANE_LABEL, ROLE_NODE_LABEL, belongs_to_no_group,
 };
 use tidewaiter_api::values::quoted;
 use tidewaiter_api::{InstanceGroupName, InvalidValue, LabelKey, LabelSource, LabelValue, Lifecycle};
@@ -27,15 +27,15 @@ pub const MAX_LABELS: usize = 250;
 /// A DNS subdomain, a slash and a name.
 const LONGEST_KEY: usize = 253 + 1 + 63;
 
-/// What follows for the labels of a node.
+/// The resulting labels of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeLabels {
     /// The labels that the node shall have, sorted by key; no key twice.
     pub wanted: Vec<WantedLabel>,
-    /// What the files ask for and cannot be, sorted by key.
+    /// Invalid labels in the files, sorted by key.
     ///
-    /// A key that is here and not in `wanted` is not wanted with another value either: the definition overrides what an
-    /// earlier layer gave it. What a node carries under such a key is best left alone until the file is put right.
+    /// A key that is rejected is not set with another value either: the definition overrides the value of an earlier
+    /// layer. It is best to leave the Node's label with such a key unchanged until the file is corrected.
     pub rejected: Vec<RejectedLabel>,
 }
 
@@ -54,7 +54,7 @@ pub struct WantedLabel {
     pub field: String,
 }
 
-/// A label that a file asks for and that cannot be set.
+/// A label in a file that cannot be set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RejectedLabel {
     /// Its key, as the file has it; cut when it is longer than any key.
@@ -67,7 +67,7 @@ pub struct RejectedLabel {
     pub file: String,
     /// The field of that file, or the tag of the instance.
     pub field: String,
-    /// Why it cannot be set, and what to do; one line without file, field and value.
+    /// The reason and the remedy, in one line without file, field and value.
     pub reason: String,
 }
 
@@ -82,8 +82,8 @@ pub fn node_labels(definition: &Definition, lifecycle: Lifecycle) -> NodeLabels 
     })
 }
 
-/// The labels of a node of this group whose instance has this lifecycle and carries these labels as tags, as key and value: what
-/// newer kOps goes by. Its controller lets a tag win over the lifecycle, and so does this.
+/// The labels of a node of this group whose instance has this lifecycle and these labels as tags, as key and value.
+/// This is the rule of newer kOps versions, in which a tag overrides the lifecycle.
 #[must_use]
 pub fn tag_labels(group: &InstanceGroupName, lifecycle: Lifecycle, tags: &[(String, String)]) -> NodeLabels {
     let mut layers = Layers::default();
@@ -101,8 +101,8 @@ pub fn tag_labels(group: &InstanceGroupName, lifecycle: Lifecycle, tags: &[(Stri
     })
 }
 
-/// The layers, a later one winning. Nothing is checked before all are laid: what a later layer overrides does not count,
-/// right or wrong.
+/// Applies the layers in order. Labels are validated only after the last layer: an overridden label does not count,
+/// valid or not.
 fn overlay(definition: &Definition, lifecycle: Lifecycle) -> Layers {
     let (cluster, group) = (&definition.cluster, &definition.group);
     let group_file = InstanceGroup::file(&group.name);
@@ -125,34 +125,34 @@ fn overlay(definition: &Definition, lifecycle: Lifecycle) -> Layers {
     layers
 }
 
-/// Every key that a group's files ask for or its role gives, whether its value can be set or not: those that are of no group
-/// (see [`is_of_no_group`]) left out.
+/// All keys that a group's files or its role define, whether their values are valid or not, except those that belong to
+/// no group (see [`belongs_to_no_group`]).
 pub(crate) fn keys_of_group(group: &InstanceGroup) -> impl Iterator<Item = &str> {
     let files = group.kubelet.entries.keys().chain(group.node_labels.entries.keys());
     files
         .map(String::as_str)
         .chain(role_labels(group.role).iter().copied())
         .chain([INSTANCE_GROUP_LABEL])
-        .filter(|key| !is_of_no_group(key))
+        .filter(|key| !belongs_to_no_group(key))
 }
 
-/// Every key that the Cluster's kubelets ask for, of workers or of the control plane, as [`keys_of_group`].
+/// All keys that the Cluster's kubelets define, for workers or the control plane, as in [`keys_of_group`].
 pub(crate) fn keys_of_cluster(cluster: &Cluster) -> impl Iterator<Item = &str> {
     let fields = cluster.control_plane_kubelet.iter().chain([&cluster.kubelet]);
     fields
         .flat_map(|field| field.entries.keys())
         .map(String::as_str)
-        .filter(|key| !is_of_no_group(key))
+        .filter(|key| !belongs_to_no_group(key))
 }
 
-/// Whether a key says a group, a role or a lifecycle, in whatever cluster: what kOps gives a node only for what it is.
+/// Whether a key is one of kOps' keys for group, role or lifecycle, in any cluster.
 pub(crate) fn is_of_kops(key: &str) -> bool {
     let lifecycles = [Lifecycle::Spot, Lifecycle::Scheduled]
         .into_iter()
         .filter_map(lifecycle_label);
     let roles = [Role::ControlPlane, Role::Node, Role::ApiServer];
     let mut known = lifecycles.chain(roles.into_iter().flat_map(role_labels).copied());
-    key == INSTANCE_GROUP_LABEL || (known.any(|known| known == key) && !is_of_no_group(key))
+    key == INSTANCE_GROUP_LABEL || (known.any(|known| known == key) && !belongs_to_no_group(key))
 }
 
 fn role_labels(role: Role) -> &'static [&'static str] {
@@ -188,7 +188,8 @@ fn name_the_group(wanted: &mut Vec<WantedLabel>, group: &InstanceGroupName, name
     let Err(place) = wanted.binary_search_by(|label| label.key.as_str().cmp(INSTANCE_GROUP_LABEL)) else {
         return;
     };
-    // The name of a group may be longer than a value, or hold what no value may: then the label says nothing.
+    // The name of a group may be longer than a label value or contain characters that a value must not: then the label
+    // is omitted.
     if let (Ok(key), Ok(value)) = (INSTANCE_GROUP_LABEL.parse(), group.as_str().parse()) {
         let WantedName { source, file, field } = name();
         let label = WantedLabel {
@@ -202,7 +203,7 @@ fn name_the_group(wanted: &mut Vec<WantedLabel>, group: &InstanceGroupName, name
     }
 }
 
-/// Keeps [`MAX_LABELS`]: what kOps itself needs first, then the first ones by key.
+/// Applies [`MAX_LABELS`]: first the labels that kOps itself needs, then the others by key.
 fn cut(labels: &mut NodeLabels) {
     if labels.wanted.len() <= MAX_LABELS {
         return;
@@ -211,7 +212,7 @@ fn cut(labels: &mut NodeLabels) {
         matches!(label.source, LabelSource::Role | LabelSource::Lifecycle) || label.key.as_str() == INSTANCE_GROUP_LABEL
     };
     labels.wanted.sort_by_key(|label| (!needed(label), label.key.clone()));
-    let reason = format!("is one too many: a node is given at most {MAX_LABELS} labels");
+    let reason = format!("exceeds the limit of {MAX_LABELS} labels per node");
     labels
         .rejected
         .extend(labels.wanted.drain(MAX_LABELS..).map(|label| RejectedLabel {
@@ -226,7 +227,7 @@ fn cut(labels: &mut NodeLabels) {
     labels.rejected.sort_by(|a, b| a.key.cmp(&b.key));
 }
 
-/// By key, what the last layer that has a word on it asks for.
+/// For each key, the value of the last layer that has it.
 #[derive(Default)]
 struct Layers(BTreeMap<String, Asked>);
 
@@ -238,7 +239,7 @@ struct Asked {
 }
 
 impl Layers {
-    /// What is left of the layers when each label is looked at for itself.
+    /// The result of the layers, with each label validated individually.
     fn checked(self, group: &InstanceGroupName, name: impl FnOnce() -> WantedName) -> NodeLabels {
         let mut labels = NodeLabels::default();
         for (key, asked) in self.0 {
@@ -278,18 +279,18 @@ impl Layers {
 impl Asked {
     fn check(&self, key: &str, group: &InstanceGroupName) -> Result<WantedLabel, String> {
         let LabelText::Text(text) = &self.text else {
-            return Err("is no string: write the value in quotes".to_owned());
+            return Err("is not a string: put the value in quotes".to_owned());
         };
         if key == INSTANCE_GROUP_LABEL && text != group.as_str() {
-            return Err(format!("names another group than {group}, to which the node belongs"));
+            return Err(format!("names another group than {group}, the group of the node"));
         }
         Ok(WantedLabel {
             key: key
                 .parse()
-                .map_err(|error: InvalidValue| format!("is no label: {}", error.rule))?,
+                .map_err(|error: InvalidValue| format!("is not a valid label: {}", error.rule))?,
             value: text
                 .parse()
-                .map_err(|error: InvalidValue| format!("is no label: the value {}", error.rule))?,
+                .map_err(|error: InvalidValue| format!("is not a valid label: the value {}", error.rule))?,
             source: self.source,
             file: self.file.clone(),
             field: self.field.clone(),

@@ -1,8 +1,8 @@
-//! What kOps keeps in files, read the way kOps means it: kops-controller's own configuration, the Cluster and the
-//! InstanceGroups of the state store, and the labels of a node that follow from them.
+//! Reads the files of kOps: kops-controller's configuration, and the Cluster and InstanceGroups in the state store, and
+//! derives the labels of a node from them.
 //!
-//! Nothing here writes to the state store, and nothing here decides which group a node belongs to: that is the cloud's to
-//! say (`tidewaiter_identity`). A file that is broken or away never takes the place of the last good one.
+//! This crate never writes to the state store, and never decides which group a node belongs to: the cloud does
+//! (`tidewaiter_identity`). An invalid or unreachable file never replaces the last valid version.
 
 pub mod cluster;
 pub mod cluster_summary;

@@ -1,4 +1,4 @@
-//! The `spec` of an object in the state store, once it is known to be the object that is looked for.
+//! The `spec` of an object in the state store, after its identity was checked.
 
 use tidewaiter_api::values::quoted;
 use tidewaiter_api::{ClusterName, InstanceGroupName};
@@ -8,7 +8,7 @@ use crate::document::{InvalidFile, Mapping, parse};
 /// The only version of kOps' API that state stores hold.
 const API_VERSION: &str = "kops.k8s.io/v1alpha2";
 
-/// What `read` makes of the `spec` of the Cluster named `expected`, which `bytes`, the content of `file`, must be.
+/// Applies `read` to the `spec` of the Cluster named `expected`, which must be in `bytes`, the content of `file`.
 pub(crate) fn spec_of_cluster<T>(
     file: &str,
     bytes: &[u8],
@@ -26,7 +26,7 @@ pub(crate) fn spec_of_group<T>(
     expected: &InstanceGroupName,
     read: impl FnOnce(&Mapping<'_>) -> Result<T, InvalidFile>,
 ) -> Result<T, InvalidFile> {
-    let why = format!("the file is that of group {expected}");
+    let why = format!("the file belongs to group {expected}");
     spec(file, bytes, "InstanceGroup", expected.as_str(), &why, read)
 }
 
@@ -56,7 +56,7 @@ fn expect_kind(root: &Mapping<'_>, kind: &str) -> Result<(), InvalidFile> {
     Ok(())
 }
 
-/// Makes sure that `metadata.name` is `expected`; `why` says in words who expects it.
+/// Checks that `metadata.name` is `expected`; `why` states in words who expects it.
 fn expect_name(root: &Mapping<'_>, expected: &str, why: &str) -> Result<(), InvalidFile> {
     let metadata = root.require("metadata", "a mapping")?.mapping("a mapping")?;
     let field = metadata.require("name", expected)?;

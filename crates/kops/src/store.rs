@@ -1,9 +1,9 @@
-//! Reads of the state store, wherever it lies, one file or one folder's names at a time.
+//! Reads one file, or the names in one folder, from the state store.
 //!
-//! A read ends: within [`READ_LIMIT`], with at most [`MAX_FILE_BYTES`] or [`MAX_NAMES`] and a handful of requests, whatever the
-//! other side does. What was cut short is never taken for a file or a folder. Nothing is written, nothing is cached, and no
-//! message holds what changes from one request to the next, so that equal failures give equal messages. Credentials are asked
-//! for when a request first needs them, so `file://` and `gs://` work on a machine that knows nothing of AWS.
+//! A read always ends: within [`READ_LIMIT`], with at most [`MAX_FILE_BYTES`] or [`MAX_NAMES`] and a handful of
+//! requests. A truncated response never counts as a file or a folder. Nothing is written, nothing is cached, and no
+//! message contains anything that differs between requests, so that equal failures have equal messages. Credentials are
+//! loaded when a request first needs them, so `file://` and `gs://` work on a machine without AWS configuration.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -30,26 +30,26 @@ mod url;
 pub use error::{OpenError, StoreError};
 pub use url::{InvalidStateUrl, Scheme, StateUrl};
 
-/// The largest file that is read, in bytes.
+/// The maximum size of a file, in bytes.
 pub const MAX_FILE_BYTES: usize = MAX_BYTES;
 
 /// The most files that a folder may hold: a hundred times what the largest clusters have of groups.
 pub const MAX_NAMES: usize = 10_000;
 
-/// The longest that one read takes, with its retries and with what it takes to get credentials.
+/// The timeout of one read, including retries and loading credentials.
 pub const READ_LIMIT: Duration = Duration::from_secs(20);
 
-/// How to reach a state store. The default is right for a cluster that kOps made on its cloud.
+/// The options of a state store. The default is correct for a cluster that kOps created on its cloud.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// Another address than the cloud's own: a test server, or a store that speaks the cloud's protocol. Buckets are then
-    /// named in the path. Plain HTTP is used only when this says `http://`.
+    /// An endpoint other than the cloud's: a test server, or a store with the cloud's protocol. Buckets are then part
+    /// of the path. Plain HTTP is used only if this starts with `http://`.
     pub endpoint: Option<Url>,
     /// The region of the bucket, when it is known for certain; otherwise it is found out.
     pub region: Option<String>,
     /// The region in which to look first when [`region`](Self::region) is not set: the cluster's own.
     pub likely_region: Option<String>,
-    /// Where AWS credentials come from; without it the default chain of the AWS SDK is used.
+    /// The source of AWS credentials; by default the default chain of the AWS SDK.
     pub aws_credentials: Option<SharedCredentialsProvider>,
     /// A file of Google credentials, a service account's or a user's; without it those of `gcloud` or of the machine are used.
     pub google_credentials: Option<PathBuf>,
@@ -91,24 +91,24 @@ pub enum Read {
     },
 }
 
-/// What can read and list files below a configuration base: [`StateStore`], and what a test puts in its place.
+/// Reads and lists files below a configuration base: [`StateStore`], or its replacement in a test.
 #[async_trait]
 pub trait ReadFile: Debug + Send + Sync {
-    /// Reads `file`, a path below the base; with `known`, only if it is no longer that version.
+    /// Reads `file`, a path below the base; with `known`, only if its version differs.
     ///
     /// # Errors
-    /// As [`StoreError`] says.
+    /// See [`StoreError`].
     async fn read(&self, file: &str, known: Option<&Etag>) -> Result<Read, StoreError>;
 
-    /// The names of the files right in `folder`, a path below the base without a slash at its end; sorted. One that is not
-    /// there is an empty one: object stores know no folders.
+    /// The sorted names of the files directly in `folder`, a path below the base without a trailing slash. A folder
+    /// that does not exist is empty: object stores have no folders.
     ///
     /// # Errors
-    /// As [`StoreError`] says; never a part of the names.
+    /// See [`StoreError`]; never a part of the names.
     async fn list(&self, folder: &str) -> Result<Vec<String>, StoreError>;
 }
 
-/// A state store that is open. Opening it sends no request.
+/// An open state store. Opening it sends no request.
 #[derive(Debug)]
 pub struct StateStore {
     url: StateUrl,
@@ -117,10 +117,10 @@ pub struct StateStore {
 }
 
 impl StateStore {
-    /// Prepares to read below `url`.
+    /// Prepares reads below `url`.
     ///
     /// # Errors
-    /// When the options do not fit together, or name a file of credentials that is missing or broken.
+    /// If the options contradict each other, or a credentials file is missing or invalid.
     pub fn open(url: &StateUrl, options: StoreOptions) -> Result<Self, OpenError> {
         Ok(Self {
             url: url.clone(),
@@ -129,7 +129,7 @@ impl StateStore {
         })
     }
 
-    /// Where it lies.
+    /// Its URL.
     #[must_use]
     pub fn url(&self) -> &StateUrl {
         &self.url
@@ -170,7 +170,7 @@ impl StateStore {
             Ok(Some(names)) => Ok(names.into_iter().collect()),
             Ok(None) => Err(StoreError::Unavailable {
                 file: folder.to_owned(),
-                detail: format!("it holds more than {MAX_NAMES} files"),
+                detail: format!("it contains more than {MAX_NAMES} files"),
             }),
             Err(error) => Err(StoreError::of(folder, &self.url, &error)),
         }

@@ -1,4 +1,4 @@
-//! The command line: what can be asked for, in words that a person can read.
+//! The command line.
 
 mod cloud;
 mod cloud_server;
@@ -24,7 +24,7 @@ pub(crate) use cloud_server::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, Se
 pub(crate) use operators::OperatorsCommand;
 pub(crate) use validate::ValidateArgs;
 
-/// Makes true in a Kubernetes cluster what its cloud says.
+/// Reconciles a Kubernetes cluster with what its cloud says: node labels, cluster health and the cloud API.
 #[derive(Debug, Parser)]
 #[command(name = "tidewaiter", version, arg_required_else_help = true, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
@@ -33,12 +33,11 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// Reads the command line. The name under which the binary was called counts: `kops-controller` is the controller role, so
-    /// that a container which kOps described starts it unchanged but for the image, and kubectl calls its plugin
-    /// `kubectl-tidewaiter`.
+    /// Parses the command line. The name of the binary matters: `kops-controller` selects the controller role, so that the
+    /// DaemonSet of kOps starts it when only the image is replaced, and kubectl calls its plugin `kubectl-tidewaiter`.
     ///
     /// # Errors
-    /// When something is wrong, which has been told, or only help was asked for, which has been given: the code to end with.
+    /// The exit code, after an error or the requested help was printed.
     pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, ExitCode> {
         let mut line: Vec<OsString> = arguments.into_iter().collect();
         let mut command = Self::command();
@@ -59,7 +58,7 @@ impl Cli {
                 if validates && error.use_stderr() {
                     return validate::refuse(&error);
                 }
-                // Nobody is left to tell when standard error is closed.
+                // When standard error is closed, the message cannot be delivered.
                 let _ = error.print();
                 ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
             })
@@ -68,32 +67,32 @@ impl Cli {
 
 const EXIT_CODES: &str = "Exit codes:
   0  done, or stopped by SIGTERM or SIGINT
-  1  failed while running, or no longer the leader: start it again
-  2  bad flags, settings or configuration file: nothing was started
-Those of validate say the verdict: tidewaiter validate --help";
+  1  failed while running, or lost leadership: start it again
+  2  invalid flags, settings or configuration file: nothing was started
+The exit codes of validate are different: see tidewaiter validate --help";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Gives each Node the labels of its InstanceGroup, once the cloud vouches for it, and says whether the cluster is healthy
-    /// (the role of kops-controller)
+    /// Runs the controller: labels each verified Node as its InstanceGroup defines, and reports the health of the cluster
+    /// (replaces kops-controller)
     Controller(ControllerArgs),
-    /// Ensures the service account containership in every namespace (the first controller of the coordinator role)
+    /// Runs the coordinator: ensures the service account containership in every namespace
     Coordinator(CoordinatorArgs),
-    /// Says whether the cluster is ready: groups, instances, Nodes, the system's pods (as kops validate cluster); writes nothing
+    /// Validates the cluster: instance groups, instances, Nodes and system pods (as kops validate cluster); changes nothing
     Validate(ValidateArgs),
-    /// Says why a Node has, or has not, a label
+    /// Explains why a Node has or lacks a label
     #[command(subcommand)]
     Explain(Explain),
-    /// The cloud from which clusters mirror users, registries, plugins, labels, roles and upgrades: asks it, changes it, serves it
+    /// Manages or serves the cloud from which clusters mirror users, registries, plugins, labels, roles and upgrades
     #[command(subcommand)]
     Cloud(CloudCommand),
-    /// Gives kubectl a token for a cluster (a plugin, as users[].user.exec of a kubeconfig names it)
+    /// Prints a token for kubectl (a credential plugin for users[].user.exec of a kubeconfig)
     Credential(CredentialArgs),
-    /// Prints the CustomResourceDefinitions, for `kubectl apply -f -`
+    /// Prints the CustomResourceDefinitions for `kubectl apply -f -`
     Crds,
-    /// Prints the completions of a shell
+    /// Prints a shell completion script
     Completions {
-        /// The shell to complete in
+        /// The shell
         shell: Shell,
     },
 }
@@ -108,15 +107,15 @@ pub(crate) struct ControllerArgs {
     )]
     pub(crate) conf: PathBuf,
 
-    /// Tidewaiter's own settings (YAML); the environment (TIDEWAITER_…) wins over it, and flags over both
+    /// The settings file (YAML). Environment variables (TIDEWAITER_…) override it, and flags override both
     #[arg(long, value_name = "FILE")]
     pub(crate) settings: Option<PathBuf>,
 
-    /// Prints the settings that are in force, each as it would stand in the settings file, and ends
+    /// Prints the effective settings in the format of the settings file, then exits
     #[arg(long)]
     pub(crate) print_config: bool,
 
-    /// How much is logged, as kops-controller counts it: from 4 on `debug`, from 6 on `trace` [default: what the settings say]
+    /// The log verbosity, as for kops-controller: 4 or more is `debug`, 6 or more is `trace` [default: from the settings]
     #[arg(long = "v", value_name = "LEVEL", conflicts_with = "filter")]
     verbosity: Option<u8>,
 
@@ -125,7 +124,7 @@ pub(crate) struct ControllerArgs {
 }
 
 impl ControllerArgs {
-    /// The settings that were given as flags.
+    /// The settings given as flags.
     pub(crate) fn flags(&self) -> ControllerFlags {
         let mut flags = self.flags.clone();
         let filter = match self.verbosity {
@@ -154,20 +153,20 @@ pub(crate) struct CoordinatorArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Explain {
-    /// The labels that the state store gives the nodes of an InstanceGroup; asks no cluster and no instance
+    /// Shows the labels that the state store defines for an InstanceGroup; needs no access to the cluster or to instances
     Group(ExplainGroupArgs),
-    /// What a Node is, each of its labels with its source, and what a pass over it would write now; writes nothing
+    /// Shows the identity of a Node, its labels with their sources, and what the controller would change now; changes nothing
     Node(ExplainNodeArgs),
-    /// Which Nodes are refused for forgery, and what `onForgery: quarantine` would do to each; writes nothing
+    /// Lists the Nodes refused as forged, and what `onForgery: quarantine` would change on each; changes nothing
     Forgeries(ExplainForgeriesArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainNodeArgs {
-    /// The Node
+    /// The name of the Node
     pub(crate) node: NodeName,
 
-    /// Asks the cloud who the Node is, with your own credentials, in place of its record
+    /// Queries the cloud for the identity of the Node, with your own credentials, instead of reading its NodeIdentity record
     #[arg(long, requires = "conf")]
     pub(crate) from_cloud: bool,
 
@@ -181,14 +180,14 @@ pub(crate) struct ExplainForgeriesArgs {
     pub(crate) sources: ExplainSources,
 }
 
-/// Which cluster, and where its definitions are.
+/// The cluster and the location of its definitions.
 #[derive(Debug, Args)]
 pub(crate) struct Place {
-    /// The configuration file that kOps wrote for kops-controller; wins over --name and --state
+    /// The configuration file that kOps wrote for kops-controller. Overrides --name and --state
     #[arg(long, value_name = "FILE")]
     pub(crate) conf: Option<PathBuf>,
 
-    /// The cluster; with --state
+    /// The name of the cluster; requires --state
     #[arg(long, value_name = "CLUSTER", env = "KOPS_CLUSTER_NAME")]
     pub(crate) name: Option<ClusterName>,
 
@@ -196,34 +195,35 @@ pub(crate) struct Place {
         long,
         value_name = "URL",
         env = "KOPS_STATE_STORE",
-        help = "The state store, as kOps has it; with --name: s3://BUCKET, gs://BUCKET or file:///FOLDER"
+        help = "The kOps state store: s3://BUCKET, gs://BUCKET or file:///FOLDER; requires --name"
     )]
     pub(crate) state: Option<String>,
 }
 
-/// Where to look. Without a configuration file, or a cluster and its state store, only the records are read.
+/// The sources to read. Without a configuration file, or a cluster and its state store, only the records are read.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainSources {
     #[command(flatten)]
     pub(crate) place: Place,
 
-    /// The controller's settings (YAML), so that the answer is what it would do; the environment (TIDEWAITER_…) wins over it
+    /// The settings file of the controller (YAML), so that the output matches what it does. Environment variables
+    /// (TIDEWAITER_…) override it
     #[arg(long, value_name = "FILE")]
     pub(crate) settings: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) flags: ExplainFlags,
 
-    /// How the answer is printed
+    /// The output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub(crate) output: OutputFormat,
 }
 
-/// The settings that have a flag here.
+/// The settings that have a flag.
 #[derive(Clone, Debug, Args, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ExplainFlags {
-    /// The kubeconfig to use [default: what KUBECONFIG names, else the pod's service account]
+    /// The kubeconfig file [default: KUBECONFIG, else the pod's service account]
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     kubeconfig: Option<PathBuf>,
@@ -235,10 +235,10 @@ pub(crate) struct ExplainFlags {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainGroupArgs {
-    /// The InstanceGroup
+    /// The name of the InstanceGroup
     pub(crate) group: InstanceGroupName,
 
-    /// The cluster
+    /// The name of the cluster
     #[arg(long, value_name = "CLUSTER", env = "KOPS_CLUSTER_NAME")]
     pub(crate) name: ClusterName,
 
@@ -247,34 +247,34 @@ pub(crate) struct ExplainGroupArgs {
         long,
         value_name = "URL",
         env = "KOPS_STATE_STORE",
-        help = "The state store, as kOps has it: s3://BUCKET, gs://BUCKET or file:///FOLDER"
+        help = "The kOps state store: s3://BUCKET, gs://BUCKET or file:///FOLDER"
     )]
     pub(crate) state: String,
 
-    /// The state store's address, where it is not the cloud's own
+    /// The endpoint of the state store, if it is not the public one
     #[arg(long, value_name = "URL", env = "TIDEWAITER_STATE_ENDPOINT")]
     pub(crate) state_endpoint: Option<Url>,
 
-    /// The region in which to look for the state store first
+    /// The region in which the state store is looked up first
     #[arg(long, env = "AWS_REGION")]
     pub(crate) region: Option<String>,
 
-    /// How the cloud bills the instance
+    /// The billing model of the instance
     #[arg(long, value_name = "LIFECYCLE", default_value = "on-demand")]
     pub(crate) lifecycle: LifecycleFlag,
 
-    /// How the answer is printed
+    /// The output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub(crate) output: OutputFormat,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum LifecycleFlag {
-    /// At the full price
+    /// Full price
     OnDemand,
-    /// At what the market asks
+    /// Spot price; the cloud may reclaim the instance
     Spot,
-    /// At fixed hours
+    /// Reserved time windows
     Scheduled,
 }
 
@@ -290,15 +290,15 @@ impl From<LifecycleFlag> for Lifecycle {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum OutputFormat {
-    /// For people
+    /// A table
     Table,
-    /// For programs
+    /// JSON
     Json,
-    /// For programs
+    /// YAML
     Yaml,
 }
 
-/// The settings that have a flag. One that is not given is left out, so that the file and the environment count.
+/// The settings that have a flag. A flag that is not given is absent, so that the file and the environment apply.
 #[derive(Clone, Debug, Args, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ControllerFlags {
@@ -306,7 +306,7 @@ pub(crate) struct ControllerFlags {
     #[serde(flatten)]
     role: RoleFlags,
 
-    /// Where the MetricsServer serves /metrics [default: 0.0.0.0:3987]
+    /// The address at which the MetricsServer serves /metrics [default: 0.0.0.0:3987]
     #[arg(long, value_name = "ADDRESS:PORT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     metrics_address: Option<String>,
@@ -339,26 +339,26 @@ pub(crate) struct RoleFlags {
     log: LogFlags,
 }
 
-/// What decides what is done to a Node.
+/// The settings that decide which changes are made to a Node.
 #[derive(Clone, Debug, Args, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PolicyFlags {
-    /// Whether a Node must have a name that the cloud gives its instance [default: enforce]
+    /// Whether the name of a Node must be one that the cloud gives its instance [default: enforce]
     #[arg(long, value_name = "MODE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     node_names: Option<NodeNamesFlag>,
 
-    /// What becomes of labels on a proven Node that only other groups define [default: report]
+    /// How to handle labels on a proven Node that only other groups define [default: report]
     #[arg(long, value_name = "MODE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     foreign_labels: Option<ForeignLabelsFlag>,
 
-    /// What becomes of a Node that is refused for forgery [default: report]
+    /// How to handle a Node that is refused as forged [default: report]
     #[arg(long, value_name = "MODE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     on_forgery: Option<OnForgeryFlag>,
 
-    /// Where the labels of a proven Node come from [default: store]
+    /// The source of the labels of a proven Node [default: store]
     #[arg(long, value_name = "SOURCE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     label_source: Option<LabelSourceFlag>,
@@ -366,12 +366,12 @@ pub(crate) struct PolicyFlags {
 
 #[derive(Clone, Debug, Args, Serialize)]
 pub(crate) struct LogFlags {
-    /// What is logged, as target=level,… [default: info]
+    /// The log filter, as target=level,… [default: info]
     #[arg(long = "log-filter", value_name = "FILTER")]
     #[serde(skip_serializing_if = "Option::is_none")]
     filter: Option<String>,
 
-    /// How logs are written [default: text on a terminal, else json]
+    /// The log format [default: text on a terminal, else json]
     #[arg(long = "log-format", value_name = "FORMAT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     format: Option<LogFormatFlag>,
@@ -380,46 +380,46 @@ pub(crate) struct LogFlags {
 #[derive(Clone, Copy, Debug, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum NodeNamesFlag {
-    /// It must: a Node of any other name is refused
+    /// A Node with any other name is refused
     Enforce,
-    /// It need not: of two Nodes that claim one instance both are refused
+    /// Any name is accepted; if two Nodes claim one instance, both are refused
     Warn,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ForeignLabelsFlag {
-    /// Somebody is told, and they stay
+    /// Report them in an Event and a condition
     Report,
-    /// They go
+    /// Remove them
     Remove,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum OnForgeryFlag {
-    /// Somebody is told, and the Node stays as it is
+    /// Report it in an Event and a condition; leave the Node unchanged
     Report,
-    /// It loses what only a proven Node may have and is tainted, within limits
+    /// Remove the labels that only a proven Node may have, and taint it, within limits
     Quarantine,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum LabelSourceFlag {
-    /// What the state store defines for the Node's group
+    /// The definition of the Node's group in the state store
     Store,
-    /// The tags of its instance (AWS); the state store is not read
+    /// The tags of the instance (AWS); the state store is not read
     Tags,
-    /// The state store; tags where there never was a definition
+    /// The state store; the tags while no definition has ever been available
     StoreThenTags,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogFormatFlag {
-    /// Lines for people
+    /// Plain text
     Text,
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
 }

@@ -1,8 +1,9 @@
-//! `tidewaiter cloud get`, `apply` and their like, and `tidewaiter credential`: the cloud as a person sees it.
+//! The client commands of `tidewaiter cloud` and `tidewaiter credential`.
 //!
-//! Secrets come from files, the environment or a prompt, never from arguments, and go to nobody but the cloud. What is to
-//! change is shown before it is changed, and nothing is changed when one document of several is wrong.
+//! Secrets come from files, the environment or a prompt, never from arguments, and are sent only to the cloud. Changes
+//! are shown before they are made, and nothing is changed if one document of several is invalid.
 
+mod api_document;
 mod apply;
 mod contexts;
 mod credential;
@@ -14,7 +15,6 @@ mod operators;
 mod output;
 mod plan;
 mod planner;
-mod said;
 mod session;
 
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ use anyhow::Result;
 use crate::Failure;
 use crate::cli::{ClientCommand, CredentialArgs};
 
-/// Does what was asked for.
+/// Runs the command.
 pub(crate) fn main(command: &ClientCommand) -> Result<ExitCode, Failure> {
     run(async {
         match command {
@@ -43,7 +43,7 @@ pub(crate) fn main(command: &ClientCommand) -> Result<ExitCode, Failure> {
             ClientCommand::Context(command) => login::context(command).map(done),
         }
     })
-    // With diff, 1 says that something differs.
+    // For diff, 1 means that there are differences.
     .map_err(|error| match command {
         ClientCommand::Diff(_) => Failure::Configuration(error),
         _ => Failure::Running(error),
@@ -58,7 +58,7 @@ pub(crate) fn credential(args: &CredentialArgs) -> Result<(), Failure> {
 fn run<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(future);
-    // A name that is being resolved holds a thread for as long as it takes.
+    // A pending DNS lookup blocks its thread.
     runtime.shutdown_background();
     result
 }

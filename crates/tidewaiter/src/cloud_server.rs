@@ -15,7 +15,7 @@ use tidewaiter_cloud::server::hash::Password;
 use tidewaiter_cloud::server::sealing::Sealer;
 use tidewaiter_cloud::server::signing::KeyRing;
 use tidewaiter_cloud::server::store::{backup, restore};
-use tidewaiter_cloud::server::{DRAIN, Founder, LONGEST_TOKEN, found, make_keys, start};
+use tidewaiter_cloud::server::{DRAIN, InitOptions, LONGEST_TOKEN, found, make_keys, start};
 use tidewaiter_kit::SystemClock;
 use tidewaiter_kit::role::{self, Process, ProcessSpec};
 use tidewaiter_kit::settings::{environment, load};
@@ -123,7 +123,7 @@ fn raise_limit() {
         },
     );
     if let Err(error) = raised {
-        warn!(%error, "the limit of open files stays as it is");
+        warn!(%error, "cannot raise the limit of open files");
     }
 }
 
@@ -140,14 +140,14 @@ async fn init(args: &InitArgs) -> Result<(), Failure> {
 /// Where everything is, and which only its owner may look into.
 fn make_folder(settings: &ServerSettings) -> Result<()> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&settings.data);
-    made.with_context(|| format!("data is {}: the folder cannot be made", settings.data.display()))
+    made.with_context(|| format!("data is {}: the directory cannot be created", settings.data.display()))
 }
 
 async fn founded(args: &InitArgs, settings: &ServerSettings, password: Password<'_>) -> Result<()> {
     let clock = SystemClock::shared();
     make_folder(settings)?;
     make_keys(&settings.keys(), &settings.sealing_keys(), &clock)?;
-    let founder = Founder {
+    let founder = InitOptions {
         organization: args.organization.as_str(),
         name: args.name.as_ref().map_or(args.email.as_str(), DisplayName::as_str),
         email: args.email.as_str(),
@@ -160,7 +160,7 @@ async fn founded(args: &InitArgs, settings: &ServerSettings, password: Password<
     let url = settings.public_url()?.to_string();
     let url = url.trim_end_matches('/');
     say(&format!(
-        "Organization  {} ({})\nOwner         {} ({})\nSigning keys  {}\nSealing keys  {}: without them no copy of the database has any credentials; keep them apart from it\n\n\
+        "Organization  {} ({})\nOwner         {} ({})\nSigning keys  {}\nSealing keys  {}: a backup of the database cannot be decrypted without them; keep them apart from the backup\n\n\
          Next:\n  tidewaiter cloud serve --data {data}\n  tidewaiter cloud login --server {url} {}\n",
         args.organization,
         made.organization,
@@ -186,7 +186,7 @@ fn progress(word: &'static str) -> impl FnMut(u64) + Send {
 async fn copy_out(args: &BackupArgs) -> Result<(), Failure> {
     let settings = read_alone(&args.place)?;
     if args.file.exists() {
-        let error = anyhow!("is there already; choose another name, or remove it first");
+        let error = anyhow!("already exists; choose another name or remove it first");
         let error = error.context(format!("the copy {}", args.file.display()));
         return Err(Failure::Configuration(error));
     }
@@ -240,7 +240,9 @@ async fn copy_in(args: &RestoreArgs) -> Result<(), Failure> {
         String::new()
     } else {
         let (keys, sealing) = (keys.display(), sealing.display());
-        format!("No copy holds keys: put those that belong to it into {keys} and {sealing} before it is served\n")
+        format!(
+            "A backup contains no keys: put the keys that belong to it into {keys} and {sealing} before you start the server\n"
+        )
     };
     say(&format!("restored {} rows\n{next}", copied.rows)).map_err(Failure::Running)
 }
@@ -262,7 +264,7 @@ fn change_keys(command: &KeysCommand, settings: &ServerSettings) -> Result<()> {
         KeysCommand::Rotate(_) => {
             KeyRing::rotate(&settings.keys(), now)?;
             say(
-                "added a signing key; servers read it within a minute and sign with it in an hour, when everybody knows it\n",
+                "added a signing key; servers load it within a minute and sign with it after an hour, when all clients know it\n",
             )
         }
         KeysCommand::Retire(_) => {
@@ -272,7 +274,7 @@ fn change_keys(command: &KeysCommand, settings: &ServerSettings) -> Result<()> {
         KeysCommand::Reseal(_) => {
             Sealer::add_key(&settings.sealing_keys())?;
             say(
-                "added a sealing key; each server seals everything with it within two minutes, and logs when that is done\n",
+                "added a sealing key; each server encrypts everything again with it within two minutes and logs the completion\n",
             )
         }
     }

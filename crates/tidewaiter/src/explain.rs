@@ -1,6 +1,6 @@
-//! `tidewaiter explain`: why a Node has, or has not, a label.
+//! `tidewaiter explain`: explains why a Node has or lacks a label.
 //!
-//! It reads, and writes nothing. What it says follows from the functions that the controller itself goes by.
+//! It only reads. Its output comes from the same functions that the controller uses.
 
 mod forgeries;
 mod group;

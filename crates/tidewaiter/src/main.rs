@@ -1,4 +1,4 @@
-//! The binary: flags, settings and wiring. What a role does lies in the role's own crate.
+//! The binary: flags, settings and wiring. The functions of a role are in the role's crate.
 
 mod cli;
 mod cloud;
@@ -21,7 +21,7 @@ use tidewaiter_kit::role::RoleError;
 
 use cli::{Cli, CloudCommand, Command};
 
-/// It gives back what the burst of a cold start took; `.cargo/config.toml` says how it is built.
+/// It returns memory after the burst of a cold start; `.cargo/config.toml` configures it.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
 fn fail(error: &anyhow::Error, code: u8) -> ExitCode {
     let text = Chain(error.as_ref()).to_string();
     let words: Vec<&str> = text.split_whitespace().collect();
-    // Nobody is left to tell when standard error is closed.
+    // When standard error is closed, the message cannot be delivered.
     let _ = writeln!(io::stderr(), "tidewaiter: {}", words.join(" "));
     ExitCode::from(code)
 }

@@ -1,5 +1,5 @@
-//! A password, from where nobody else sees it: a file, the environment or a terminal. Arguments can be seen by everybody on the
-//! machine, so none is taken from there. A terminal shows nothing of what is typed, and is as it was afterwards, also after Ctrl-C.
+//! Reads a password from a file, the environment or a terminal. Other users of the machine can see arguments, so none
+//! is read from there. The terminal does not echo, and its settings are restored afterwards, also after Ctrl-C.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal as _, Write as _};
@@ -10,14 +10,14 @@ use rustix::process::{Signal, getpid, kill_process};
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr};
 use tidewaiter_kit::settings::environment;
 
-/// Where a password may stand.
+/// The environment variable of a password.
 const VARIABLE: &str = "TIDEWAITER_CLOUD_PASSWORD";
 
-/// As long as a line on a terminal can be.
+/// The maximum length of a line on a terminal.
 const LINE: usize = 4096;
 
-/// Reads the password: what `file` holds, else what the environment says, else what is typed after `prompt`, `twice` where
-/// nothing would tell of a typing error.
+/// Reads the password from `file`, else from the environment, else from the terminal after `prompt`; `twice` if nothing
+/// else would reveal a typing error.
 pub(crate) fn read(file: Option<&Path>, prompt: &str, twice: bool) -> Result<String> {
     let password = if let Some(path) = file {
         let text = std::fs::read_to_string(path).with_context(|| format!("--password-file {}", path.display()))?;
@@ -27,7 +27,7 @@ pub(crate) fn read(file: Option<&Path>, prompt: &str, twice: bool) -> Result<Str
     } else if io::stdin().is_terminal() {
         typed(prompt, twice)?
     } else {
-        bail!("no password: give it in a file (--password-file) or in {VARIABLE}, or use a terminal");
+        bail!("no password: use --password-file FILE, set {VARIABLE}, or run in a terminal");
     };
     if password.is_empty() {
         bail!("the password is empty");
@@ -43,7 +43,7 @@ fn typed(prompt: &str, twice: bool) -> Result<String> {
     silent
         .local_modes
         .remove(LocalModes::ECHO | LocalModes::ECHONL | LocalModes::ISIG);
-    // As a signal it would end the process before the terminal is as it was: here it ends the line.
+    // As a signal it would end the process before the terminal is restored: here it ends the line.
     let interrupt = before.special_codes[SpecialCodeIndex::VINTR];
     silent.special_codes[SpecialCodeIndex::VEOL] = interrupt;
     // Before the prompt: nothing is seen either of what is typed at once, or ahead.
@@ -51,13 +51,13 @@ fn typed(prompt: &str, twice: bool) -> Result<String> {
     let answer = ask(&terminal, prompt, twice, interrupt);
     tcsetattr(&terminal, OptionalActions::Now, &before).context("the terminal")?;
     answer?.ok_or_else(|| {
-        // What started this one learns how it ended: a loop in a shell ends too.
+        // The parent process learns how this one ended, so that a loop in a shell ends too.
         let _ = kill_process(getpid(), Signal::INT);
         anyhow!("interrupted")
     })
 }
 
-/// What is typed; None when that was the interruption.
+/// The typed password; `None` after an interruption.
 fn ask(mut terminal: &File, prompt: &str, twice: bool, interrupt: u8) -> Result<Option<String>> {
     let mut keys = BufReader::new(terminal);
     let mut line = |prompt: &str| {
@@ -72,13 +72,13 @@ fn ask(mut terminal: &File, prompt: &str, twice: bool, interrupt: u8) -> Result<
     if twice && !password.is_empty() {
         match line("Once more").context("the password")? {
             None => return Ok(None),
-            Some(again) if again != password => bail!("the two passwords are not the same"),
+            Some(again) if again != password => bail!("the two passwords differ"),
             Some(_) => {}
         }
     }
     String::from_utf8(password)
         .map(Some)
-        .map_err(|_| anyhow!("the password is no text in UTF-8"))
+        .map_err(|_| anyhow!("the password is not valid UTF-8"))
 }
 
 /// A line without its end; None when it ends with the interruption.

@@ -1,4 +1,4 @@
-//! What every command that only looks needs: which cluster it is, and how its state store is reached.
+//! Shared by all read-only commands: the cluster, and access to its state store.
 
 use anyhow::{Context as _, Result};
 use tidewaiter_kit::Kit;
@@ -8,7 +8,7 @@ use crate::cli::Place;
 use crate::controller::Given;
 use crate::controller::cloud::google_credentials;
 
-/// What says where the definitions are, if anything does. Only a file names the cloud.
+/// The location of the definitions, if given. Only a file names the cloud.
 pub(crate) fn config(place: &Place) -> Result<Option<ControllerConfig>> {
     if let Some(path) = &place.conf {
         return Ok(Some(ControllerConfig::load(path)?.config));
@@ -19,7 +19,7 @@ pub(crate) fn config(place: &Place) -> Result<Option<ControllerConfig>> {
     let base = format!("{}/{name}", state.trim_end_matches('/'));
     Ok(Some(ControllerConfig {
         cluster_name: name.clone(),
-        // It is asked nothing: that takes a file, or the Cluster, that names it.
+        // A placeholder: only a file, or the Cluster, names the cloud.
         cloud: kops::Cloud::Aws,
         config_base: base.parse().context("--state (KOPS_STATE_STORE)")?,
         region: None,

@@ -1,15 +1,15 @@
-//! `tidewaiter validate`: whether the cluster is ready, as `kops validate cluster` asks it.
+//! `tidewaiter validate`: validates the cluster as `kops validate cluster` does.
 //!
-//! It reads, and writes nothing but the last verdict to standard output; what happens before that is told on standard error.
-//! The exit code says the verdict, so nothing but a verdict may give its codes.
+//! It changes nothing, and writes only the last result to standard output; progress goes to standard error. The exit
+//! code is that of the result, so no other outcome may use its codes.
 
 mod cloud;
 mod output;
+mod problems;
 mod progress;
 mod rounds;
 mod signals;
 mod sources;
-mod troubles;
 mod watching;
 
 use std::process::ExitCode;
@@ -24,27 +24,27 @@ use crate::cli::ValidateArgs;
 use progress::Progress;
 use rounds::Rounds;
 use signals::Signals;
-use sources::Asked;
+use sources::Targets;
 use watching::{Ended, watch};
 
 /// The codes of a verdict; `cli/validate.rs` tells the rest.
 const FAILED: u8 = 2;
 const UNKNOWN: u8 = 3;
 
-/// Looks, prints the verdict and gives the code that says it.
+/// Validates, prints the result and returns its exit code.
 ///
 /// # Errors
-/// When nothing was judged, or the verdict cannot be printed.
+/// If nothing was validated, or the result cannot be printed.
 pub(crate) fn main(args: &ValidateArgs) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(Box::pin(validate(args)));
-    // A name that is being resolved holds a thread for as long as it takes.
+    // A pending DNS lookup blocks its thread.
     runtime.shutdown_background();
     result
 }
 
 async fn validate(args: &ValidateArgs) -> Result<ExitCode> {
-    let signals = Signals::listen().context("cannot listen to signals")?;
+    let signals = Signals::listen().context("cannot listen for signals")?;
     let asked = sources::open(args).await?;
     let clock = SystemClock::shared();
     let options = Options {
@@ -62,22 +62,22 @@ async fn validate(args: &ValidateArgs) -> Result<ExitCode> {
     match (interrupt, verdict) {
         (Some(interrupt), _) => Ok(ExitCode::from(interrupt.code())),
         (None, Some(verdict)) => Ok(code_of(verdict.outcome())),
-        (None, None) => bail!("there is no verdict"),
+        (None, None) => bail!("there is no result"),
     }
 }
 
-/// One verdict.
+/// Validates once.
 ///
 /// # Errors
-/// When the state store says that there is no such cluster: whatever was named wrongly, waiting does not help.
-async fn look(asked: &Asked, options: &Options) -> Result<Verdict> {
+/// If the state store has no such cluster: then waiting does not help.
+async fn look(asked: &Targets, options: &Options) -> Result<Verdict> {
     let sources = &asked.sources;
     let (observation, cluster) = join!(observe(sources), sources.definitions.cluster_summary());
     match cluster {
         Err(error @ DefinitionError::Missing { .. }) => {
             let (name, store) = (&sources.cluster, &asked.store);
             Err(error).context(format!(
-                "there is no cluster {name} in {store}: correct --name or --state, or what --conf says"
+                "there is no cluster {name} in {store}: correct --name, --state or the file of --conf"
             ))
         }
         _ => Ok(judge(&observation, options)),

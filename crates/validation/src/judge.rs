@@ -1,9 +1,10 @@
-//! From an observation to the verdict: pure, so that the rules of `kops validate cluster` can be read and tested as a table.
+//! From an observation to a verdict. Pure, so that the rules of `kops validate cluster` can be read and tested as a
+//! table.
 //!
-//! What it keeps true:
-//! - The order in which anything was observed changes nothing.
-//! - A rule is applied only when all that it needs is known; what is not known is named once.
-//! - An instance and its Node are judged once, however many groups claim the instance.
+//! Invariants:
+//! - The order of observations does not matter.
+//! - A rule is applied only if everything that it needs is known; each unknown part is named once.
+//! - An instance and its Node are judged once, no matter how many groups claim the instance.
 
 mod dns;
 mod groups;
@@ -21,10 +22,11 @@ use crate::verdict::{Counts, Failure, PartName, Unknown, Verdict};
 use membership::Membership;
 pub(crate) use membership::contested;
 
-/// What a person may choose.
+/// The options of a validation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// So many workers may be not ready (or not have joined) before that fails; and with them what runs on them.
+    /// The maximum number of workers that may be not ready or not joined. They cause no failure, and neither do their
+    /// pods.
     pub max_unready_nodes: u32,
 }
 
@@ -34,23 +36,23 @@ struct Found<'a> {
     place: Place<'a>,
 }
 
-/// What a failure happened to, for [`tolerate`].
+/// The subject of a failure, for [`tolerate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place<'a> {
     /// The cluster, or a group of it.
     Cluster,
     /// An instance without a Node, by its id.
     Machine(&'a str),
-    /// A Node, or what runs on it, by the Node's name.
+    /// A Node or a pod on it, by the Node's name.
     Node(&'a str),
 }
 
-/// Judges what was observed.
+/// Judges an observation.
 #[must_use]
 pub fn judge(seen: &Observation, options: &Options) -> Verdict {
     let (known, unknown) = Known::of(seen);
     let membership = known.membership();
-    // What needs Nodes too.
+    // Rules that also need Nodes.
     let joined = membership.as_ref().filter(|membership| membership.nodes_known);
 
     let mut found: Vec<Found<'_>> = known.dns.and_then(dns::placeholder).into_iter().collect();
@@ -132,8 +134,8 @@ impl<'a> Known<'a> {
     }
 }
 
-/// What fails, and what is tolerated: all that happened to the workers that are not ready, unless they are too many. Then
-/// nothing is, so that the failures name every one of them.
+/// Splits failures into those that count and those that are tolerated: all failures of workers that are not ready,
+/// unless there are too many such workers. Then none is tolerated, so that all are named.
 fn tolerate(found: Vec<Found<'_>>, unready: &BTreeSet<Place<'_>>, allowed: u32) -> (Vec<Failure>, Vec<Failure>) {
     let tolerable = count(unready) <= allowed;
     let (tolerated, failures): (Vec<_>, Vec<_>) = found
@@ -143,7 +145,7 @@ fn tolerate(found: Vec<Found<'_>>, unready: &BTreeSet<Place<'_>>, allowed: u32) 
     (bare(failures), bare(tolerated))
 }
 
-/// How many there are. No cluster has four billion of anything.
+/// The number of items. No cluster has four billion of anything.
 fn count(things: impl IntoIterator) -> u32 {
     u32::try_from(things.into_iter().count()).unwrap_or(u32::MAX)
 }

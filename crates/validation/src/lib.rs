@@ -1,8 +1,8 @@
-//! Whether a kOps cluster is healthy: one pure function from what was observed to the verdict, and what shows a verdict.
+//! Validates a kOps cluster: one pure function from an observation to a verdict, and views of a verdict.
 //!
-//! The rules are those of `kops validate cluster`. The same observation gives the same verdict, whatever order its parts come
-//! in. What could not be observed is named and never taken for healthy. Only [`observe`](observe()) asks anybody: the rest has
-//! no client, no clock and no task.
+//! The rules are those of `kops validate cluster`. Equal observations give equal verdicts, whatever the order of their
+//! parts. A part that cannot be observed is named and never counts as healthy. Only [`observe`](observe()) does I/O:
+//! the rest has no client, no clock and no task.
 
 mod judge;
 pub mod objects;

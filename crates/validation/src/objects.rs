@@ -1,8 +1,8 @@
-//! Nodes and Pods, as much of them as the verdict reads.
+//! Nodes and Pods with only the fields that a verdict reads.
 //!
-//! Decoded from what the API server sends, and from their own JSON without a loss. They must never be written back. A value
-//! that we do not know (a phase, a status, a providerID that is none) is as if it were absent, and never an error: one object
-//! must not take the whole list away.
+//! They are decoded from responses of the API server, and from their own JSON without loss. They must never be written
+//! back. An unknown value (a phase, a status, a malformed providerID) counts as absent and is never an error: one
+//! object must not make the whole list unreadable.
 
 mod node;
 pub(crate) mod pod;
@@ -51,8 +51,8 @@ macro_rules! resource_like {
 }
 use resource_like;
 
-/// Name, namespace, uid, resourceVersion, and the labels that some rule reads. Of 150,000 pods nothing else is even held for a
-/// moment.
+/// Name, namespace, uid, resourceVersion, and the labels that a rule reads. Nothing else of 150,000 pods is ever
+/// stored.
 fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -64,7 +64,7 @@ fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D:
         labels: Option<Labels>,
     }
 
-    /// Their names stand below once more, as constants.
+    /// Their names are repeated below as constants.
     #[derive(Deserialize)]
     struct Labels {
         #[serde(rename = "k8s-app")]
@@ -103,7 +103,7 @@ fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D:
     })
 }
 
-/// Whether the two metadata differ in nothing but the resourceVersion.
+/// Whether the two metadata are equal except for the resourceVersion.
 fn same_metadata(one: &ObjectMeta, other: &ObjectMeta) -> bool {
     (&one.name, &one.namespace, &one.uid, &one.labels) == (&other.name, &other.namespace, &other.uid, &other.labels)
 }
@@ -115,12 +115,12 @@ fn label<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
         .map(String::as_str)
 }
 
-/// What `$text` says, if it is a value that we know.
+/// Parses `$text`, if it is a known value.
 fn known<'de, T: Deserialize<'de>>(text: &'de str) -> Option<T> {
     T::deserialize(serde::de::value::BorrowedStrDeserializer::<serde::de::value::Error>::new(text)).ok()
 }
 
-/// A string that is a value that we know; anything else is absent.
+/// A string with a known value; anything else is absent.
 fn known_text<'de, D: Deserializer<'de>, T: serde::de::DeserializeOwned>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {

@@ -1,7 +1,7 @@
-//! What was observed of a cluster: all that a verdict is made from.
+//! The observation of a cluster: the complete input of a verdict.
 //!
-//! No type of a cloud's SDK and no client is in it. A part that could not be observed says why, so that nobody has to take
-//! "not asked" for "nothing there".
+//! It contains no types of a cloud's SDK and no client. A part that could not be observed has a reason, so that
+//! "unknown" is never mistaken for "none".
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ pub enum Part<T> {
     Unknown(String),
 }
 
-/// What was observed of one cluster. The order inside a list says nothing.
+/// An observation of one cluster. The order within a list has no meaning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
     /// Which cluster.
@@ -33,19 +33,19 @@ pub struct Observation {
     pub cloud: Part<Vec<CloudGroup>>,
     /// All Nodes.
     pub nodes: Part<Vec<Arc<Node>>>,
-    /// The names of those that the controller's records call forged; none where nobody may read the records.
+    /// The names of the Nodes that the controller's records call forged; empty without permission to read the records.
     pub forged: BTreeSet<String>,
     /// At least the Pods that are [judged](crate::is_judged); others change nothing.
     pub pods: Part<Vec<Arc<Pod>>>,
-    /// What the name of the API resolves to.
+    /// The addresses of the API's DNS name.
     pub dns: Part<Dns>,
 }
 
-/// What the name of the cluster's API resolves to.
+/// The addresses of the API's DNS name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dns {
     /// All its addresses. A name that does not resolve is [`Part::Unknown`].
     Addresses(Vec<IpAddr>),
-    /// The cluster publishes no such name: it has no DNS (`none`), or gossips.
+    /// The cluster publishes no such name: it has no DNS (`none`), or uses gossip.
     NotAsked,
 }

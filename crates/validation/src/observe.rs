@@ -1,8 +1,8 @@
-//! Observes a cluster once, whole: the state store, the cloud, the API server and DNS, all at the same time.
+//! Observes a cluster once: the state store, the cloud, the API server and DNS, concurrently.
 //!
-//! It always ends, and always with an [`Observation`]: what could not be had in time, or only in part, is
-//! [`Unknown`](Part::Unknown) with a reason. Nothing is kept from one time to the next but what [`Definitions`] keeps, and
-//! that is asked about anew.
+//! It always ends, and always with an [`Observation`]: a part that is late or incomplete is [`Unknown`](Part::Unknown)
+//! with a reason. Nothing is cached between two observations except the contents of [`Definitions`], which are
+//! requested again.
 
 mod dns;
 mod lists;
@@ -26,15 +26,16 @@ use crate::observation::{Dns, Observation, Part};
 
 pub use dns::resolve;
 
-/// The longest that the state store or the cloud may take: more than one read of the store does, and a name after it.
+/// The timeout of the state store and of the cloud. It allows for more than one read of the store, and a DNS lookup
+/// afterwards.
 pub const LIMIT: Duration = Duration::from_secs(27);
 
-/// Whom to ask.
+/// The sources of an observation.
 #[derive(Clone)]
 pub struct Sources {
     /// The cluster.
     pub cluster: ClusterName,
-    /// Its InstanceGroups, and under which name its API is found. Nobody needs to [`run`](Definitions::run) them.
+    /// Its InstanceGroups, and the DNS name of its API. They need not be [running](Definitions::run).
     pub definitions: Definitions,
     /// Its cloud.
     pub cloud: Arc<dyn CloudGroups>,
@@ -44,7 +45,8 @@ pub struct Sources {
     pub clock: SharedClock,
 }
 
-/// Observes everything now. What is away takes half a minute at most; a long list goes on while its pages come.
+/// Observes everything now. An unavailable source takes at most 30 seconds; a long list continues while its pages
+/// arrive.
 pub async fn observe(sources: &Sources) -> Observation {
     let Sources { client, clock, .. } = sources;
     let (groups, cloud, nodes, pods, dns) = join!(
@@ -68,16 +70,16 @@ pub async fn observe(sources: &Sources) -> Observation {
     }
 }
 
-/// Where there are no records, or nobody may read them, none: of several claims the worst counts then.
+/// Empty if there are no records, or without permission to read them: then the worst of several claims counts.
 async fn forged(client: &Client, clock: &dyn Clock) -> BTreeSet<String> {
-    let forged = |record: &NodeIdentity| record.status.as_ref().is_some_and(Refusal::recorded_forgery);
+    let forged = |record: &NodeIdentity| record.status.as_ref().is_some_and(Refusal::is_recorded_forgery);
     let records = lists::all::<NodeIdentity, _>(client, clock, forged)
         .await
         .unwrap_or_default();
     records.iter().map(|record| record.name_any()).collect()
 }
 
-/// The InstanceGroups as they are now: the last good version of a file that cannot be read any more is not taken for it.
+/// The current InstanceGroups: the last valid version of a file that cannot be read any more does not count.
 async fn groups(sources: &Sources) -> Part<Vec<GroupSummary>> {
     let definitions = &sources.definitions;
     let now = async {
@@ -104,8 +106,8 @@ async fn cloud(sources: &Sources) -> Part<Vec<CloudGroup>> {
 async fn api_addresses(sources: &Sources) -> Part<Dns> {
     match timeout(&*sources.clock, LIMIT, sources.definitions.cluster_summary()).await {
         Ok(Ok(cluster)) => dns::resolve(cluster.api_name.as_deref(), &*sources.clock).await,
-        Ok(Err(error)) => Part::Unknown(format!("the name of the API is not known: {error}")),
-        Err(elapsed) => Part::Unknown(format!("the name of the API is not known: the state store: {elapsed}")),
+        Ok(Err(error)) => Part::Unknown(format!("the API's host name is unknown: {error}")),
+        Err(elapsed) => Part::Unknown(format!("the API's host name is unknown: the state store: {elapsed}")),
     }
 }
 

@@ -1,53 +1,53 @@
-//! The verdict: what is wrong, what could not be known, and the numbers behind it.
+//! The verdict: failures, unknown parts, and numbers.
 //!
-//! It says the same for the same observation: every list has its order. A number that could not be known is absent, never zero.
+//! Equal observations give equal verdicts: every list is sorted. A number that is unknown is absent, never zero.
 
 use std::fmt;
 
 use tidewaiter_api::{ClusterName, ConditionStatus, InstanceGroupName};
 use tidewaiter_kops::GroupSummary;
 
-/// What is to be said of a cluster.
+/// The result of validating a cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// Which cluster.
     pub cluster: ClusterName,
-    /// What is wrong: DNS; then by group its size and its machines, the groups that are missing, the pods, the control plane's
-    /// own pods.
+    /// The failures: DNS; then by group its size and its machines, the missing groups, the pods, and the control
+    /// plane's static pods.
     pub failures: Vec<Failure>,
-    /// What is wrong, but tolerated because no more workers than allowed are not ready; in the order of `failures`.
+    /// Failures that are tolerated because no more workers than allowed are not ready; in the order of `failures`.
     pub tolerated: Vec<Failure>,
-    /// What could not be known, so that the rules which need it were not applied.
+    /// The unknown parts; rules that need them were not applied.
     pub unknown: Vec<Unknown>,
     /// The InstanceGroups, by name.
     pub groups: Vec<GroupRow>,
-    /// The Nodes of the cluster's instances whose role is judged, by name. A Node without an instance is not among them.
+    /// The Nodes of all instances whose role is judged, by name. A Node without an instance is not included.
     pub nodes: Vec<NodeRow>,
-    /// How many there are of what, tolerated or not.
+    /// The numbers of Nodes and pods by state, including tolerated ones.
     pub counts: Counts,
 }
 
-/// Something that is wrong.
+/// A failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What kind of thing.
+    /// The kind of its subject.
     pub kind: FailureKind,
     /// Which one: the name of the group or Node, the id of the instance, `namespace/name` of a pod, or `apiserver`.
     pub name: String,
-    /// What is wrong with it.
+    /// The failure in words.
     pub message: String,
     /// The InstanceGroup that it is a matter of. A pod that the whole cluster needs is of none.
     pub instance_group: Option<InstanceGroupName>,
 }
 
-/// What kind of thing is wrong.
+/// The kind of a failure's subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FailureKind {
     /// The name of the API.
     Dns,
     /// A group, missing or too small.
     InstanceGroup,
-    /// An instance that is no Node.
+    /// An instance without a Node.
     Machine,
     /// A Node.
     Node,
@@ -59,7 +59,7 @@ impl FailureKind {
     /// Every kind.
     pub const ALL: [Self; 5] = [Self::Dns, Self::InstanceGroup, Self::Machine, Self::Node, Self::Pod];
 
-    /// As kOps writes it.
+    /// The name in kOps' output.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -78,7 +78,7 @@ impl fmt::Display for FailureKind {
     }
 }
 
-/// A part of the observation that is not known.
+/// An unknown part of the observation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unknown {
     /// Which part.
@@ -129,22 +129,22 @@ impl fmt::Display for PartName {
 /// An InstanceGroup and what the cloud has of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupRow {
-    /// What the state store says.
+    /// The InstanceGroup from the state store.
     pub group: GroupSummary,
-    /// What the cloud has: all zero where it has no such group, absent where the cloud is unknown.
+    /// The counts from the cloud: all zero if the cloud has no such group, absent if the cloud is unknown.
     pub cloud: Option<GroupCounts>,
 }
 
-/// How many instances a group has in the cloud; of several groups for one InstanceGroup, the sum.
+/// The numbers of a group's instances in the cloud; if an InstanceGroup has several groups, the sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupCounts {
-    /// Members that are not detached: what is held against the target.
+    /// Members that are not detached and therefore count towards the target.
     pub current: u32,
-    /// Members that are not detached and whose Node is ready; absent where Nodes are unknown.
+    /// Members that are not detached and whose Node is ready; absent if Nodes are unknown.
     pub ready: Option<u32>,
-    /// Members that are not detached and were made from an older definition; absent where that of one of them is not known.
+    /// Members that are not detached and out of date; absent if that is unknown for one of them.
     pub needs_update: Option<u32>,
-    /// How many the cloud means to have.
+    /// The target size of the group.
     pub target: u32,
     /// The fewest that it may mean to have.
     pub min: u32,
@@ -157,7 +157,7 @@ pub struct GroupCounts {
 pub struct NodeRow {
     /// Its name.
     pub name: String,
-    /// Its zone; empty when it does not say.
+    /// Its zone; empty if it has no zone label.
     pub zone: String,
     /// The role of its group: `control-plane`, `apiserver` or `node`.
     pub role: &'static str,
@@ -165,26 +165,26 @@ pub struct NodeRow {
     pub hostname: String,
     /// The status of its Ready condition.
     pub status: ConditionStatus,
-    /// Whether it is ready, its network too.
+    /// Whether the Node and its network are ready.
     pub ready: bool,
     /// The group of its instance.
     pub instance_group: InstanceGroupName,
 }
 
-/// How many there are of what; absent where it could not be known.
+/// The numbers of Nodes and pods by state. A number that is unknown is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Nodes of the table that are ready.
     pub nodes_ready: Option<u32>,
     /// Nodes of the table that are not.
     pub nodes_not_ready: Option<u32>,
-    /// Pods that a ready control-plane node should run and does not.
+    /// Pods that are required on a ready control-plane node and are missing there.
     pub pods_missing: Option<u32>,
-    /// Pods of the system with a container that is not ready.
+    /// System pods with a container that is not ready.
     pub pods_not_ready: Option<u32>,
-    /// Pods of the system that are pending.
+    /// System pods in phase Pending.
     pub pods_pending: Option<u32>,
-    /// Pods of the system in unknown phase.
+    /// System pods in phase Unknown.
     pub pods_unknown: Option<u32>,
 }
 
@@ -210,7 +210,7 @@ impl Verdict {
         }
     }
 
-    /// How many failures there are of `kind`.
+    /// The number of failures of `kind`.
     #[must_use]
     pub fn failures_of(&self, kind: FailureKind) -> usize {
         self.failures.iter().filter(|failure| failure.kind == kind).count()

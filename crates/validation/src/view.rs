@@ -1,6 +1,6 @@
-//! A verdict as text: tables for people, YAML or JSON for programs, each as `kops validate cluster` writes it.
+//! Views of a verdict: tables for users, YAML or JSON for programs, in the format of `kops validate cluster`.
 //!
-//! What kOps has no word for, the parts that are unknown, comes as an addition that is not there when all is known.
+//! Unknown parts, which kOps does not have, are an addition that is absent if everything is known.
 
 mod document;
 mod table;

@@ -1,5 +1,5 @@
-//! Label keys and values, by Kubernetes' own rules, so that one bad label of a definition is found before it is sent:
-//! the API server would refuse the whole patch for it (422).
+//! Label keys and values, by Kubernetes' own rules. An invalid label of a definition is found before it is sent, because
+//! the API server rejects the whole patch for it (422).
 //!
 //! Source: `IsQualifiedName` and `IsValidLabelValue` of `k8s.io/apimachinery/pkg/util/validation`.
 
@@ -10,26 +10,30 @@ use serde::{Deserialize, Serialize};
 
 use super::{name::dns_subdomain, string_value};
 
-/// The key of a label: `name` or `prefix/name`.
+/// A label key: `name` or `prefix/name`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
-#[schemars(with = "String")]
+#[schemars(with = "String", extend(
+    "maxLength" = 317,
+    "pattern" = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$",
+    "allOf" = [{"pattern": "^([^/]{1,253}/)?[^/]+$"}],
+))]
 pub struct LabelKey(Arc<str>);
 string_value!(LabelKey, "label key", qualified_name);
 
-/// The value of a label; it may be empty.
+/// A label value. It may be empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
-#[schemars(with = "String")]
+#[schemars(with = "String", extend("maxLength" = 63, "pattern" = "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"))]
 pub struct LabelValue(Arc<str>);
 string_value!(LabelValue, "label value", label_value);
 
-/// Where a label comes from. A later one wins over an earlier one with the same key.
+/// Where a label comes from. For the same key, a later source takes precedence over an earlier one.
 ///
 /// Source: the order in which kOps builds a node's labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum LabelSource {
-    /// `nodeLabels` of the Cluster's kubelet: the control plane's for a control-plane group.
+    /// `nodeLabels` of the Cluster's `spec.kubelet`, or of its `spec.controlPlaneKubelet` for a control-plane group.
     ClusterKubelet,
     /// `spec.kubelet.nodeLabels` of the `InstanceGroup`.
     GroupKubelet,
@@ -39,7 +43,7 @@ pub enum LabelSource {
     GroupNodeLabels,
     /// How the cloud bills the instance.
     Lifecycle,
-    /// A tag of the instance, where labels are taken from tags.
+    /// A tag of the instance. Used where the setting `labelSource` allows tags.
     InstanceTag,
 }
 

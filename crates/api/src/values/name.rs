@@ -1,4 +1,4 @@
-//! Names of objects: DNS-1123 subdomains, so none can be a path, an option or two lines.
+//! Object names: DNS-1123 subdomains. A name can never be a path, a command-line option or more than one line.
 
 use std::sync::Arc;
 
@@ -7,16 +7,21 @@ use serde::{Deserialize, Serialize};
 
 use super::string_value;
 
+/// [`dns_subdomain`] as a pattern; the length (at most [`SUBDOMAIN_LENGTH`]) is not part of it.
+const SUBDOMAIN_PATTERN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+
+const SUBDOMAIN_LENGTH: usize = 253;
+
 const SUBDOMAIN: &str = "must be 1 to 253 characters: lower-case letters, digits, '-' and '.', each part beginning and \
                          ending with a letter or digit";
 
 /// The rule of Kubernetes' `IsDNS1123Subdomain` (RFC 1123).
 pub(super) fn dns_subdomain(text: &str) -> Result<(), &'static str> {
-    let ok = text.len() <= 253 && text.split('.').all(dns_label_chars);
+    let ok = text.len() <= SUBDOMAIN_LENGTH && text.split('.').all(dns_label_chars);
     if ok { Ok(()) } else { Err(SUBDOMAIN) }
 }
 
-/// One part of a subdomain. Its own limit of 63 is not part of `IsDNS1123Subdomain`.
+/// One part of a subdomain. `IsDNS1123Subdomain` does not limit the length of a part.
 fn dns_label_chars(part: &str) -> bool {
     let edge = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     let bytes = part.as_bytes();
@@ -27,7 +32,7 @@ fn dns_label_chars(part: &str) -> bool {
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
 }
 
-/// The name of a Node. Its kubelet's client certificate binds it: `system:node:NAME`.
+/// The name of a Node. The kubelet's client certificate binds it: `system:node:NAME`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct NodeName(Arc<str>);
@@ -39,21 +44,21 @@ string_value!(NodeName, "node name", dns_subdomain);
 pub struct ClusterName(Arc<str>);
 string_value!(ClusterName, "cluster name", dns_subdomain);
 
-/// The name of a kOps `InstanceGroup`. It becomes part of a path in the state store, which is why it can hold no `/`.
+/// The name of a kOps `InstanceGroup`. It becomes part of a path in the state store, so it must not contain `/`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
-#[schemars(with = "String")]
+#[schemars(with = "String", extend("maxLength" = SUBDOMAIN_LENGTH, "pattern" = SUBDOMAIN_PATTERN))]
 pub struct InstanceGroupName(Arc<str>);
 string_value!(InstanceGroupName, "instance group name", dns_subdomain);
 
-/// The `metadata.uid` of a Node: a Node that was deleted and created again under its old name has another one.
+/// The `metadata.uid` of a Node. A Node that is deleted and created again under the same name gets a new uid.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
-#[schemars(with = "String")]
+#[schemars(with = "String", extend("maxLength" = 128, "pattern" = "^[!-~]+$"))]
 pub struct NodeUid(Arc<str>);
 string_value!(NodeUid, "uid", uid);
 
-/// Kubernetes promises only an opaque string; every API server writes a UUID. We ask for what makes it safe to show.
+/// Kubernetes specifies an opaque string, and every API server generates a UUID. This rule only makes it safe to print.
 fn uid(text: &str) -> Result<(), &'static str> {
     let ok = (1..=128).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
     if ok {

@@ -1,4 +1,4 @@
-//! `spec.providerID` of a Node: which instance of which cloud it claims to be.
+//! `spec.providerID` of a Node: the cloud and the instance that the Node claims to be.
 
 use std::sync::Arc;
 
@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::string_value;
 
-/// A well-formed `scheme://rest`. It is a claim of the kubelet, no proof: `NodeRestriction` lets a kubelet register with any.
+/// A well-formed `scheme://rest`. It is a claim of the kubelet, not a proof: `NodeRestriction` lets a kubelet register with
+/// any providerID.
 ///
-/// Each provider reads the rest by its own rule; here it is only made sure that it can be shown and compared.
+/// Each provider parses the rest by its own rules. This type only ensures that the text is safe to print and to compare.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ProviderId(Arc<str>);
@@ -31,13 +32,13 @@ fn well_formed(text: &str) -> Result<(), &'static str> {
 }
 
 impl ProviderId {
-    /// What stands before `://`: `aws`, `gce`, …
+    /// The part before `://`: `aws`, `gce`, …
     #[must_use]
     pub fn scheme(&self) -> &str {
         self.0.split_once("://").map_or("", |(scheme, _)| scheme)
     }
 
-    /// What stands after `://`.
+    /// The part after `://`.
     #[must_use]
     pub fn rest(&self) -> &str {
         self.0.split_once("://").map_or("", |(_, rest)| rest)

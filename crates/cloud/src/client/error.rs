@@ -5,57 +5,57 @@ use std::time::Duration;
 use super::request::Request;
 use crate::models::Failure;
 
-/// Why there is no answer to work with. It holds neither the token nor a body.
+/// Why there is no usable response. Contains neither the token nor a body.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// 401 or 403: the token is wrong, has expired, or does not allow this. Repeating it does not help.
     #[error("{request} was refused with {status}: {message}")]
     Refused {
-        /// What was asked.
+        /// The request.
         request: String,
         /// 401 or 403.
         status: u16,
-        /// What the server says.
+        /// The server's message.
         message: String,
     },
-    /// 404 in the API's own words: it is gone, or it never was this caller's.
+    /// 404 in the API's format: the object does not exist, or this caller may not see it.
     #[error("{request}: {message}")]
     NotOurs {
-        /// What was asked.
+        /// The request.
         request: String,
-        /// What the server says.
+        /// The server's message.
         message: String,
     },
     /// It may work later, as far as this side can tell: the network, a timeout, 408, 429, 5xx, a redirect.
     #[error("{request} failed: {reason}")]
     Unavailable {
-        /// What was asked.
+        /// The request.
         request: String,
         /// What happened.
         reason: String,
-        /// How long the server asks to be left alone.
+        /// The delay that the server requests.
         retry_after: Option<Duration>,
-        /// What the network says.
+        /// The network error.
         #[source]
         source: Option<reqwest::Error>,
     },
-    /// An answer that is none: cut, empty, HTML, of another form. Never to be taken for an empty list.
-    #[error("{request} was answered with what is no answer: {reason}")]
+    /// An invalid response: truncated, empty, HTML, or of another format. It must never be treated as an empty list.
+    #[error("{request} got an invalid response: {reason}")]
     Invalid {
-        /// What was asked.
+        /// The request.
         request: String,
-        /// What is wrong with the answer.
+        /// What is wrong with the response.
         reason: String,
-        /// What the network says, when the answer was cut.
+        /// The network error, if the response was truncated.
         #[source]
         source: Option<reqwest::Error>,
     },
-    /// The server does not take what was sent: the caller must send something else.
+    /// The server rejects the request: the caller must send another one.
     #[error("{request} was rejected: {}", .failure.message)]
     Rejected {
-        /// What was asked.
+        /// The request.
         request: String,
-        /// What the server says.
+        /// The server's message.
         failure: Failure,
     },
 }

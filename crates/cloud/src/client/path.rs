@@ -1,4 +1,4 @@
-//! Where each thing is, by the ids that it is of: no path is put together from texts.
+//! The paths of objects, from typed ids: no path is concatenated from strings.
 
 use std::fmt::Display;
 
@@ -14,7 +14,7 @@ pub struct Path {
 }
 
 impl Path {
-    /// The path of these segments, each of which may hold any text.
+    /// The path of these segments, each of which may contain any characters.
     pub fn new<S: Display>(segments: impl IntoIterator<Item = S>) -> Self {
         Self {
             segments: segments.into_iter().map(|segment| segment.to_string()).collect(),
@@ -112,7 +112,7 @@ impl Organization {
 /// A cluster of an organization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cluster {
-    /// Whose it is.
+    /// The organization of the cluster.
     pub organization: OrganizationId,
     /// Which one.
     pub id: ClusterId,
@@ -185,7 +185,7 @@ impl Cluster {
         self.nodes().below(node).below("status")
     }
 
-    /// The script with which a node goes to a version.
+    /// The script that upgrades a node to a version.
     #[must_use]
     pub fn upgrade_script(self, node: NodeId, version: &KubernetesVersion) -> Path {
         let path = self.nodes().below(node).below("upgrade").below("kubernetes");
@@ -218,13 +218,13 @@ impl Cluster {
         self.path().below("upgrades")
     }
 
-    /// How far an upgrade is.
+    /// The progress of an upgrade.
     #[must_use]
     pub fn upgrade_status(self, upgrade: UpgradeId) -> Path {
         self.upgrades().below(upgrade).below("status")
     }
 
-    /// What changes.
+    /// The change stream.
     #[must_use]
     pub fn events(self) -> Path {
         self.path().below("events")

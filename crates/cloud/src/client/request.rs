@@ -1,4 +1,4 @@
-//! What is asked, and what was answered. Neither shows a body.
+//! Requests and responses. Their `Debug` output contains no body.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::models::UpgradeScript;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ETag(pub(super) HeaderValue);
 
-/// What a request brings along.
+/// The body of a request.
 #[derive(Clone)]
 pub enum Body {
     /// An object.
@@ -25,15 +25,15 @@ pub enum Body {
 /// A request.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// What to do.
+    /// The method.
     pub method: Method,
-    /// Where.
+    /// The path.
     pub path: Path,
     /// Answered with 304 when it still is this.
     pub known: Option<ETag>,
     /// Refused with 412 unless it still is this.
     pub if_match: Option<ETag>,
-    /// What it brings along.
+    /// The body.
     pub body: Option<Body>,
     /// It must not be repeated, whatever happens to it.
     pub once: bool,
@@ -42,7 +42,7 @@ pub struct Request {
 /// A whole answer.
 #[derive(Clone)]
 pub struct Answer {
-    /// Of success, or 304.
+    /// A success status, or 304.
     pub status: StatusCode,
     /// Which version was answered.
     pub etag: Option<ETag>,
@@ -81,7 +81,7 @@ impl Answer {
     /// The body as JSON.
     ///
     /// # Errors
-    /// What is wrong, when it is none.
+    /// What is wrong, if it is not JSON.
     pub fn json(&self) -> Result<Value, String> {
         serde_json::from_slice(&self.body).map_err(|error| format!("is not valid JSON: {error}"))
     }
@@ -89,7 +89,7 @@ impl Answer {
     /// The body as text.
     ///
     /// # Errors
-    /// What is wrong, when it is none.
+    /// What is wrong, if it is not UTF-8.
     pub fn text(&self) -> Result<&str, String> {
         std::str::from_utf8(&self.body).map_err(|_| "is not UTF-8".to_owned())
     }

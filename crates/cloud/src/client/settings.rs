@@ -1,7 +1,6 @@
-//! What the client must be told, and how a cluster's controllers are told it by their environment.
+//! The settings of the client, and how a cluster's controllers read them from their environment.
 //!
-//! An error names the variable, its value and what helps. The key is not shown, and neither is an address that holds a
-//! password.
+//! An error names the variable, its value and the remedy. It shows neither the key nor a URL that contains a password.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,7 +20,7 @@ const SYNC_INTERVAL: Duration = Duration::from_secs(30);
 const TIMEOUT: Duration = Duration::from_secs(30);
 const DEADLINE: Duration = Duration::from_secs(90);
 
-/// Where a part of the cloud is: a host and nothing below it, because clients resolve `/v3/…` against the host.
+/// The base URL of a part of the cloud: a host without a path, because clients resolve `/v3/…` against the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaseUrl(Url);
 
@@ -31,7 +30,7 @@ pub struct BaseUrl(Url);
 pub struct InvalidBaseUrl {
     /// The text, quoted; not shown when it holds a user or password.
     pub shown: String,
-    /// What is wrong with it, and what helps.
+    /// The violated rule and the remedy.
     pub reason: &'static str,
 }
 
@@ -81,46 +80,48 @@ impl FromStr for BaseUrl {
         let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && text.contains("://"));
         let url = url.ok_or_else(|| invalid("must be a URL of a host, for example https://cloud.example.com"))?;
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(invalid("must not have a user or password; the token is given apart"));
+            return Err(invalid(
+                "must not contain a user or password; the token is a separate setting",
+            ));
         }
         if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
             return Err(invalid(
-                "has more than a host, which would be lost, because clients ask /v3/… of the host itself; leave it out, and give the cloud a host of its own",
+                "contains more than a host, but clients request /v3/… at the root of the host; remove the path and give the cloud a host of its own",
             ));
         }
         Ok(Self(url))
     }
 }
 
-/// What the client must be told.
+/// The settings of the client.
 #[derive(Clone)]
 pub struct ClientSettings {
-    /// Where API is.
+    /// The base URL of API.
     pub api: BaseUrl,
-    /// Where Provision is.
+    /// The base URL of Provision.
     pub provision: BaseUrl,
-    /// Where Auth is.
+    /// The base URL of Auth.
     pub auth: BaseUrl,
-    /// Who asks; without it only logging in is of use.
+    /// The token of the caller; without it, only logging in is useful.
     pub token: Option<AccessToken>,
     /// The certificates (PEM) that are trusted, and no others; else those of the system.
     pub ca: Option<Vec<u8>>,
-    /// Through which proxy; else what `HTTPS_PROXY` and `NO_PROXY` say. A plain base URL is always asked directly.
+    /// The proxy; by default that of `HTTPS_PROXY` and `NO_PROXY`. A plain HTTP base URL is always requested directly.
     pub proxy: Option<Url>,
     /// Within this time one attempt is answered.
     pub timeout: Duration,
     /// After this time a request is not repeated any more.
     pub deadline: Duration,
-    /// How often what is watched is asked for while nothing tells of changes.
+    /// The polling interval while there is no change stream.
     pub sync_interval: Duration,
-    /// Who asks, for the logs of the server.
+    /// The user agent, for the logs of the server.
     pub user_agent: String,
     /// Lets the token go in plain text to other hosts than this one.
     pub allow_plain_http: bool,
 }
 
 impl ClientSettings {
-    /// All three parts at one address, nobody logged in, the rest as it is usual.
+    /// All three parts at one URL, without a token, otherwise with default settings.
     #[must_use]
     pub fn new(base: BaseUrl) -> Self {
         Self {
@@ -138,29 +139,29 @@ impl ClientSettings {
         }
     }
 
-    /// What the variables `CONTAINERSHIP_CLOUD_…` say. Provision and Auth are where API is unless they are named;
-    /// `CONTAINERSHIP_CLOUD_CA_FILE` is ours.
+    /// The settings from the variables `CONTAINERSHIP_CLOUD_…`. Provision and Auth default to the URL of API.
+    /// `CONTAINERSHIP_CLOUD_CA_FILE` is our addition.
     ///
     /// # Errors
-    /// When a variable is missing or cannot be what it is.
+    /// If a variable is missing or invalid.
     pub fn from_environment(
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Result<CloudEnvironment, SettingsError> {
         let variables = Variables(variables.into_iter().filter(|(_, value)| !value.is_empty()).collect());
         let api: BaseUrl = variables.required(
             "API_BASE_URL",
-            "where the cloud is, for example https://cloud.example.com",
+            "the URL of the cloud, for example https://cloud.example.com",
         )?;
         let mut settings = Self::new(api.clone());
         settings.provision = variables.optional("PROVISION_BASE_URL")?.unwrap_or_else(|| api.clone());
         settings.auth = variables.optional("AUTH_BASE_URL")?.unwrap_or(api);
         let cluster = Cluster {
-            organization: variables.required("ORGANIZATION_ID", "the id of the organization that the cluster is of")?,
-            id: variables.required("CLUSTER_ID", "the id that the cloud gave the cluster")?,
+            organization: variables.required("ORGANIZATION_ID", "the id of the cluster's organization")?,
+            id: variables.required("CLUSTER_ID", "the id of the cluster in the cloud")?,
         };
         settings.token = Some(variables.required(
             "CLUSTER_API_KEY",
-            "the key that attaching the cluster was answered with",
+            "the API key that the cloud returned when the cluster was attached",
         )?);
         if let Some(Interval(interval)) = variables.optional("SYNC_INTERVAL_SEC")? {
             settings.sync_interval = interval;
@@ -186,7 +187,7 @@ impl ClientSettings {
 }
 
 impl fmt::Debug for ClientSettings {
-    /// Without the token and the proxy, in which a password may stand.
+    /// Without the token and the proxy, which may contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientSettings")
             .field("api", &self.api.as_str())
@@ -196,10 +197,10 @@ impl fmt::Debug for ClientSettings {
     }
 }
 
-/// What the environment of a cluster's controllers says.
+/// The environment of a cluster's controllers.
 #[derive(Clone, Debug)]
 pub struct CloudEnvironment {
-    /// Where and as whom to ask.
+    /// The settings of the client.
     pub settings: ClientSettings,
     /// For which cluster.
     pub cluster: Cluster,
@@ -213,7 +214,7 @@ pub enum SettingsError {
     Missing {
         /// The variable.
         variable: String,
-        /// What it should be.
+        /// The expected value.
         wanted: &'static str,
     },
     /// A variable has a value that it cannot have.
@@ -231,17 +232,17 @@ pub enum SettingsError {
         variable: String,
         /// The file.
         path: String,
-        /// What the operating system says.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// The certificates are none.
+    /// The certificates are invalid.
     #[error("the CA certificates cannot be used: they must be PEM, one or more CERTIFICATE blocks")]
     Certificates(#[source] Option<reqwest::Error>),
     /// A base URL would let the token go in plain text to another host.
-    #[error("{0} is plain HTTP, which would show the token to everybody on the way: use https://")]
+    #[error("{0} is plain HTTP, which exposes the token on the network: use https://")]
     Plain(BaseUrl),
-    /// What the name of the client holds cannot stand in a header.
+    /// The user agent contains characters that are invalid in a header.
     #[error("the HTTP client cannot be built: check the proxy, the certificates and the user agent")]
     Build(#[source] reqwest::Error),
 }
@@ -272,12 +273,12 @@ impl Variables {
     }
 }
 
-/// What a variable can be read as; the error says the value, unless it is secret, and what is allowed.
+/// A type that a variable can be parsed as. The error contains the value, unless it is secret, and what is allowed.
 trait Setting: Sized {
     fn read(text: &str) -> Result<Self, String>;
 }
 
-/// How long between two looks.
+/// The polling interval.
 struct Interval(Duration);
 
 impl Setting for Interval {
@@ -288,12 +289,7 @@ impl Setting for Interval {
             .and_then(|duration: SignedDuration| Duration::try_from(duration).ok());
         let duration =
             duration.filter(|duration| (Duration::from_secs(1)..=Duration::from_hours(24)).contains(duration));
-        let wrong = || {
-            format!(
-                "{}: must be a duration from 1s to 24h as Go writes it, for example 30s",
-                quoted(text)
-            )
-        };
+        let wrong = || format!("{}: must be a duration from 1s to 24h, for example 30s", quoted(text));
         duration.map(Self).ok_or_else(wrong)
     }
 }

@@ -1,4 +1,4 @@
-//! What a request is authorized with.
+//! The token that authorizes requests.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ pub struct AccessToken(HeaderValue);
 
 /// A text that cannot be a token. It is not shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("(not shown): must be 1 to 16384 visible ASCII characters without spaces, as the cloud gave it")]
+#[error("(not shown): must be 1 to 16384 visible ASCII characters without spaces, as the cloud issued it")]
 pub struct InvalidToken;
 
 impl AccessToken {

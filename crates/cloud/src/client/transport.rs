@@ -23,13 +23,13 @@ use super::token::AccessToken;
 use crate::models::{Failure, Unknown, parse};
 
 const MAX_BYTES: usize = 64 * 1024 * 1024;
-/// No server is left alone for longer, whatever it asks for.
+/// The maximum delay that a server can request.
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A failure is one line; what is longer is none of ours.
+/// The maximum size of an error body; the API's errors are one line.
 const MAX_FAILURE: usize = 64 * 1024;
 
-/// The connections, and who asks.
+/// The connections and the credentials.
 #[derive(Clone)]
 pub(super) struct Transport {
     http: reqwest::Client,
@@ -95,7 +95,7 @@ impl Transport {
         }
     }
 
-    /// Up to the head of the answer, whatever it says.
+    /// Sends the request and waits for the head of the response, whatever its status.
     pub(super) async fn send(
         &self,
         request: &Request,
@@ -128,7 +128,7 @@ impl Transport {
             let reason = if error.is_connect() {
                 "cannot connect"
             } else {
-                "the connection broke"
+                "the connection was interrupted"
             };
             unavailable(request, reason.to_owned(), None, Some(error.without_url()))
         };
@@ -148,7 +148,7 @@ impl Transport {
         Ok(Answer { status, etag, body })
     }
 
-    /// What an answer other than of success means.
+    /// The meaning of a response without success.
     pub(super) async fn failure(&self, request: &Request, response: Response) -> ClientError {
         let status = response.status();
         let retry_after = self.retry_after(response.headers());
@@ -168,17 +168,14 @@ impl Transport {
                 request: request.to_string(),
                 message: failure.message,
             },
-            (404, None) => ClientError::invalid(
-                request,
-                "a 404 that is not the API's own says nothing of what is there; correct the address",
-            ),
+            (404, None) => ClientError::invalid(request, "a 404 that does not come from the API; correct the URL"),
             (408 | 425 | 429 | 500 | 502..=599, _) => {
-                let reason = format!("the server answered {}: {said}", status.as_u16());
+                let reason = format!("the server responded with {}: {said}", status.as_u16());
                 unavailable(request, reason, retry_after, None)
             }
             (300..=399, _) => {
                 let reason =
-                    format!("the server answered {status}, a redirect, which is not followed; correct the address");
+                    format!("the server responded with {status}, a redirect, which is not followed; correct the URL");
                 unavailable(request, reason, None, None)
             }
             (400..=499 | 501, own) => ClientError::Rejected {
@@ -189,7 +186,7 @@ impl Transport {
                     field: None,
                 }),
             },
-            _ => ClientError::invalid(request, format!("{status} is none that it can have")),
+            _ => ClientError::invalid(request, format!("unexpected status {status}")),
         }
     }
 
@@ -213,20 +210,20 @@ impl fmt::Debug for Transport {
     }
 }
 
-/// The body to its end. One that is cut is an error, however much of it is there.
+/// Reads the body to its end. A truncated one is an error, no matter how much of it arrived.
 async fn read(request: &Request, response: Response, most: usize) -> Result<Bytes, ClientError> {
     let mut whole = BytesMut::new();
     let mut parts = response.bytes_stream();
     while let Some(part) = parts.next().await {
         let part = part.map_err(|error| ClientError::Invalid {
             request: request.to_string(),
-            reason: "it was cut before its end".to_owned(),
+            reason: "the body is truncated".to_owned(),
             source: Some(error.without_url()),
         })?;
         if whole.len() + part.len() > most {
             return Err(ClientError::invalid(
                 request,
-                format!("it is larger than {} KiB", most / 1024),
+                format!("the body is larger than {} KiB", most / 1024),
             ));
         }
         whole.extend_from_slice(&part);

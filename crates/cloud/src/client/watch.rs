@@ -1,8 +1,8 @@
-//! Being told of changes: the stream of a cluster's events, and polling for as long as there is none.
+//! Notifications of changes: the event stream of a cluster, and polling while there is none.
 //!
-//! Whoever lists what each [`Wake`] names has seen every change, whatever happens to connections and servers: the first
-//! connection and every gap wake for everything, a known cursor is taken up where it was left, and while the stream is away
-//! everything is due each sync interval. It never ends.
+//! A caller that lists what each [`Wake`] names sees every change, whatever happens to connections and servers: the
+//! first connection and every gap wake for everything, a known cursor is resumed, and while the stream is unavailable
+//! everything is polled at each sync interval. It never ends.
 
 use std::collections::BTreeSet;
 use std::collections::VecDeque;
@@ -112,19 +112,19 @@ type Events = BoxStream<'static, Result<Event, Broken>>;
 /// Why a connection ended.
 #[derive(Debug, thiserror::Error)]
 enum Broken {
-    #[error("nothing came for {DEAD:?}")]
+    #[error("nothing was received for {DEAD:?}")]
     Silent,
-    #[error("{MAX_BYTES} bytes came")]
+    #[error("received {MAX_BYTES} bytes")]
     Long,
-    #[error("the connection broke")]
+    #[error("the connection was interrupted")]
     Network(#[source] reqwest::Error),
-    #[error("it is no stream of events")]
+    #[error("the response is not an event stream")]
     Form,
-    #[error("the server ended it")]
+    #[error("the server closed it")]
     Ended,
 }
 
-/// What a connection was answered with.
+/// The result of opening a connection.
 enum Opened {
     Events(Events),
     /// Not now: not before the given time.
@@ -135,12 +135,12 @@ enum Opened {
 }
 
 enum State {
-    /// Nothing is asked until then.
+    /// No request is sent until then.
     Waiting {
         until: Duration,
     },
     Connecting(BoxFuture<'static, Opened>),
-    /// Connected; `told` once everything that was before is known to have been woken for.
+    /// Connected; `told` is true after a wake-up for everything before the connection.
     Reading {
         events: Events,
         told: bool,
@@ -155,7 +155,7 @@ struct Watch {
     request: Request,
     cursor: Option<HeaderValue>,
     failures: u32,
-    /// When everything is due, as long as nothing is read.
+    /// The time of the next poll while there is no stream.
     poll_at: Duration,
     state: State,
     due: VecDeque<Wake>,
@@ -185,7 +185,7 @@ impl Watch {
             let clock = self.clock.clone();
             let step = self.step();
             if polls {
-                // What was begun stays in the state, so a poll in between does not undo it.
+                // The state keeps a pending connection attempt, so a poll in between does not cancel it.
                 let _ = select(Box::pin(step), clock.sleep(poll_in)).await;
             } else {
                 step.await;
@@ -252,9 +252,9 @@ impl Watch {
     fn wait_again(&mut self, reason: &str, wait: Duration) {
         self.failures = self.failures.saturating_add(1);
         if self.failures == 1 {
-            info!(request = %self.request, reason, "the stream of changes is away; polling");
+            info!(request = %self.request, reason, "the change stream is unavailable; polling instead");
         } else {
-            debug!(request = %self.request, reason, failures = self.failures, "the stream of changes is still away");
+            debug!(request = %self.request, reason, failures = self.failures, "the change stream is still unavailable");
         }
         let wait = wait.max(BACKOFF.delay(self.failures));
         self.state = State::Waiting {
@@ -304,7 +304,10 @@ async fn open(transport: &Transport, request: &Request, headers: HeaderMap, cloc
     let absent = matches!(response.status().as_u16(), 404 | 405 | 501);
     let (reason, asked) = if response.status() == StatusCode::OK {
         (
-            format!("it is no stream of events but {}", tidewaiter_api::values::quoted(kind)),
+            format!(
+                "the response is not an event stream but {}",
+                tidewaiter_api::values::quoted(kind)
+            ),
             None,
         )
     } else {
@@ -342,7 +345,7 @@ fn events(bytes: BoxStream<'static, reqwest::Result<Bytes>>, clock: SharedClock)
     .boxed()
 }
 
-/// The kinds that this client knows; nothing when the event does not say any.
+/// The kinds of an event that this client knows; `None` if it names none.
 fn changed(data: &str) -> Option<BTreeSet<ChangedKind>> {
     let data: Value = serde_json::from_str(data).ok()?;
     let kinds = data.get("kinds")?.as_array()?.iter();

@@ -8,9 +8,9 @@ use super::document::InvalidField;
 use super::fields::{Fields, Model};
 use super::values::{DisplayName, Email, HttpUrl, Phone, UserId};
 
-/// The answer of `GET /v3/account`.
+/// The response of `GET /v3/account`.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Account {
     pub id: UserId,
     pub created_at: Timestamp,

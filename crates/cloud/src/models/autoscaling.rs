@@ -11,7 +11,7 @@ use super::values::{AutoscalingPolicyId, DisplayName, Slug, words};
 const MAX_PERIOD: u32 = 7 * 24 * 60 * 60;
 
 words! {
-    /// How the metric is compared with the threshold.
+    /// The operator that compares the metric with the threshold.
     Comparison, "comparison operator" {
         /// More.
         Greater = ">",
@@ -29,7 +29,7 @@ words! {
 }
 
 words! {
-    /// What the adjustment counts.
+    /// The unit of the adjustment.
     AdjustmentType, "type of an adjustment" {
         /// Nodes.
         Absolute = "absolute",
@@ -38,20 +38,20 @@ words! {
     }
 }
 
-/// What a person says of a policy.
+/// The settings of a policy.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct AutoscalingPolicySpec {
     pub name: DisplayName,
     pub metrics_backend: Slug,
     pub metric: Slug,
-    /// By the backend: kept as it is.
+    /// Depends on the backend; stored unchanged.
     #[schema(value_type = Option<OpenObject>)]
     pub metric_configuration: OpenObject,
     /// In seconds.
     #[schema(minimum = 1, maximum = 604_800, examples(15))]
     pub poll_interval: u32,
-    /// In seconds; no shorter than the interval, or no sample could fall into it.
+    /// In seconds; at least the poll interval, so that it contains a sample.
     #[schema(minimum = 1, maximum = 604_800, examples(600))]
     pub sample_period: u32,
     pub scaling_policy: ScalingPolicy,
@@ -59,34 +59,34 @@ pub struct AutoscalingPolicySpec {
 
 /// A policy.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct AutoscalingPolicy {
     pub id: AutoscalingPolicyId,
     #[serde(flatten)]
     pub spec: AutoscalingPolicySpec,
 }
 
-/// What is done; one of the two at least.
+/// The adjustments; at least one of the two.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct ScalingPolicy {
     pub scale_up: Option<ScalingStep>,
     pub scale_down: Option<ScalingStep>,
 }
 
-/// When the metric compares so with the threshold, the pool is adjusted by so many.
+/// A rule that adjusts the pool when the metric crosses the threshold.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct ScalingStep {
     pub threshold: Finite,
     pub comparison_operator: Comparison,
     pub adjustment_type: AdjustmentType,
-    /// More than 0; of `scale_down` so many are removed.
+    /// The number of nodes to add, or to remove for `scale_down`; more than 0.
     #[schema(value_type = f64, exclusive_minimum = 0, maximum = 5000, examples(1))]
     pub adjustment_value: Finite,
 }
 
-/// A number as JSON has it: never infinite, never NaN.
+/// A JSON number: never infinite, never NaN.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(transparent)]
 #[schema(value_type = f64, examples(0.7))]

@@ -9,54 +9,54 @@ use super::document::InvalidField;
 use super::fields::{Fields, Model, OpenObject};
 use super::values::{Slug, Version};
 
-/// The answer of `GET /v3/plugins`: an object whose keys are the types of plugins.
+/// The response of `GET /v3/plugins`: an object whose keys are the types of plugins.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 #[serde(transparent)]
 pub struct Catalogue(pub BTreeMap<Slug, Vec<PluginDefinition>>);
 
-/// One implementation of a type of plugin.
+/// An implementation of a type of plugin.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct PluginDefinition {
     #[serde(rename = "type")]
     pub plugin_type: Slug,
     pub implementation: Slug,
-    /// None is there twice.
+    /// Without duplicates.
     #[schema(value_type = Option<Vec<PluginVersion>>)]
     pub versions: Vec<PluginVersion>,
 }
 
-/// One version of an implementation.
+/// A version of an implementation.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct PluginVersion {
     pub version: Version,
     #[schema(value_type = Option<bool>)]
     pub disabled: bool,
-    /// What may be configured, in words that only the plugin and a form know: kept as it is.
+    /// The configuration schema, defined by the plugin; stored unchanged.
     #[schema(value_type = Option<Vec<OpenObject>>)]
     pub configuration_schema: Vec<OpenObject>,
     #[schema(value_type = Option<Compatibility>)]
     pub compatibility: Compatibility,
 }
 
-/// What a version goes together with.
+/// The compatibility of a version.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Compatibility {
     #[schema(value_type = Option<VersionBounds>)]
     pub kubernetes: VersionBounds,
-    /// The versions to which one may go from here.
+    /// The versions that this one can be upgraded to.
     #[schema(value_type = Option<BTreeSet<Version>>)]
     pub upgrades: Vec<Version>,
-    /// By type: with which versions of which implementation.
+    /// The compatible implementations and versions, by type.
     #[schema(value_type = Option<BTreeMap<Slug, PluginBounds>>)]
     pub plugins: BTreeMap<Slug, PluginBounds>,
 }
 
-/// From a version to a version, both included; a bound that is absent does not bound.
+/// A range of versions, both ends included; an absent end is unlimited.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct VersionBounds {
     pub min: Option<Version>,
     pub max: Option<Version>,
@@ -64,7 +64,7 @@ pub struct VersionBounds {
 
 /// Bounds of another plugin.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct PluginBounds {
     pub implementation: Slug,
     #[serde(flatten)]
@@ -83,7 +83,7 @@ impl Model for Catalogue {
         let types: BTreeMap<Slug, Vec<PluginDefinition>> = fields.entries()?;
         for (key, definitions) in &types {
             if let Some(other) = definitions.iter().find(|definition| definition.plugin_type != *key) {
-                let reason = format!("holds a definition of the type {}; move it there", other.plugin_type);
+                let reason = format!("contains a definition of the type {}; move it there", other.plugin_type);
                 return Err(fields.invalid(key.as_str(), reason));
             }
             let implementations: Vec<_> = definitions

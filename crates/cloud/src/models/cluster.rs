@@ -9,9 +9,9 @@ use super::fields::{Fields, Model, OpenObject};
 use super::status::Status;
 use super::values::{Address, ClusterId, DisplayName, OrganizationId, ProviderId, Slug, UserId, VersionText};
 
-/// What a person says of a cluster.
+/// The settings of a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct ClusterSpec {
     pub name: DisplayName,
     pub environment: Option<Slug>,
@@ -25,7 +25,7 @@ pub struct ClusterSpec {
 
 /// A cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Cluster {
     pub id: ClusterId,
     pub created_at: Timestamp,
@@ -40,9 +40,9 @@ pub struct Cluster {
     pub provision_service_version: Option<VersionText>,
 }
 
-/// How a cluster was provisioned, by whoever did it: kept as it is.
+/// The provisioning parameters of a cluster; stored unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct ClusterConfiguration {
     #[schema(value_type = Option<OpenObject>)]
     pub provider: OpenObject,

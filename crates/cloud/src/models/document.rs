@@ -68,7 +68,7 @@ pub(super) fn parse(bytes: &[u8], max_bytes: usize) -> Result<Value, InvalidFiel
     match (twice.take(), parsed) {
         (Some(field), _) => Err(InvalidField {
             field,
-            reason: "is given twice; leave one of them out".to_owned(),
+            reason: "occurs twice; remove one of them".to_owned(),
         }),
         (None, parsed) => parsed.map_err(|error| invalid(format!("is not valid JSON: {error}"))),
     }
@@ -176,7 +176,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
             let path = Path::Key(self.path, &key);
             if map.contains_key(&key) {
                 *self.twice.borrow_mut() = Some(path.shortened());
-                return Err(A::Error::custom("a key is given twice"));
+                return Err(A::Error::custom("a key occurs twice"));
             }
             let value = access.next_value_seed(Seed {
                 path: &path,
@@ -204,7 +204,7 @@ mod tests {
             (r#"[{"a b":1,"a b":2}]"#, r#"[0]["a b"]"#),
             (r#"{"\n":1,"\n":2}"#, r#"["\n"]"#),
         ] {
-            assert_eq!(error(text), format!("{field}: is given twice; leave one of them out"));
+            assert_eq!(error(text), format!("{field}: occurs twice; remove one of them"));
         }
         assert!(parse(br#"{"a":{"a":1},"b":{"a":1}}"#, 1024).is_ok());
         let (open, close) = (format!("{{\"{}\":", "\u{e4}".repeat(200)).repeat(100), "}".repeat(100));

@@ -10,16 +10,16 @@ use super::fields::{At, Fields, Model, Read};
 /// The most characters of a message.
 const SHOWN: usize = 1_024;
 
-/// `{"code", "message"}`, and the field when one is at fault.
+/// `{"code", "message"}`, and the field, if one is invalid.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Failure {
-    /// The status of the answer, once more.
+    /// The HTTP status.
     #[schema(minimum = 400, maximum = 599, examples(422))]
     pub code: u32,
-    /// One line: whoever wrote it, it can be shown.
+    /// One line, safe to print.
     #[schema(examples("name: is missing: must be a text (name)"))]
     pub message: String,
-    /// The path of the field, as of [`InvalidField`].
+    /// The path of the field, as in [`InvalidField`].
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(examples("name"))]
     pub field: Option<String>,

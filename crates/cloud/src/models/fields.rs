@@ -210,7 +210,7 @@ impl<'a> Fields<'a> {
         match items.iter().position(|item| !seen.insert(item)) {
             Some(index) => Err(InvalidField {
                 field: format!("{}[{index}]", join(&self.path, key)),
-                reason: "is given twice; leave one of them out".to_owned(),
+                reason: "occurs twice; remove one of them".to_owned(),
             }),
             None => Ok(()),
         }
@@ -248,7 +248,7 @@ impl<'a> Fields<'a> {
         match unknown {
             Some(key) if self.unknown == Unknown::Refuse && !self.all_known => Err(InvalidField {
                 field: join(&self.path, key),
-                reason: format!("is no field of {kind}{}", self.nearest(key)),
+                reason: format!("is not a field of {kind}{}", self.nearest(key)),
             }),
             _ => Ok(()),
         }
@@ -260,9 +260,7 @@ impl<'a> Fields<'a> {
             .known
             .iter()
             .min_by_key(|known| strsim::damerau_levenshtein(known, &key));
-        nearest.map_or_else(String::new, |known| {
-            format!("; the nearest is {known}, else leave it out")
-        })
+        nearest.map_or_else(String::new, |known| format!("; the nearest known field is {known}"))
     }
 }
 
@@ -290,7 +288,7 @@ impl Read for bool {
 impl Read for Timestamp {
     /// RFC 3339, and nothing of what else the library reads: no annotations, no missing seconds, no spaces.
     fn read(at: &At<'_>) -> Result<Self, InvalidField> {
-        const WANTED: &str = "a time as in RFC 3339, for example 2019-03-01T12:00:00Z";
+        const WANTED: &str = "an RFC 3339 time, for example 2019-03-01T12:00:00Z";
         let text = at.text(WANTED)?;
         let bytes = text.as_bytes();
         let shaped = (20..=35).contains(&bytes.len())
@@ -312,19 +310,19 @@ pub(super) fn read_text<T: FromStr<Err = InvalidValue>>(at: &At<'_>, wanted: &st
 
 impl Read for LabelKey {
     fn read(at: &At<'_>) -> Result<Self, InvalidField> {
-        read_text(at, "the key of a label")
+        read_text(at, "a label key")
     }
 }
 
 impl Read for LabelValue {
     fn read(at: &At<'_>) -> Result<Self, InvalidField> {
-        read_text(at, "the value of a label")
+        read_text(at, "a label value")
     }
 }
 
 impl Read for NodeName {
     fn read(at: &At<'_>) -> Result<Self, InvalidField> {
-        read_text(at, "the name of a node")
+        read_text(at, "a node name")
     }
 }
 
@@ -344,7 +342,7 @@ impl utoipa::ToSchema for OpenObject {}
 
 impl utoipa::PartialSchema for OpenObject {
     fn schema() -> RefOr<Schema> {
-        let object = schema::object("An object whose fields are kept as they are.");
+        let object = schema::object("An object whose fields are stored unchanged.");
         object
             .additional_properties(Some(AdditionalProperties::FreeForm(true)))
             .into()

@@ -10,10 +10,10 @@ use super::fields::{Fields, Model};
 use super::schema;
 use super::values::{ClusterLabelId, NodePoolId, NodePoolLabelId};
 
-/// What a person says of a label. The key is a bare name: the prefix is added on the node, where nothing outside it is
+/// The settings of a label. The key is a bare name: the prefix is added on the node, where nothing outside it is
 /// ours, and a key has room for one prefix only.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct LabelSpec {
     #[schema(value_type = schema::LabelName)]
     pub key: LabelKey,
@@ -21,9 +21,9 @@ pub struct LabelSpec {
     pub value: LabelValue,
 }
 
-/// A label of every node of a cluster, there `cluster.containership.io/KEY`.
+/// A label of all nodes of a cluster; on a node its key is `cluster.containership.io/KEY`.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct ClusterLabel {
     pub id: ClusterLabelId,
     pub created_at: Timestamp,
@@ -32,9 +32,9 @@ pub struct ClusterLabel {
     pub spec: LabelSpec,
 }
 
-/// A label of every node of a node pool, there `nodepool.containership.io/KEY`.
+/// A label of all nodes of a node pool; on a node its key is `nodepool.containership.io/KEY`.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct NodePoolLabel {
     pub id: NodePoolLabelId,
     pub created_at: Timestamp,
@@ -54,7 +54,7 @@ impl Model for LabelSpec {
         };
         if spec.key.as_str().contains('/') {
             let reason = format!(
-                "\"{}\" has a prefix; leave it out, the node's label gets one of its own",
+                "\"{}\" has a prefix; remove it, because the node's label gets its own prefix",
                 spec.key
             );
             return Err(fields.invalid("key", reason));

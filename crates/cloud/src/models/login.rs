@@ -20,11 +20,11 @@ pub struct Login {
     pub password: Secret,
 }
 
-/// The answer to a login: it has nothing but the token, so it has no other `Serialize` than
+/// The response to a login. It contains only the token, so its only `Serialize` is
 /// [`revealed`](Self::revealed).
 #[derive(Clone, Debug, PartialEq, ToSchema)]
 pub struct Token {
-    /// What `Authorization: JWT …` takes.
+    /// The value for `Authorization: JWT …`.
     pub token: Secret,
 }
 
@@ -70,7 +70,7 @@ impl ToSchema for Login {}
 /// By hand, because the derive leaves out what serde leaves out.
 impl PartialSchema for Login {
     fn schema() -> RefOr<Schema> {
-        let login = schema::object("Who logs in, with what.")
+        let login = schema::object("The credentials of a login.")
             .property("email", Email::schema())
             .property("password", schema::write_only(Secret::schema()));
         login.required("email").required("password").into()

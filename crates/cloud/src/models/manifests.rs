@@ -10,12 +10,12 @@ use super::document::InvalidField;
 use super::fields::{At, Fields, Model, OpenObject, Read};
 use super::schema;
 
-/// The answer of `GET …/plugins/ID`.
+/// The response of `GET …/plugins/ID`.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct PluginManifests {
     /// Groups, applied in this order.
     pub manifests: Vec<Vec<Manifest>>,
-    /// What must succeed before and after.
+    /// Jobs that must succeed before and after.
     #[schema(value_type = Option<Jobs>)]
     pub jobs: Jobs,
 }
@@ -79,7 +79,7 @@ impl PartialSchema for Job {
             .property("activeDeadlineSeconds", seconds)
             .required("activeDeadlineSeconds");
         manifest(
-            "A job that ends.",
+            "A job that completes.",
             schema::text("^batch/v1$", "batch/v1"),
             schema::text("^Job$", "Job"),
         )
@@ -173,7 +173,7 @@ impl Read for Job {
         if deadline.as_i64().is_some_and(|seconds| seconds > 0) {
             return Ok(Self(manifest));
         }
-        let wanted = "a whole number from 1: a job that never ends would hold up the plugin for ever";
+        let wanted = "a whole number of at least 1: a job without a deadline could block the plugin forever";
         Err(spec.at("activeDeadlineSeconds", deadline).must_be(wanted))
     }
 }

@@ -9,14 +9,14 @@ use super::fields::{Fields, Model};
 use super::status::Status;
 use super::values::NodeId;
 
-/// What a person says of a node: that it is to be. Everything else of it the cluster knows.
+/// The settings of a node. There are none; the cluster reports everything else.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeSpec {}
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Node {
     pub id: NodeId,
     pub status: Option<Status>,
@@ -27,7 +27,7 @@ pub struct Node {
 /// The body of `PUT …/nodes/N/status`.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct NodeStatusReport {
-    /// How the node is doing.
+    /// The status of the node.
     pub status: Status,
 }
 

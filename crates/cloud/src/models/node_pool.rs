@@ -14,7 +14,7 @@ use super::values::{DisplayName, KubernetesVersion, NodePoolId, VersionText, wor
 const MAX_NODES: u32 = 5_000;
 
 words! {
-    /// What the nodes of a pool are for.
+    /// The role of the nodes of a pool.
     KubernetesMode, "mode of a node pool" {
         /// The control plane.
         Master = "master",
@@ -23,19 +23,19 @@ words! {
     }
 }
 
-/// What a person says of a node pool.
+/// The settings of a node pool.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct NodePoolSpec {
     pub name: DisplayName,
     pub os: Option<DisplayName>,
-    /// Within the bounds of the autoscaling, when that is enabled.
+    /// Within the autoscaling limits, if autoscaling is enabled.
     #[schema(maximum = 5000, examples(3))]
     pub count: u32,
     pub docker_version: Option<VersionText>,
     pub kubernetes_mode: KubernetesMode,
     pub kubernetes_version: KubernetesVersion,
-    /// Only the control plane has it.
+    /// Only for the control plane.
     pub etcd: bool,
     pub etcd_version: Option<VersionText>,
     pub is_schedulable: bool,
@@ -45,7 +45,7 @@ pub struct NodePoolSpec {
 
 /// A node pool.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct NodePool {
     pub id: NodePoolId,
     pub status: Option<Status>,
@@ -53,17 +53,17 @@ pub struct NodePool {
     pub spec: NodePoolSpec,
 }
 
-/// Between which counts a pool is scaled. The bounds are checked; whatever else an autoscaler wants to know is kept.
+/// The limits for autoscaling a pool. The limits are validated; all other fields are stored unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub struct Autoscaling {
-    /// Whether it is scaled at all.
+    /// Whether the pool is scaled automatically.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// The fewest nodes.
+    /// The minimum number of nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 5000, examples(1))]
     pub min_nodes: Option<u32>,
-    /// The most nodes.
+    /// The maximum number of nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 5000, examples(5))]
     pub max_nodes: Option<u32>,
@@ -76,9 +76,9 @@ pub struct Autoscaling {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodePoolChange {
-    /// How many nodes it should have.
+    /// The desired number of nodes.
     Count(u32),
-    /// Which version it should have.
+    /// The desired version.
     KubernetesVersion(KubernetesVersion),
 }
 
@@ -89,10 +89,10 @@ impl PartialSchema for NodePoolChange {
     fn schema() -> RefOr<Schema> {
         let count = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0));
         let count = count.maximum(Some(MAX_NODES)).examples([3]);
-        let count = schema::object("How many nodes it should have.").property("count", count);
-        let version = schema::object("Which version it should have.");
+        let count = schema::object("The desired number of nodes.").property("count", count);
+        let version = schema::object("The desired version.");
         let version = version.property("kubernetes_version", KubernetesVersion::schema());
-        let one = OneOfBuilder::new().description(Some("One of the two, never both."));
+        let one = OneOfBuilder::new().description(Some("Exactly one of the two."));
         let one = one
             .item(count.required("count"))
             .item(version.required("kubernetes_version"));
@@ -127,7 +127,7 @@ impl NodePoolSpec {
             return Err(fields.invalid("etcd", "is true, must be false in a pool of workers"));
         }
         if !self.etcd && self.etcd_version.is_some() {
-            return Err(fields.invalid("etcd_version", "cannot stand in a pool without etcd; leave it out"));
+            return Err(fields.invalid("etcd_version", "is not allowed in a pool without etcd; omit it"));
         }
         let scaling = &self.autoscaling;
         let (min, max) = (scaling.min_nodes.unwrap_or(0), scaling.max_nodes.unwrap_or(MAX_NODES));
@@ -184,7 +184,7 @@ impl Model for NodePoolChange {
             (None, Some(version)) => Ok(Self::KubernetesVersion(version)),
             (Some(_), Some(_)) => Err(fields.invalid(
                 "kubernetes_version",
-                "cannot change together with count; send one after the other",
+                "cannot be changed together with count; send two requests",
             )),
             (None, None) => Err(fields.invalid("count", "is missing: must have count or kubernetes_version")),
         }

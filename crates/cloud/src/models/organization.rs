@@ -8,16 +8,16 @@ use super::document::InvalidField;
 use super::fields::{Fields, Model};
 use super::values::{DisplayName, OrganizationId, UserId};
 
-/// What a person says of an organization.
+/// The settings of an organization.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct OrganizationSpec {
-    /// What it is called.
+    /// The name.
     pub name: DisplayName,
 }
 
 /// An organization.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Organization {
     pub id: OrganizationId,
     #[serde(flatten)]
@@ -25,7 +25,7 @@ pub struct Organization {
     pub owner_id: UserId,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
-    /// Nobody may change anything in it.
+    /// The organization is locked against changes.
     pub locked: bool,
 }
 

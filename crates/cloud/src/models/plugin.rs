@@ -8,9 +8,9 @@ use super::document::InvalidField;
 use super::fields::{Fields, Model, OpenObject};
 use super::values::{ClusterId, Description, OrganizationId, PluginId, Slug, Version};
 
-/// What a person says of a plugin.
+/// The settings of a plugin.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct PluginSpec {
     #[serde(rename = "type")]
     pub plugin_type: Slug,
@@ -18,14 +18,14 @@ pub struct PluginSpec {
     pub version: Version,
     #[schema(value_type = Option<Description>)]
     pub description: Description,
-    /// By the schema of the version: kept as it is.
+    /// Depends on the schema of the version; stored unchanged.
     #[schema(value_type = Option<OpenObject>)]
     pub configuration: OpenObject,
 }
 
 /// A plugin of a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Plugin {
     pub id: PluginId,
     pub added_at: Option<Timestamp>,

@@ -11,9 +11,9 @@ use super::schema;
 use super::secret::Credentials;
 use super::values::{Description, OrganizationId, ProviderId, Slug};
 
-/// What a person says of a provider.
+/// The settings of a provider.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct ProviderSpec {
     pub provider: Slug,
     pub description: Description,
@@ -24,7 +24,7 @@ pub struct ProviderSpec {
 
 /// A provider, as clients see it. Here credentials are an unknown field.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Provider {
     pub id: ProviderId,
     pub created_at: Timestamp,
@@ -40,7 +40,7 @@ impl ToSchema for ProviderSpec {}
 /// By hand, because the derive leaves out what serde leaves out.
 impl PartialSchema for ProviderSpec {
     fn schema() -> RefOr<Schema> {
-        let spec = schema::object("What a person says of a provider.")
+        let spec = schema::object("The settings of a provider.")
             .property("provider", Slug::schema())
             .property("description", schema::nullable::<Description>())
             .property("credentials", schema::write_only(schema::nullable::<Credentials>()));

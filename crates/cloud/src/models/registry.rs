@@ -14,7 +14,7 @@ use super::secret::Credentials;
 use super::values::{Address, Description, Email, OrganizationId, RegistryId, UserId, words};
 
 words! {
-    /// Whose registry it is: it decides how credentials become a pull secret.
+    /// The kind of registry, which determines how credentials become a pull secret.
     RegistryProvider, "provider of a registry" {
         /// ECR; a token is asked for with the credentials.
         AmazonEc2Registry = "amazon_ec2_registry",
@@ -40,9 +40,9 @@ impl RegistryProvider {
     }
 }
 
-/// What a person says of a registry. `Serialize` leaves the credentials out.
+/// The settings of a registry. `Serialize` leaves the credentials out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct RegistrySpec {
     pub description: Description,
     pub provider: RegistryProvider,
@@ -52,9 +52,9 @@ pub struct RegistrySpec {
     pub credentials: Credentials,
 }
 
-/// A registry. `Serialize` leaves the credentials out; an answer to a client is [`revealed`](Self::revealed).
+/// A registry. `Serialize` omits the credentials; a response to a client is [`revealed`](Self::revealed).
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Registry {
     pub id: RegistryId,
     pub added_at: Option<Timestamp>,
@@ -88,7 +88,7 @@ impl ToSchema for RegistrySpec {}
 /// By hand, because the derive leaves out what serde leaves out.
 impl PartialSchema for RegistrySpec {
     fn schema() -> RefOr<Schema> {
-        let spec = schema::object("What a person says of a registry.")
+        let spec = schema::object("The settings of a registry.")
             .property("description", schema::nullable::<Description>())
             .property("provider", RegistryProvider::schema())
             .property("serveraddress", Address::schema())

@@ -15,7 +15,7 @@ use super::values::{
 };
 
 words! {
-    /// Whose rule it is.
+    /// The role of the rule.
     RuleType, "type of a rule" {
         /// Of the cluster's API server.
         Kubernetes = "kubernetes",
@@ -24,9 +24,9 @@ words! {
     }
 }
 
-/// What a person says of a role.
+/// The settings of a role.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct RoleSpec {
     pub name: DisplayName,
     #[schema(value_type = Option<Description>)]
@@ -36,7 +36,7 @@ pub struct RoleSpec {
 
 /// A role.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Role {
     pub id: RoleId,
     pub created_at: Timestamp,
@@ -46,15 +46,15 @@ pub struct Role {
     pub name: DisplayName,
     #[schema(value_type = Option<Description>)]
     pub description: Description,
-    /// Only with `side_load=rules`. None is not the same as an empty list, which allows nothing.
+    /// Only with `side_load=rules`. Absent differs from an empty list, which allows nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rules: Option<Vec<Rule>>,
 }
 
-/// What a person says of a rule: either resources of some groups, or paths that are no resources.
+/// The settings of a rule: either resources of some groups, or non-resource paths.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[schema(examples(json!({"type": "kubernetes", "api_groups": ["apps"], "resources": ["deployments"], "verbs": ["get", "list"]})))]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct RuleSpec {
     #[serde(rename = "type")]
     pub rule_type: RuleType,
@@ -72,7 +72,7 @@ pub struct RuleSpec {
 
 /// A rule of a role.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Rule {
     pub id: RuleId,
     pub created_at: Option<Timestamp>,
@@ -138,7 +138,7 @@ impl RuleSpec {
         fields.unique("verbs", &self.verbs)?;
         fields.unique("non_resource_urls", &self.non_resource_urls)?;
         if self.verbs.is_empty() {
-            return Err(fields.invalid("verbs", "is empty, must have one verb at least"));
+            return Err(fields.invalid("verbs", "is empty, must have at least one verb"));
         }
         if !self.non_resource_urls.is_empty() {
             let regular = [
@@ -148,7 +148,7 @@ impl RuleSpec {
             ];
             return match regular.iter().find(|(_, empty)| !empty) {
                 Some((key, _)) => {
-                    Err(fields.invalid(key, "cannot stand beside non_resource_urls; make it a rule of its own"))
+                    Err(fields.invalid(key, "cannot be combined with non_resource_urls; use a separate rule"))
                 }
                 None => Ok(()),
             };
@@ -156,12 +156,12 @@ impl RuleSpec {
         if self.resources.is_empty() {
             return Err(fields.invalid(
                 "resources",
-                "is empty, must have one resource, or non_resource_urls instead",
+                "is empty, must have at least one resource; otherwise use non_resource_urls",
             ));
         }
         // Only Kubernetes' resources are in groups.
         if self.api_groups.is_empty() && self.rule_type == RuleType::Kubernetes {
-            let reason = "is empty, must have one group at least; the core group is the empty text";
+            let reason = "is empty, must have at least one group; the core group is the empty string";
             return Err(fields.invalid("api_groups", reason));
         }
         Ok(())

@@ -9,7 +9,7 @@ use super::fields::{Fields, Model};
 use super::values::{ClusterId, Namespace, OrganizationId, RoleBindingId, RoleId, TeamId, UserId, words};
 
 words! {
-    /// Which of the two ids counts.
+    /// Which of the two ids applies.
     BindingType, "type of a role binding" {
         /// `user_id`.
         User = "UserBinding",
@@ -32,9 +32,9 @@ pub enum BindingSubject {
 struct SubjectFields {
     #[serde(rename = "type")]
     binding_type: BindingType,
-    /// In a `UserBinding`, and only there.
+    /// Only in a `UserBinding`.
     user_id: Option<UserId>,
-    /// In a `TeamBinding`, and only there.
+    /// Only in a `TeamBinding`.
     team_id: Option<TeamId>,
 }
 
@@ -53,25 +53,25 @@ impl Serialize for BindingSubject {
     }
 }
 
-/// What a person says of a role binding.
+/// The settings of a role binding.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[schema(examples(json!({"type": "UserBinding", "user_id": "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e",
     "authorization_role_id": "0b8e4a52-13f7-4f0e-9d3c-7a6b5c4d3e2f"})))]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct RoleBindingSpec {
     #[serde(flatten)]
     #[schema(value_type = SubjectFields)]
     pub subject: BindingSubject,
     pub authorization_role_id: RoleId,
-    /// None is every cluster of the organization.
+    /// If absent, all clusters of the organization.
     pub cluster_id: Option<ClusterId>,
-    /// None is every namespace.
+    /// If absent, all namespaces.
     pub namespace: Option<Namespace>,
 }
 
 /// A role binding.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct RoleBinding {
     pub id: RoleBindingId,
     pub created_at: Timestamp,
@@ -89,8 +89,8 @@ impl Model for RoleBindingSpec {
         let binding_type = fields.required("type")?;
         let user_id: Option<UserId> = fields.optional("user_id")?;
         let team_id: Option<TeamId> = fields.optional("team_id")?;
-        let other = |key| fields.invalid(key, format!("cannot stand in a {binding_type}; leave it out"));
-        let missing = |key| fields.invalid(key, format!("is missing: must be there in a {binding_type}"));
+        let other = |key| fields.invalid(key, format!("is not allowed in a {binding_type}; omit it"));
+        let missing = |key| fields.invalid(key, format!("is missing: it is required in a {binding_type}"));
         let subject = match (binding_type, user_id, team_id) {
             (BindingType::User, Some(id), None) => BindingSubject::User(id),
             (BindingType::Team, None, Some(id)) => BindingSubject::Team(id),

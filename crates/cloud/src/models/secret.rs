@@ -14,7 +14,7 @@ use super::values::CredentialName;
 
 const MAX_BYTES: usize = 16 * 1024;
 const MAX_CREDENTIALS: usize = 32;
-const WANTED: &str = "a text of 1 to 16384 bytes without NUL";
+const WANTED: &str = "a string of 1 to 16384 bytes without NUL";
 
 /// A password, key or token. Its memory is cleared when it is dropped; that of the JSON that it was read from is not.
 #[derive(Clone)]
@@ -34,7 +34,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// For tests and for "did it change"; not in constant time, so no answer to a stranger may depend on it.
+/// For tests and for "did the secret change"; not in constant time, so no answer to a stranger may depend on it.
 impl PartialEq for Secret {
     fn eq(&self, other: &Self) -> bool {
         self.expose() == other.expose()
@@ -48,7 +48,7 @@ impl PartialSchema for Secret {
         let secret = ObjectBuilder::new()
             .schema_type(Type::String)
             .format(Some(SchemaFormat::KnownFormat(KnownFormat::Password)))
-            .description(Some("A secret: no log and no error shows it."))
+            .description(Some("A secret. It never appears in logs and errors."))
             .min_length(Some(1))
             .max_length(Some(MAX_BYTES))
             .pattern(Some(r"^[^\u0000]*$"))
@@ -68,7 +68,7 @@ impl Read for Secret {
     }
 }
 
-/// What a registry or a cloud wants to see, by name: `username`, `password`, …
+/// The credentials of a registry or cloud, by name: `username`, `password`, …
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Credentials(BTreeMap<CredentialName, Secret>);
 
@@ -100,7 +100,7 @@ impl PartialSchema for Credentials {
     fn schema() -> RefOr<Schema> {
         let credentials = ObjectBuilder::new()
             .description(Some(
-                "What a registry or a cloud wants to see, by name: `username`, `password`, …",
+                "The credentials of a registry or cloud, by name: `username`, `password`, …",
             ))
             .property_names(Some(schema::value::<CredentialName>()))
             .additional_properties(Some(Secret::schema()))
@@ -115,7 +115,7 @@ impl Read for Credentials {
         let map = at
             .value
             .as_object()
-            .ok_or_else(|| at.secret_must_be("an object of names and texts"))?;
+            .ok_or_else(|| at.secret_must_be("an object with string values"))?;
         if map.len() > MAX_CREDENTIALS {
             return Err(at.invalid(format!("has {} names, may have at most {MAX_CREDENTIALS}", map.len())));
         }

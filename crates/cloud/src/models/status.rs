@@ -13,10 +13,10 @@ pub struct Status {
     /// For example `RUNNING`.
     #[serde(rename = "type")]
     pub status: StatusType,
-    /// What a person should know.
+    /// A message for users.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<Description>,
-    /// How far it is.
+    /// The percentage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percent: Option<Percent>,
 }

@@ -8,21 +8,21 @@ use super::document::InvalidField;
 use super::fields::{Fields, Model};
 use super::values::{Description, DisplayName, OrganizationId, TeamId, UserId};
 
-/// What a person says of a team.
+/// The settings of a team.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct TeamSpec {
     pub name: DisplayName,
     #[schema(value_type = Option<Description>)]
     pub description: Description,
-    /// None is there twice.
+    /// Without duplicates.
     #[schema(value_type = Option<BTreeSet<UserId>>)]
     pub user_ids: Vec<UserId>,
 }
 
 /// A team.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Team {
     pub id: TeamId,
     pub created_at: Timestamp,

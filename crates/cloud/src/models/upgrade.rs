@@ -18,7 +18,7 @@ const MAX_TIMEOUT: u32 = 24 * 60 * 60;
 const MAX_SCRIPT: usize = 1024 * 1024;
 
 words! {
-    /// What is upgraded. `etcd` has a name in the API, and was never supported.
+    /// The component to upgrade. `etcd` has a name in the API, but was never supported.
     UpgradeType, "type of an upgrade (etcd is not supported)" {
         /// Kubernetes.
         Kubernetes = "kubernetes",
@@ -26,7 +26,7 @@ words! {
 }
 
 words! {
-    /// How a node's label is compared.
+    /// The operator of a label requirement.
     ///
     /// Source: `selection.Operator` of `k8s.io/apimachinery`.
     SelectorOperator, "operator of a label selector" {
@@ -52,7 +52,7 @@ words! {
 }
 
 words! {
-    /// How an upgrade is doing, of the cluster or of one node.
+    /// The progress of an upgrade, of the cluster or of one node.
     UpgradeStatus, "status of an upgrade" {
         /// Goes on.
         InProgress = "InProgress",
@@ -63,17 +63,17 @@ words! {
     }
 }
 
-/// What a person says of an upgrade.
+/// The settings of an upgrade.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct UpgradeSpec {
     #[serde(rename = "type")]
     pub upgrade_type: UpgradeType,
     #[schema(value_type = Option<Description>)]
     pub description: Description,
     pub target_version: TargetVersion,
-    /// Every one must match a node; none matches every node.
+    /// A node must match all of them; an empty list matches all nodes.
     #[schema(value_type = Option<Vec<NodeSelector>>)]
     pub label_selector: Vec<NodeSelector>,
     #[schema(minimum = 1, maximum = 86400, examples(900))]
@@ -83,7 +83,7 @@ pub struct UpgradeSpec {
 /// An upgrade.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Upgrade {
     pub id: UpgradeId,
     pub added_at: UnixSeconds,
@@ -92,23 +92,23 @@ pub struct Upgrade {
     pub status: Option<UpgradeProgress>,
 }
 
-/// One requirement of a node's labels.
+/// A requirement for a node's labels.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[schema(examples(json!({"label": "example.com/zone", "operator": "in", "value": ["a", "b"]})))]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct NodeSelector {
     #[schema(value_type = schema::LabelKey)]
     pub label: LabelKey,
     pub operator: SelectorOperator,
-    /// As many as the operator takes.
+    /// Their number depends on the operator.
     #[schema(value_type = Option<BTreeSet<schema::LabelValue>>)]
     pub value: Vec<LabelValue>,
 }
 
-/// How far an upgrade is.
+/// The progress of an upgrade.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct UpgradeProgress {
     pub cluster_status: UpgradeStatus,
     #[schema(value_type = Option<BTreeMap<schema::NodeName, UpgradeStatus>>)]
@@ -118,7 +118,7 @@ pub struct UpgradeProgress {
     pub current_start_time: Option<UnixSeconds>,
 }
 
-/// The script with which a node upgrades itself. It runs there as root; `Debug` shows only its length.
+/// The upgrade script of a node. It runs as root; `Debug` shows only its length.
 #[derive(Clone, PartialEq, ToSchema)]
 #[schema(
     max_length = 1_048_576,
@@ -152,7 +152,7 @@ impl FromStr for UpgradeScript {
         Err(super::values::invalid(
             "upgrade script",
             text.lines().next().unwrap_or_default(),
-            "must be at most 1 MiB of text that begins with #!/, ends with a line feed, and has no other control characters than line feeds and tabs",
+            "must be text of at most 1 MiB that begins with #!/, ends with a line feed, and contains no control characters except line feeds and tabs",
         ))
     }
 }

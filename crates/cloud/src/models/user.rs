@@ -8,9 +8,9 @@ use super::document::InvalidField;
 use super::fields::{Fields, Model};
 use super::values::{DisplayName, Email, Fingerprint, HttpUrl, SshKeyId, SshPublicKey, UserId};
 
-/// What a person says of a user.
+/// The settings of a user.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct UserSpec {
     pub name: DisplayName,
     pub email: Email,
@@ -19,20 +19,20 @@ pub struct UserSpec {
 
 /// A user.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct User {
     pub id: UserId,
     #[serde(flatten)]
     pub spec: UserSpec,
     pub added_at: Timestamp,
-    /// Each is this user's, and none is there twice.
+    /// All belong to this user, without duplicates.
     #[schema(value_type = Option<Vec<SshKey>>)]
     pub ssh_keys: Vec<SshKey>,
 }
 
-/// What a person says of an SSH key.
+/// The settings of an SSH key.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct SshKeySpec {
     pub name: DisplayName,
     pub key: SshPublicKey,
@@ -40,13 +40,13 @@ pub struct SshKeySpec {
 
 /// An SSH key.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each is the field of the API")]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct SshKey {
     pub id: SshKeyId,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub user_id: UserId,
-    /// That of the key; computed where it is not given.
+    /// The fingerprint of the key; computed if absent.
     #[schema(value_type = Option<Fingerprint>)]
     pub fingerprint: Fingerprint,
     #[serde(flatten)]
@@ -83,7 +83,7 @@ impl Model for User {
         match user.ssh_keys.iter().find(|key| key.user_id != user.id) {
             Some(key) => Err(fields.invalid(
                 "ssh_keys",
-                format!("holds the key {}, whose user_id is another user's", key.id),
+                format!("contains the key {}, whose user_id is that of another user", key.id),
             )),
             None => Ok(user),
         }
@@ -110,7 +110,10 @@ impl Model for SshKey {
             .optional("fingerprint")?
             .unwrap_or_else(|| spec.key.fingerprint().clone());
         if !fingerprint.matches(&spec.key) {
-            let reason = format!("is not that of the key, which is {}", spec.key.fingerprint());
+            let reason = format!(
+                "does not match the key, whose fingerprint is {}",
+                spec.key.fingerprint()
+            );
             return Err(fields.invalid("fingerprint", reason));
         }
         Ok(Self {

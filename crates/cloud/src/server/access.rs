@@ -1,36 +1,36 @@
-//! Who may ask for what: decided from the table of endpoints, the path and who asks, before anything is looked up. So an
-//! organization that is another's and one that is not there are one answer, in the same time.
+//! Access control: decided from the table of endpoints, the path and the caller, before any lookup. Therefore an
+//! organization of others and one that does not exist give the same response, in the same time.
 
 use uuid::Uuid;
 
 use super::principal::{OrgRole, Principal};
 use super::refusal::Refusal;
 
-/// Who may ask.
+/// The permission that an endpoint requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum May {
-    /// Everybody, known or not.
+pub enum Permission {
+    /// None: also without a token.
     Anyone,
-    /// Whoever has a valid token.
+    /// Any valid token.
     Known,
     /// Every user, about himself.
     User,
-    /// A user who may do what concerns all organizations.
+    /// An operator, who administers all organizations.
     Operator,
     /// Those of the organization in the path.
     Organization {
         /// The least role of a user.
         role: OrgRole,
-        /// Whether the cluster in the path, or a cluster of the organization where the path has none, may.
+        /// Whether the cluster in the path, or any cluster of the organization if the path has none, is permitted.
         cluster: bool,
-        /// Whether the user in the path may, whatever his role is.
+        /// Whether the user in the path is permitted, whatever the user's role.
         own: bool,
     },
 }
 
 /// The ids in a path that decide.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Place {
+pub struct PathIds {
     /// `organization_id`.
     pub organization: Option<Uuid>,
     /// `cluster_id`.
@@ -39,28 +39,31 @@ pub struct Place {
     pub user: Option<Uuid>,
 }
 
-/// Whether `principal` may ask what only `may` may, at `place`.
+/// Checks that `principal` has the permission `may` for the path `place`.
 ///
 /// # Errors
-/// 401 for a stranger, 404 for whoever may not know that there is anything, 403 for whoever is known there and may not.
-pub fn allow(may: May, principal: Option<&Principal>, place: Place) -> Result<(), Refusal> {
-    if may == May::Anyone {
+/// 401 without a valid token, 404 for a caller who may not know whether the object exists, 403 for other callers
+/// without permission.
+pub fn allow(may: Permission, principal: Option<&Principal>, place: PathIds) -> Result<(), Refusal> {
+    if may == Permission::Anyone {
         return Ok(());
     }
     let Some(principal) = principal else {
         return Err(unknown());
     };
     match may {
-        May::Anyone | May::Known => Ok(()),
-        May::User => match principal {
+        Permission::Anyone | Permission::Known => Ok(()),
+        Permission::User => match principal {
             Principal::User { .. } => Ok(()),
-            Principal::Cluster { .. } => Err(Refusal::forbidden("only a user may do this, and you are a cluster")),
+            Principal::Cluster { .. } => Err(Refusal::forbidden(
+                "only users may do this; you are authenticated as a cluster",
+            )),
         },
-        May::Operator => match principal {
+        Permission::Operator => match principal {
             Principal::User { operator: true, .. } => Ok(()),
-            _ => Err(Refusal::forbidden("only an operator of this server may do this")),
+            _ => Err(Refusal::forbidden("only operators of this server may do this")),
         },
-        May::Organization { role, cluster, own } => {
+        Permission::Organization { role, cluster, own } => {
             let organization = place.organization.ok_or_else(Refusal::not_found)?;
             match principal {
                 Principal::User { id, .. } => {
@@ -69,7 +72,7 @@ pub fn allow(may: May, principal: Option<&Principal>, place: Place) -> Result<()
                         return Ok(());
                     }
                     Err(Refusal::forbidden(format!(
-                        "your role is {has}, this takes {role}: ask an owner"
+                        "your role is {has}, but this requires {role}: ask an owner"
                     )))
                 }
                 Principal::Cluster {
@@ -82,18 +85,18 @@ pub fn allow(may: May, principal: Option<&Principal>, place: Place) -> Result<()
                     if cluster {
                         return Ok(());
                     }
-                    Err(Refusal::forbidden("a cluster may not do this: use a user's token"))
+                    Err(Refusal::forbidden("clusters may not do this: use the token of a user"))
                 }
             }
         }
     }
 }
 
-/// That a valid token is missing.
+/// The error that a valid token is missing.
 #[must_use]
 pub fn unknown() -> Refusal {
     Refusal::new(
         http::StatusCode::UNAUTHORIZED,
-        "a valid token is missing: send Authorization: JWT TOKEN (log in for one)",
+        "no valid token: log in and send Authorization: JWT TOKEN",
     )
 }

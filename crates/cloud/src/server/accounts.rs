@@ -1,4 +1,4 @@
-//! Logging in, and what a user does about himself: his account, his password, his tokens, his organizations.
+//! Logging in, and a user's own account: profile, password, tokens, organizations.
 
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
@@ -23,13 +23,13 @@ use super::token::{Claims, TokenUse};
 use super::users::{hashed, replace_password, tell_elsewhere};
 use crate::models::values::{DisplayName, Phone, UserId};
 
-/// The longest life of a token that a user makes for himself: a year.
+/// The maximum lifetime of a token that a user creates: a year.
 const LONGEST: u32 = 365 * 24 * 60 * 60;
 
 /// No token is valid for longer.
 pub const LONGEST_TOKEN: SignedDuration = SignedDuration::from_hours(365 * 24);
 
-/// Who the token is, whatever it is for: a coordinator asks this about whoever calls it.
+/// Show the identity that a token belongs to, whatever it is for: a coordinator asks this about whoever calls it.
 pub(super) fn authenticate(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let known = call.known()?;
     let mut answer = match &known.principal {
@@ -80,7 +80,7 @@ fn account(row: &Row) -> Map<String, Value> {
     account.insert("id".to_owned(), Value::from(row.id.clone()));
     account.insert("created_at".to_owned(), Value::from(row.created_at.clone()));
     account.insert("updated_at".to_owned(), Value::from(row.updated_at.clone()));
-    // Who may not log in any more is not there any more.
+    // A user who may not log in is deleted.
     account.insert("enabled".to_owned(), Value::Bool(true));
     account
 }
@@ -132,7 +132,7 @@ fn said_account(
         if let Some(value) = body.remove(field)
             && seen.get(field) != Some(&value)
         {
-            return Err(Refusal::field(field, "is made by the server and cannot be changed; leave it out").into());
+            return Err(Refusal::field(field, "is set by the server and cannot be changed; omit it").into());
         }
     }
     let mut whole = Value::Object(if patch { before.spec.clone() } else { Map::new() });
@@ -152,7 +152,7 @@ fn said_account(
 pub(super) async fn change_password(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let mut body = object(&call.body)?;
     let Some(Value::String(old)) = body.remove("old_password") else {
-        return Err(Refusal::field("old_password", "must be the password that you have now").into());
+        return Err(Refusal::field("old_password", "must be your current password").into());
     };
     let hash = hashed(cloud, &mut body, "new_password").await?;
     let hash = hash.ok_or_else(|| Refusal::field("new_password", "is missing"))?;
@@ -161,7 +161,7 @@ pub(super) async fn change_password(cloud: &Cloud, call: &Call) -> Result<Respon
     cloud.limits.guess(&id).map_err(Refusal::from)?;
     let stored = cloud.store.get(Kind::Password, &id).await?.map(|row| row.secret.0);
     if !right(cloud, old, stored).await? {
-        return Err(Refusal::field("old_password", "is not the password that you have now").into());
+        return Err(Refusal::field("old_password", "is not your current password").into());
     }
     let kept = call.known()?.claims.as_ref().map(|claims| claims.id);
     let reply = cloud.store.write(call.by(), move |transaction| {
@@ -174,8 +174,8 @@ pub(super) async fn change_password(cloud: &Cloud, call: &Call) -> Result<Respon
     Ok(reply.await?.into_response())
 }
 
-/// The user, if the token by which he asks was not revoked since he asked: whoever loses his login, because an admin gives the
-/// user another password for example, gets no other one by what he has under way.
+/// The user, if the calling token was not revoked meanwhile: a user whose login has ended, for example because an admin
+/// set another password, gets no new token through a pending request.
 async fn still_logged_in(transaction: &mut Transaction, user: &str, token: Option<Uuid>) -> Result<Row, Error> {
     let token = token.ok_or_else(super::access::unknown)?.hyphenated().to_string();
     let token = transaction.get(Kind::Token, &token).await?;

@@ -1,4 +1,4 @@
-//! One request: what was asked, by whom.
+//! One request and its caller.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::access::Place;
+use super::access::PathIds;
 use super::digest::etag;
 use super::endpoints::Endpoint;
 use super::principal::Known;
 use super::refusal::Refusal;
-use super::store::By;
+use super::store::Author;
 
-/// A request that may be granted: whoever asks may ask this.
+/// A request whose caller has the required permission.
 pub(super) struct Call {
     pub(super) endpoint: &'static Endpoint,
     pub(super) path: String,
@@ -30,7 +30,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// A parameter of the path, as it stands there.
+    /// A parameter of the path.
     pub(super) fn word(&self, name: &str) -> &str {
         let found = self.parameters.iter().find(|(key, _)| key == name);
         found.map_or("", |(_, value)| value.as_str())
@@ -48,8 +48,8 @@ impl Call {
         Ok(self.id(name)?.hyphenated().to_string())
     }
 
-    pub(super) fn place(&self) -> Place {
-        Place {
+    pub(super) fn place(&self) -> PathIds {
+        PathIds {
             organization: self.id("organization_id").ok(),
             cluster: self.id("cluster_id").ok(),
             user: self.id("user_id").ok(),
@@ -77,13 +77,13 @@ impl Call {
         self.known.as_deref().ok_or_else(super::access::unknown)
     }
 
-    /// The user who asks.
+    /// The calling user.
     pub(super) fn user(&self) -> Result<Uuid, Refusal> {
         self.known()?.principal.user().ok_or_else(Refusal::not_found)
     }
 
-    pub(super) fn by(&self) -> By {
-        By {
+    pub(super) fn by(&self) -> Author {
+        Author {
             actor: self
                 .known
                 .as_ref()
@@ -92,7 +92,7 @@ impl Call {
         }
     }
 
-    /// The id of the user who makes something; empty for a cluster.
+    /// The id of the user who creates an object; empty for a cluster.
     pub(super) fn owner(&self) -> String {
         self.user()
             .map_or_else(|_| String::new(), |user| user.hyphenated().to_string())
@@ -102,23 +102,23 @@ impl Call {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// Whether the caller has what has this ETag (RFC 9110, 13.1.2).
+    /// Whether the caller already has the version with this ETag (RFC 9110, 13.1.2).
     pub(super) fn has(&self, etag: &str) -> bool {
         self.header(&IF_NONE_MATCH)
             .is_some_and(|known| matches(known, etag, true))
     }
 
-    /// What the caller changes must be what he saw (RFC 9110, 13.1.1).
+    /// The precondition of a change: the version that the caller has seen (RFC 9110, 13.1.1).
     pub(super) fn condition(&self) -> Condition {
         Condition(self.header(&IF_MATCH).map(str::to_owned))
     }
 }
 
-/// What `If-Match` wants.
+/// The value of `If-Match`.
 pub(super) struct Condition(Option<String>);
 
 impl Condition {
-    /// Whether something that is shown as `body` is what the caller saw.
+    /// Checks that an object whose representation is `body` is the version that the caller has seen.
     pub(super) fn check(&self, body: &[u8]) -> Result<(), Refusal> {
         match &self.0 {
             Some(wanted) if !matches(wanted, &etag(body), false) => Err(Refusal::changed()),
@@ -127,7 +127,7 @@ impl Condition {
     }
 }
 
-/// A proxy that compresses makes a strong tag a weak one: that is good enough to see that nothing changed.
+/// A compressing proxy turns a strong tag into a weak one, which is sufficient to see that nothing changed.
 fn matches(list: &str, etag: &str, weak: bool) -> bool {
     list.split(',').map(str::trim).any(|one| {
         let one = if weak {
@@ -139,18 +139,18 @@ fn matches(list: &str, etag: &str, weak: bool) -> bool {
     })
 }
 
-/// A good answer, as it can be remembered for whoever asks the same again.
+/// A successful response, which can be stored for a repeated request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Reply {
     pub(super) status: u16,
     pub(super) location: Option<String>,
-    /// What `If-Match` takes; None where nothing answers this again.
+    /// The value for `If-Match`; `None` if no GET returns this body.
     pub(super) etag: Option<String>,
     pub(super) body: String,
 }
 
 impl Reply {
-    /// 201, with what was made, as a GET of it answers it, and where it is.
+    /// 201 with the created object, as a GET returns it, and its location.
     pub(super) fn made(location: String, body: &impl Serialize) -> Self {
         Self {
             status: StatusCode::CREATED.as_u16(),
@@ -159,7 +159,7 @@ impl Reply {
         }
     }
 
-    /// This, with what is shown this once in the place of what a GET answers.
+    /// Replaces the body by one that is shown only once.
     pub(super) fn showing_once(self, body: &impl Serialize) -> Self {
         Self {
             body: text(body),
@@ -235,7 +235,7 @@ pub(super) fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     }
 }
 
-/// As JSON. What is given here are maps, lists and texts, which always can be written.
+/// Serializes maps, lists and strings, which cannot fail.
 pub(super) fn text(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
@@ -249,6 +249,6 @@ pub(super) fn object(body: &[u8]) -> Result<serde_json::Map<String, Value>, Refu
 pub(super) fn refuse_others(body: &serde_json::Map<String, Value>) -> Result<(), Refusal> {
     let other = body.keys().next();
     other.map_or(Ok(()), |field| {
-        Err(Refusal::field(field.clone(), "is no field of this; leave it out"))
+        Err(Refusal::field(field.clone(), "is not a field of this body; omit it"))
     })
 }

@@ -16,7 +16,7 @@ use super::kind::Kind;
 use super::lists::answered;
 use super::refusal::Refusal;
 use super::source::Source;
-use super::store::{Draft, Row, Scope, Ties, Transaction};
+use super::store::{Draft, References, Row, Scope, Transaction};
 use crate::models::values::{Slug, Version};
 use crate::models::{PluginManifests, PluginVersion, Unknown, parse};
 
@@ -147,7 +147,7 @@ async fn put(
         Box::pin(async move {
             let row = if let Some(before) = transaction.get(kind, &id).await? {
                 transaction
-                    .update(&before, spec, String::new(), &Ties::default())
+                    .update(&before, spec, String::new(), &References::default())
                     .await?
             } else {
                 let draft = Draft {
@@ -159,7 +159,7 @@ async fn put(
                     owner_id: owner,
                     spec,
                     secret: String::new(),
-                    ties: Ties::default(),
+                    ties: References::default(),
                 };
                 transaction.insert(draft).await?
             };
@@ -178,8 +178,8 @@ pub(super) async fn delete_version(cloud: &Cloud, call: &Call) -> Result<Respons
                 .await?
                 .ok_or_else(Refusal::not_found)?;
             if !transaction.users_of(Kind::PluginVersion, &id).await?.is_empty() {
-                // Whose they are is not told.
-                let message = "clusters have this version; disable it, or change them first";
+                // Does not reveal whose clusters they are.
+                let message = "clusters use this version; disable it, or change the clusters first";
                 return Err(Refusal::conflict(message).into());
             }
             transaction.remove(&row).await?;
@@ -203,7 +203,7 @@ pub(super) async fn add_manifests(source: &mut Source<'_>, plugin: &mut Map<Stri
     Ok(())
 }
 
-/// Whether a plugin may go from its version to the one in `after`.
+/// Checks that a plugin can be upgraded from its version to the one in `after`.
 pub(super) async fn check_upgrade(
     transaction: &mut Transaction,
     before: &Row,
@@ -211,7 +211,7 @@ pub(super) async fn check_upgrade(
 ) -> Result<(), Error> {
     for field in ["type", "implementation"] {
         if before.spec.get(field) != after.get(field) {
-            return Err(Refusal::field(field, "cannot be changed; delete the plugin and make another one").into());
+            return Err(Refusal::field(field, "cannot be changed; delete the plugin and create another one").into());
         }
     }
     let (from, to) = (before.spec.get("version"), after.get("version"));
@@ -223,7 +223,10 @@ pub(super) async fn check_upgrade(
     match upgrades {
         Some(upgrades) if !upgrades.is_empty() && !to.is_some_and(|to| upgrades.contains(to)) => {
             let words: Vec<_> = upgrades.iter().filter_map(Value::as_str).collect();
-            let reason = format!("must be one to which one may go from here: {}", words.join(", "));
+            let reason = format!(
+                "must be a version that the current one can be upgraded to: {}",
+                words.join(", ")
+            );
             Err(Refusal::field("version", reason).into())
         }
         _ => Ok(()),

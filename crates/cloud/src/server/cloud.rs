@@ -1,4 +1,4 @@
-//! What every request shares: the store, the keys, the limits, and what is kept in memory of answers and of who somebody is.
+//! The state that all requests share: the store, the keys, the limits, and the caches of responses and identities.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,23 +27,23 @@ use super::sealing::{Owner, Sealer};
 use super::store::{Feed, Row, Scope, Store};
 use super::token::Tokens;
 
-/// How much memory the kept answers may take, in bytes.
+/// The maximum memory of cached responses, in bytes.
 const ANSWERS: u64 = 64 * 1024 * 1024;
-/// So many tokens are known at once without that the database is asked.
+/// The maximum number of cached identities.
 const IDENTITIES: u64 = 20_000;
 
-/// How long what is signed is valid.
+/// The lifetimes of tokens.
 #[derive(Clone, Copy, Debug)]
-pub struct Lives {
+pub struct TokenLifetimes {
     /// A user's token, from a login.
     pub login: SignedDuration,
     /// A cluster's token.
     pub cluster: SignedDuration,
-    /// A user's token for a kube-apiserver, which cannot be told that it was revoked.
+    /// A user's token for a kube-apiserver, which is not notified of a revocation.
     pub kubernetes: SignedDuration,
 }
 
-impl Default for Lives {
+impl Default for TokenLifetimes {
     fn default() -> Self {
         Self {
             login: SignedDuration::from_hours(12),
@@ -53,7 +53,7 @@ impl Default for Lives {
     }
 }
 
-/// From what a [`Cloud`] is made.
+/// The parts of a [`Cloud`].
 pub struct CloudParts {
     /// The database.
     pub store: Store,
@@ -61,15 +61,15 @@ pub struct CloudParts {
     pub tokens: Tokens,
     /// Seals credentials.
     pub sealer: Sealer,
-    /// Where the signing keys lie: they are read again now and then.
+    /// The directory of the signing keys, which are reloaded from time to time.
     pub keys: PathBuf,
-    /// Where the sealing keys lie.
+    /// The file of the sealing keys.
     pub sealing: PathBuf,
-    /// Under which address everybody reaches this server; what its tokens say issued them.
+    /// The public URL of this server; the issuer of its tokens.
     pub issuer: Url,
-    /// How long what is signed is valid.
-    pub lives: Lives,
-    /// How much somebody may ask.
+    /// The lifetimes of tokens.
+    pub lives: TokenLifetimes,
+    /// The rate limits.
     pub limits: Limits,
     /// The time.
     pub clock: SharedClock,
@@ -77,7 +77,7 @@ pub struct CloudParts {
     pub shutdown: CancellationToken,
 }
 
-/// What every request shares. Clones share it.
+/// The state that all requests share. Clones share it.
 #[derive(Clone)]
 pub struct Cloud(Arc<Inner>);
 
@@ -89,7 +89,7 @@ pub struct Inner {
     pub(super) keys: PathBuf,
     pub(super) sealing: PathBuf,
     pub(super) issuer: Url,
-    pub(super) lives: Lives,
+    pub(super) lives: TokenLifetimes,
     pub(super) limits: Limits,
     pub(super) clock: SharedClock,
     pub(super) shutdown: CancellationToken,
@@ -118,9 +118,9 @@ pub(super) struct Answer {
     as_of: i64,
     scopes: Vec<Scope>,
     pub(super) etag: String,
-    /// None where it holds what should not lie about in memory.
+    /// `None` if it contains data that should not stay in memory.
     pub(super) body: Option<Bytes>,
-    /// Where the next part of a list is.
+    /// The location of the next page of a list.
     pub(super) next: Option<String>,
 }
 
@@ -165,7 +165,7 @@ impl Cloud {
         }))
     }
 
-    /// The answer that is kept under `key`, while it is still right.
+    /// The response cached under `key`, while it is valid.
     pub(super) async fn kept(&self, key: &str) -> Option<Arc<Answer>> {
         self.answers
             .get(key)
@@ -189,19 +189,19 @@ impl Cloud {
         self.answers.insert(key, kept).await;
     }
 
-    /// What is to stand in the column that nothing shows.
+    /// The contents of the secret column.
     ///
     /// # Errors
-    /// When it cannot be sealed.
+    /// If encryption fails.
     pub(super) fn seal(&self, kind: Kind, id: &str, organization: &str, text: &str) -> Result<String, Error> {
         let sealed = self.sealer.load().seal(owner(kind, id, organization), text.as_bytes());
         Ok(STANDARD.encode(sealed.map_err(Error::internal)?))
     }
 
-    /// What is sealed in `row`; None when nothing is.
+    /// Decrypts the secret column of `row`; `None` if it is empty.
     ///
     /// # Errors
-    /// When it cannot be opened: the key is not there any more, or the row is not what it was.
+    /// If the key no longer exists, or the row was modified.
     pub(super) fn open(&self, row: &Row) -> Result<Option<Zeroizing<String>>, Error> {
         if row.secret.0.is_empty() {
             return Ok(None);
@@ -210,10 +210,10 @@ impl Cloud {
             .map(Some)
     }
 
-    /// What [`seal`](Self::seal) sealed for the same owner.
+    /// Decrypts what [`seal`](Self::seal) encrypted for the same owner.
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// If decryption fails.
     pub(super) fn unseal(
         &self,
         kind: Kind,
@@ -231,7 +231,7 @@ impl Cloud {
         Ok(Zeroizing::new(text.to_owned()))
     }
 
-    /// Whether what begins with `head` was sealed with the key that seals now.
+    /// Whether a value that starts with `head` is encrypted with the current key.
     pub(super) fn is_current(&self, head: &str) -> bool {
         let head = STANDARD.decode(head).unwrap_or_default();
         self.sealer.load().is_current(&head)
@@ -249,10 +249,11 @@ impl Cloud {
             .map_err(Error::internal)
     }
 
-    /// The column for `credentials`: what stands there already where they are the same, because each sealing looks different.
+    /// The secret column for `credentials`: unchanged if they are the same, because each encryption gives another
+    /// value.
     ///
     /// # Errors
-    /// When they cannot be sealed, or what stands there cannot be opened.
+    /// If they cannot be encrypted, or the existing value cannot be decrypted.
     pub(super) fn sealed(
         &self,
         kind: Kind,
@@ -273,14 +274,14 @@ impl Cloud {
     }
 }
 
-/// For what has no UUID of its own: another one for each id.
+/// A UUID derived from an id that is not a UUID.
 fn derived(id: &str) -> Uuid {
     let digest = digest(&SHA256, id.as_bytes());
     let bytes = std::array::from_fn(|index| digest.as_ref()[index]);
     uuid::Builder::from_custom_bytes(bytes).into_uuid()
 }
 
-/// Nothing sealed can be moved to another object, nor to another organization's.
+/// Binds a value to its object and organization, so that it cannot be moved to another.
 fn owner<'a>(kind: Kind, id: &str, organization: &str) -> Owner<'a> {
     Owner {
         kind: kind.word(),

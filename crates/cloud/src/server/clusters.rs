@@ -1,5 +1,5 @@
-//! What a cluster has beside its collections: API keys, tokens for its kube-apiserver, what it reports, upgrade scripts,
-//! the nodes of all its pools, and which policies scale a pool.
+//! The parts of a cluster besides its collections: API keys, tokens for its kube-apiserver, reported status, upgrade
+//! scripts, the nodes of all its pools, and the assignments of autoscaling policies.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::response::{IntoResponse as _, Response};
@@ -14,14 +14,14 @@ use super::digest::{etag, hex, uuid};
 use super::kind::Kind;
 use super::refusal::Refusal;
 use super::source::{Source, Spot, cluster};
-use super::store::{Draft, Row, Ties};
+use super::store::{Draft, References, Row};
 use super::token::{Claims, TokenUse};
 use super::view::shown;
 use crate::models::values::{ClusterId, KubernetesVersion, TeamId, UserId};
 use crate::models::{NodeStatusReport, Unknown, UpgradeProgress, UpgradeScript, parse};
 
-/// A short token that says to one cluster's kube-apiserver who the user is and in which teams. That cannot be told of a
-/// revocation: whoever has lost his place gets no other one, and this one ends soon.
+/// A short-lived token that identifies the user and the user's teams to one cluster's kube-apiserver. The
+/// kube-apiserver is not notified of a revocation: a removed user gets no further token, and this one expires soon.
 pub(super) async fn token(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let spot = Spot::of(call)?;
     let user = call.user()?;
@@ -42,7 +42,7 @@ pub(super) async fn token(cloud: &Cloud, call: &Call) -> Result<Response, Error>
     Ok(Reply::ok(&body).into_response())
 }
 
-/// Keeps what a cluster, or an admin in its place, says of its own state.
+/// Stores the status that a cluster, or an admin on its behalf, reports.
 pub(super) async fn set_status(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Response, Error> {
     let status = said_status(kind, &call.body)?;
     let spot = Spot::of(call)?;
@@ -148,7 +148,9 @@ pub(super) async fn set_script(cloud: &Cloud, call: &Call) -> Result<Response, E
             match transaction.get(Kind::UpgradeScript, &id).await? {
                 Some(before) if before.spec == spec => {}
                 Some(before) => {
-                    transaction.update(&before, spec, secret, &Ties::default()).await?;
+                    transaction
+                        .update(&before, spec, secret, &References::default())
+                        .await?;
                 }
                 None => {
                     let draft = Draft {
@@ -160,7 +162,7 @@ pub(super) async fn set_script(cloud: &Cloud, call: &Call) -> Result<Response, E
                         owner_id: owner,
                         spec,
                         secret,
-                        ties: Ties::default(),
+                        ties: References::default(),
                     };
                     transaction.insert(draft).await?;
                 }
@@ -171,7 +173,7 @@ pub(super) async fn set_script(cloud: &Cloud, call: &Call) -> Result<Response, E
     Ok(reply.await?.into_response())
 }
 
-/// The script with which a node goes to a version: that of the newest upgrade to it, and of those the node's own first.
+/// The script that upgrades a node to a version: that of the newest upgrade to it, preferring the node's own script.
 pub(super) async fn script(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let asked = call.asked("version").unwrap_or_default();
     let bad = |error: tidewaiter_api::InvalidValue| {
@@ -197,7 +199,7 @@ pub(super) async fn script(cloud: &Cloud, call: &Call) -> Result<Response, Error
             }
         }
     }
-    let message = format!("no upgrade to {wanted} has a script; put one to …/upgrades/ID/script");
+    let message = format!("no upgrade to {wanted} has a script; upload one with PUT …/upgrades/ID/script");
     Err(Refusal::new(http::StatusCode::NOT_FOUND, message).into())
 }
 
@@ -251,7 +253,7 @@ pub(super) async fn assign(cloud: &Cloud, call: &Call) -> Result<Response, Error
                 owner_id: owner,
                 spec: json!({ "policy_id": spot.id }).as_object().cloned().unwrap_or_default(),
                 secret: String::new(),
-                ties: Ties {
+                ties: References {
                     name: None,
                     uses: vec![(Kind::AutoscalingPolicy, spot.id.clone())],
                 },

@@ -1,4 +1,4 @@
-//! What a person says of an object, read strictly, with what other objects have to do with it.
+//! Parses request bodies strictly, and extracts unique names and references.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -14,13 +14,13 @@ use crate::models::{
 /// A document that was read.
 #[derive(Debug)]
 pub(super) struct Document {
-    /// What is kept and shown.
+    /// The fields that are stored and returned.
     pub(super) spec: Map<String, Value>,
-    /// Credentials as JSON, which are kept sealed; None when there are none.
+    /// Credentials as JSON, which are stored encrypted; `None` if there are none.
     pub(super) credentials: Option<Credential>,
-    /// The field, and what may not be there twice among its like.
+    /// The field that must be unique among its siblings, and its value.
     pub(super) name: Option<(&'static str, String)>,
-    /// To what it refers.
+    /// The objects that it refers to.
     pub(super) uses: Vec<Use>,
 }
 
@@ -33,7 +33,7 @@ impl std::fmt::Debug for Credential {
     }
 }
 
-/// That a field refers to an object of the same organization.
+/// A reference of a field to an object of the same organization.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Use {
     /// The field, for the message.
@@ -44,10 +44,10 @@ pub(super) struct Use {
     pub(super) id: String,
 }
 
-/// Reads `bytes` as what a person says of one of `kind`.
+/// Parses `bytes` as a spec of `kind`.
 ///
 /// # Errors
-/// The first field that is wrong.
+/// The first invalid field.
 pub(super) fn read(kind: Kind, bytes: &[u8]) -> Result<Document, InvalidField> {
     match kind {
         Kind::Organization => read_as::<OrganizationSpec>(bytes),
@@ -80,7 +80,7 @@ pub(super) fn read(kind: Kind, bytes: &[u8]) -> Result<Document, InvalidField> {
     }
 }
 
-fn read_as<S: Said>(bytes: &[u8]) -> Result<Document, InvalidField> {
+fn read_as<S: SpecModel>(bytes: &[u8]) -> Result<Document, InvalidField> {
     let said: S = parse(bytes, Unknown::Refuse)?;
     let invalid = |reason: String| InvalidField {
         field: String::new(),
@@ -107,19 +107,19 @@ fn read_as<S: Said>(bytes: &[u8]) -> Result<Document, InvalidField> {
     })
 }
 
-/// What a person says of an object of a kind.
-trait Said: Model + Serialize {
+/// The spec of a kind.
+trait SpecModel: Model + Serialize {
     /// The field and the text that no other among its like may have.
     fn name(&self) -> Option<(&'static str, String)> {
         None
     }
 
-    /// To what it refers.
+    /// The objects that it refers to.
     fn uses(&self) -> Vec<Use> {
         Vec::new()
     }
 
-    /// What is to be sealed.
+    /// The credentials to encrypt.
     fn credentials(&self) -> Option<&Credentials> {
         None
     }
@@ -133,24 +133,25 @@ fn one(field: impl Into<String>, kind: Kind, id: &impl ToString) -> Use {
     }
 }
 
-impl Said for OrganizationSpec {}
-impl Said for NodeSpec {}
-impl Said for UpgradeSpec {}
+impl SpecModel for OrganizationSpec {}
+impl SpecModel for NodeSpec {}
+impl SpecModel for UpgradeSpec {}
 
-impl Said for UserSpec {
-    /// Letters of either case reach one mailbox nearly everywhere, and nobody should be mistaken for another.
+impl SpecModel for UserSpec {
+    /// Addresses that differ only in case reach the same mailbox nearly everywhere, so they must not belong to
+    /// different users.
     fn name(&self) -> Option<(&'static str, String)> {
         Some(("email", self.email.as_str().to_lowercase()))
     }
 }
 
-impl Said for SshKeySpec {
+impl SpecModel for SshKeySpec {
     fn name(&self) -> Option<(&'static str, String)> {
         Some(("key", self.key.fingerprint().to_string()))
     }
 }
 
-impl Said for TeamSpec {
+impl SpecModel for TeamSpec {
     fn name(&self) -> Option<(&'static str, String)> {
         Some(("name", self.name.to_string()))
     }
@@ -163,7 +164,7 @@ impl Said for TeamSpec {
     }
 }
 
-impl Said for RegistrySpec {
+impl SpecModel for RegistrySpec {
     /// A cluster may pull from one address with several credentials: the description tells them apart.
     fn name(&self) -> Option<(&'static str, String)> {
         Some(("description", format!("{} {}", self.serveraddress, self.description)))
@@ -174,7 +175,7 @@ impl Said for RegistrySpec {
     }
 }
 
-impl Said for ProviderSpec {
+impl SpecModel for ProviderSpec {
     fn name(&self) -> Option<(&'static str, String)> {
         Some(("description", format!("{} {}", self.provider, self.description)))
     }
@@ -184,7 +185,7 @@ impl Said for ProviderSpec {
     }
 }
 
-impl Said for ClusterSpec {
+impl SpecModel for ClusterSpec {
     fn name(&self) -> Option<(&'static str, String)> {
         Some(("name", self.name.to_string()))
     }
@@ -197,7 +198,7 @@ impl Said for ClusterSpec {
     }
 }
 
-impl Said for PluginSpec {
+impl SpecModel for PluginSpec {
     fn name(&self) -> Option<(&'static str, String)> {
         Some((
             "implementation",
@@ -211,31 +212,31 @@ impl Said for PluginSpec {
     }
 }
 
-impl Said for LabelSpec {
+impl SpecModel for LabelSpec {
     fn name(&self) -> Option<(&'static str, String)> {
         Some(("key", self.key.to_string()))
     }
 }
 
-impl Said for NodePoolSpec {
+impl SpecModel for NodePoolSpec {
     fn name(&self) -> Option<(&'static str, String)> {
         Some(("name", self.name.to_string()))
     }
 }
 
-impl Said for AutoscalingPolicySpec {
+impl SpecModel for AutoscalingPolicySpec {
     fn name(&self) -> Option<(&'static str, String)> {
         Some(("name", self.name.to_string()))
     }
 }
 
-impl Said for RoleSpec {
+impl SpecModel for RoleSpec {
     fn name(&self) -> Option<(&'static str, String)> {
         Some(("name", self.name.to_string()))
     }
 }
 
-impl Said for RoleBindingSpec {
+impl SpecModel for RoleBindingSpec {
     fn name(&self) -> Option<(&'static str, String)> {
         let subject = match self.subject {
             BindingSubject::User(id) => format!("user {id}"),

@@ -1,4 +1,4 @@
-//! What the server says of itself: the issuer of its tokens, the keys that verify them, and what may be asked.
+//! The server's descriptions of itself: the issuer of its tokens, the keys that verify them, and its API.
 
 use std::sync::LazyLock;
 

@@ -1,5 +1,5 @@
-//! The table of endpoints: which paths there are, who may ask each, what each takes and answers. The router, the check of
-//! who may, the OpenAPI document, the page and the tests all walk this one table.
+//! The table of endpoints, with the required permission, the request body and the response of each. The router, the
+//! permission check, the OpenAPI document, the page and the tests all iterate over this table.
 
 mod collections;
 mod table;
@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use http::Method;
 
-use super::access::May;
+use super::access::Permission;
 use super::kind::Kind;
 use super::principal::OrgRole;
 pub(super) use collections::COLLECTIONS;
@@ -20,20 +20,20 @@ pub struct Endpoint {
     pub method: Method,
     /// The path, with its parameters in braces: `/v3/organizations/{organization_id}`.
     pub path: String,
-    /// What it is for, in a few words.
+    /// A short summary.
     pub summary: String,
-    /// Under what a reader looks for it.
+    /// The section of the description.
     pub tag: &'static str,
-    /// Who may.
-    pub may: May,
-    /// What it does.
+    /// The required permission.
+    pub may: Permission,
+    /// The action.
     pub action: Action,
     /// The query's parameters beside those that its action brings (`limit` and `after` of lists).
     pub query: &'static [Parameter],
     /// Its body.
-    pub takes: Takes,
-    /// The body of its good answer.
-    pub answers: Answers,
+    pub takes: Input,
+    /// The body of a successful response.
+    pub answers: Output,
 }
 
 /// A parameter of the query.
@@ -41,15 +41,15 @@ pub struct Endpoint {
 pub struct Parameter {
     /// Its name.
     pub name: &'static str,
-    /// What it does.
+    /// Its description.
     pub description: &'static str,
-    /// What it may be.
-    pub form: Form,
+    /// Its type.
+    pub form: ParameterType,
 }
 
-/// What a parameter may be.
+/// The type of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum ParameterType {
     /// `true` or `false`.
     Bool,
     /// A UUID.
@@ -62,9 +62,9 @@ pub enum Form {
     Number(u32),
 }
 
-/// What an endpoint takes.
+/// The request body of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Takes {
+pub enum Input {
     /// No body.
     Nothing,
     /// JSON of that schema.
@@ -75,9 +75,9 @@ pub enum Takes {
     Text,
 }
 
-/// What an endpoint answers when it grants.
+/// The successful response of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answers {
+pub enum Output {
     /// 200 and a list of that schema.
     List(&'static str),
     /// 200 and one of that schema.
@@ -94,7 +94,7 @@ pub enum Answers {
     Json,
 }
 
-/// What an endpoint does.
+/// The action of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is what its endpoint's summary says")]
 pub enum Action {
@@ -171,7 +171,7 @@ impl Action {
         }
     }
 
-    /// Whether it changes nothing.
+    /// Whether the action is read-only.
     #[must_use]
     pub const fn reads(self) -> bool {
         matches!(
@@ -212,52 +212,52 @@ const POOL: &str = "/v3/organizations/{organization_id}/clusters/{cluster_id}/no
 const ROLE_LISTS: &[Parameter] = &[
     Parameter {
         name: "side_load",
-        description: "`rules` shows each role's rules",
-        form: Form::Words(&["rules"]),
+        description: "`rules` includes the rules of each role",
+        form: ParameterType::Words(&["rules"]),
     },
     Parameter {
         name: "remove_empty",
-        description: "leaves out roles without a rule of `rule_type`",
-        form: Form::Bool,
+        description: "omits roles without a rule of `rule_type`",
+        form: ParameterType::Bool,
     },
     Parameter {
         name: "rule_type",
-        description: "shows rules of this type only",
-        form: Form::Words(&["kubernetes", "containership"]),
+        description: "includes only rules of this type",
+        form: ParameterType::Words(&["kubernetes", "containership"]),
     },
 ];
 const BINDINGS: &[Parameter] = &[Parameter {
     name: "cluster_id",
-    description: "those of this cluster and those of every cluster",
-    form: Form::Id,
+    description: "only those of this cluster and those that apply to all clusters",
+    form: ParameterType::Id,
 }];
 const MANIFESTS: &[Parameter] = &[Parameter {
     name: "previous_version",
-    description: "the version that the cluster has now",
-    form: Form::Version,
+    description: "the current version of the cluster",
+    form: ParameterType::Version,
 }];
 const SCRIPT: &[Parameter] = &[Parameter {
     name: "version",
-    description: "the version to upgrade to, without v",
-    form: Form::Version,
+    description: "the target version, without v",
+    form: ParameterType::Version,
 }];
 const AUDIT: &[Parameter] = &[
     Parameter {
         name: "limit",
-        description: "at most so many, the newest first",
-        form: Form::Number(1_000),
+        description: "the maximum number of changes, newest first",
+        form: ParameterType::Number(1_000),
     },
     Parameter {
         name: "before",
         description: "only changes with a smaller number",
-        form: Form::Number(u32::MAX),
+        form: ParameterType::Number(u32::MAX),
     },
 ];
 
 const NOBODY: &[Parameter] = &[];
 
-fn organization(role: OrgRole, cluster: bool, own: bool) -> May {
-    May::Organization { role, cluster, own }
+fn organization(role: OrgRole, cluster: bool, own: bool) -> Permission {
+    Permission::Organization { role, cluster, own }
 }
 
 #[expect(clippy::too_many_arguments, reason = "each is a column of the table")]
@@ -265,10 +265,10 @@ fn entry(
     method: Method,
     path: impl Into<String>,
     tag: &'static str,
-    may: May,
+    may: Permission,
     action: Action,
-    takes: Takes,
-    answers: Answers,
+    takes: Input,
+    answers: Output,
     summary: impl Into<String>,
 ) -> Endpoint {
     Endpoint {

@@ -1,9 +1,9 @@
-//! Why a request did not do what was asked.
+//! Why a request failed.
 
 use super::refusal::Refusal;
 use super::store::StoreError;
 
-/// A request that did not do what was asked.
+/// A failed request.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The caller can do something about it.
@@ -12,8 +12,8 @@ pub enum Error {
     /// The caller can only come again.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Only an operator can do something about it; the caller is told nothing of it.
-    #[error("something is wrong with this server")]
+    /// Only an operator can fix it; the caller gets no details.
+    #[error("internal server error")]
     Internal(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 

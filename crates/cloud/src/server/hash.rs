@@ -1,8 +1,8 @@
-//! What is kept of passwords and API keys: hashes, as PHC strings of argon2id (RFC 9106).
+//! Hashes of passwords and API keys, as PHC strings of argon2id (RFC 9106).
 //!
-//! What is kept true: a password that breaks the rules is never hashed; an unknown account costs the time of a known one; nothing
-//! here shows a password, a key or a hash. Hashing a password takes 19 MiB and some 20 ms of a core: callers bound how many go on
-//! at once, and keep them off the threads that serve others.
+//! Invariants: a password that violates the rules is never hashed; an unknown account takes as long as a known one; no
+//! output contains a password, a key or a hash. Hashing a password takes 19 MiB and about 20 ms of a core: callers
+//! limit the concurrency and do not hash on threads that serve other requests.
 
 use std::fmt;
 
@@ -15,11 +15,11 @@ use zeroize::Zeroizing;
 
 const PASSWORD_CHARACTERS: std::ops::RangeInclusive<usize> = 12..=256;
 
-/// Memory in KiB, passes, lanes: the least that OWASP's Password Storage Cheat Sheet takes.
+/// Memory in KiB, passes, lanes: the minimum of OWASP's Password Storage Cheat Sheet.
 const PASSWORD_COST: (u32, u32, u32) = (19 * 1024, 2, 1);
 
-/// A key has 256 random bits, so no cost keeps anybody from guessing it who could else: the hash needs no memory and must not slow
-/// down each request. It is argon2id all the same for the salt and the one format.
+/// A key has 256 random bits, which cannot be guessed whatever the cost of the hash: it needs no memory and must not
+/// slow down each request. It is argon2id nevertheless, for the salt and a uniform format.
 const KEY_COST: (u32, u32, u32) = (64, 1, 1);
 
 const KEY_PREFIX: &str = "twk_";
@@ -31,12 +31,12 @@ pub enum HashError {
     /// The library failed: there is no memory or no randomness.
     #[error("cannot hash")]
     Hash(#[source] password_hash::Error),
-    /// What is stored is no PHC string of argon2.
+    /// The stored text is not a PHC string of argon2.
     #[error("the stored hash cannot be read")]
     Stored(#[source] password_hash::Error),
 }
 
-/// A password that nobody may have.
+/// A password that violates the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPassword {
     /// Too short or too long.
@@ -65,10 +65,10 @@ impl<'a> Password<'a> {
         Ok(Self(text))
     }
 
-    /// What is stored of it.
+    /// The hash to store.
     ///
     /// # Errors
-    /// When there is no memory or no randomness.
+    /// If memory or randomness is not available.
     pub fn hash(&self) -> Result<String, HashError> {
         hash(self.0.as_bytes(), PASSWORD_COST)
     }
@@ -80,16 +80,16 @@ impl fmt::Debug for Password<'_> {
     }
 }
 
-/// Whether this is the password of which `stored` is kept. Without one (an unknown account, or one without a password) the answer
-/// is no, and takes as long.
+/// Whether this is the password with the hash `stored`. Without a hash (an unknown account, or one without a password)
+/// the answer is no, after the same time.
 ///
 /// # Errors
-/// When what is stored cannot be read, or there is no memory.
+/// If the hash is malformed, or memory is not available.
 pub fn verify_password(text: &str, stored: Option<&str>) -> Result<bool, HashError> {
     verify(text.as_bytes(), stored, PASSWORD_COST)
 }
 
-/// The text is no API key. It says no more: it may be a key with a typing error.
+/// The text is not an API key. The error does not contain it, because it may be a key with a typing error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an API key")]
 pub struct InvalidApiKey;
@@ -151,18 +151,18 @@ impl ApiKey {
         Zeroizing::new(format!("{KEY_PREFIX}{}_{}", self.id.simple(), *secret))
     }
 
-    /// What is stored of it.
+    /// The hash to store.
     ///
     /// # Errors
-    /// When there is no memory or no randomness.
+    /// If memory or randomness is not available.
     pub fn hash(&self) -> Result<String, HashError> {
         hash(&*self.secret, KEY_COST)
     }
 
-    /// Whether this is the key of which `stored` is kept. Without one the answer is no, and takes as long.
+    /// Whether this is the key with the hash `stored`. Without a hash the answer is no, after the same time.
     ///
     /// # Errors
-    /// When what is stored cannot be read, or there is no memory.
+    /// If the hash is malformed, or memory is not available.
     pub fn verify(&self, stored: Option<&str>) -> Result<bool, HashError> {
         verify(&*self.secret, stored, KEY_COST)
     }

@@ -1,4 +1,4 @@
-//! From a request to its answer: who asks, whether he may, how much, and what he is told when not.
+//! From a request to its response: authentication, permission, limits, errors.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -20,14 +20,14 @@ use tracing::{debug, error};
 use uuid::Uuid;
 
 use super::Error;
-use super::access::{May, allow, unknown};
+use super::access::{Permission, allow, unknown};
 use super::accounts;
 use super::call::{Call, json, set, text};
 use super::catalogue;
 use super::cloud::Cloud;
 use super::clusters;
 use super::documents;
-use super::endpoints::{Action, ENDPOINTS, Endpoint, Takes};
+use super::endpoints::{Action, ENDPOINTS, Endpoint, Input};
 use super::identity;
 use super::keys;
 use super::lists;
@@ -40,19 +40,19 @@ use super::refusal::Refusal;
 use super::resources;
 use super::store::StoreError;
 use super::stream;
-use super::token::Accepted;
+use super::token::AcceptedUses;
 
-/// The longest that an answer may take; a stream only has to begin by then.
+/// The timeout of a response; a stream only has to start within it.
 const LIMIT: Duration = Duration::from_secs(30);
 /// The most bytes of a body.
 const MAX_BODY: usize = 1024 * 1024;
 /// The same of manifests.
 const MAX_MANIFESTS: usize = 16 * 1024 * 1024;
-/// When to come again after the database was not there, in seconds.
+/// `Retry-After` in seconds, while the database is unavailable.
 const COME_AGAIN: u64 = 2;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// What all handlers have.
+/// The state of all handlers.
 #[derive(Clone)]
 struct Shared {
     cloud: Cloud,
@@ -86,19 +86,19 @@ async fn nowhere(request: Request) -> Response {
 }
 
 async fn not_so(request: Request) -> Response {
-    let message = "this path does not take this method";
+    let message = "the method is not allowed for this path";
     let refusal = Refusal::new(StatusCode::METHOD_NOT_ALLOWED, message);
     finish(refused(&refusal), &request_id(request.headers()))
 }
 
-/// The caller's own id of the request, if it is one that can stand in a log line.
+/// The caller's id of the request, if it is safe in a log line.
 fn request_id(headers: &HeaderMap) -> String {
     let own = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
     let fits = |id: &&str| {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         (1..=128).contains(&id.len()) && id.bytes().all(plain)
     };
-    // It only has to be another one each time, which takes no randomness of the system's.
+    // It only has to differ each time, which needs no randomness from the system.
     let new = || {
         Uuid::from_u64_pair(random::u64(), random::u64())
             .hyphenated()
@@ -126,7 +126,7 @@ async fn handle(shared: Shared, endpoint: &'static Endpoint, request: Request) -
                 .await
                 .unwrap_or_else(|_| Err(busy("the request took too long").into()))
         }
-        Err(_) => Err(busy("the server has too much to do").into()),
+        Err(_) => Err(busy("the server is overloaded").into()),
     };
     let response = answered.unwrap_or_else(|error| failed(&error, &request_id));
     let took = shared.cloud.clock.monotonic().saturating_sub(began);
@@ -137,25 +137,25 @@ async fn handle(shared: Shared, endpoint: &'static Endpoint, request: Request) -
 fn busy(message: &str) -> Refusal {
     Refusal {
         retry_after: Some(COME_AGAIN),
-        ..Refusal::new(StatusCode::SERVICE_UNAVAILABLE, format!("{message}; come again"))
+        ..Refusal::new(StatusCode::SERVICE_UNAVAILABLE, format!("{message}; try again later"))
     }
 }
 
-/// What is told of an error, and what is only logged.
+/// The response for an error; details are only logged.
 fn failed(failure: &Error, request_id: &str) -> Response {
     match failure {
         Error::Refused(refusal) => {
             debug!(request_id, status = refusal.status.as_u16(), "refused");
             refused(refusal)
         }
-        Error::Store(StoreError::Full) => refused(&busy("too much waits to be written")),
+        Error::Store(StoreError::Full) => refused(&busy("too many writes are pending")),
         Error::Store(error) => {
             error!(request_id, error = %Chain(error), "the database");
-            refused(&busy("the database cannot be used at the moment"))
+            refused(&busy("the database is not available"))
         }
         Error::Internal(_) => {
             error!(request_id, error = %Chain(failure), "a request failed");
-            let message = format!("something is wrong with this server; its log has more of the request {request_id}");
+            let message = format!("internal server error; the server's log has details of the request {request_id}");
             refused(&Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, message))
         }
     }
@@ -179,21 +179,21 @@ async fn answer(
     request_id: &str,
 ) -> Result<Response, Error> {
     let accepted = if endpoint.action == Action::Authenticate {
-        Accepted::Any
+        AcceptedUses::Any
     } else {
-        Accepted::Api
+        AcceptedUses::Api
     };
     let peer = request
         .extensions()
         .get::<Peer>()
         .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(peer)| peer.ip());
     let known = match endpoint.may {
-        May::Anyone => None,
+        Permission::Anyone => None,
         _ => identity::of(cloud, request.headers(), accepted).await?,
     };
     match &known {
         Some(known) => cloud.limits.caller(&known.principal.actor()).map_err(Refusal::from)?,
-        None if endpoint.action.reads() && endpoint.may == May::Anyone => {}
+        None if endpoint.action.reads() && endpoint.may == Permission::Anyone => {}
         None => cloud.limits.stranger(peer).map_err(Refusal::from)?,
     }
     let parameters: Result<RawPathParams, _> = request.extract_parts().await;
@@ -215,7 +215,7 @@ async fn answer(
         known,
         request_id: request_id.to_owned(),
     };
-    if call.known.is_none() && endpoint.may != May::Anyone {
+    if call.known.is_none() && endpoint.may != Permission::Anyone {
         return Err(unknown().into());
     }
     allow(
@@ -227,14 +227,14 @@ async fn answer(
     dispatch(cloud, &call).await
 }
 
-/// The body, if it is of a kind and size that the endpoint takes.
+/// The body, if its content type and size are accepted by the endpoint.
 async fn whole(call: &Call, body: Body) -> Result<Bytes, Refusal> {
     let most = if call.endpoint.action == Action::SetManifests {
         MAX_MANIFESTS
     } else {
         MAX_BODY
     };
-    let json = matches!(call.endpoint.takes, Takes::Json(_) | Takes::Patch(_));
+    let json = matches!(call.endpoint.takes, Input::Json(_) | Input::Patch(_));
     if let (true, Some(said)) = (json, call.header(&CONTENT_TYPE)) {
         let essence = said.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         if !["application/json", "application/merge-patch+json"].contains(&&*essence) {
@@ -246,7 +246,7 @@ async fn whole(call: &Call, body: Body) -> Result<Bytes, Refusal> {
         }
     }
     axum::body::to_bytes(body, most).await.map_err(|_| {
-        let message = format!("the body cannot be read, or is larger than {} KiB", most / 1024);
+        let message = format!("the body is unreadable or larger than {} KiB", most / 1024);
         Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message)
     })
 }

@@ -1,7 +1,7 @@
-//! Who a request is from, proven by its token: a user's or a cluster's JSON Web Token, or a cluster's API key.
+//! Authenticates a request by its token: a JSON Web Token of a user or a cluster, or the API key of a cluster.
 //!
-//! A token that was proven is remembered by its digest, until something changes that may decide who somebody is: a
-//! revocation counts with the next request. An API key that is not known takes as long as one whose secret is wrong.
+//! A verified token is cached by its digest, until a change that may affect who its owner is or what the owner may do:
+//! a revocation takes effect with the next request. An unknown API key takes as long as one with a wrong secret.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::hash::ApiKey;
 use super::kind::Kind;
 use super::principal::{Known, OrgRole, Principal};
 use super::store::{Row, StoreError};
-use super::token::{Accepted, Claims, TokenUse, signed_by};
+use super::token::{AcceptedUses, Claims, TokenUse, signed_by};
 
 /// The text after `JWT` or `Bearer`.
 fn sent(headers: &HeaderMap) -> Option<&str> {
@@ -30,18 +30,22 @@ fn sent(headers: &HeaderMap) -> Option<&str> {
     Some(token.trim()).filter(|token| known && !token.is_empty())
 }
 
-/// Who sent `headers`; None when nobody whom we know.
+/// Authenticates `headers`; `None` without a valid token.
 ///
 /// # Errors
-/// When the database cannot be read.
-pub(super) async fn of(cloud: &Cloud, headers: &HeaderMap, accepted: Accepted) -> Result<Option<Arc<Known>>, Error> {
+/// If the database cannot be read.
+pub(super) async fn of(
+    cloud: &Cloud,
+    headers: &HeaderMap,
+    accepted: AcceptedUses,
+) -> Result<Option<Arc<Known>>, Error> {
     let Some(token) = sent(headers) else { return Ok(None) };
     let now = cloud.clock.now();
     let mut name = [0; 32];
     name.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
     if let Some(known) = cloud.identities.get(&name).await
         && known.still_is(cloud, now)
-        && (accepted == Accepted::Any || known.is_for_us())
+        && (accepted == AcceptedUses::Any || known.is_for_us())
     {
         return Ok(Some(known));
     }
@@ -65,10 +69,11 @@ pub(super) async fn of(cloud: &Cloud, headers: &HeaderMap, accepted: Accepted) -
 }
 
 impl Known {
-    /// Whether it is right still: the token is not over, and nothing changed that may decide who somebody is.
+    /// Whether a cached identity is still valid: the token has not expired, and nothing changed that may affect
+    /// identities.
     pub(super) fn still_is(&self, cloud: &Cloud, now: Timestamp) -> bool {
         let lives = self.claims.as_ref().is_none_or(|claims| now < claims.expires_at);
-        // A key that leaves its folder takes its tokens with it.
+        // Removing a key from its directory invalidates its tokens.
         let tokens = cloud.tokens.load();
         let proven = self
             .signed_by
@@ -84,7 +89,7 @@ impl Known {
     }
 }
 
-/// The cluster whose API key `text` is.
+/// The cluster with the API key `text`.
 pub(super) async fn by_key(cloud: &Cloud, text: &str) -> Result<Option<Principal>, Error> {
     let Ok(key) = ApiKey::parse(text) else { return Ok(None) };
     let row = cloud
@@ -105,7 +110,7 @@ async fn by_token(
     cloud: &Cloud,
     text: &str,
     now: Timestamp,
-    accepted: Accepted,
+    accepted: AcceptedUses,
 ) -> Result<Option<(Principal, Option<Claims>)>, Error> {
     let Ok(claims) = cloud.tokens.load().verify(text, now, accepted) else {
         return Ok(None);
@@ -140,10 +145,10 @@ async fn by_token(
     Ok(principal.map(|principal| (principal, Some(claims))))
 }
 
-/// A user with what he is in each organization, if there is such a user.
+/// A user with the roles in all organizations, if the user exists.
 ///
 /// # Errors
-/// When the database cannot be read.
+/// If the database cannot be read.
 pub(super) async fn user_principal(cloud: &Cloud, user: Uuid) -> Result<Option<Principal>, StoreError> {
     let id = user.hyphenated().to_string();
     if cloud.store.get(Kind::User, &id).await?.is_none() {
@@ -159,7 +164,7 @@ pub(super) async fn user_principal(cloud: &Cloud, user: Uuid) -> Result<Option<P
     }))
 }
 
-/// What a membership says: the organization, and what the user is there.
+/// The organization and the role of a membership.
 pub(super) fn membership(row: &Row) -> Option<(Uuid, OrgRole)> {
     let role = row.spec.get("role").and_then(Value::as_str).and_then(OrgRole::of)?;
     Some((uuid(&row.organization_id), role))

@@ -1,4 +1,4 @@
-//! The beginning of a server: its keys, and the first organization with its owner, who operates the server.
+//! Initializes a server: its keys, and the first organization with its owner, who becomes an operator.
 
 use std::path::Path;
 
@@ -18,15 +18,15 @@ use super::refusal::Refusal;
 use super::sealing::Sealer;
 use super::serve::ServeError;
 use super::signing::KeyRing;
-use super::store::{By, Draft, Name, Opened, Store, Ties, Transaction};
+use super::store::{Author, Draft, Name, Opened, References, Store, Transaction};
 use super::users::join;
 
-/// Who begins.
+/// The first organization and its owner.
 #[derive(Debug)]
-pub struct Founder<'a> {
-    /// What the organization is called.
+pub struct InitOptions<'a> {
+    /// The name of the organization.
     pub organization: &'a str,
-    /// What the owner is called.
+    /// The name of the owner.
     pub name: &'a str,
     /// With which address he logs in.
     pub email: &'a str,
@@ -34,19 +34,19 @@ pub struct Founder<'a> {
     pub password: Password<'a>,
 }
 
-/// What was made.
+/// The created object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Founded {
+pub struct InitSummary {
     /// The organization.
     pub organization: Uuid,
     /// Its owner.
     pub owner: Uuid,
 }
 
-/// Makes the signing keys and the sealing key, where there are none.
+/// Creates the signing keys and the sealing key, if they do not exist.
 ///
 /// # Errors
-/// When they cannot be written. Keys that are there stay, and are never written over.
+/// If they cannot be written. Existing keys are never overwritten.
 pub fn make_keys(keys: &Path, sealing: &Path, clock: &SharedClock) -> Result<(), ServeError> {
     if !keys.exists() {
         KeyRing::create(keys, clock.now())?;
@@ -57,11 +57,11 @@ pub fn make_keys(keys: &Path, sealing: &Path, clock: &SharedClock) -> Result<(),
     Ok(())
 }
 
-/// Makes the first organization in the database at `url`, and its owner.
+/// Creates the first organization in the database at `url`, and its owner.
 ///
 /// # Errors
-/// When there is one already, a name or address is none, or the database cannot be written.
-pub async fn found(url: &Url, clock: SharedClock, founder: Founder<'_>) -> Result<Founded, Error> {
+/// If there already is one, a name or address is invalid, or the database cannot be written.
+pub async fn found(url: &Url, clock: SharedClock, founder: InitOptions<'_>) -> Result<InitSummary, Error> {
     let organization = text_object(&[("name", founder.organization)]);
     let organization = document::read(Kind::Organization, organization.as_bytes())?;
     let user = text_object(&[("name", founder.name), ("email", founder.email)]);
@@ -69,7 +69,7 @@ pub async fn found(url: &Url, clock: SharedClock, founder: Founder<'_>) -> Resul
     let hash = founder.password.hash().map_err(Error::internal)?;
     let Opened { store, writer, .. } = Store::open(url, clock).await?;
     let done = CancellationToken::new();
-    let by = By {
+    let by = Author {
         actor: "system".to_owned(),
         request_id: String::new(),
     };
@@ -98,9 +98,9 @@ async fn first(
     organization: Document,
     user: Document,
     hash: String,
-) -> Result<Founded, Error> {
+) -> Result<InitSummary, Error> {
     if !transaction.children(Kind::Organization, "").await?.is_empty() {
-        let message = "the database has an organization already; log in, or begin with an empty one";
+        let message = "the database already has an organization; log in, or use an empty database";
         return Err(Refusal::conflict(message).into());
     }
     let owner = Uuid::new_v4();
@@ -115,7 +115,7 @@ async fn first(
         owner_id: id.clone(),
         spec,
         secret,
-        ties: Ties::default(),
+        ties: References::default(),
     };
     let mut row = draft(Kind::User, &organization.id, user.spec, String::new());
     row.ties.name = user.name.map(|(field, name)| Name {
@@ -129,7 +129,7 @@ async fn first(
         .insert(draft(Kind::Operator, &id, Map::new(), String::new()))
         .await?;
     join(transaction, &organization.id, &id, OrgRole::Owner, &id).await?;
-    Ok(Founded {
+    Ok(InitSummary {
         organization: super::digest::uuid(&organization.id),
         owner,
     })

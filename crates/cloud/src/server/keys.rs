@@ -1,4 +1,4 @@
-//! A cluster's API keys: each is shown once, when it is made.
+//! A cluster's API keys: each is shown only once, when it is created.
 
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use super::hash::ApiKey;
 use super::kind::Kind;
 use super::remember::made;
 use super::source::{Source, Spot, cluster, found};
-use super::store::{Draft, Row, Ties, Transaction};
+use super::store::{Draft, References, Row, Transaction};
 
 /// Makes a key for a cluster, and puts it where it is shown this once.
 pub(super) async fn add_key(
@@ -32,7 +32,7 @@ pub(super) async fn add_key(
         owner_id: owner.to_owned(),
         spec: Map::new(),
         secret: key.hash().map_err(Error::internal)?,
-        ties: Ties::default(),
+        ties: References::default(),
     };
     transaction.insert(draft).await?;
     item.insert("api_key".to_owned(), Value::from(key.expose().as_str()));

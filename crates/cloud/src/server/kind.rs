@@ -1,4 +1,4 @@
-//! The kinds of objects that the store holds, and the words by which it, the audit and the events call them.
+//! The kinds of objects in the store, and their names in the store, the audit log and the events.
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $word:literal, $singular:literal;)+) => {
@@ -7,22 +7,22 @@ macro_rules! kinds {
         pub enum Kind { $($(#[$doc])* $kind),+ }
 
         impl Kind {
-            /// Every kind.
+            /// All kinds.
             pub const ALL: &'static [Self] = &[$(Self::$kind),+];
 
-            /// How the store, the audit and the events call it.
+            /// Its name in the store, the audit log and the events.
             #[must_use]
             pub const fn word(self) -> &'static str {
                 match self { $(Self::$kind => $word),+ }
             }
 
-            /// How a message calls one, with its article.
+            /// Its name in messages, with an article.
             #[must_use]
             pub const fn singular(self) -> &'static str {
                 match self { $(Self::$kind => $singular),+ }
             }
 
-            /// The kind that is called `word`.
+            /// The kind with the name `word`.
             #[must_use]
             pub fn of(word: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|kind| kind.word() == word)
@@ -32,19 +32,19 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// What owns everything else.
+    /// The owner of all other objects.
     Organization = "organizations", "an organization";
-    /// Below the organization that made it, its home.
+    /// Owned by the user's home organization.
     User = "users", "a user";
     /// Of a user.
     SshKey = "ssh-keys", "an SSH key";
-    /// That a user is in an organization, and as what.
+    /// The role of a user in an organization.
     Membership = "memberships", "a membership";
     /// The hash of a user's password.
     Password = "passwords", "a password";
-    /// That a user may do what concerns all organizations.
+    /// A user who administers all organizations.
     Operator = "operators", "an operator";
-    /// A token of a user, or of a cluster, made with a key of its: its text is not kept.
+    /// A token of a user, or of a cluster (issued for one of its keys). Its text is not stored.
     Token = "tokens", "a token";
     /// Of an organization.
     Team = "teams", "a team";
@@ -68,8 +68,8 @@ kinds! {
     Node = "nodes", "a node";
     /// Of a cluster.
     AutoscalingPolicy = "autoscaling-policies", "an autoscaling policy";
-    /// That a node pool is scaled by a policy.
-    PolicyAssignment = "autoscaling-assignments", "the assignment of an autoscaling policy";
+    /// The assignment of an autoscaling policy to a node pool.
+    PolicyAssignment = "autoscaling-assignments", "an autoscaling policy assignment";
     /// Of an organization.
     Role = "roles", "a role";
     /// Of an organization.
@@ -85,7 +85,7 @@ kinds! {
 }
 
 impl Kind {
-    /// The kinds of what goes when one of this kind goes: those whose `parent_id` is its id.
+    /// The kinds that are deleted with an object of this kind: those whose `parent_id` is its id.
     #[must_use]
     pub const fn children(self) -> &'static [Self] {
         match self {
@@ -116,7 +116,7 @@ impl Kind {
         }
     }
 
-    /// As what clients of a cluster's change stream hear of it; None when no cluster has a use for it.
+    /// The kind's name on a cluster's change stream; `None` if clusters do not mirror it.
     #[must_use]
     pub const fn event(self) -> Option<&'static str> {
         Some(match self {
@@ -139,8 +139,8 @@ impl Kind {
         })
     }
 
-    /// Whether a change of one, `deleted` or another, may change who somebody is or what he may do. A token, or a cluster, that
-    /// is new was nobody before, and what a cluster reports of itself gives it no power.
+    /// Whether a change (or deletion) of such an object may affect the identity or the permissions of a caller. A new
+    /// token or cluster had no identity before, and the status that a cluster reports gives it no permissions.
     #[must_use]
     pub const fn decides_who_may(self, deleted: bool) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! How much somebody may ask: so many requests a second, each caller for himself, and few guesses.
+//! Rate limits: requests per second for each caller, and password guesses.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -11,11 +11,11 @@ use tokio::sync::Semaphore;
 
 use super::refusal::Refusal;
 
-/// Passwords are verified so many at a time: each takes 19 MiB and a core for a while.
+/// The number of passwords that are verified concurrently: each takes 19 MiB and a core for a while.
 const HASHES: usize = 2;
-/// A guesser has so many tries, and then one more in six seconds.
+/// The number of guesses, before one more is permitted per six seconds.
 const GUESSES: u32 = 20;
-/// Keys that nobody has used lately are forgotten when there are so many.
+/// Unused entries are dropped beyond this number.
 const KEYS: usize = 50_000;
 
 /// A request that comes too soon, and when to come again.
@@ -39,7 +39,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Each caller may ask `a_second` times a second, and ten times as often for a moment; `at_once` requests run at once.
+    /// Each caller may send `a_second` requests per second, with bursts of ten times as many; `at_once` requests run
+    /// concurrently.
     #[must_use]
     pub fn new(a_second: NonZeroU32, at_once: usize) -> Self {
         let quota = Quota::per_second(a_second).allow_burst(a_second.saturating_mul(TEN));
@@ -59,7 +60,7 @@ impl Limits {
         self.count(&self.callers, &actor.to_owned())
     }
 
-    /// Counts a request of somebody whom we do not know, by his address.
+    /// Counts an unauthenticated request, by its address.
     pub(super) fn stranger(&self, peer: IpAddr) -> Result<(), TooSoon> {
         self.count(&self.strangers, &peer)
     }
@@ -91,7 +92,7 @@ const TEN: NonZeroU32 = match NonZeroU32::new(10) {
 impl From<TooSoon> for Refusal {
     fn from(too_soon: TooSoon) -> Self {
         let seconds = too_soon.retry_after;
-        let message = format!("too many requests: come again in {seconds} seconds");
+        let message = format!("too many requests: try again in {seconds} seconds");
         Self {
             retry_after: Some(seconds),
             ..Self::new(StatusCode::TOO_MANY_REQUESTS, message)

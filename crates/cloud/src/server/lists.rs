@@ -52,7 +52,7 @@ pub(super) async fn list(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Respo
         organization: uuid(&spot.organization),
         cluster: uuid(cluster),
     };
-    // What stands above it may go, and a list that is not there any more is not an empty one.
+    // Its parent may be deleted, and a list that no longer exists is not an empty one.
     let scopes = vec![
         scope(kind, spot.concerned(kind)),
         scope(Kind::Cluster, ""),
@@ -67,7 +67,7 @@ pub(super) async fn list(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Respo
     answered(call, &answer).ok_or_else(|| Error::Refused(Refusal::not_found()))
 }
 
-/// The answer, unless its body is needed and was not kept.
+/// The response, unless its body is needed and was not cached.
 pub(super) fn answered(call: &Call, answer: &Answer) -> Option<Response> {
     let body = match &answer.body {
         Some(body) => body.clone(),
@@ -81,12 +81,12 @@ pub(super) fn answered(call: &Call, answer: &Answer) -> Option<Response> {
     Some(response)
 }
 
-/// The part of a list that was asked for, and where the next one is. Without `limit` and `after` that is all of it.
+/// The requested page of a list, and the location of the next one. Without `limit` and `after`, the complete list.
 pub(super) fn part(call: &Call, mut rows: Vec<Row>) -> Result<(Vec<Row>, Option<String>), Refusal> {
     if let Some(after) = call.asked("after") {
         let place = rows.iter().position(|row| row.id == after);
         let unknown = || {
-            let mut refusal = Refusal::field("after", "is the id of nothing in this list; begin again without it");
+            let mut refusal = Refusal::field("after", "is not the id of an item of this list; restart without it");
             refusal.status = http::StatusCode::BAD_REQUEST;
             refusal
         };
@@ -107,7 +107,7 @@ pub(super) fn part(call: &Call, mut rows: Vec<Row>) -> Result<(Vec<Row>, Option<
     Ok((rows, Some(format!("{}?{}", call.path, query.finish()))))
 }
 
-/// The cluster whose bindings are asked for.
+/// The cluster in the query of role bindings.
 fn bound_cluster(call: &Call, kind: Kind) -> Result<Option<String>, Refusal> {
     if kind != Kind::RoleBinding {
         return Ok(None);

@@ -12,7 +12,7 @@ use super::identity;
 use super::kind::Kind;
 use super::principal::Principal;
 use super::refusal::Refusal;
-use super::store::{By, Draft, Row, Ties, Transaction};
+use super::store::{Author, Draft, References, Row, Transaction};
 use super::token::{Claims, TokenUse};
 use crate::models::values::{ClusterId, UserId};
 use crate::models::{Login, Unknown, parse};
@@ -22,13 +22,13 @@ pub(super) async fn log_in(cloud: &Cloud, call: &Call) -> Result<Response, Error
         "password" => with_password(cloud, call).await,
         "api_key" => with_key(cloud, call).await,
         _ => {
-            let message = "there is no such way to log in; there are password and api_key";
+            let message = "unknown login method; use password or api_key";
             Err(Refusal::new(http::StatusCode::NOT_FOUND, message).into())
         }
     }
 }
 
-/// Whether the address or the password is wrong is one answer, in the same time.
+/// A wrong address and a wrong password give the same response, in the same time.
 async fn with_password(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let login: Login = parse(&call.body, Unknown::Refuse)?;
     let email = login.email.as_str().to_lowercase();
@@ -53,8 +53,8 @@ async fn with_password(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     logged_in(cloud, call, actor, claims, password, Kind::User).await
 }
 
-/// Answers with a token, which stands below the object of kind `below` that has the id of `proof`. What proved who it is must
-/// still be what it was: a password that is changed meanwhile ends what was begun with the old one, too.
+/// Responds with a token, which belongs to the object of kind `below` with the id of `proof`. The credentials must be
+/// unchanged: changing a password invalidates pending logins with the old one.
 async fn logged_in(
     cloud: &Cloud,
     call: &Call,
@@ -64,7 +64,7 @@ async fn logged_in(
     below: Kind,
 ) -> Result<Response, Error> {
     let token = cloud.tokens.load().sign(&claims).map_err(Error::internal)?;
-    let by = By { actor, ..call.by() };
+    let by = Author { actor, ..call.by() };
     let written = cloud.store.write(by, move |transaction| {
         Box::pin(async move {
             let same = transaction.get(proof.kind, &proof.id).await? == Some(proof.clone());
@@ -78,7 +78,7 @@ async fn logged_in(
     Ok(Reply::ok(&json!({ "token": token })).into_response())
 }
 
-/// Verifies on a thread of its own: it takes a core for a while.
+/// Verifies on a separate thread, because it takes a core for a while.
 pub(super) async fn right(cloud: &Cloud, password: String, stored: Option<String>) -> Result<bool, Error> {
     let place = cloud.limits.hashes.acquire().await;
     let password = zeroize::Zeroizing::new(password);
@@ -92,11 +92,11 @@ async fn with_key(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let mut body = object(&call.body)?;
     let key = match body.remove("api_key") {
         Some(Value::String(key)) => zeroize::Zeroizing::new(key),
-        _ => return Err(Refusal::field("api_key", "must be the key of a cluster").into()),
+        _ => return Err(Refusal::field("api_key", "must be the API key of a cluster").into()),
     };
     refuse_others(&body)?;
     let Some(principal) = identity::by_key(cloud, &key).await? else {
-        return Err(Refusal::new(http::StatusCode::UNAUTHORIZED, "the API key is wrong, or was deleted").into());
+        return Err(Refusal::new(http::StatusCode::UNAUTHORIZED, "the API key is invalid or was deleted").into());
     };
     let Principal::Cluster { id, .. } = principal else {
         return Err(Refusal::not_found().into());
@@ -120,7 +120,7 @@ pub(super) fn token_draft(claims: &Claims, parent: &Row, name: &str) -> Draft {
         owner_id: parent.id.clone(),
         spec: spec.as_object().cloned().unwrap_or_default(),
         secret: String::new(),
-        ties: Ties::default(),
+        ties: References::default(),
     }
 }
 

@@ -1,6 +1,7 @@
-//! The users of an organization. Who is made here is at home here: only his home's admins, and he himself, change him.
+//! The users of an organization. A user's home is the organization that created the user: only its admins, and the
+//! user, can change the user.
 //!
-//! Nobody gets more power over a user than he has himself: whoever may set a password may be that user.
+//! No caller gets more permissions over a user than the caller has: whoever can set a password can act as that user.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use super::principal::{OrgRole, Principal};
 use super::refusal::Refusal;
 use super::remember::made;
 use super::source::{Source, membership_id, unlocked};
-use super::store::{Draft, Row, Scope, Store, Ties, Transaction};
+use super::store::{Draft, References, Row, Scope, Store, Transaction};
 use super::ties::{said, ties};
 use super::users::{
     forget, hashed, join, leave, may_act_for, not_the_last_owner, only_owners_make_owners, replace_password,
@@ -28,7 +29,7 @@ use super::users::{
 };
 use super::view::shown;
 
-/// A user as an organization sees him.
+/// A member of an organization.
 struct Member {
     membership: Row,
     user: Row,
@@ -36,7 +37,7 @@ struct Member {
 }
 
 impl Member {
-    /// As it is answered. A cluster is not given the keys of those who may only read.
+    /// The representation of a member. A cluster does not receive the keys of read-only users.
     fn shown(&self, cloud: &Cloud, to: &Principal) -> Result<Map<String, Value>, Error> {
         let mut item = shown(cloud, &self.user, false)?;
         item.remove("phone");
@@ -93,7 +94,7 @@ pub(super) async fn list(cloud: &Cloud, call: &Call) -> Result<Response, Error> 
     answered(call, &answer).ok_or_else(|| Refusal::not_found().into())
 }
 
-/// The memberships of an organization, each with its user's id in place of its own: by that a list goes on.
+/// The memberships of an organization, each with its user's id in place of its own, by which a list is paged.
 async fn members_as_users(store: &Store, organization: &str) -> Result<Vec<Row>, Error> {
     let mut rows = store.children(Kind::Membership, organization).await?;
     for row in &mut rows {
@@ -157,7 +158,7 @@ pub(super) async fn create(cloud: &Cloud, call: &Call) -> Result<Response, Error
                 ))
                 .await?;
             if let Some(hash) = password {
-                let password = draft(Kind::Password, &id, &id, Map::new(), hash, Ties::default());
+                let password = draft(Kind::Password, &id, &id, Map::new(), hash, References::default());
                 transaction.insert(password).await?;
             }
             let membership = join(transaction, &organization, &id, role, &owner).await?;
@@ -186,7 +187,7 @@ pub(super) async fn change(cloud: &Cloud, call: &Call, patch: bool) -> Result<Re
             if let Some(role) = body.remove("role")
                 && seen.get("role") != Some(&role)
             {
-                return Err(Refusal::field("role", "is changed by PUT …/role; leave it out").into());
+                return Err(Refusal::field("role", "is changed with PUT …/role; omit it").into());
             }
             let user = rewrite(transaction, &state, &member.user, &seen, body, patch).await?;
             let member = Member { user, ..member };
@@ -196,7 +197,7 @@ pub(super) async fn change(cloud: &Cloud, call: &Call, patch: bool) -> Result<Re
     Ok(reply.await?.into_response())
 }
 
-/// Makes a user what `body` says, and keeps his telephone number, which only he says.
+/// Replaces a user's fields by `body`, except the telephone number, which only the user can change.
 async fn rewrite(
     transaction: &mut Transaction,
     cloud: &Cloud,
@@ -251,7 +252,7 @@ pub(super) async fn set_role(cloud: &Cloud, call: &Call) -> Result<Response, Err
             } else {
                 let operator = matches!(asker, Principal::User { operator: true, .. });
                 let known = transaction.get(Kind::User, &id).await?;
-                // Whether there is such a user elsewhere is nothing that an admin has to know.
+                // An admin must not learn whether the user exists in another organization.
                 known.filter(|_| operator).ok_or_else(Refusal::not_found)?;
                 join(transaction, &organization, &id, role, &owner).await?
             };

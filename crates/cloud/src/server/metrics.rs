@@ -1,4 +1,4 @@
-//! What `/metrics` shows of the server, beside what every process shows.
+//! The server's metrics, besides those of every process.
 
 use std::time::Duration;
 
@@ -24,12 +24,12 @@ impl Requests {
         Ok(Self {
             count: metrics.counter_vec(
                 "tidewaiter_cloud_requests_total",
-                "Requests to the cloud API, by endpoint and status.",
+                "Number of requests to the cloud API, by endpoint and status.",
                 &["method", "path", "status"],
             )?,
             duration: metrics.histogram_vec(
                 "tidewaiter_cloud_request_duration_seconds",
-                "How long answers took; of a stream, until it began.",
+                "Time to respond to a request; for a stream, the time until it starts.",
                 &["method"],
                 &BUCKETS,
             )?,

@@ -1,5 +1,5 @@
-//! The description of the API, made from the table of endpoints: what is in the table is described, and nothing else is.
-//! Nothing here asks the store or the clock, so that the document is the same for everybody and can be kept.
+//! The description of the API, generated from the table of endpoints: it describes exactly the endpoints in the table.
+//! It depends on neither the store nor the clock, so the document is the same for all callers and can be cached.
 
 mod bodies;
 mod markdown;
@@ -19,8 +19,8 @@ use utoipa::openapi::{
     OpenApiBuilder, PathItem, PathsBuilder, Ref, RefOr, Required, Response, ResponseBuilder, Schema, Server, Type,
 };
 
-use super::access::May;
-use super::endpoints::{Action, Answers, Endpoint, Form, Takes};
+use super::access::Permission;
+use super::endpoints::{Action, Endpoint, Input, Output, ParameterType};
 use super::kind::Kind;
 use crate::models::schema::example;
 
@@ -28,13 +28,12 @@ pub use markdown::markdown;
 pub use page::page;
 pub use served::Served;
 
-const ABOUT: &str = "Which users, SSH keys, registries, plugins, labels, roles, node pools and upgrades each cluster has.
+const ABOUT: &str = "Manages the users, SSH keys, registries, plugins, labels, roles, node pools and upgrades of clusters.
 
-- An optional text that is empty stands for `null`, because clients without a notion of absence write empty texts.
-- A PATCH is a JSON merge patch (RFC 7386). It and a PUT may hold the fields that the server makes, as they were answered, so \
-that an answer can be edited and sent back.
-- Without `limit` a list is answered whole, in the order in which its items were made.
-- A newer server may answer fields that are not described here.";
+- An empty optional string means `null`, because some clients cannot omit a field.
+- A PATCH is a JSON merge patch (RFC 7386). PATCH and PUT bodies may contain the fields that the server sets, unchanged, so that a response can be edited and sent back.
+- Without `limit`, a list is returned completely, in the order of creation.
+- A newer server may return fields that are not described here.";
 
 type Schemas = BTreeMap<String, RefOr<Schema>>;
 
@@ -44,7 +43,7 @@ pub fn document(endpoints: &[Endpoint]) -> OpenApi {
     // Those of answers first: a body that a caller sends has another name where it has the name of one of them.
     let mut schemas = bodies::answer("Failure");
     for endpoint in endpoints {
-        if let Answers::One(name) | Answers::Made(name) | Answers::List(name) = endpoint.answers {
+        if let Output::One(name) | Output::Made(name) | Output::List(name) = endpoint.answers {
             schemas.extend(bodies::answer(name));
         }
     }
@@ -86,7 +85,7 @@ fn operation(endpoint: &Endpoint, schemas: &mut Schemas) -> OperationBuilder {
     let mut operation = OperationBuilder::new()
         .operation_id(Some(operation_id(endpoint)))
         .summary(Some(&endpoint.summary))
-        .description(Some(format!("Who may: {}.", who_may(endpoint.may))))
+        .description(Some(format!("Requires: {}.", who_may(endpoint.may))))
         .tag(endpoint.tag)
         .request_body(request_body(endpoint, schemas))
         .response(good(endpoint).as_str(), answer(endpoint));
@@ -99,7 +98,7 @@ fn operation(endpoint: &Endpoint, schemas: &mut Schemas) -> OperationBuilder {
     for status in refusals(endpoint) {
         operation = operation.response(status.as_str(), parts::response(status));
     }
-    if endpoint.may == May::Anyone {
+    if endpoint.may == Permission::Anyone {
         return operation.security(SecurityRequirement::default());
     }
     parts::SCHEMES.iter().fold(operation, |operation, scheme| {
@@ -110,9 +109,9 @@ fn operation(endpoint: &Endpoint, schemas: &mut Schemas) -> OperationBuilder {
 /// The verb and the words of the path: `list_organizations_clusters`.
 fn operation_id(endpoint: &Endpoint) -> String {
     let verb = match (&endpoint.method, endpoint.answers) {
-        (&Method::GET, Answers::List(_)) => "list",
+        (&Method::GET, Output::List(_)) => "list",
         (&Method::GET, _) => "get",
-        (&Method::POST, Answers::Made(_)) => "create",
+        (&Method::POST, Output::Made(_)) => "create",
         (&Method::PUT, _) => "replace",
         (&Method::PATCH, _) => "change",
         (&Method::DELETE, _) => "delete",
@@ -126,16 +125,16 @@ fn operation_id(endpoint: &Endpoint) -> String {
     [verb.to_owned()].into_iter().chain(words).collect::<Vec<_>>().join("_")
 }
 
-/// Who may ask, in words.
-pub(super) fn who_may(may: May) -> String {
+/// The required permission, in words.
+pub(super) fn who_may(may: Permission) -> String {
     match may {
-        May::Anyone => "everybody".to_owned(),
-        May::Known => "whoever has a valid token".to_owned(),
-        May::User => "every user, about himself".to_owned(),
-        May::Operator => "an operator of this server".to_owned(),
-        May::Organization { role, cluster, own } => {
-            let mut who = vec![format!("a user of the organization whose role is at least {role}")];
-            who.extend(own.then(|| "the user himself".to_owned()));
+        Permission::Anyone => "none".to_owned(),
+        Permission::Known => "any valid token".to_owned(),
+        Permission::User => "any user, for the own account".to_owned(),
+        Permission::Operator => "an operator of this server".to_owned(),
+        Permission::Organization { role, cluster, own } => {
+            let mut who = vec![format!("a member of the organization with at least the role {role}")];
+            who.extend(own.then(|| "the user".to_owned()));
             who.extend(cluster.then(|| "the cluster itself".to_owned()));
             who.join("; ")
         }
@@ -144,16 +143,16 @@ pub(super) fn who_may(may: May) -> String {
 
 fn good(endpoint: &Endpoint) -> StatusCode {
     match endpoint.answers {
-        Answers::Made(_) => StatusCode::CREATED,
-        Answers::Nothing => StatusCode::NO_CONTENT,
+        Output::Made(_) => StatusCode::CREATED,
+        Output::Nothing => StatusCode::NO_CONTENT,
         _ => StatusCode::OK,
     }
 }
 
-/// What may be answered instead. Which methods are not allowed (405) is said by the document itself.
+/// The possible error responses. The document itself shows which methods are not allowed (405).
 fn refusals(endpoint: &Endpoint) -> Vec<StatusCode> {
-    let takes_body = endpoint.takes != Takes::Nothing;
-    let known = !matches!(endpoint.may, May::Anyone | May::Known);
+    let takes_body = endpoint.takes != Input::Nothing;
+    let known = !matches!(endpoint.may, Permission::Anyone | Permission::Known);
     let shared = shared_parameters(endpoint);
     let rules = [
         (StatusCode::NOT_MODIFIED, shared.contains(&"If-None-Match")),
@@ -163,7 +162,7 @@ fn refusals(endpoint: &Endpoint) -> Vec<StatusCode> {
         ),
         (
             StatusCode::UNAUTHORIZED,
-            endpoint.may != May::Anyone || endpoint.action == Action::LogIn,
+            endpoint.may != Permission::Anyone || endpoint.action == Action::LogIn,
         ),
         (StatusCode::FORBIDDEN, known),
         (StatusCode::NOT_FOUND, endpoint.path.contains('{')),
@@ -172,7 +171,7 @@ fn refusals(endpoint: &Endpoint) -> Vec<StatusCode> {
         (StatusCode::PAYLOAD_TOO_LARGE, takes_body),
         (
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            takes_body && endpoint.takes != Takes::Text,
+            takes_body && endpoint.takes != Input::Text,
         ),
         (
             StatusCode::UNPROCESSABLE_ENTITY,
@@ -210,8 +209,8 @@ fn shared_parameters(endpoint: &Endpoint) -> &'static [&'static str] {
         | A::PatchMember
         | A::DeleteMember => &["If-Match"],
         _ => match endpoint.answers {
-            Answers::List(_) | Answers::One(_) if endpoint.method == Method::GET => &["If-None-Match"],
-            Answers::Made(_) => &["Idempotency-Key"],
+            Output::List(_) | Output::One(_) if endpoint.method == Method::GET => &["If-None-Match"],
+            Output::Made(_) => &["Idempotency-Key"],
             _ => &[],
         },
     }
@@ -240,11 +239,11 @@ fn path_parameters(path: &str) -> impl Iterator<Item = Parameter> + '_ {
 fn query_parameters(endpoint: &Endpoint) -> impl Iterator<Item = Parameter> + '_ {
     endpoint.query.iter().map(|parameter| {
         let schema = match parameter.form {
-            Form::Bool => ObjectBuilder::new().schema_type(Type::Boolean).into(),
-            Form::Id => text().format(Some(parts::uuid())).into(),
-            Form::Version => bodies::version(),
-            Form::Words(words) => text().enum_values(Some(words.iter().copied())).into(),
-            Form::Number(most) => parts::number(1, most).into(),
+            ParameterType::Bool => ObjectBuilder::new().schema_type(Type::Boolean).into(),
+            ParameterType::Id => text().format(Some(parts::uuid())).into(),
+            ParameterType::Version => bodies::version(),
+            ParameterType::Words(words) => text().enum_values(Some(words.iter().copied())).into(),
+            ParameterType::Number(most) => parts::number(1, most).into(),
         };
         ParameterBuilder::new()
             .name(parameter.name)
@@ -261,23 +260,23 @@ fn text() -> ObjectBuilder {
 
 fn request_body(endpoint: &Endpoint, schemas: &mut Schemas) -> Option<RequestBody> {
     let (name, schema, types): (_, _, &[&str]) = match (endpoint.takes, endpoint.answers) {
-        (Takes::Nothing, _) => return None,
-        (Takes::Text, _) => (
+        (Input::Nothing, _) => return None,
+        (Input::Text, _) => (
             "UpgradeScript".to_owned(),
             bodies::request("UpgradeScript"),
             &["text/x-shellscript"],
         ),
-        (Takes::Patch(said), Answers::One(shown)) => (
+        (Input::Patch(said), Output::One(shown)) => (
             said.replace("Spec", "Patch"),
             bodies::patch(said, shown),
             &["application/merge-patch+json", "application/json"],
         ),
-        (Takes::Json(said), Answers::One(shown)) if said.ends_with("Spec") => (
+        (Input::Json(said), Output::One(shown)) if said.ends_with("Spec") => (
             said.replace("Spec", "Replacement"),
             bodies::replacement(said, shown),
             &["application/json"],
         ),
-        (Takes::Json(said) | Takes::Patch(said), _) => {
+        (Input::Json(said) | Input::Patch(said), _) => {
             // A part of an answer too, where it is open.
             let name = if schemas.contains_key(said) && !said.ends_with("Spec") {
                 format!("{said}Request")
@@ -301,16 +300,16 @@ fn request_body(endpoint: &Endpoint, schemas: &mut Schemas) -> Option<RequestBod
 fn answer(endpoint: &Endpoint) -> Response {
     let json = |schema: RefOr<Schema>| ("application/json", Content::new(Some(schema)));
     let (description, content) = match endpoint.answers {
-        Answers::Nothing => ("It is done.", None),
-        Answers::One(name) => ("The object.", Some(json(Ref::from_schema_name(name).into()))),
-        Answers::Made(name) => ("What was made.", Some(json(Ref::from_schema_name(name).into()))),
-        Answers::List(name) => ("The list.", Some(json(Array::new(Ref::from_schema_name(name)).into()))),
-        Answers::Json => (
+        Output::Nothing => ("Success.", None),
+        Output::One(name) => ("The object.", Some(json(Ref::from_schema_name(name).into()))),
+        Output::Made(name) => ("The created object.", Some(json(Ref::from_schema_name(name).into()))),
+        Output::List(name) => ("The list.", Some(json(Array::new(Ref::from_schema_name(name)).into()))),
+        Output::Json => (
             "A JSON document.",
             Some(json(Object::with_type(SchemaType::AnyValue).into())),
         ),
-        Answers::Text(media_type) => ("A text.", Some((media_type, Content::new(Some(text()))))),
-        Answers::Events => (parts::EVENTS, Some(("text/event-stream", Content::new(Some(text()))))),
+        Output::Text(media_type) => ("A text.", Some((media_type, Content::new(Some(text()))))),
+        Output::Events => (parts::EVENTS, Some(("text/event-stream", Content::new(Some(text()))))),
     };
     let mut response = ResponseBuilder::new().description(description);
     if let Some((media_type, content)) = content {
@@ -318,7 +317,7 @@ fn answer(endpoint: &Endpoint) -> Response {
     }
     // Nothing answers those again.
     let once = matches!(endpoint.action, Action::CreateToken | Action::CreateKey);
-    let object = matches!(endpoint.answers, Answers::One(_) | Answers::Made(_) | Answers::List(_)) && !once;
+    let object = matches!(endpoint.answers, Output::One(_) | Output::Made(_) | Output::List(_)) && !once;
     let shared = shared_parameters(endpoint);
     let headers = [
         ("x-request-id", true),

@@ -1,7 +1,7 @@
-//! Operators: users who may do what concerns all organizations.
+//! Operators: users who administer all organizations.
 //!
-//! There is always one. Operators alone make and unmake operators, and take away an organization in which one is at home.
-//! Who cannot log in is made none: nobody else could give him a password any more.
+//! There is always one. Only operators add and remove operators, and delete an organization that is an operator's home.
+//! A user who cannot log in does not become one, because nobody else could set the password afterwards.
 
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
@@ -15,14 +15,14 @@ use super::digest::etag;
 use super::kind::Kind;
 use super::principal::Principal;
 use super::refusal::Refusal;
-use super::store::{Draft, Row, Ties, Transaction};
+use super::store::{Draft, References, Row, Transaction};
 
 fn shown(operator: &Row, user: &Row) -> Value {
     let said = |field: &str| user.spec.get(field).cloned().unwrap_or_default();
     json!({ "id": user.id, "name": said("name"), "email": said("email"), "added_at": operator.created_at })
 }
 
-/// Who is asked for in the path is not there. Only an operator is told so.
+/// The user in the path does not exist. Only an operator learns that.
 fn not_found(reason: &str) -> Refusal {
     Refusal {
         status: StatusCode::NOT_FOUND,
@@ -40,7 +40,7 @@ pub(super) async fn list(cloud: &Cloud, call: &Call) -> Result<Response, Error> 
     Ok(unless_known(call, &etag(&body), body))
 }
 
-/// Makes a user an operator. The audit of the organization where he is at home says so.
+/// Makes a user an operator. The audit log of the user's home organization records it.
 pub(super) async fn add(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let (id, owner) = (call.key("user_id")?, call.owner());
     let reply = cloud.store.write(call.by(), move |transaction| {
@@ -51,7 +51,7 @@ pub(super) async fn add(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
                 return Ok(Reply::ok(&shown(&operator, &user)));
             }
             if transaction.get(Kind::Password, &id).await?.is_none() {
-                let reason = "the user has no password, so he could never log in: set one first";
+                let reason = "the user has no password and could not log in: set a password first";
                 return Err(Refusal {
                     status: StatusCode::CONFLICT,
                     ..Refusal::field("user_id", reason)
@@ -67,7 +67,7 @@ pub(super) async fn add(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
                 owner_id: owner,
                 spec: Map::new(),
                 secret: String::new(),
-                ties: Ties::default(),
+                ties: References::default(),
             };
             let operator = transaction.insert(draft).await?;
             Ok(Reply::ok(&shown(&operator, &user)))
@@ -82,7 +82,7 @@ pub(super) async fn remove(cloud: &Cloud, call: &Call) -> Result<Response, Error
     let reply = cloud.store.write(call.by(), move |transaction| {
         Box::pin(async move {
             let operator = transaction.get(Kind::Operator, &id).await?;
-            let operator = operator.ok_or_else(|| not_found("the user is no operator"))?;
+            let operator = operator.ok_or_else(|| not_found("the user is not an operator"))?;
             keep_one(transaction, &id).await?;
             transaction.remove(&operator).await?;
             Ok(Reply::nothing())
@@ -91,18 +91,18 @@ pub(super) async fn remove(cloud: &Cloud, call: &Call) -> Result<Response, Error
     Ok(reply.await?.into_response())
 }
 
-/// Whether there is an operator left without `user`.
+/// Checks that an operator other than `user` remains.
 pub(super) async fn keep_one(transaction: &mut Transaction, user: &str) -> Result<(), Error> {
     let operators = transaction.of_kind(Kind::Operator).await?;
     if operators.iter().all(|operator| operator.id == user) && !operators.is_empty() {
         let message =
-            format!("the user {user} is the last operator of this server; make another user an operator first");
+            format!("the user {user} is the last operator of this server: make another user an operator first");
         return Err(Refusal::conflict(message).into());
     }
     Ok(())
 }
 
-/// Whether `asker` may take away all who are at home in the organization.
+/// Checks that `asker` may delete all users whose home is the organization.
 pub(super) async fn may_delete_home(
     transaction: &mut Transaction,
     asker: &Principal,
@@ -114,7 +114,7 @@ pub(super) async fn may_delete_home(
     for user in transaction.children(Kind::User, organization).await? {
         if transaction.get(Kind::Operator, &user.id).await?.is_some() {
             let message = format!(
-                "the user {}, who is at home here, is an operator of this server: only an operator deletes the organization",
+                "the user {}, whose home is this organization, is an operator of this server: only an operator may delete the organization",
                 user.id
             );
             return Err(Refusal::forbidden(message).into());

@@ -1,4 +1,4 @@
-//! Organizations as such: which there are for somebody, that one is locked, and the audit.
+//! Organizations: the list for a caller, locking, and the audit log.
 
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use super::kind::Kind;
 use super::principal::{OrgRole, Principal};
 use super::refusal::Refusal;
 use super::remember::made;
-use super::store::{Draft, Row, Ties, Transaction};
+use super::store::{Draft, References, Row, Transaction};
 use super::users::join;
 use super::view::shown;
 
@@ -72,7 +72,7 @@ pub(super) async fn new_organization(
         owner_id: owner.to_owned(),
         spec,
         secret: String::new(),
-        ties: Ties::default(),
+        ties: References::default(),
     };
     transaction.insert(draft).await
 }
@@ -101,7 +101,7 @@ pub(super) async fn audit(cloud: &Cloud, call: &Call) -> Result<Response, Error>
     let limit = call.number("limit", 1_000)?.unwrap_or(100);
     let before = call.number("before", u32::MAX)?.map_or(i64::MAX, i64::from);
     let rows = cloud.store.audit(&call.key("organization_id")?, before, limit).await?;
-    let item = |row: &super::store::Audited| {
+    let item = |row: &super::store::AuditRow| {
         json!({
             "id": row.sequence, "at": row.at, "cluster_id": row.cluster_id, "kind": row.kind, "object_id": row.object_id,
             "action": row.action, "actor": row.actor, "request_id": row.request_id, "before": row.before, "after": row.after,

@@ -1,4 +1,4 @@
-//! Who asks, and as what.
+//! The caller of a request.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::token::Claims;
 
-/// What a user may do in an organization; each may what those before it may.
+/// The role of a user in an organization. Each role includes the permissions of those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OrgRole {
     /// See everything but credentials and the audit. His SSH keys are not given to clusters.
@@ -35,7 +35,7 @@ impl OrgRole {
         }
     }
 
-    /// The role that is called `word`.
+    /// The role with the name `word`.
     #[must_use]
     pub fn of(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.word() == word)
@@ -48,29 +48,29 @@ impl fmt::Display for OrgRole {
     }
 }
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Principal {
     /// A person, or a program in his name.
     User {
-        /// Who.
+        /// The id of the user.
         id: Uuid,
         /// In which organizations, and as what.
         memberships: BTreeMap<Uuid, OrgRole>,
-        /// Whether he may do what concerns all organizations.
+        /// Whether the user administers all organizations.
         operator: bool,
     },
     /// A cluster, with its own key or a token that it got for it.
     Cluster {
         /// Which.
         id: Uuid,
-        /// Whose.
+        /// The organization of the cluster.
         organization: Uuid,
     },
 }
 
 impl Principal {
-    /// As the audit calls it: `user:ID` or `cluster:ID`.
+    /// The name in the audit log: `user:ID` or `cluster:ID`.
     #[must_use]
     pub fn actor(&self) -> String {
         match self {
@@ -79,7 +79,7 @@ impl Principal {
         }
     }
 
-    /// What a user is in `organization`; None of a cluster and of a stranger.
+    /// The role of a user in `organization`; `None` for a cluster or another user.
     #[must_use]
     pub fn role_in(&self, organization: Uuid) -> Option<OrgRole> {
         match self {
@@ -97,7 +97,7 @@ impl Principal {
         }
     }
 
-    /// Whether credentials of `organization` are shown.
+    /// Whether the caller may see credentials of `organization`.
     #[must_use]
     pub fn sees_secrets(&self, organization: Uuid) -> bool {
         match self {
@@ -107,12 +107,12 @@ impl Principal {
     }
 }
 
-/// Who asks, and by what that is known.
+/// The authenticated caller.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
-    /// Who.
+    /// The caller.
     pub(super) principal: Principal,
-    /// What his token says; None of an API key.
+    /// The claims of the token; `None` for an API key.
     pub(super) claims: Option<Claims>,
     /// The key that signed the token; None of an API key.
     pub(super) signed_by: Option<String>,

@@ -1,4 +1,4 @@
-//! Why a request is not granted, in words for whoever asked.
+//! Why a request is refused, in words for the caller.
 
 use std::fmt::Display;
 
@@ -6,17 +6,17 @@ use http::StatusCode;
 
 use crate::models::{Failure, InvalidField};
 
-/// A request that is not granted: the caller can do something about it.
+/// A refused request: the caller can correct it.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
     /// The status of the answer.
     pub status: StatusCode,
-    /// What is wrong, and the remedy.
+    /// The reason and the remedy.
     pub message: String,
-    /// The field that is at fault.
+    /// The invalid field.
     pub field: Option<String>,
-    /// After so many seconds it may be granted.
+    /// The number of seconds after which a retry may succeed.
     pub retry_after: Option<u64>,
 }
 
@@ -31,23 +31,26 @@ impl Refusal {
         }
     }
 
-    /// That there is no such thing, or none that the caller may see: the two are one answer.
+    /// The object does not exist, or the caller may not see it: both give the same response.
     #[must_use]
     pub fn not_found() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "there is no such object, or you may not see it")
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "the object does not exist, or you may not see it",
+        )
     }
 
-    /// That the caller sees it and may not do this.
+    /// The caller may see the object, but lacks the permission.
     pub fn forbidden(message: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, message)
     }
 
-    /// That it goes together with something that is there already.
+    /// The request conflicts with an existing object.
     pub fn conflict(message: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, message)
     }
 
-    /// That `field` is wrong, for `reason`.
+    /// `field` is invalid, for `reason`.
     pub fn field(field: impl Into<String>, reason: impl Display) -> Self {
         let field = field.into();
         Self {
@@ -58,12 +61,12 @@ impl Refusal {
         }
     }
 
-    /// That it is not what it was when the caller saw it.
+    /// The object has changed since the caller read it.
     #[must_use]
     pub fn changed() -> Self {
         Self::new(
             StatusCode::PRECONDITION_FAILED,
-            "If-Match: it has changed since; get it again and repeat the change",
+            "If-Match: the object has changed; get it again and repeat the change",
         )
     }
 
@@ -87,7 +90,7 @@ impl Refusal {
     }
 }
 
-/// A document that was refused: 400 when it is no JSON at all, else 422 with the field.
+/// A document that was refused: 400 when it is not valid JSON at all, else 422 with the field.
 impl From<InvalidField> for Refusal {
     fn from(error: InvalidField) -> Self {
         if error.field.is_empty() {

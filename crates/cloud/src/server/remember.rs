@@ -18,10 +18,10 @@ use super::store::Transaction;
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// Makes something by `make`, unless it was made by the same request before.
+/// Creates an object with `make`, unless an earlier request with the same key created it.
 ///
 /// # Errors
-/// When `make` refuses it, the key was used for another request, or the database cannot be written.
+/// If `make` refuses, the key was used for another request, or the database cannot be written.
 pub(super) async fn made<F>(cloud: &Cloud, call: &Call, make: F) -> Result<Response, Error>
 where
     F: for<'t> FnOnce(&'t mut Transaction) -> BoxFuture<'t, Result<Reply, Error>> + Send + 'static,
@@ -43,7 +43,7 @@ where
             if let Some(sealed) = transaction.remembered(&actor, &name).await? {
                 let (before, reply) = state.unseal_reply(&actor, &name, &sealed)?;
                 if before != request {
-                    let reason = "was used for another request; take a new one";
+                    let reason = "was already used for another request; use a new key";
                     return Err(Refusal::field("Idempotency-Key", reason).into());
                 }
                 return Ok((reply, true));
@@ -65,8 +65,8 @@ where
 }
 
 impl Cloud {
-    /// An answer may hold a key that is shown once, so it is sealed, and with it the request's digest: by that a password in
-    /// it could be guessed.
+    /// A response may contain a key that is shown only once, so it is encrypted, together with the digest of the
+    /// request, with which a password in the request could be guessed.
     fn seal_reply(&self, actor: &str, name: &str, remembered: &(&str, &Reply)) -> Result<String, Error> {
         self.seal(Kind::ApiKey, &format!("{actor} {name}"), "", &text(remembered))
     }

@@ -1,20 +1,21 @@
-//! What older sealing keys sealed is sealed with the first one, so that those can leave their file: credentials, scripts,
-//! and the answers that are remembered for requests with an Idempotency-Key.
+//! Encrypts with the first sealing key what older keys encrypted, so that older keys can be removed: credentials,
+//! scripts, and the responses stored for requests with an Idempotency-Key.
 //!
-//! Nothing that anybody sees changes by it. What cannot be opened stays as it is and keeps nothing else back.
+//! This changes nothing that a client can see. A value that cannot be decrypted stays unchanged and does not affect
+//! others.
 
 use super::Error;
 use super::cloud::Cloud;
 use super::kind::Kind;
-use super::store::{By, Sealed, Transaction};
+use super::store::{Author, Sealed, Transaction};
 
-/// The kinds whose objects hold something sealed.
+/// The kinds with encrypted fields.
 const KINDS: [Kind; 3] = [Kind::Registry, Kind::Provider, Kind::UpgradeScript];
 
-/// Seals everything that needs it; says how much that was.
+/// Encrypts every value that needs it, and returns their number.
 ///
 /// # Errors
-/// When the database cannot be used, or something cannot be opened: then not everything is sealed with the first key.
+/// If the database is unusable, or a value cannot be decrypted: then not everything is encrypted with the first key.
 pub(super) async fn reseal(cloud: &Cloud) -> Result<usize, Error> {
     let (mut resealed, mut unopened) = (0, None);
     for sealed in cloud.store.sealed(&KINDS).await? {
@@ -22,7 +23,7 @@ pub(super) async fn reseal(cloud: &Cloud) -> Result<usize, Error> {
             continue;
         }
         let state = cloud.clone();
-        let written = cloud.store.write(By::default(), move |transaction| {
+        let written = cloud.store.write(Author::default(), move |transaction| {
             Box::pin(async move { anew(&state, transaction, &sealed).await })
         });
         match written.await {
@@ -34,7 +35,7 @@ pub(super) async fn reseal(cloud: &Cloud) -> Result<usize, Error> {
     unopened.map_or(Ok(resealed), Err)
 }
 
-/// As it is now: whoever changed it meanwhile has sealed it anew, and it stays as it is where it is gone.
+/// Reads the current value: a concurrent change has encrypted it already, and a deleted one is skipped.
 async fn anew(cloud: &Cloud, transaction: &mut Transaction, sealed: &Sealed) -> Result<(), Error> {
     match sealed {
         Sealed::Object { kind, id, .. } => {

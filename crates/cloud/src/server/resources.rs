@@ -1,4 +1,4 @@
-//! What is made, got, changed and deleted all alike: every kind of the table of collections.
+//! The code that all kinds in the table of collections share: create, read, change, delete.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(super) async fn get(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Respon
     Ok(unless_known(call, &etag(&body), body))
 }
 
-/// An item as it is answered, whatever was asked of it: so its ETag is one and the same.
+/// The representation of an object, the same for all requests, so that its ETag is unique.
 async fn whole(cloud: &Cloud, source: &mut Source<'_>, row: &Row, secrets: bool) -> Result<Map<String, Value>, Error> {
     let mut item = shown(cloud, row, secrets)?;
     if row.kind == Kind::Plugin {
@@ -95,8 +95,8 @@ pub(super) async fn create(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Res
     .await
 }
 
-/// Whether whoever asks may change what is there: the organization is not locked, and who gives a user a key, or takes it
-/// from him, may be that user.
+/// Checks that the caller may change the object: the organization is not locked, and only callers who may act as a user
+/// can add or remove the user's keys.
 async fn may_write(transaction: &mut Transaction, spot: &mut Spot, kind: Kind, asker: &Principal) -> Result<(), Error> {
     if spot.organization.is_empty() {
         // A user's own key: it concerns his home, and where else he is.
@@ -122,7 +122,7 @@ async fn home_of(transaction: &mut Transaction, kind: Kind, spot: &Spot) -> Resu
     Ok(user.organization_id)
 }
 
-/// The old API's `POST` of a cluster made machines. Here they are made by others.
+/// In the original API, `POST` of a cluster created machines. Here, clusters are only attached.
 fn refuse_provisioning(body: &[u8]) -> Result<(), Refusal> {
     let body = object(body)?;
     let wanted = ["template_id", "configuration"]
@@ -131,7 +131,7 @@ fn refuse_provisioning(body: &[u8]) -> Result<(), Refusal> {
     wanted.map_or(Ok(()), |field| {
         Err(Refusal {
             status: http::StatusCode::NOT_IMPLEMENTED,
-            message: format!("{field}: machines are not provisioned here; make the cluster with kOps or another tool, and attach it with its name alone"),
+            message: format!("{field}: machines are not provisioned here; create the cluster with kOps or another tool, and attach it by its name alone"),
             field: Some(field.to_owned()),
             retry_after: None,
         })
@@ -174,7 +174,8 @@ pub(super) async fn change(cloud: &Cloud, call: &Call, kind: Kind, patch: bool) 
     Ok(reply.await?.into_response())
 }
 
-/// Deletes an object and all below it. What others refer to stays, but for bindings and assignments, which go with it.
+/// Deletes an object and all objects that it owns. Objects that are referred to cannot be deleted, except that bindings
+/// and assignments are deleted too.
 pub(super) async fn delete(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Response, Error> {
     let mut spot = Spot::of(call)?;
     let (condition, state) = (call.condition(), cloud.clone());
@@ -198,7 +199,7 @@ pub(super) async fn delete(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Res
     Ok(reply.await?.into_response())
 }
 
-/// Removes `row`, and what has no meaning without it.
+/// Removes `row`, and objects that have no meaning without it.
 pub(super) async fn remove(transaction: &mut Transaction, row: &Row) -> Result<(), Error> {
     if row.kind == Kind::Organization {
         for user in transaction.children(Kind::User, &row.id).await? {

@@ -1,4 +1,4 @@
-//! What is asked of roles and bindings beside what all kinds have: rules on demand, and the bindings of one cluster.
+//! Features of roles and bindings that other kinds lack: rules on request, and the bindings of one cluster.
 
 use serde_json::{Map, Value};
 
@@ -38,7 +38,7 @@ pub(super) fn of_cluster(cluster: Option<&str>, bindings: &mut Vec<Map<String, V
     });
 }
 
-/// Whether whoever asks has to know of the binding: a cluster of its own, and of those of every cluster.
+/// Whether the caller needs the binding: a cluster needs its own bindings and those of all clusters.
 pub(super) fn concerns(binding: &Map<String, Value>, asker: &Principal) -> bool {
     let of = binding.get("cluster_id").and_then(Value::as_str);
     match (asker, of) {
@@ -47,7 +47,7 @@ pub(super) fn concerns(binding: &Map<String, Value>, asker: &Principal) -> bool 
     }
 }
 
-/// Rules are sent back with what the server made of them.
+/// Removes ids that the server added to rules, so that a response can be sent back.
 pub(super) fn forget_ids(body: &mut Map<String, Value>) {
     let rules = body.get_mut("rules").and_then(Value::as_array_mut);
     for rule in rules.into_iter().flatten().filter_map(Value::as_object_mut) {

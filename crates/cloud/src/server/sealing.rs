@@ -21,7 +21,7 @@ use super::secret_file::{self, SecretFileError};
 const VERSION: u8 = 1;
 const KEY_BYTES: usize = 32;
 
-/// The version, the id of the key, the nonce: what stands before the sealed bytes.
+/// The version, the id of the key and the nonce, before the encrypted bytes.
 const HEAD: usize = 1 + KeyId::BYTES + NONCE_LEN;
 
 /// Something was not sealed or not opened.
@@ -37,17 +37,17 @@ pub enum SealingError {
         path: PathBuf,
         /// Which one, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The violated rule.
         rule: &'static str,
     },
     /// The file has no key.
-    #[error("{} holds no key", path.display())]
+    #[error("{} contains no key", path.display())]
     Empty {
         /// The file.
         path: PathBuf,
     },
-    /// The value was sealed with a key that is not here.
-    #[error("the value was sealed with the key {id}, which {} does not hold", path.display())]
+    /// The value was encrypted with a key that is not in the file.
+    #[error("the value is encrypted with the key {id}, which {} does not contain", path.display())]
     NoKey {
         /// The id of the key.
         id: KeyId,
@@ -55,10 +55,10 @@ pub enum SealingError {
         path: PathBuf,
     },
     /// The value is no sealed one, or a newer version's.
-    #[error("the value is not one that was sealed here")]
+    #[error("the value is not an encrypted value")]
     Malformed,
     /// The value was changed, or sealed for something else.
-    #[error("the value that was sealed with the key {id} was changed, or belongs to another object")]
+    #[error("the value encrypted with the key {id} was modified or belongs to another object")]
     Refused {
         /// The id of the key.
         id: KeyId,
@@ -93,10 +93,10 @@ impl fmt::Debug for KeyId {
     }
 }
 
-/// What a value belongs to. It opens as this and as nothing else.
+/// The owner of a value. It can be decrypted only for the same owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner<'a> {
-    /// Which field of which kind of object: `registry.credentials`.
+    /// The kind and field: `registry.credentials`.
     pub kind: &'a str,
     /// The object.
     pub object: Uuid,
@@ -105,7 +105,8 @@ pub struct Owner<'a> {
 }
 
 impl Owner<'_> {
-    /// What is authenticated with the value, its head too. Only the kind varies in length, and stands last.
+    /// The data that is authenticated with the value, including its head. Only the kind has a variable length, and it
+    /// comes last.
     fn bound_to(&self, head: [u8; HEAD - NONCE_LEN]) -> Aad<Vec<u8>> {
         let mut bytes = head.to_vec();
         bytes.extend_from_slice(self.object.as_bytes());
@@ -123,10 +124,10 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    /// Makes the file, with one key; refuses one that is there.
+    /// Creates the file with one key; refuses to overwrite an existing file.
     ///
     /// # Errors
-    /// When the file is there, or cannot be written.
+    /// If the file exists or cannot be written.
     pub fn create(path: &Path) -> Result<Self, SealingError> {
         secret_file::create(path, &new_line()?.1)?;
         Self::load(path)
@@ -148,7 +149,7 @@ impl Sealer {
             let (id, key) =
                 parse_line(text).ok_or_else(|| wrong("must be <8 hexadecimal digits>:<base64 of 32 bytes>"))?;
             if keys.iter().any(|(other, _)| *other == id) {
-                return Err(wrong("has the id of a line before it"));
+                return Err(wrong("has the same id as an earlier line"));
             }
             keys.push((id, key));
         }
@@ -193,10 +194,10 @@ impl Sealer {
         Ok([&head[..], nonce.as_ref(), &sealed].concat())
     }
 
-    /// Opens what was sealed for this owner.
+    /// Decrypts a value of this owner.
     ///
     /// # Errors
-    /// When it was sealed for another one, changed, or with a key that is not in the file.
+    /// If the value has another owner, was modified, or was encrypted with a key that is not in the file.
     pub fn open(&self, owner: Owner<'_>, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealingError> {
         let id = key_of(sealed).ok_or(SealingError::Malformed)?;
         let key = self.key(id).ok_or_else(|| SealingError::NoKey {
@@ -212,8 +213,8 @@ impl Sealer {
         Ok(value)
     }
 
-    /// Whether the value is sealed with the key that seals now. Which are not is to be opened and sealed again before an old key
-    /// leaves the file.
+    /// Whether the value is encrypted with the current key. Others must be encrypted again before an old key is removed
+    /// from the file.
     #[must_use]
     pub fn is_current(&self, sealed: &[u8]) -> bool {
         key_of(sealed) == Some(self.keys[0].0)
@@ -236,7 +237,7 @@ fn head(KeyId(id): KeyId) -> [u8; HEAD - NONCE_LEN] {
     [VERSION, a, b, c, d]
 }
 
-/// Of a value that has a head.
+/// The key of a value that has a head.
 fn key_of(sealed: &[u8]) -> Option<KeyId> {
     match sealed {
         [VERSION, a, b, c, d, rest @ ..] if rest.len() >= NONCE_LEN => Some(KeyId([*a, *b, *c, *d])),

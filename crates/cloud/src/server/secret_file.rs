@@ -1,8 +1,8 @@
-//! Files that hold keys.
+//! Files that contain keys.
 //!
-//! What is kept true: a file is read only when nobody but its owner could have read or written it, and only when that owner is
-//! this process's user or root; it is written whole or not at all, and is on the disk before its name is. No error holds what is
-//! in a file.
+//! Invariants: a file is read only if nobody except its owner can read or write it, and only if that owner is the user
+//! of this process or root; it is written completely or not at all, and is synced to disk before its name exists. No
+//! error contains the contents of a file.
 
 use std::fs::{DirBuilder, File, Metadata};
 use std::io::{self, Read as _, Write as _};
@@ -25,19 +25,19 @@ pub enum SecretFileError {
     Read {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// Others may have read it, or may have put their own key there.
-    #[error("{} may be read or changed by others (mode {mode:04o}): chmod 600 {}", path.display(), path.display())]
+    #[error("{} is accessible to other users (mode {mode:04o}): run chmod 600 {}", path.display(), path.display())]
     Mode {
         /// The file.
         path: PathBuf,
         /// Its permissions.
         mode: u32,
     },
-    /// Somebody else may change it at will.
-    #[error("{} belongs to the user {owner}: it must belong to the one that runs this, or to root", path.display())]
+    /// Another user owns the file and can change it.
+    #[error("{} belongs to the user {owner}: it must belong to the user that runs this process, or to root", path.display())]
     Owner {
         /// The file.
         path: PathBuf,
@@ -45,13 +45,13 @@ pub enum SecretFileError {
         owner: u32,
     },
     /// Not UTF-8, or far too long.
-    #[error("{} is no file of keys: it must be a text of at most {MAX_BYTES} bytes", path.display())]
+    #[error("{} is not a key file: it must be text of at most {MAX_BYTES} bytes", path.display())]
     NoText {
         /// The file.
         path: PathBuf,
     },
-    /// What is to be created is there.
-    #[error("{} is there already, and is never overwritten: what its keys protect would be lost", path.display())]
+    /// The file already exists.
+    #[error("{} already exists and is never overwritten: the data that its keys protect would be lost", path.display())]
     Exists {
         /// The file or folder.
         path: PathBuf,
@@ -61,7 +61,7 @@ pub enum SecretFileError {
     Write {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
@@ -73,7 +73,7 @@ pub(super) fn read(path: &Path) -> Result<Zeroizing<String>, SecretFileError> {
         source,
     };
     let file = File::open(path).map_err(unreadable)?;
-    // Of the open file: its name may be given to another one meanwhile.
+    // Checks the open file: its name may refer to another file by now.
     check(path, &file.metadata().map_err(unreadable)?)?;
     let mut bytes = Zeroizing::new(Vec::with_capacity(4096));
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
@@ -87,12 +87,12 @@ pub(super) fn read(path: &Path) -> Result<Zeroizing<String>, SecretFileError> {
 fn check(path: &Path, metadata: &Metadata) -> Result<(), SecretFileError> {
     let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
     match verdict(rustix::process::geteuid().as_raw(), owner, mode) {
-        Verdict::Ours => Ok(()),
-        Verdict::Open => Err(SecretFileError::Mode {
+        FileState::Ours => Ok(()),
+        FileState::Open => Err(SecretFileError::Mode {
             path: path.to_owned(),
             mode,
         }),
-        Verdict::Theirs => Err(SecretFileError::Owner {
+        FileState::Theirs => Err(SecretFileError::Owner {
             path: path.to_owned(),
             owner,
         }),
@@ -100,28 +100,28 @@ fn check(path: &Path, metadata: &Metadata) -> Result<(), SecretFileError> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+enum FileState {
     Ours,
     Open,
     Theirs,
 }
 
-/// As Postgres does with its key: of a file of root's our group may read, which is how Kubernetes mounts a Secret for a process
-/// that is not root (`fsGroup`).
-fn verdict(us: u32, owner: u32, mode: u32) -> Verdict {
+/// The rule of PostgreSQL for its key: our group may read a file that root owns, which is how Kubernetes mounts a
+/// Secret for a process that is not root (`fsGroup`).
+fn verdict(us: u32, owner: u32, mode: u32) -> FileState {
     let forbidden = match owner {
         _ if owner == us => 0o077,
         ROOT => 0o037,
-        _ => return Verdict::Theirs,
+        _ => return FileState::Theirs,
     };
     if mode & forbidden == 0 {
-        Verdict::Ours
+        FileState::Ours
     } else {
-        Verdict::Open
+        FileState::Open
     }
 }
 
-/// Makes the file with mode 0600; refuses one that is there.
+/// Creates the file with mode 0600; refuses to overwrite an existing file.
 pub(super) fn create(path: &Path, content: &str) -> Result<(), SecretFileError> {
     let staged = stage(path, content)?;
     match staged.persist_noclobber(path) {
@@ -133,7 +133,7 @@ pub(super) fn create(path: &Path, content: &str) -> Result<(), SecretFileError> 
     }
 }
 
-/// Puts the file, with mode 0600, in the place of the one that is there.
+/// Replaces the file, with mode 0600.
 pub(super) fn replace(path: &Path, content: &str) -> Result<(), SecretFileError> {
     let staged = stage(path, content)?;
     staged.persist(path).map_err(|error| unwritable(path)(error.error))?;
@@ -152,7 +152,7 @@ pub(super) fn create_folder(path: &Path) -> Result<(), SecretFileError> {
     made.map_err(unwritable(path))
 }
 
-/// A file under a random name beside `path`, with mode 0600 from its first moment (`O_EXCL`), that is on the disk.
+/// A file with a random name next to `path`, with mode 0600 from its creation (`O_EXCL`), synced to disk.
 fn stage(path: &Path, content: &str) -> Result<NamedTempFile, SecretFileError> {
     let stage = || {
         let mut staged = NamedTempFile::new_in(folder_of(path))?;
@@ -203,16 +203,16 @@ mod tests {
     fn the_owner_decides_what_a_mode_may_be() {
         let (us, other) = (1000, 1001);
         let table = [
-            (us, us, 0o600, Verdict::Ours),
-            (us, us, 0o400, Verdict::Ours),
-            (us, us, 0o440, Verdict::Open),
-            (us, ROOT, 0o440, Verdict::Ours),
-            (us, ROOT, 0o460, Verdict::Open),
-            (us, ROOT, 0o444, Verdict::Open),
-            (us, other, 0o600, Verdict::Theirs),
-            (us, other, 0o400, Verdict::Theirs),
-            (ROOT, ROOT, 0o440, Verdict::Open),
-            (ROOT, us, 0o600, Verdict::Theirs),
+            (us, us, 0o600, FileState::Ours),
+            (us, us, 0o400, FileState::Ours),
+            (us, us, 0o440, FileState::Open),
+            (us, ROOT, 0o440, FileState::Ours),
+            (us, ROOT, 0o460, FileState::Open),
+            (us, ROOT, 0o444, FileState::Open),
+            (us, other, 0o600, FileState::Theirs),
+            (us, other, 0o400, FileState::Theirs),
+            (ROOT, ROOT, 0o440, FileState::Open),
+            (ROOT, us, 0o600, FileState::Theirs),
         ];
         for (us, owner, mode, expected) in table {
             assert_eq!(verdict(us, owner, mode), expected, "{us} {owner} {mode:o}");

@@ -16,7 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info};
 use url::Url;
 
-use super::cloud::{Cloud, CloudParts, Lives};
+use super::cloud::{Cloud, CloudParts, TokenLifetimes};
 use super::http::router;
 use super::limits::Limits;
 use super::metrics::Requests;
@@ -29,34 +29,34 @@ use super::token::Tokens;
 
 /// How often the files of keys and of the certificate are read again; on SIGHUP that happens at once.
 const RELOAD: Duration = Duration::from_mins(1);
-/// A connection without a request is closed after this: one who polls each half minute keeps his.
+/// A connection without a request is closed after this time; clients that poll every 30 seconds keep theirs.
 const IDLE: Duration = Duration::from_secs(75);
-/// How long requests that are under way may take after the order to stop.
+/// The time for requests in progress to complete after the order to stop.
 pub const DRAIN: Duration = Duration::from_secs(10);
 
-/// From what a server is made.
+/// The parts of a server.
 #[derive(Clone, Debug)]
 pub struct ServerParts {
     /// The database.
     pub database: Url,
-    /// Where it listens.
+    /// The address to listen on.
     pub address: SocketAddr,
     /// The files of the certificate and of its key; None is plain HTTP, on loopback only.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// Under which address everybody reaches it; what its tokens say issued them.
+    /// The public URL; the issuer of tokens.
     pub issuer: Url,
     /// The folder of the signing keys.
     pub keys: PathBuf,
     /// The file of the sealing keys.
     pub sealing: PathBuf,
-    /// So often a second may one caller ask.
+    /// The maximum number of requests per second of one caller.
     pub requests_a_second: NonZeroU32,
-    /// So many requests run at once.
+    /// The maximum number of concurrent requests.
     pub requests_at_once: usize,
-    /// So many connections are open at once, those of streams among them.
+    /// The maximum number of open connections, including streams.
     pub connections: usize,
-    /// How long what is signed is valid.
-    pub lives: Lives,
+    /// The lifetimes of tokens.
+    pub lives: TokenLifetimes,
 }
 
 /// The server cannot be started.
@@ -82,21 +82,21 @@ pub enum ServeError {
     Bind(#[from] BindError),
     /// Tokens would go over the network in clear.
     #[error(
-        "address is {0}, which others reach, and there is no certificate; set tlsCertificate and tlsKey, or listen on 127.0.0.1"
+        "address is {0}, which is reachable from other hosts, but there is no certificate: set tlsCertificate and tlsKey, or listen on 127.0.0.1"
     )]
     Plain(SocketAddr),
     /// The metrics.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
-    /// The process cannot listen to signals.
-    #[error("cannot listen to signals")]
+    /// The process cannot listen for signals.
+    #[error("cannot listen for signals")]
     Signals(#[source] io::Error),
 }
 
-/// Starts everything in `tasks`, and says where it listens.
+/// Starts all tasks, and returns the address that the server listens on.
 ///
 /// # Errors
-/// When the database, the keys, the certificate or the address cannot be used: nothing is answered then.
+/// If the database, the keys, the certificate or the address is unusable: then nothing is served.
 pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<SocketAddr, ServeError> {
     if parts.tls.is_none() && !parts.address.ip().is_loopback() {
         return Err(ServeError::Plain(parts.address));
@@ -110,7 +110,11 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
     let sealer = Sealer::load(&parts.sealing)?;
     let requests = Requests::new(&kit.metrics)?;
     let hangups = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
-    let Opened { store, writer, keeper } = Store::open(&parts.database, kit.clock.clone()).await?;
+    let Opened {
+        store,
+        writer,
+        maintenance,
+    } = Store::open(&parts.database, kit.clock.clone()).await?;
     let listener = bind("address", parts.address).await?;
     let address = listener.local_addr().unwrap_or(parts.address);
     let shutdown = tasks.shutdown_token();
@@ -129,7 +133,7 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
         shutdown: shutdown.clone(),
     });
     tasks.spawn("cloud/writer", writer.run(shutdown.clone()));
-    tasks.spawn("cloud/keeper", keeper.run(shutdown.clone()));
+    tasks.spawn("cloud/keeper", maintenance.run(shutdown.clone()));
     tasks.spawn("cloud/files", reload_on(cloud.clone(), certificate, hangups));
     tasks.spawn(
         "cloud/http",
@@ -159,41 +163,41 @@ fn http(
     serve_with(listener, router, options, kit.clock.clone(), shutdown.clone())
 }
 
-/// As tokens name it: without a slash at the end, because verifiers compare texts.
+/// The issuer in tokens: without a trailing slash, because verifiers compare strings.
 pub(super) fn issuer(url: &Url) -> String {
     url.as_str().trim_end_matches('/').to_owned()
 }
 
-/// Reads the files again now and then, and when it is told to; what cannot be read stays as it was.
+/// Reloads the files periodically and on SIGHUP; a file that cannot be read is kept in its old version.
 async fn reload_on(cloud: Cloud, certificate: Option<Arc<Certificate>>, mut hangups: Signal) -> Result<(), Infallible> {
-    // With which key everything was sealed when that was said last.
+    // The key for which the completion was logged last.
     let mut told = None;
     loop {
         tokio::select! {
             () = cloud.clock.sleep(RELOAD) => {}
-            _ = hangups.recv() => info!("reading the files of keys and of the certificate again"),
+            _ = hangups.recv() => info!("reloading the key files and the certificate"),
             () = cloud.shutdown.cancelled() => return Ok(()),
         }
         match KeyRing::load(&cloud.keys) {
             Ok(ring) => cloud.tokens.store(Arc::new(Tokens::new(issuer(&cloud.issuer), ring))),
-            Err(error) => error!(error = %Chain(&error), "the signing keys cannot be read again"),
+            Err(error) => error!(error = %Chain(&error), "cannot reload the signing keys"),
         }
         match Sealer::load(&cloud.sealing) {
             Ok(sealer) => cloud.sealer.store(Arc::new(sealer)),
-            Err(error) => error!(error = %Chain(&error), "the sealing keys cannot be read again"),
+            Err(error) => error!(error = %Chain(&error), "cannot reload the sealing keys"),
         }
         if let Some(Err(error)) = certificate.as_ref().map(|certificate| certificate.reload()) {
-            error!(error = %Chain(&error), "the certificate cannot be read again");
+            error!(error = %Chain(&error), "cannot reload the certificate");
         }
         let first = cloud.sealer.load().first();
         match reseal(&cloud).await {
             Ok(0) if told == Some(first) => {}
             Ok(count) => {
-                info!(key = %first, count, "everything is sealed with the first key; older ones can leave the file");
+                info!(key = %first, count, "all credentials are encrypted with the first key; older keys can be removed from the file");
                 told = Some(first);
             }
             Err(error) => {
-                error!(error = %Chain(&error), "not everything can be sealed with the first key");
+                error!(error = %Chain(&error), "cannot encrypt all credentials with the first key");
                 told = None;
             }
         }

@@ -26,8 +26,8 @@ use zeroize::Zeroizing;
 use super::secret_file::{self, SecretFileError};
 pub use document::Discovery;
 
-/// How long a key is published before it signs. Whoever keeps a copy of the published keys renews it at least that often, and
-/// so does each server with its ring.
+/// How long a key is published before it signs. Verifiers refresh their copy of the published keys at least this often,
+/// and so does each server.
 pub const ACTIVATION_DELAY: SignedDuration = SignedDuration::from_hours(1);
 
 const CREATED: &str = "%Y%m%dT%H%M%SZ";
@@ -40,23 +40,23 @@ pub enum SigningError {
     #[error(transparent)]
     File(#[from] SecretFileError),
     /// The folder of a new ring has keys.
-    #[error("{} holds signing keys already: add one by rotating them", folder.display())]
+    #[error("{} already contains signing keys: add one with tidewaiter cloud keys rotate", folder.display())]
     NotEmpty {
         /// The folder.
         folder: PathBuf,
     },
     /// The folder has no key.
-    #[error("{} holds no signing key (<time>-<kid>{SUFFIX})", folder.display())]
+    #[error("{} contains no signing key (<time>-<kid>{SUFFIX})", folder.display())]
     Empty {
         /// The folder.
         folder: PathBuf,
     },
-    /// A file is not what its name says, or not a key.
+    /// A file does not match its name, or is not a key.
     #[error("{} {rule}", path.display())]
     Key {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The violated rule.
         rule: &'static str,
     },
     /// The library could not make a key: there is no randomness.
@@ -84,10 +84,11 @@ pub(super) struct Key {
 }
 
 impl KeyRing {
-    /// Makes a ring with its first key, which signs at once. The folder is made with mode 0700 when it is not there.
+    /// Creates a ring with its first key, which signs at once. The directory is created with mode 0700 if it does not
+    /// exist.
     ///
     /// # Errors
-    /// When the folder has keys already, or cannot be written.
+    /// If the directory already contains keys, or cannot be written.
     pub fn create(folder: &Path, now: Timestamp) -> Result<Self, SigningError> {
         secret_file::create_folder(folder)?;
         if !read_keys(folder)?.is_empty() {
@@ -101,7 +102,7 @@ impl KeyRing {
     /// Reads the ring.
     ///
     /// # Errors
-    /// When the folder has no key, or one that is not what its name says, or one that others can read or change.
+    /// If the directory contains no key, one that does not match its name, or one that other users can read or change.
     pub fn load(folder: &Path) -> Result<Self, SigningError> {
         let mut keys = read_keys(folder)?;
         if keys.is_empty() {
@@ -112,18 +113,18 @@ impl KeyRing {
         for (nth, key) in keys.iter().enumerate() {
             if keys[..nth].iter().any(|other| other.id == key.id) {
                 // Its time would be two times.
-                let (path, rule) = (key.path.clone(), "is one of two files of its key");
+                let (path, rule) = (key.path.clone(), "is one of two files with the same key");
                 return Err(SigningError::Key { path, rule });
             }
         }
         Ok(Self { keys })
     }
 
-    /// Adds a key, published at once, that signs after [`ACTIVATION_DELAY`]. It is dated a second after the newest one at the
-    /// earliest, so that keys follow each other as they were made.
+    /// Adds a key, published at once, that signs after [`ACTIVATION_DELAY`]. Its time is at least a second after that
+    /// of the newest key, so that keys are ordered by creation.
     ///
     /// # Errors
-    /// As [`load`](Self::load), and when the folder cannot be written.
+    /// As for [`load`](Self::load), and if the directory cannot be written.
     pub fn rotate(folder: &Path, now: Timestamp) -> Result<Self, SigningError> {
         let newest = Self::load(folder)?.keys.last().map(|key| key.created);
         let after = newest.and_then(|newest| newest.checked_add(SignedDuration::from_secs(1)).ok());
@@ -131,11 +132,11 @@ impl KeyRing {
         Self::load(folder)
     }
 
-    /// Removes the keys of whose tokens none can be valid any more, when no token lives longer than `longest_life`; gives their
-    /// kids. The key that signs is never removed.
+    /// Removes the keys whose tokens have all expired, given the maximum lifetime `longest_life` of a token, and
+    /// returns their kids. The signing key is never removed.
     ///
     /// # Errors
-    /// As [`load`](Self::load), and when the folder cannot be written.
+    /// As for [`load`](Self::load), and if the directory cannot be written.
     pub fn retire(folder: &Path, now: Timestamp, longest_life: SignedDuration) -> Result<Vec<String>, SigningError> {
         let ring = Self::load(folder)?;
         let pairs = ring.keys.iter().zip(&ring.keys[1..]);
@@ -155,7 +156,7 @@ impl KeyRing {
         JwkSet { keys: keys.collect() }
     }
 
-    /// The key that signs at this time: the newest whose time has come, or the oldest while none's has.
+    /// The key that signs at this time: the newest active one, or the oldest while none is active.
     pub(super) fn signer(&self, now: Timestamp) -> &Key {
         let due = self.keys.iter().rfind(|key| key.signs_from() <= now);
         due.unwrap_or(&self.keys[0])
@@ -178,12 +179,13 @@ impl Key {
             path: path.clone(),
             rule,
         };
-        let (created, kid) = parse_name(name).ok_or_else(|| wrong("is not called <time>-<kid>.pem"))?;
+        let (created, kid) = parse_name(name).ok_or_else(|| wrong("is not named <time>-<kid>.pem"))?;
         let key = EncodingKey::from_ec_pem(text.as_bytes()).ok();
         let key = key.and_then(|key| public_half(&key).map(|(jwk, public)| (key, jwk, public)));
-        let (private, jwk, public) = key.ok_or_else(|| wrong("holds no private key of P-256 as PKCS#8 in PEM"))?;
+        let (private, jwk, public) =
+            key.ok_or_else(|| wrong("does not contain a P-256 private key (PKCS#8 in PEM)"))?;
         if jwk.common.key_id.as_deref() != Some(kid) {
-            return Err(wrong("holds another key than the one of its name"));
+            return Err(wrong("contains a key other than the one in its name"));
         }
         let id = kid.to_owned();
         Ok(Self {
@@ -254,7 +256,7 @@ fn generate() -> Option<Zeroizing<String>> {
     Some(pem)
 }
 
-/// What verifies the key's signatures, and how it is published; `None` of a key of another curve.
+/// The public half of the key, as published and for verification; `None` for a key of another curve.
 fn public_half(key: &EncodingKey) -> Option<(Jwk, DecodingKey)> {
     let mut jwk = Jwk::from_encoding_key(key, Algorithm::ES256).ok()?;
     jwk.common.public_key_use = Some(PublicKeyUse::Signature);

@@ -1,5 +1,5 @@
-//! Reads, by a request that only reads or within a transaction that writes: what must stand above an object is checked in
-//! one way for both.
+//! Reads through either a read-only request or a writing transaction, so that the parents of an object are checked by
+//! the same code.
 
 use super::Error;
 use super::call::Call;
@@ -9,7 +9,7 @@ use super::refusal::Refusal;
 use super::store::{Row, Store, StoreError, Transaction};
 use super::view::is_locked;
 
-/// From where rows are read.
+/// The source of rows.
 pub(super) enum Source<'a> {
     Store(&'a Store),
     Transaction(&'a mut Transaction),
@@ -31,7 +31,7 @@ impl Source<'_> {
     }
 }
 
-/// Where in the tree a request points: texts as the store has them, empty where the path has none.
+/// The objects in the path of a request: strings as in the store, empty if the path has none.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spot {
     pub(super) organization: String,
@@ -40,12 +40,12 @@ pub(super) struct Spot {
     pub(super) user: String,
     /// The item itself.
     pub(super) id: String,
-    /// Whether the user in the path is who asks.
+    /// Whether the user in the path is the caller.
     pub(super) own: bool,
 }
 
 impl Spot {
-    /// Where `call` points. What is no id is not found.
+    /// The objects in the path of `call`. A malformed id is not found.
     pub(super) fn of(call: &Call) -> Result<Self, Refusal> {
         let key = |name: &str| {
             if call.word(name).is_empty() {
@@ -65,7 +65,7 @@ impl Spot {
             id: key("id")?,
             own,
         };
-        // The paths below /v3/account are about whoever asks.
+        // The paths below /v3/account are about the caller.
         if spot.organization.is_empty()
             && let Action::List(Kind::SshKey) | Action::Create(Kind::SshKey) | Action::Delete(Kind::SshKey) =
                 call.endpoint.action
@@ -90,7 +90,7 @@ impl Spot {
         Ok(spot)
     }
 
-    /// The id of what an object of `kind` stands below.
+    /// The id of the parent of an object of `kind`.
     pub(super) fn parent(&self, kind: Kind) -> &str {
         match kind {
             Kind::SshKey => &self.user,
@@ -115,10 +115,11 @@ impl Spot {
         }
     }
 
-    /// Whether all that the path names is there, and below each other. `writes` wants to change something.
+    /// Checks that all objects in the path exist and belong to each other. `writes` means that the request changes
+    /// something.
     ///
     /// # Errors
-    /// When something is not, or when the organization is locked.
+    /// If one does not exist, or if the organization is locked.
     pub(super) async fn check(&self, source: &mut Source<'_>, kind: Kind, writes: bool) -> Result<(), Error> {
         if writes && !self.organization.is_empty() {
             unlocked(source, &self.organization).await?;
@@ -150,7 +151,9 @@ pub(super) async fn unlocked(source: &mut Source<'_>, organization: &str) -> Res
     let row = source.get(Kind::Organization, organization).await?;
     let row = row.ok_or_else(Refusal::not_found)?;
     if is_locked(&row) {
-        return Err(Refusal::forbidden("the organization is locked: an operator of this server can unlock it").into());
+        return Err(
+            Refusal::forbidden("the organization is locked: ask an operator of this server to unlock it").into(),
+        );
     }
     Ok(row)
 }
@@ -162,7 +165,7 @@ pub(super) async fn at_home(source: &mut Source<'_>, organization: &str, user: &
         return Ok(row);
     }
     Err(
-        Refusal::forbidden("the user is at home in another organization: only there, or by himself, he is changed")
+        Refusal::forbidden("the user's home is another organization: only an owner there or the user can change this")
             .into(),
     )
 }

@@ -1,14 +1,14 @@
-//! What the cloud knows: objects, each change of one in a transaction with its audit row and its event.
+//! The store: objects, each change in one transaction with its audit row and its event.
 //!
-//! Reads see what is committed. Writes go through the one [`Writer`] of the process, in commits that many share. The
-//! [`Feed`] says what changed since, on this replica at once and of others as soon as they are heard.
+//! Reads see committed data. Writes go through the process's one [`Writer`], in commits that many share. The [`Feed`]
+//! publishes changes, of this replica at once and of others as soon as they are received.
 
 mod audit;
 mod backup;
 mod draft;
 mod engine;
 mod feed;
-mod keeper;
+mod maintenance;
 mod row;
 mod sealed;
 mod transaction;
@@ -27,21 +27,21 @@ use uuid::Uuid;
 use super::Error;
 use super::kind::Kind;
 use audit::AuditColumns;
-pub use audit::Audited;
-pub use backup::{BackupError, Copied, backup, restore};
-pub use draft::{By, Draft, Name, Ties};
+pub use audit::AuditRow;
+pub use backup::{BackupError, BackupSummary, backup, restore};
+pub use draft::{Author, Draft, Name, References};
 use engine::Engine;
-pub use feed::{Feed, Note, Scope};
-pub use keeper::Keeper;
+pub use feed::{CommittedChange, Feed, Scope};
+pub use maintenance::Maintenance;
 use row::{Columns, select};
-pub use row::{Row, Secreted};
+pub use row::{Row, SecretColumn};
 pub use sealed::Sealed;
 pub use transaction::Transaction;
 use transaction::{DELETE, scope};
 pub use writer::Writer;
 use writer::{Job, QUEUE, Waiting};
 
-/// Whoever was away for more changes than these, of whatever cluster, looks at everything instead.
+/// A client that is more than this many changes behind lists everything again.
 const REPLAYED: i64 = 10_000;
 
 static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
@@ -49,35 +49,35 @@ static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
 /// The database cannot be used as it is.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The setting that says where it is.
+    /// The setting with its location is invalid.
     #[error("{0}")]
     Setting(String),
     /// The file, one beside it or their folder cannot be written.
     #[error(
-        "database is {path}, which cannot be written: the file, those beside it and their folder must be there and writable for the user that runs this"
+        "database is {path}, which cannot be written: the file, the files next to it and their directory must exist and be writable for the user that runs this process"
     )]
     File {
         /// The file or folder.
         path: String,
-        /// What the operating system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// It does not answer, or does not take what it is given.
-    #[error("the database cannot be used")]
+    #[error("the database is unusable")]
     Unavailable(#[source] sqlx::Error),
-    /// It holds what nobody of us wrote.
+    /// It contains data that no version of the server wrote.
     #[error("the database is damaged: {0}")]
     Damaged(String),
     /// Its tables cannot be brought to the form that this version reads.
-    #[error("the database's tables are not those of this version: {0}")]
+    #[error("the database schema does not match this version: {0}")]
     Migrate(#[source] MigrateError),
-    /// So many wait already.
-    #[error("too much waits to be written")]
+    /// The queue of writes is full.
+    #[error("too many writes are pending")]
     Full,
     /// The process is about to end.
     #[error("the server is stopping")]
     Stopping,
-    /// As another request, that was in the same commit.
+    /// The error of another request in the same commit.
     #[error("{0}")]
     Shared(Arc<Self>),
 }
@@ -88,7 +88,7 @@ impl From<sqlx::Error> for StoreError {
     }
 }
 
-/// Whether the database takes what it is given.
+/// Whether the database accepts writes.
 #[derive(Debug, Default)]
 struct Health(Mutex<Option<String>>);
 
@@ -127,20 +127,20 @@ impl std::fmt::Debug for Store {
 
 /// A database that was opened, and the tasks that it needs.
 pub struct Opened {
-    /// For everybody.
+    /// Shared by all requests.
     pub store: Store,
     /// Without it nothing is written.
     pub writer: Writer,
-    /// Without it other replicas are not heard.
-    pub keeper: Keeper,
+    /// Without it changes of other replicas are not received.
+    pub maintenance: Maintenance,
 }
 
 impl Store {
-    /// Opens the database at `url` (`sqlite:///FOLDER/FILE` or `postgres://…`), makes it where it is a file that is not
-    /// there, and brings its tables to the form of this version.
+    /// Opens the database at `url` (`sqlite:///FOLDER/FILE` or `postgres://…`), creates it if it is a file that does
+    /// not exist, and upgrades its tables to this version.
     ///
     /// # Errors
-    /// When it cannot be used: the message names the file or says what the server says, never the password.
+    /// If it is unusable: the message names the file or contains the server's error, never the password.
     pub async fn open(url: &Url, clock: SharedClock) -> Result<Opened, StoreError> {
         let engine: Arc<dyn Engine> = Arc::from(engine::of(url)?);
         engine.check().await?;
@@ -151,7 +151,7 @@ impl Store {
             .fetch_one(&pool)
             .await?;
         let feed = Arc::new(Feed::at(sequence));
-        // Until the keeper listens.
+        // Until the maintenance task listens.
         feed.set_deaf(engine.announce().is_some());
         let health = Arc::new(Health::default());
         let (jobs, waiting) = mpsc::channel(QUEUE);
@@ -163,7 +163,7 @@ impl Store {
             epoch: epoch.into(),
         };
         Ok(Opened {
-            keeper: Keeper {
+            maintenance: Maintenance {
                 engine: Arc::clone(&engine),
                 store: store.clone(),
                 clock: clock.clone(),
@@ -181,7 +181,7 @@ impl Store {
         })
     }
 
-    /// What changed.
+    /// The published changes.
     #[must_use]
     pub fn feed(&self) -> &Feed {
         &self.feed
@@ -193,16 +193,16 @@ impl Store {
         &self.epoch
     }
 
-    /// Whether it takes what it is given, and other replicas are heard.
+    /// Checks that it accepts writes, and that changes of other replicas are received.
     ///
     /// # Errors
-    /// With what is wrong, in words.
+    /// The problem, in words.
     pub fn check(&self) -> Result<(), String> {
         self.health.check()?;
         if self.feed.hears() {
             Ok(())
         } else {
-            Err("other replicas are not heard: the connection to the database is lost".to_owned())
+            Err("changes of other replicas are not received: the connection to the database is lost".to_owned())
         }
     }
 
@@ -214,18 +214,18 @@ impl Store {
         transaction::get(&mut *self.reader().await?, kind, id).await
     }
 
-    /// What stands below `parent`, in the order in which it was made.
+    /// The children of `parent`, in the order of their creation.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub async fn children(&self, kind: Kind, parent: &str) -> Result<Vec<Row>, StoreError> {
         transaction::children(&mut *self.reader().await?, kind, parent).await
     }
 
-    /// What there is of one kind in a cluster, in the order in which it was made.
+    /// All objects of one kind in a cluster, in the order of their creation.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub async fn in_cluster(&self, kind: Kind, cluster: &str) -> Result<Vec<Row>, StoreError> {
         let found: Vec<Columns> = sqlx::query_as(select!("kind = $1 AND cluster_id = $2 ORDER BY position"))
             .bind(kind.word())
@@ -243,10 +243,10 @@ impl Store {
         transaction::of_kind(&mut *self.reader().await?, kind).await
     }
 
-    /// The users who are in an organization, wherever they are at home, and their SSH keys.
+    /// The members of an organization, whatever their home, and their SSH keys.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub async fn members(&self, organization: &str) -> Result<(Vec<Row>, Vec<Row>), StoreError> {
         let of = |statement: &'static str| sqlx::query_as(statement).bind(organization).fetch_all(&self.pool);
         let users: Vec<Columns> = of(select!(
@@ -291,12 +291,12 @@ impl Store {
         Ok(self.pool.acquire().await?)
     }
 
-    /// Makes a change: all of it or nothing. It is committed when this returns.
+    /// Applies a change completely or not at all. It is committed when this returns.
     ///
     /// # Errors
-    /// When `change` refuses it, or the database cannot be written. After a database error it may have been made all the
-    /// same, if the answer to the commit got lost.
-    pub async fn write<T, F>(&self, by: By, change: F) -> Result<T, Error>
+    /// If `change` refuses, or the database cannot be written. After a database error the change may still be
+    /// committed, if the response to the commit was lost.
+    pub async fn write<T, F>(&self, by: Author, change: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: for<'t> FnOnce(&'t mut Transaction) -> futures::future::BoxFuture<'t, Result<T, Error>> + Send + 'static,
@@ -324,7 +324,7 @@ impl Store {
         sequence: i64,
         organization: Uuid,
         cluster: Uuid,
-    ) -> Result<Option<Vec<Note>>, StoreError> {
+    ) -> Result<Option<Vec<CommittedChange>>, StoreError> {
         if self.feed.latest() - sequence > REPLAYED {
             return Ok(None);
         }
@@ -340,7 +340,7 @@ impl Store {
     ///
     /// # Errors
     /// When the database cannot be read.
-    pub async fn audit(&self, organization: &str, before: i64, limit: u32) -> Result<Vec<Audited>, StoreError> {
+    pub async fn audit(&self, organization: &str, before: i64, limit: u32) -> Result<Vec<AuditRow>, StoreError> {
         let found: Vec<AuditColumns> = sqlx::query_as(
             "SELECT sequence, at, cluster_id, kind, object_id, action, actor, request_id, before, after FROM changes \
              WHERE organization_id = $1 AND sequence < $2 ORDER BY sequence DESC LIMIT $3",
@@ -350,11 +350,11 @@ impl Store {
         .bind(i64::from(limit))
         .fetch_all(&self.pool)
         .await?;
-        Ok(found.into_iter().map(Audited::from).collect())
+        Ok(found.into_iter().map(AuditRow::from).collect())
     }
 }
 
-/// The name of the database, made when it has none.
+/// The id of the database, created if it has none.
 async fn epoch(connection: &mut AnyConnection) -> Result<String, StoreError> {
     sqlx::query("INSERT INTO meta (name, value) VALUES ('epoch', $1) ON CONFLICT DO NOTHING")
         .bind(Uuid::new_v4().simple().to_string())
@@ -366,7 +366,7 @@ async fn epoch(connection: &mut AnyConnection) -> Result<String, StoreError> {
     Ok(epoch)
 }
 
-async fn notes_after(pool: &AnyPool, sequence: i64) -> Result<Vec<Note>, StoreError> {
+async fn notes_after(pool: &AnyPool, sequence: i64) -> Result<Vec<CommittedChange>, StoreError> {
     let found: Vec<(i64, String, String, String, String)> = sqlx::query_as(
         "SELECT sequence, kind, organization_id, cluster_id, action FROM changes WHERE sequence > $1 ORDER BY sequence",
     )
@@ -375,7 +375,7 @@ async fn notes_after(pool: &AnyPool, sequence: i64) -> Result<Vec<Note>, StoreEr
     .await?;
     let note = |(sequence, kind, organization, cluster, action): (i64, String, String, String, String)| {
         let kind = Kind::of(&kind)?;
-        Some(Note {
+        Some(CommittedChange {
             sequence,
             scope: scope(kind, &organization, &cluster),
             decides: kind.decides_who_may(action == DELETE),

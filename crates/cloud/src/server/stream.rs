@@ -20,7 +20,7 @@ use tracing::warn;
 use uuid::Uuid;
 
 use super::Error;
-use super::access::{Place, allow};
+use super::access::{PathIds, allow};
 use super::call::Call;
 use super::cloud::Cloud;
 use super::digest::uuid;
@@ -29,15 +29,15 @@ use super::identity;
 use super::kind::Kind;
 use super::principal::Known;
 use super::source::{Source, Spot};
-use super::token::{Accepted, Claims};
+use super::token::{AcceptedUses, Claims};
 
-/// A line that says nothing comes this often, so that both sides notice a connection that is gone.
+/// The interval of comments, by which both sides detect a dead connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// A right that ended elsewhere, in the user's other organization for example, ends a stream after so long at the latest.
 const RECOGNISE: Duration = Duration::from_mins(1);
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// The stream is over: its listener may not hear any more, or cannot be told.
+/// The stream ends: its subscriber lost the permission, or the changes cannot be read.
 struct Ended;
 
 /// One listener.
@@ -58,7 +58,7 @@ pub(super) async fn events(cloud: &Cloud, call: &Call) -> Result<Response, Error
     spot.check(&mut Source::Store(&cloud.store), Kind::Plugin, false)
         .await?;
     let (organization, cluster) = (uuid(&spot.organization), uuid(&spot.cluster));
-    // First listen, then look: what comes in between is heard.
+    // Subscribe first, then read, so that no change in between is missed.
     let woken = cloud.store.feed().subscribe(organization, cluster);
     let latest = cloud.store.feed().latest();
     let (cursor, first) = match call.header(&LAST_EVENT_ID).map(|id| cursor(cloud, id)) {
@@ -109,14 +109,14 @@ impl Listener {
         Event::default().event(name).id(id)
     }
 
-    /// The next event; None ends the stream: the server stops, or whoever listens may not any more.
+    /// The next event; `None` ends the stream: the server stops, or the subscriber lost the permission.
     async fn next(&mut self) -> Option<Event> {
         if let Some(first) = self.first.take() {
             return Some(self.event(first).data("{}"));
         }
         loop {
             self.woken.mark_unchanged();
-            // Boxed, because thousands of listeners wait most of the time, and looking takes much room.
+            // Boxed, because thousands of subscribers wait most of the time, and reading needs much memory.
             if let Some(event) = Box::pin(self.look()).await.ok()? {
                 return Some(event);
             }
@@ -130,7 +130,7 @@ impl Listener {
         }
     }
 
-    /// What is to be heard since the cursor, which it moves.
+    /// The changes since the cursor, which it advances.
     async fn look(&mut self) -> Result<Option<Event>, Ended> {
         if !self.may_still().await {
             return Err(Ended);
@@ -144,11 +144,11 @@ impl Listener {
                 return Ok(Some(self.event("reset").data("{}")));
             }
             Err(error) => {
-                warn!(error = %tidewaiter_kit::Chain(&error), "a stream ends: what changed cannot be read");
+                warn!(error = %tidewaiter_kit::Chain(&error), "closing a change stream: cannot read the changes");
                 return Err(Ended);
             }
         };
-        // Also past what concerns others, so that a quiet cluster's listener does not fall behind.
+        // Also advances past changes of others, so that the subscriber of a quiet cluster does not fall behind.
         self.cursor = notes.last().map_or(latest, |last| last.sequence.max(latest));
         let mut kinds: Vec<_> = notes.iter().filter_map(|note| note.scope.kind.event()).collect();
         kinds.sort_unstable();
@@ -157,23 +157,23 @@ impl Listener {
         Ok((!kinds.is_empty()).then(|| self.event("change").data(change)))
     }
 
-    /// When it is asked again who listens, though nothing that concerns this cluster changed.
+    /// The time until the permission is checked again without a change that concerns this cluster.
     fn look_again(&self) -> Duration {
         let left = |claims: &Claims| claims.expires_at.duration_since(self.cloud.clock.now()).unsigned_abs();
         let left = self.known.claims.as_ref().map_or(RECOGNISE, left);
         left.min(RECOGNISE)
     }
 
-    /// Whoever listens is asked for again when his token is over, or something changed that may decide who he is.
+    /// Checks the permission again when the token has expired, or a change may affect identities.
     async fn may_still(&mut self) -> bool {
         if self.known.still_is(&self.cloud, self.cloud.clock.now()) {
             return true;
         }
-        let Ok(Some(known)) = identity::of(&self.cloud, &self.headers, Accepted::Api).await else {
+        let Ok(Some(known)) = identity::of(&self.cloud, &self.headers, AcceptedUses::Api).await else {
             return false;
         };
         self.known = known;
-        let place = Place {
+        let place = PathIds {
             organization: Some(self.organization),
             cluster: Some(self.cluster),
             user: None,

@@ -1,4 +1,4 @@
-//! What a body says of an object that is there, and whether all that it refers to is there too.
+//! The spec in a request body for an existing object, and checks that all references exist.
 
 use serde_json::{Map, Value};
 
@@ -9,17 +9,17 @@ use super::document::{self, Document};
 use super::kind::Kind;
 use super::refusal::Refusal;
 use super::source::membership_id;
-use super::store::{Name, Row, Ties, Transaction};
+use super::store::{Name, References, Row, Transaction};
 use super::view;
 
-/// What other objects have to do with what `document` says, if all that it refers to is there.
+/// The unique names and references of `document`, if all referenced objects exist.
 pub(super) async fn ties(
     transaction: &mut Transaction,
     kind: Kind,
     parent: &str,
     organization: &str,
     document: &Document,
-) -> Result<Ties, Error> {
+) -> Result<References, Error> {
     for used in &document.uses {
         let there = match used.kind {
             Kind::User => {
@@ -50,13 +50,14 @@ pub(super) async fn ties(
     } else {
         parent.to_owned()
     };
-    Ok(Ties {
+    Ok(References {
         name: document.name.clone().map(|(field, name)| Name { scope, name, field }),
         uses: document.uses.iter().map(|used| (used.kind, used.id.clone())).collect(),
     })
 }
 
-/// What a body says of an object that is there: with the fields that the server makes as they are, or without them.
+/// The spec in the body for an existing object, with or without the fields that the server sets, which must be
+/// unchanged.
 pub(super) fn said(
     cloud: &Cloud,
     before: &Row,
@@ -72,13 +73,13 @@ pub(super) fn said(
         if let Some(value) = body.remove(*field)
             && seen.get(*field) != Some(&value)
         {
-            return Err(Refusal::field(*field, "is made by the server and cannot be changed; leave it out").into());
+            return Err(Refusal::field(*field, "is set by the server and cannot be changed; omit it").into());
         }
     }
     if before.kind == Kind::Role {
         super::roles::forget_ids(&mut body);
     }
-    // Credentials that no answer has cannot be sent back: who says nothing of them keeps them.
+    // Credentials that no response contains cannot be sent back: if omitted, they stay unchanged.
     if !patch
         && before.kind == Kind::Provider
         && !body.contains_key("credentials")

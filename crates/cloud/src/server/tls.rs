@@ -1,4 +1,4 @@
-//! The server's certificate, read again when its files change, so that one that is renewed is used without a restart.
+//! The server's certificate, reloaded when its files change, so that a renewed one needs no restart.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use rustls::sign::CertifiedKey;
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file is missing, or holds something else.
-    #[error("{path} holds no {wanted} in PEM")]
+    #[error("{path} contains no {wanted} in PEM format")]
     File {
         /// The file.
         path: String,
-        /// What must be in it.
+        /// The expected contents.
         wanted: &'static str,
-        /// What the parser says.
+        /// The error of the parser.
         #[source]
         source: rustls::pki_types::pem::Error,
     },
-    /// The two do not go together, or are of a kind that nobody takes.
+    /// The two do not match, or have an unsupported type.
     #[error("the certificate {certificate} cannot be used with the key {key}")]
     Pair {
         /// The file of the certificate.
@@ -59,10 +59,11 @@ impl Certificate {
         }))
     }
 
-    /// Reads both files again. What was in use stays so when they cannot be used, for example because only one of them is new.
+    /// Reloads both files. The certificate in use is kept if they are unusable, for example because only one of them is
+    /// new.
     ///
     /// # Errors
-    /// When they cannot be used.
+    /// If they are unusable.
     pub(super) fn reload(&self) -> Result<(), TlsError> {
         self.current.store(Arc::new(read(&self.chain, &self.key)?));
         Ok(())

@@ -1,8 +1,8 @@
 //! The tokens that this service signs: JWT (RFC 7519) with ES256, and nothing else.
 //!
-//! What is kept true: a token for one use is refused for every other, since its audience is another; only ES256 with a key of the
-//! ring is believed, whatever the token's header says; every claim must be there. Verifying reads no clock, no file and nothing
-//! that the header points to. No error holds a part of a token.
+//! Invariants: a token for one use is refused for all others, because its audience differs; only ES256 with a key of
+//! the ring is accepted, whatever the token's header says; every claim is required. Verification reads no clock, no
+//! file and nothing that the header refers to. No error contains a part of a token.
 
 use std::str::FromStr;
 
@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::signing::KeyRing;
 use crate::models::values::{ClusterId, TeamId, UserId};
 
-/// The longest token that is signed or read, in bytes. It fits with the rest of a request's head into what proxies take.
+/// The maximum length of a token, in bytes. With the rest of a request's head it fits into the limits of proxies.
 pub const MAX_BYTES: usize = 8 * 1024;
 
 /// How far a verifier's clock may be behind the signer's. Nothing is added to the end of a token's life.
@@ -29,7 +29,7 @@ const CLUSTER: &str = "containership.io/cluster_id#";
 const TEAM: &str = "containership.io/team_id#";
 const CLUSTER_AUDIENCE: &str = "https://containership.io/clusters/";
 
-/// Who holds a token, and what for.
+/// The owner and the use of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenUse {
     /// A user, for this API.
@@ -38,9 +38,9 @@ pub enum TokenUse {
     Cluster(ClusterId),
     /// A user, for the kube-apiserver of one cluster. This API does not take it.
     Kubernetes {
-        /// Who.
+        /// The user.
         user: UserId,
-        /// Whose kube-apiserver.
+        /// The cluster of the kube-apiserver.
         cluster: ClusterId,
         /// The groups of the user in the cluster's role bindings.
         teams: Vec<TeamId>,
@@ -82,7 +82,7 @@ impl TokenUse {
     }
 }
 
-/// What a token says, but for who issued it.
+/// The claims of a token, except for its issuer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
     /// `sub`, `aud`, `groups` and `token_use`.
@@ -98,7 +98,7 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// Of a new token that begins now.
+    /// The claims of a new token, valid from now.
     #[must_use]
     pub fn new(token_use: TokenUse, now: Timestamp, life: SignedDuration) -> Self {
         let issued_at = whole_seconds(now);
@@ -112,12 +112,12 @@ impl Claims {
     }
 }
 
-/// Which uses a request takes.
+/// The uses of tokens that a request accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Accepted {
+pub enum AcceptedUses {
     /// Those for this API: all requests but the next one.
     Api,
-    /// Those of any use: `GET /v3/authenticate`, which says what a token is.
+    /// All uses: `GET /v3/authenticate`, which describes a token.
     Any,
 }
 
@@ -128,36 +128,36 @@ pub enum SignError {
     #[error("cannot sign a token")]
     Sign(#[source] jsonwebtoken::errors::Error),
     /// No verifier would take it.
-    #[error("the token would have {0} bytes, may have at most {MAX_BYTES}: the user is in too many teams")]
+    #[error("the token would have {0} bytes, but the limit is {MAX_BYTES}: the user is a member of too many teams")]
     TooLong(usize),
 }
 
-/// Why a token is not believed. For logs and metrics: who sent it hears only that it is not.
+/// Why a token is not accepted. For logs and metrics: the caller gets no details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum TokenError {
     /// More than [`MAX_BYTES`].
     #[error("the token is too long")]
     TooLong,
     /// Not three parts, not base64url, not JSON, no JWT, or a header that wants more than is known here (`crit`).
-    #[error("the token is no JSON Web Token")]
+    #[error("the token is not a JSON Web Token")]
     Malformed,
     /// Not ES256.
     #[error("the token is not signed with ES256")]
     Algorithm,
     /// No `kid`, or one that is not in the ring.
-    #[error("the key of the token is not known")]
+    #[error("the signing key of the token is unknown")]
     Key,
-    /// Made or changed by somebody else.
-    #[error("the signature of the token is wrong")]
+    /// Created or modified by somebody else.
+    #[error("the signature of the token is invalid")]
     Signature,
     /// A claim is missing, or of another form.
     #[error("the token lacks a claim, or a claim is malformed")]
     Claims,
-    /// Of another service.
-    #[error("the token is of another issuer")]
+    /// Issued by another service.
+    #[error("the token has another issuer")]
     Issuer,
     /// For another use.
-    #[error("the token is for another use")]
+    #[error("the token has another audience")]
     Audience,
     /// Its time is over.
     #[error("the token has expired")]
@@ -167,12 +167,12 @@ pub enum Refused {
     NotYetValid,
 }
 
-/// The id of the key that says that it signed `token`.
+/// The id of the key in the header of `token`.
 pub(super) fn signed_by(token: &str) -> Option<String> {
     decode_header(token).ok()?.kid
 }
 
-/// Signs and verifies. The keys are those of its making: who rotates them makes another.
+/// Signs and verifies tokens with a fixed set of keys; after a rotation, a new value is constructed.
 #[derive(Debug)]
 pub struct Tokens {
     issuer: String,
@@ -180,7 +180,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Of this issuer (`iss`: the address of this API as clusters know it) and these keys.
+    /// For this issuer (`iss`: the URL of this API) and these keys.
     #[must_use]
     pub fn new(issuer: impl Into<String>, ring: KeyRing) -> Self {
         let issuer = issuer.into();
@@ -199,10 +199,10 @@ impl Tokens {
         &self.ring
     }
 
-    /// The token of these claims, signed with the key that signs when it is issued.
+    /// A token with these claims, signed with the key that is active at its issue time.
     ///
     /// # Errors
-    /// When it would be longer than any verifier takes; when the library cannot sign.
+    /// If it is longer than verifiers accept, or signing fails.
     pub fn sign(&self, claims: &Claims) -> Result<String, SignError> {
         let key = self.ring.signer(claims.issued_at);
         let header = Header {
@@ -217,46 +217,46 @@ impl Tokens {
         Ok(token)
     }
 
-    /// What the token says, if it is to be believed now.
+    /// The claims of a token, if it is valid now.
     ///
     /// # Errors
-    /// When it is not.
-    pub fn verify(&self, token: &str, now: Timestamp, accepted: Accepted) -> Result<Claims, Refused> {
+    /// If it is not.
+    pub fn verify(&self, token: &str, now: Timestamp, accepted: AcceptedUses) -> Result<Claims, TokenError> {
         if token.len() > MAX_BYTES {
-            return Err(Refused::TooLong);
+            return Err(TokenError::TooLong);
         }
-        let header = decode_header(token).map_err(|_| Refused::Malformed)?;
+        let header = decode_header(token).map_err(|_| TokenError::Malformed)?;
         if header.alg != Algorithm::ES256 {
-            return Err(Refused::Algorithm);
+            return Err(TokenError::Algorithm);
         }
         // RFC 7515, 4.1.11: what is critical must be understood, and nothing is here.
         if header.typ.as_deref() != Some(TYPE) || header.crit.is_some() {
-            return Err(Refused::Malformed);
+            return Err(TokenError::Malformed);
         }
         let key = header.kid.as_deref().and_then(|kid| self.ring.find(kid));
-        let key = key.ok_or(Refused::Key)?;
+        let key = key.ok_or(TokenError::Key)?;
         let decoded = decode::<Wire>(token, &key.public, &signature_only());
         let wire = decoded.map_err(|error| refused(error.kind()))?.claims;
         if wire.iss != self.issuer {
-            return Err(Refused::Issuer);
+            return Err(TokenError::Issuer);
         }
-        let claims = wire.claims().ok_or(Refused::Claims)?;
+        let claims = wire.claims().ok_or(TokenError::Claims)?;
         let kubernetes = wire.token_use == Kind::Kubernetes;
-        if wire.aud != claims.token_use.audience(&self.issuer) || (kubernetes && accepted == Accepted::Api) {
-            return Err(Refused::Audience);
+        if wire.aud != claims.token_use.audience(&self.issuer) || (kubernetes && accepted == AcceptedUses::Api) {
+            return Err(TokenError::Audience);
         }
         if claims.expires_at <= now {
-            return Err(Refused::Expired);
+            return Err(TokenError::Expired);
         }
         if claims.not_before.max(claims.issued_at).duration_since(now) > LEEWAY {
-            return Err(Refused::NotYetValid);
+            return Err(TokenError::NotYetValid);
         }
         Ok(claims)
     }
 }
 
-/// The library checks the signature. It would compare times with its own clock, and take a token without a claim that is to be
-/// checked: that is done here.
+/// The library only checks the signature: it would compare times with its own clock, and accept a token without a
+/// required claim.
 fn signature_only() -> Validation {
     let mut validation = Validation::new(Algorithm::ES256);
     validation.required_spec_claims.clear();
@@ -266,16 +266,17 @@ fn signature_only() -> Validation {
     validation
 }
 
-fn refused(error: &ErrorKind) -> Refused {
+fn refused(error: &ErrorKind) -> TokenError {
     match error {
-        ErrorKind::InvalidSignature => Refused::Signature,
-        // The header was read before: only what was signed can be wrong.
-        ErrorKind::Json(_) => Refused::Claims,
-        _ => Refused::Malformed,
+        ErrorKind::InvalidSignature => TokenError::Signature,
+        // The header was parsed before, so only the signed part can be malformed.
+        ErrorKind::Json(_) => TokenError::Claims,
+        _ => TokenError::Malformed,
     }
 }
 
-/// The claims as they stand in a token. Times are whole seconds, the audience is one text: a token for two uses is malformed.
+/// The claims on the wire. Times are whole seconds, and the audience is one string: a token with two audiences is
+/// malformed.
 #[derive(Serialize, Deserialize)]
 struct Wire {
     iss: String,

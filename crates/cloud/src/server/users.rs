@@ -1,6 +1,7 @@
-//! Power over a user: who may change him, what goes with him, and that no organization is left without an owner.
+//! Permissions over a user: who may change a user, what is deleted with a user, and that every organization keeps an
+//! owner.
 //!
-//! Nobody gets more power over a user than he has himself: whoever may set a password may be that user.
+//! No caller gets more permissions over a user than the caller has: whoever can set a password can act as that user.
 
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -15,7 +16,7 @@ use super::kind::Kind;
 use super::principal::{OrgRole, Principal};
 use super::refusal::Refusal;
 use super::source::{Source, at_home, membership_id};
-use super::store::{Draft, Row, Ties, Transaction};
+use super::store::{Draft, References, Row, Transaction};
 use super::ties::ties;
 
 /// The hash of the password that `field` of `body` holds.
@@ -59,8 +60,8 @@ pub(super) async fn join(
     transaction.insert(draft).await
 }
 
-pub(super) fn ties_of(user: &str) -> Ties {
-    Ties {
+pub(super) fn ties_of(user: &str) -> References {
+    References {
         name: None,
         uses: vec![(Kind::User, user.to_owned())],
     }
@@ -68,12 +69,12 @@ pub(super) fn ties_of(user: &str) -> Ties {
 
 pub(super) fn only_owners_make_owners(asker: &Principal, organization: &str, role: OrgRole) -> Result<(), Refusal> {
     if role == OrgRole::Owner && asker.role_in(uuid(organization)) != Some(OrgRole::Owner) {
-        return Err(Refusal::forbidden("only an owner makes or unmakes an owner"));
+        return Err(Refusal::forbidden("only owners can add or remove owners"));
     }
     Ok(())
 }
 
-/// Whether `asker` may be that user, in effect: change how he logs in, or what stands for him.
+/// Whether `asker` may act as that user, in effect: change the user's credentials.
 pub(super) async fn may_act_for(
     transaction: &mut Transaction,
     asker: &Principal,
@@ -92,20 +93,21 @@ pub(super) async fn may_act_for(
         .and_then(super::identity::membership)
         .map(|(_, role)| role);
     if role > asker.role_in(uuid(organization)) {
-        return Err(
-            Refusal::forbidden("the user may do more than you: only an owner, or he himself, changes him").into(),
-        );
+        return Err(Refusal::forbidden(
+            "the user has more permissions than you: only an owner or the user can change this",
+        )
+        .into());
     }
     let memberships = transaction.users_of(Kind::User, user).await?;
     let elsewhere = memberships.iter().filter(|(kind, _)| *kind == Kind::Membership).count() > 1;
     if elsewhere || transaction.get(Kind::Operator, user).await?.is_some() {
-        let message = "the user has power elsewhere too, so only he himself changes this";
+        let message = "the user also has permissions outside this organization, so only the user can change this";
         return Err(Refusal::forbidden(message).into());
     }
     Ok(row)
 }
 
-/// Says of a user, or of something of his, that it changed to the other organizations that he is in.
+/// Publishes a change of a user, or of an object of the user, to the user's other organizations.
 pub(super) async fn tell_elsewhere(transaction: &mut Transaction, row: &Row) -> Result<(), Error> {
     let user = if row.kind == Kind::User {
         &row.id
@@ -134,11 +136,11 @@ pub(super) async fn not_the_last_owner(
     if members.iter().any(|row| owns(&row)) {
         return Ok(());
     }
-    let message = format!("the organization {organization} would have no owner; make another user one first");
+    let message = format!("the organization {organization} would have no owner: make another user an owner first");
     Err(Refusal::conflict(message).into())
 }
 
-/// Gives a user a password, and ends his tokens but `kept`.
+/// Sets the password of a user, and revokes all tokens of the user except `kept`.
 pub(super) async fn replace_password(
     transaction: &mut Transaction,
     user: &Row,
@@ -146,7 +148,9 @@ pub(super) async fn replace_password(
     kept: Option<Uuid>,
 ) -> Result<(), Error> {
     if let Some(before) = transaction.get(Kind::Password, &user.id).await? {
-        transaction.update(&before, Map::new(), hash, &Ties::default()).await?;
+        transaction
+            .update(&before, Map::new(), hash, &References::default())
+            .await?;
     } else {
         let draft = Draft {
             kind: Kind::Password,
@@ -157,7 +161,7 @@ pub(super) async fn replace_password(
             owner_id: user.id.clone(),
             spec: Map::new(),
             secret: hash,
-            ties: Ties::default(),
+            ties: References::default(),
         };
         transaction.insert(draft).await?;
     }
@@ -185,7 +189,7 @@ pub(super) async fn forget(transaction: &mut Transaction, user: &Row, going: &st
     transaction.remove(user).await
 }
 
-/// Takes a user out of an organization, and out of its teams and bindings.
+/// Removes a user from an organization, and from its teams and bindings.
 pub(super) async fn leave(transaction: &mut Transaction, membership: &Row) -> Result<(), Error> {
     let user = membership
         .spec

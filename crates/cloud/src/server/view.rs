@@ -1,4 +1,4 @@
-//! How a row is shown: what a person said of it, and the fields that the server makes.
+//! The representation of a row: the fields that clients set, and those that the server sets.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use jiff::Timestamp;
@@ -10,7 +10,7 @@ use super::kind::Kind;
 use super::store::Row;
 use crate::models::values::SshPublicKey;
 
-/// The fields that the server makes, in an answer of this kind. What a person sends back of them must be what he got.
+/// The fields that the server sets in responses of this kind. If a client sends them back, they must be unchanged.
 pub(super) const fn made(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Organization => &["id", "owner_id", "created_at", "updated_at", "locked"],
@@ -113,13 +113,13 @@ fn made_field(row: &Row, field: &str) -> Value {
     }
 }
 
-/// Whether nobody may change anything in the organization.
+/// Whether the organization is locked against changes.
 pub(super) fn is_locked(organization: &Row) -> bool {
     let locked = organization.status.as_ref().and_then(|status| status.get("locked"));
     locked == Some(&Value::Bool(true))
 }
 
-/// A rule's id follows from its role, its place and what it says: a rule that changes is another one.
+/// A rule's id is derived from its role, its position and its contents: a changed rule is a different rule.
 fn identify_rule(role: &str, place: usize, said: &mut Value) {
     let hashed = digest(&SHA256, format!("{role} {place} {said}").as_bytes());
     let bytes: [u8; 16] = std::array::from_fn(|index| hashed.as_ref()[index]);

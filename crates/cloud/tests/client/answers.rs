@@ -79,12 +79,16 @@ async fn each_refusal_is_told_apart() {
         (failure("403 Forbidden", ""), "refused", "403"),
         (whole("401 Unauthorized", "", page), "refused", "401"),
         (failure("404 Not Found", ""), "not ours", "because"),
-        (whole("404 Not Found", "", page), "invalid", "not the API's own"),
-        (whole("404 Not Found", "", ""), "invalid", "not the API's own"),
+        (
+            whole("404 Not Found", "", page),
+            "invalid",
+            "does not come from the API",
+        ),
+        (whole("404 Not Found", "", ""), "invalid", "does not come from the API"),
         (
             whole("404 Not Found", "", r#"{"code":500,"message":"no"}"#),
             "invalid",
-            "not the API's own",
+            "does not come from the API",
         ),
         (failure("408 Request Timeout", ""), "unavailable", "408"),
         (failure("429 Too Many Requests", ""), "unavailable", "429"),
@@ -96,8 +100,12 @@ async fn each_refusal_is_told_apart() {
         (failure("422 Unprocessable Entity", ""), "rejected", "because"),
         (failure("501 Not Implemented", ""), "rejected", "because"),
         (whole("418 I'm a teapot", "", page), "rejected", "418"),
-        ("HTTP/1.1 banana\r\n\r\n".to_owned(), "unavailable", "connection broke"),
-        (String::new(), "unavailable", "connection broke"),
+        (
+            "HTTP/1.1 banana\r\n\r\n".to_owned(),
+            "unavailable",
+            "connection was interrupted",
+        ),
+        (String::new(), "unavailable", "connection was interrupted"),
     ] {
         let server = Server::always(answer.clone()).await;
         let (error, said) = labels(&server.client(Hurried::new(LIMIT).shared())).await.unwrap_err();

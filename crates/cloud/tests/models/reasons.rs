@@ -82,9 +82,9 @@ fn people_are_refused_for_these_reasons() {
             "/ssh_keys/0/key",
             json!(OTHER_KEY),
             "ssh_keys[0].fingerprint",
-            "is not that of the key",
+            "does not match the key",
         ),
-        ("user", "/ssh_keys/0/user_id", json!(ID), "ssh_keys", "another user's"),
+        ("user", "/ssh_keys/0/user_id", json!(ID), "ssh_keys", "another user"),
         ("user", "/ssh_keys", json!([key, key]), "ssh_keys[1]", "twice"),
         ("user", "/ssh_keys", json!([key, renamed]), "ssh_keys[1]", "twice"),
         ("user", "/ssh_keys", json!([key, other]), "ssh_keys[1]", "twice"),
@@ -145,7 +145,7 @@ fn clusters_and_plugins_are_refused_for_these_reasons() {
         cluster | /status/percent | "101" | status.percent | 0 to 100
         cluster | /status/percent | 1 | status.percent | text
         cluster | /configuration | {"other": {}} | configuration.other | is no field
-        cluster label | /key | "example.com/env" | key | has a prefix; leave it out
+        cluster label | /key | "example.com/env" | key | has a prefix; remove it
         cluster label | /key | "" | key | 63
         cluster label | /value | "a b" | value | 63
         node pool label | /key | "-a" | key | begin and end
@@ -185,7 +185,7 @@ fn nodes_and_upgrades_are_refused_for_these_reasons() {
         node pool | /count | 6 | count | must be from 1 to 5, the bounds of its autoscaling
         node pool | /autoscaling/max_nodes | 0 | autoscaling.max_nodes | less than min_nodes, 1
         node pool | /kubernetes_mode | "worker" | etcd | false in a pool of workers
-        node pool | /etcd | false | etcd_version | leave it out
+        node pool | /etcd | false | etcd_version | omit it
         node pool | /kubernetes_mode | "etcd" | kubernetes_mode | one of master, worker
         node pool | /kubernetes_version | "1.12" | kubernetes_version | 1.12.3
         node pool change | /kubernetes_version | "1.12.3" | kubernetes_version | one after the other
@@ -239,13 +239,13 @@ fn roles_are_refused_for_these_reasons() {
         role | /rules/0/api_groups | [] | rules[0].api_groups | the core group is the empty text
         role | /rules/0/api_groups | ["apps/v1"] | rules[0].api_groups[0] | rbac.authorization.k8s.io
         role | /rules/0/resource_names | [""] | rules[0].resource_names[0] | 1 to 253
-        role | /rules/0/non_resource_urls | ["/a"] | rules[0].api_groups | a rule of its own
-        role | /rules/1/resources | ["pods"] | rules[1].resources | a rule of its own
-        role | /rules/1/resource_names | ["a"] | rules[1].resource_names | a rule of its own
+        role | /rules/0/non_resource_urls | ["/a"] | rules[0].api_groups | a separate rule
+        role | /rules/1/resources | ["pods"] | rules[1].resources | a separate rule
+        role | /rules/1/resource_names | ["a"] | rules[1].resource_names | a separate rule
         role | /rules/1/non_resource_urls | ["/a*b"] | rules[1].non_resource_urls[0] | last character
         role | /rules/0/type | "k8s" | rules[0].type | one of kubernetes, containership
         role binding | /user_id | null | user_id | in a UserBinding
-        role binding | /type | "TeamBinding" | user_id | cannot stand in a TeamBinding
+        role binding | /type | "TeamBinding" | user_id | is not allowed in a TeamBinding
         role binding | /namespace | "Dev" | namespace | lower-case
         "#,
     );
@@ -256,7 +256,7 @@ fn roles_are_refused_for_these_reasons() {
             "/team_id",
             json!(ID),
             "team_id",
-            "cannot stand in a UserBinding",
+            "is not allowed in a UserBinding",
         ),
     ]);
 }

@@ -106,7 +106,10 @@ fn an_unknown_field_is_named_with_the_nearest_known_one() {
         document[format!("{first}x")] = json!(SECRET);
         let error = refuse(&kind, &document);
         assert_eq!(error.field, format!("{first}x"), "{}", kind.name);
-        assert!(error.reason.contains(&format!("the nearest is {first},")), "{error}");
+        assert!(
+            error.reason.contains(&format!("the nearest known field is {first}")),
+            "{error}"
+        );
         assert_safe(&error);
     }
 }

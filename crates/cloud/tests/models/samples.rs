@@ -207,7 +207,7 @@ fn a_message_says_where_what_and_what_may_be() {
             "login",
             "password",
             json!(1234),
-            "password: is a number, must be a text of 1 to 16384 bytes without NUL",
+            "password: is a number, must be a string of 1 to 16384 bytes without NUL",
         ),
         (
             "node pool",
@@ -219,7 +219,7 @@ fn a_message_says_where_what_and_what_may_be() {
             "node pool",
             "counts",
             json!(3),
-            "counts: is no field of a node pool; the nearest is count, else leave it out",
+            "counts: is not a field of a node pool; the nearest known field is count",
         ),
     ] {
         let mut document = named(name).example;

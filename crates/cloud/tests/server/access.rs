@@ -3,7 +3,7 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tidewaiter_cloud::server::endpoints::{Action, ENDPOINTS, Endpoint, Takes};
+use tidewaiter_cloud::server::endpoints::{Action, ENDPOINTS, Endpoint, Input};
 use tidewaiter_cloud::server::kind::Kind;
 use uuid::Uuid;
 
@@ -55,9 +55,9 @@ async fn ask(world: &World, token: &str, endpoint: &Endpoint, place: &Place, pat
         request = request.header("if-match", "\"another\"");
     }
     request = match endpoint.takes {
-        Takes::Nothing => request,
-        Takes::Text => request.body(SCRIPT),
-        Takes::Json(_) | Takes::Patch(_) => request.json(&body(endpoint, place)),
+        Input::Nothing => request,
+        Input::Text => request.body(SCRIPT),
+        Input::Json(_) | Input::Patch(_) => request.json(&body(endpoint, place)),
     };
     world.send(request).await
 }

@@ -16,7 +16,7 @@ use tidewaiter_cloud::models::values::{ClusterId, UserId};
 use tidewaiter_cloud::server::hash::Password;
 use tidewaiter_cloud::server::signing::KeyRing;
 use tidewaiter_cloud::server::token::{Claims, TokenUse, Tokens};
-use tidewaiter_cloud::server::{Founder, Lives, ServerParts, found, make_keys, start};
+use tidewaiter_cloud::server::{InitOptions, ServerParts, TokenLifetimes, found, make_keys, start};
 use tidewaiter_kit::{Kit, SystemClock, Tasks};
 use tidewaiter_testkit::{ControlPlane, Identity, eventually, free_port};
 use tokio_util::sync::CancellationToken;
@@ -75,7 +75,7 @@ impl Cloud {
         KeyRing::rotate(&at("keys"), hours_ago(5)).unwrap();
         make_keys(&at("keys"), &at("sealing"), &clock).unwrap();
         let database: url::Url = format!("sqlite://{}", at("cloud.db").display()).parse().unwrap();
-        let founder = Founder {
+        let founder = InitOptions {
             organization: "Acme",
             name: "Olivia",
             email: "olivia@example.org",
@@ -93,9 +93,9 @@ impl Cloud {
             requests_a_second: NonZeroU32::new(1_000).unwrap(),
             requests_at_once: 64,
             connections: 64,
-            lives: Lives {
+            lives: TokenLifetimes {
                 kubernetes: LIFE,
-                ..Lives::default()
+                ..TokenLifetimes::default()
             },
         };
         let mut tasks = Tasks::new(SystemClock::shared());

@@ -2,7 +2,7 @@
 
 use reqwest::Method;
 use serde_json::json;
-use tidewaiter_cloud::server::endpoints::{Action, ENDPOINTS, Takes};
+use tidewaiter_cloud::server::endpoints::{Action, ENDPOINTS, Input};
 
 use crate::fixture::{Fixture, role, ssh_key};
 use crate::world::{World, on_both};
@@ -29,8 +29,8 @@ async fn in_a_locked_organization_nothing_changes(world: World) {
         .filter(|endpoint| !endpoint.action.reads() && endpoint.path.contains("{organization_id}"));
     for endpoint in changes.filter(|endpoint| !matches!(endpoint.action, Action::SetLocked | Action::ClusterToken)) {
         let bodies: &[&str] = match endpoint.takes {
-            Takes::Nothing => &[""],
-            Takes::Text => &[crate::fixture::SCRIPT],
+            Input::Nothing => &[""],
+            Input::Text => &[crate::fixture::SCRIPT],
             // Each fits one kind, and the others refuse it before they look who is locked.
             _ => &[
                 r#"{"name": "another", "email": "another@example.org"}"#,

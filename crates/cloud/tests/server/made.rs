@@ -2,7 +2,7 @@
 
 use reqwest::Method;
 use serde_json::json;
-use tidewaiter_cloud::server::endpoints::{Action, Answers, ENDPOINTS};
+use tidewaiter_cloud::server::endpoints::{Action, ENDPOINTS, Output};
 
 use crate::access::body;
 use crate::fixture::Fixture;
@@ -15,7 +15,7 @@ async fn the_etag_of_what_was_made_is_the_one_that_is_got_next(world: World) {
     let (world, owner) = (&fixture.world, fixture.token("owner"));
     let (mut followed, mut without) = (0, 0);
     for endpoint in ENDPOINTS.iter() {
-        if !matches!(endpoint.answers, Answers::Made(_)) {
+        if !matches!(endpoint.answers, Output::Made(_)) {
             continue;
         }
         let token = match endpoint.action {

@@ -85,7 +85,7 @@ async fn a_file_is_served_by_one_process() {
     };
     let error = again(&world).await.err().expect("the file is taken").to_string();
     assert!(
-        error.contains("cloud.db") && error.contains("another process serves"),
+        error.contains("cloud.db") && error.contains("another process uses"),
         "{error}"
     );
     world.owner().await;

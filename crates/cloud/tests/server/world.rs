@@ -8,7 +8,7 @@ use std::time::Duration;
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 use tidewaiter_cloud::server::hash::Password;
-use tidewaiter_cloud::server::{Founder, Lives, ServeError, ServerParts, found, make_keys, start};
+use tidewaiter_cloud::server::{InitOptions, ServeError, ServerParts, TokenLifetimes, found, make_keys, start};
 use tidewaiter_kit::{Kit, SystemClock, Tasks};
 use tidewaiter_testkit::Postgres;
 use tokio::task::JoinHandle;
@@ -93,7 +93,7 @@ impl World {
     pub async fn begun(database: Url, folder: Arc<tempfile::TempDir>) -> Self {
         let clock = SystemClock::shared();
         make_keys(&folder.path().join("keys"), &folder.path().join("sealing"), &clock).unwrap();
-        let founder = Founder {
+        let founder = InitOptions {
             organization: "Acme",
             name: "Olivia Owner",
             email: "olivia@example.org",
@@ -123,7 +123,7 @@ impl World {
             requests_a_second: NonZeroU32::new(100_000).unwrap(),
             requests_at_once: 512,
             connections: 20_000,
-            lives: Lives::default(),
+            lives: TokenLifetimes::default(),
         };
         change(&mut parts);
         let mut tasks = Tasks::new(SystemClock::shared());

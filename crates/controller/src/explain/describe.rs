@@ -116,7 +116,10 @@ fn verified(seen: &Observation, found: bool, now: Timestamp) -> VerifiedExplaine
 fn is_forged(finding: &Finding, verified: &VerifiedExplained) -> bool {
     match finding {
         Finding::Refused(refusal) => refusal.is_forgery(),
-        _ => verified.status == ConditionStatus::False && Refusal::told_forgery(&verified.reason, &verified.message),
+        _ => {
+            verified.status == ConditionStatus::False
+                && Refusal::is_forgery_message(&verified.reason, &verified.message)
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use tidewaiter_identity::{CloudGroup, CloudGroups, NoGroups};
+use tidewaiter_identity::{CloudGroup, CloudGroups, GroupsUnavailable};
 use tidewaiter_kit::SharedClock;
 use tidewaiter_kit::backoff::jittered;
 use tidewaiter_kit::clock::timeout;
@@ -32,7 +32,7 @@ const ANSWER: Duration = Duration::from_secs(27);
 const CLOUD_LIMIT: Duration = Duration::from_mins(1);
 
 pub(super) struct Outside {
-    cloud_groups: Result<Arc<dyn CloudGroups>, NoGroups>,
+    cloud_groups: Result<Arc<dyn CloudGroups>, GroupsUnavailable>,
     definitions: Result<Definitions, &'static str>,
     changed: Arc<Notify>,
     clock: SharedClock,
@@ -51,7 +51,7 @@ struct Source<T> {
 
 impl Outside {
     pub(super) fn new(
-        cloud_groups: Result<Arc<dyn CloudGroups>, NoGroups>,
+        cloud_groups: Result<Arc<dyn CloudGroups>, GroupsUnavailable>,
         definitions: Result<Definitions, &'static str>,
         changed: Arc<Notify>,
         clock: SharedClock,

@@ -33,9 +33,9 @@ pub(super) enum By {
 /// A page of any listing: its rows, and the token of the next.
 type Page<T> = (Vec<T>, Option<String>);
 
-/// The calls that one question has cost so far.
+/// The calls that one query has cost so far.
 #[derive(Debug, Default)]
-pub(super) struct Spent(AtomicUsize);
+pub(super) struct CallCount(AtomicUsize);
 
 #[derive(Debug)]
 pub(super) struct Caller {
@@ -43,7 +43,7 @@ pub(super) struct Caller {
     calls: CloudCalls,
 }
 
-impl Spent {
+impl CallCount {
     fn one_more(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -59,14 +59,19 @@ impl Caller {
     }
 
     /// What EC2 lists for `ids`, which are not empty: it would list everything.
-    pub(super) async fn describe(&self, by: By, ids: &[InstanceId], spent: &Spent) -> Result<Vec<Instance>, Failure> {
+    pub(super) async fn describe(
+        &self,
+        by: By,
+        ids: &[InstanceId],
+        call_count: &CallCount,
+    ) -> Result<Vec<Instance>, Failure> {
         let mut instances = Vec::with_capacity(ids.len());
         let at_most = match by {
             By::Id => ids.len(),
             By::Filter => MAX_FILTER_VALUES,
         };
         for ids in ids.chunks(at_most.max(1)) {
-            self.pages(by, ids, spent, &mut instances).await?;
+            self.pages(by, ids, call_count, &mut instances).await?;
         }
         Ok(instances)
     }
@@ -75,11 +80,11 @@ impl Caller {
         &self,
         by: By,
         ids: &[InstanceId],
-        spent: &Spent,
+        call_count: &CallCount,
         instances: &mut Vec<Instance>,
     ) -> Result<(), Failure> {
         let listed = pages(API, MAX_PAGES, &self.calls, |token| {
-            spent.one_more();
+            call_count.one_more();
             let ids = ids.iter().map(|id| id.as_str().to_owned()).collect();
             let call = self.client.describe_instances().set_next_token(token);
             let call = match by {
@@ -132,5 +137,5 @@ where
             Some(_) => {}
         }
     }
-    Err(Failure::unusable("its pages do not end".to_owned()))
+    Err(Failure::unusable("the pagination does not end".to_owned()))
 }

@@ -1,4 +1,4 @@
-//! How EC2 and Auto Scaling are reached: the region, and clients whose every call ends in time.
+//! Connects to EC2 and Auto Scaling: the region, and clients whose calls have timeouts.
 
 use std::error::Error;
 
@@ -24,7 +24,7 @@ pub enum RegionError {
         shown: String,
     },
     /// The instance metadata service does not say.
-    #[error("the region is not set, and the instance metadata service does not say it: set AWS_REGION")]
+    #[error("the region is not set, and the instance metadata service does not provide it: set AWS_REGION")]
     NoMetadata(#[source] Box<dyn Error + Send + Sync>),
 }
 

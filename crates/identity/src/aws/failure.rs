@@ -1,7 +1,7 @@
-//! What it means that a call of EC2 or of Auto Scaling gave nothing.
+//! The meaning of failed calls of EC2 and Auto Scaling.
 //!
-//! What is told of a failure is AWS's error code or the system's word for a broken connection: never AWS's own message, which
-//! may quote the request, and nothing that differs from call to call.
+//! A failure is described by AWS's error code or the system's error for a broken connection, never by AWS's message,
+//! which may quote the request, and by nothing that differs between calls.
 
 use std::error::Error;
 
@@ -11,9 +11,9 @@ use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
 use tracing::warn;
 
 use crate::cause::{causes, system_word};
-use crate::refusal::{Refusal, Trouble};
+use crate::refusal::{Refusal, UnavailableCause};
 
-const LATE: &str = "no answer in time";
+const TIMEOUT: &str = "timeout";
 
 /// A call that gave nothing.
 #[derive(Debug)]
@@ -23,9 +23,9 @@ pub(super) enum Failure {
     /// Too many calls.
     Throttled,
     /// AWS was reached and did not answer in time.
-    Late,
+    Timeout,
     /// Anything else.
-    Trouble { trouble: Trouble, detail: String },
+    Unavailable { cause: UnavailableCause, detail: String },
 }
 
 impl Failure {
@@ -38,8 +38,8 @@ impl Failure {
 
     /// An answer that came and makes no sense.
     pub(super) fn unusable(detail: String) -> Self {
-        Self::Trouble {
-            trouble: Trouble::Unusable,
+        Self::Unavailable {
+            cause: UnavailableCause::Unusable,
             detail,
         }
     }
@@ -48,9 +48,9 @@ impl Failure {
     pub(super) fn may_depend_on_ids(&self) -> bool {
         matches!(
             self,
-            Self::Late
-                | Self::Trouble {
-                    trouble: Trouble::Failed,
+            Self::Timeout
+                | Self::Unavailable {
+                    cause: UnavailableCause::Failed,
                     ..
                 }
         )
@@ -59,16 +59,16 @@ impl Failure {
     /// What it means for those who depend on the answer of `api`.
     pub(super) fn refusal(&self, api: &'static str) -> Refusal {
         match self {
-            Self::Unknown { .. } => unusable(api, "an unknown instance in answer to a filter".to_owned()),
+            Self::Unknown { .. } => unusable(api, "an unknown instance in the response to a filter".to_owned()),
             Self::Throttled => Refusal::Throttled { api },
-            Self::Late => Refusal::Unavailable {
+            Self::Timeout => Refusal::Unavailable {
                 api,
-                trouble: Trouble::Unreachable,
-                detail: LATE.to_owned(),
+                cause: UnavailableCause::Unreachable,
+                detail: TIMEOUT.to_owned(),
             },
-            Self::Trouble { trouble, detail } => Refusal::Unavailable {
+            Self::Unavailable { cause, detail } => Refusal::Unavailable {
                 api,
-                trouble: *trouble,
+                cause: *cause,
                 detail: detail.clone(),
             },
         }
@@ -79,8 +79,8 @@ impl Failure {
         match self {
             Self::Unknown { .. } => "not_found",
             Self::Throttled => "throttled",
-            Self::Late => "timeout",
-            Self::Trouble { trouble, .. } => trouble.outcome(),
+            Self::Timeout => "timeout",
+            Self::Unavailable { cause, .. } => cause.outcome(),
         }
     }
 }
@@ -94,50 +94,50 @@ fn failure<E>(error: &SdkError<E, HttpResponse>) -> Failure
 where
     E: ProvideErrorMetadata + Error + 'static,
 {
-    let trouble = |trouble, detail: &str| Failure::Trouble {
-        trouble,
+    let unavailable = |cause, detail: &str| Failure::Unavailable {
+        cause,
         detail: detail.to_owned(),
     };
     // The SDK reports missing credentials as a request that could not be sent.
     if causes(error).any(<dyn Error>::is::<CredentialsError>) {
-        return trouble(Trouble::Credentials, "");
+        return unavailable(UnavailableCause::Credentials, "");
     }
     match error {
         SdkError::ServiceError(context) => answered(context.err(), context.raw().status().as_u16()),
-        SdkError::TimeoutError(_) => Failure::Late,
-        SdkError::DispatchFailure(sent) if sent.is_timeout() => trouble(Trouble::Unreachable, LATE),
+        SdkError::TimeoutError(_) => Failure::Timeout,
+        SdkError::DispatchFailure(sent) if sent.is_timeout() => unavailable(UnavailableCause::Unreachable, TIMEOUT),
         SdkError::DispatchFailure(_) => {
             let word = system_word(error);
             // The SDK's own word, and no type of its own, for a source of credentials that never answers.
             let credentials = word.starts_with("identity resolver");
-            trouble(
+            unavailable(
                 if credentials {
-                    Trouble::Credentials
+                    UnavailableCause::Credentials
                 } else {
-                    Trouble::Unreachable
+                    UnavailableCause::Unreachable
                 },
                 &word,
             )
         }
-        SdkError::ResponseError(_) => trouble(Trouble::Unreachable, "the answer broke off"),
+        SdkError::ResponseError(_) => unavailable(UnavailableCause::Unreachable, "the response is truncated"),
         other => {
-            warn!(error = %system_word(other), "a call of AWS could not be made");
-            trouble(Trouble::Unusable, "the call could not be made")
+            warn!(error = %system_word(other), "cannot call AWS");
+            unavailable(UnavailableCause::Unusable, "the request could not be sent")
         }
     }
 }
 
 /// What AWS answered instead. Sources: "Error codes for the Amazon EC2 API", "Common errors" of Amazon EC2 Auto Scaling.
 fn answered(error: &impl ProvideErrorMetadata, status: u16) -> Failure {
-    let with = |trouble, detail: String| Failure::Trouble { trouble, detail };
+    let with = |cause, detail: String| Failure::Unavailable { cause, detail };
     let Some(code) = error.code() else {
         // Not AWS's own form of an error: a proxy, a captive portal, or a broken body.
-        let trouble = if status >= 500 {
-            Trouble::Failed
+        let cause = if status >= 500 {
+            UnavailableCause::Failed
         } else {
-            Trouble::Unusable
+            UnavailableCause::Unusable
         };
-        return with(trouble, format!("status {status} and no answer of AWS"));
+        return with(cause, format!("status {status}, not a response of AWS"));
     };
     let shown: String = code.chars().filter(char::is_ascii_graphic).take(64).collect();
     match code {
@@ -150,7 +150,7 @@ fn answered(error: &impl ProvideErrorMetadata, status: u16) -> Failure {
         | "AccessDeniedException"
         | "Blocked"
         | "OptInRequired"
-        | "PendingVerification" => with(Trouble::Denied, shown),
+        | "PendingVerification" => with(UnavailableCause::Denied, shown),
         "AuthFailure"
         | "ExpiredToken"
         | "ExpiredTokenException"
@@ -162,8 +162,8 @@ fn answered(error: &impl ProvideErrorMetadata, status: u16) -> Failure {
         | "NotSignedUp"
         | "RequestExpired"
         | "SignatureDoesNotMatch"
-        | "UnrecognizedClientException" => with(Trouble::Credentials, shown),
-        _ => with(Trouble::Failed, shown),
+        | "UnrecognizedClientException" => with(UnavailableCause::Credentials, shown),
+        _ => with(UnavailableCause::Failed, shown),
     }
 }
 

@@ -1,13 +1,13 @@
-//! Amazon EC2 Auto Scaling: the groups of a cluster, with every instance.
+//! Amazon EC2 Auto Scaling: the groups of a cluster with all their instances.
 //!
-//! A group is the cluster's by its tag `KubernetesCluster`, which an instance cannot write. What filters is not believed: each
-//! tag is read in the answer once more. How one question becomes calls:
-//! - the groups with their instances, and the instances that were detached to be replaced, which only EC2 still knows;
-//! - then the warm pool of each group that has one, and the launch templates of which a group takes the newest or the
-//!   default version, for EC2 alone knows which these are.
+//! A group belongs to the cluster by its tag `KubernetesCluster`, which an instance cannot write. The tags in the
+//! response are checked again. How one query becomes calls:
+//! - the groups with their instances, and the instances that were detached to be replaced, which only EC2 knows;
+//! - then the warm pool of each group that has one, and the launch templates that a group uses in the newest or default
+//!   version, which only EC2 knows.
 //!
-//! One call that fails fails the question: a group without its warm pool would be a wrong answer. No retries: whoever asks
-//! asks again.
+//! A failed call fails the query: a group without its warm pool would be a wrong answer. No retries: the caller queries
+//! again.
 
 mod definition;
 mod group;
@@ -26,8 +26,8 @@ use super::call::{in_reservations, pages};
 use super::failure::Failure;
 use super::instance::{CLUSTER_TAG, check_cluster, check_state, tag};
 use super::instance_id::InstanceId;
-use crate::groups::{CloudGroup, CloudGroups, NoGroups, in_time};
-use crate::refusal::{Refusal, Trouble};
+use crate::groups::{CloudGroup, CloudGroups, GroupsUnavailable, in_time};
+use crate::refusal::{Refusal, UnavailableCause};
 use definition::{Definition, Versions};
 
 /// The groups with their instances, as IAM names the call.
@@ -116,7 +116,7 @@ impl AutoScaling {
             let Some(instance_group) = group::instance_group(&group, &self.cluster) else {
                 debug!(
                     group = name,
-                    "an Auto Scaling group names no InstanceGroup of the cluster"
+                    "an Auto Scaling group belongs to no InstanceGroup of the cluster"
                 );
                 continue;
             };
@@ -206,12 +206,12 @@ impl AutoScaling {
                     let (left, right) = part.split_at(part.len() / 2);
                     parts.extend([left.to_vec(), right.to_vec()]);
                 }
-                Err(Failure::Unknown { .. }) => debug!(template = ?part, "a launch template is gone"),
-                Err(Failure::Trouble {
-                    trouble: Trouble::Denied,
+                Err(Failure::Unknown { .. }) => debug!(template = ?part, "a launch template no longer exists"),
+                Err(Failure::Unavailable {
+                    cause: UnavailableCause::Denied,
                     detail,
                 }) => {
-                    debug!(detail, "may not ask what the launch templates are now");
+                    debug!(detail, "permission to describe launch templates is missing");
                     return Ok(Versions::denied());
                 }
                 Err(failure) => return Err(failure.refusal(DESCRIBE_LAUNCH_TEMPLATES)),
@@ -223,7 +223,7 @@ impl AutoScaling {
 
 #[async_trait]
 impl CloudGroups for AutoScaling {
-    async fn groups(&self) -> Result<Vec<CloudGroup>, NoGroups> {
+    async fn groups(&self) -> Result<Vec<CloudGroup>, GroupsUnavailable> {
         in_time(Box::pin(self.ask())).await
     }
 }

@@ -1,6 +1,6 @@
-//! What one instance of an answer of `DescribeInstances` says. Pure.
+//! Reads one instance from a response of `DescribeInstances`. Pure.
 //!
-//! An instance that lacks what EC2 always says is refused as unusable, never guessed.
+//! An instance without a field that EC2 always sets is refused as unusable, never guessed.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -45,7 +45,7 @@ pub(super) fn identity(id: &InstanceId, instance: &Instance, reading: &Reading) 
     let zone = instance
         .placement()
         .and_then(|placement| placement.availability_zone())
-        .ok_or_else(|| unusable(API, format!("it says no zone for {id}")))?;
+        .ok_or_else(|| unusable(API, format!("{id} has no zone")))?;
     Ok(Identity {
         instance: id.to_string(),
         group: group(id, instance)?,
@@ -65,7 +65,7 @@ pub(super) fn check_state(id: &InstanceId, instance: &Instance) -> Result<(), Re
     let state = instance
         .state()
         .and_then(|state| state.name())
-        .ok_or_else(|| unusable(API, format!("it says no state for {id}")))?;
+        .ok_or_else(|| unusable(API, format!("{id} has no state")))?;
     match state {
         InstanceStateName::Pending | InstanceStateName::Running => Ok(()),
         other => Err(Refusal::NotRunning {

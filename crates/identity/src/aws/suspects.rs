@@ -1,6 +1,6 @@
-//! Which ids and zones have spoilt a call, so that they are asked apart from the others for a while.
+//! The ids and zones that made calls fail, which are queried separately for a while.
 //!
-//! It decides only with whom an id is asked, never what the answer is. It is bounded, and a good answer clears it at once.
+//! This affects only which ids share a call, never an answer. It is bounded, and a success clears an entry at once.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,7 +11,7 @@ use tidewaiter_kit::SharedClock;
 
 use super::call::{By, MAX_FILTER_VALUES};
 use super::instance_id::InstanceId;
-use super::question::Question;
+use super::query::Query;
 use super::{MAX_IDS, Part};
 
 /// Longer than any controller waits before it asks for a refused Node again, so that a bad id spoils one call in all.
@@ -66,28 +66,27 @@ impl Suspects {
     }
 
     /// These were answered.
-    pub(super) fn clear<'a>(&self, ids: impl Iterator<Item = &'a InstanceId>, question: &Question<'_>) {
+    pub(super) fn clear<'a>(&self, ids: impl Iterator<Item = &'a InstanceId>, query: &Query<'_>) {
         let mut apart = self.lock();
         if apart.ids.is_empty() && apart.zones.is_empty() {
             return;
         }
         for id in ids {
             apart.ids.remove(id);
-            apart.zones.remove(question.zone(id));
+            apart.zones.remove(query.zone(id));
         }
     }
 
     /// The calls to begin with: one for all that nothing is held against, one for each zone in trouble, the rest by filter.
-    pub(super) fn divide(&self, question: &Question<'_>) -> Vec<Part> {
+    pub(super) fn divide(&self, query: &Query<'_>) -> Vec<Part> {
         let now = self.clock.monotonic();
         let apart = self.lock();
         let held = |until: Option<&Duration>| until.is_some_and(|until| *until > now);
-        let (suspected, rest): (Vec<_>, Vec<_>) = question.ids().cloned().partition(|id| held(apart.ids.get(id)));
-        let (in_trouble, clean): (Vec<_>, Vec<_>) = rest
-            .into_iter()
-            .partition(|id| held(apart.zones.get(question.zone(id))));
+        let (suspected, rest): (Vec<_>, Vec<_>) = query.ids().cloned().partition(|id| held(apart.ids.get(id)));
+        let (in_trouble, clean): (Vec<_>, Vec<_>) =
+            rest.into_iter().partition(|id| held(apart.zones.get(query.zone(id))));
         drop(apart);
-        let zones = question.by_zone(&in_trouble).into_iter().map(|(_, ids)| ids);
+        let zones = query.by_zone(&in_trouble).into_iter().map(|(_, ids)| ids);
         let by_id = clean.chunks(MAX_IDS).map(<[_]>::to_vec).chain(zones);
         let by_filter = suspected.chunks(MAX_FILTER_VALUES).map(<[_]>::to_vec);
         by_id

@@ -20,7 +20,7 @@ use super::group::{Group, Members};
 use super::instance::{self, Found, last};
 use super::links::{Mig, Place, TemplateLink};
 use super::names::{Name, ProjectId, Target, Zone};
-use crate::refusal::{Refusal, Trouble};
+use crate::refusal::{Refusal, UnavailableCause};
 
 /// As many rows as one page can have.
 const PAGE: u32 = 500;
@@ -29,7 +29,7 @@ const PAGE: u32 = 500;
 const MAX_PAGES: usize = 100;
 
 /// Of a zone that a listing leaves out.
-pub(super) const NOT_REACHABLE: &str = "the zone is not reachable";
+pub(super) const NOT_REACHABLE: &str = "the zone is unreachable";
 
 const AGGREGATED_KIND: &str = "compute#instanceAggregatedList";
 const GROUPS_KIND: &str = "compute#instanceGroupManagerAggregatedList";
@@ -171,7 +171,7 @@ impl Caller {
                 .warning
                 .is_some_and(|warning| warning.code != Some(nothing_there))
             {
-                return Err(Failure::new(api, Trouble::Failed, NOT_REACHABLE));
+                return Err(Failure::new(api, UnavailableCause::Failed, NOT_REACHABLE));
             }
             self.take(api, zone, answer.items, wanted, &mut listing);
             token = answer.next_page_token.filter(|token| !token.is_empty());
@@ -236,7 +236,11 @@ impl Caller {
                 warning.is_some_and(|warning| warning.code.as_ref() != Some(&nothing_there))
             };
             if !answer.unreachables.is_empty() || answer.items.values().any(in_part) {
-                return Err(Failure::new(api, Trouble::Failed, "a zone or region is not reachable"));
+                return Err(Failure::new(
+                    api,
+                    UnavailableCause::Failed,
+                    "a zone or region is unreachable",
+                ));
             }
             for (scope, list) in answer.items {
                 if let Some(place) = Place::of_scope(&scope) {

@@ -1,4 +1,4 @@
-//! How Compute Engine is reached: the project, and a client whose every call ends in time.
+//! Connects to Compute Engine: the project, and a client whose calls have timeouts.
 
 use std::error::Error;
 use std::time::Duration;
@@ -62,10 +62,10 @@ pub struct Client {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The file of the credentials cannot be read, or another universe's are set.
-    #[error("no client of Compute Engine: check GOOGLE_APPLICATION_CREDENTIALS and the endpoint")]
+    #[error("cannot create the Compute Engine client: check GOOGLE_APPLICATION_CREDENTIALS and the endpoint")]
     Build(#[source] client_builder::Error),
     /// The source of the credentials does not answer.
-    #[error("no client of Compute Engine: the source of its credentials does not answer within {0:?}")]
+    #[error("cannot create the Compute Engine client: no response from the source of the credentials within {0:?}")]
     Late(Duration),
 }
 
@@ -76,7 +76,7 @@ pub enum ProjectError {
     #[error(transparent)]
     Invalid(#[from] InvalidProject),
     /// The metadata server does not say.
-    #[error("the project is not set, and the metadata server does not say it: set GCP_PROJECT")]
+    #[error("the project is not set, and the metadata server does not provide it: set GCP_PROJECT")]
     NoMetadata(#[source] Box<dyn Error + Send + Sync>),
 }
 
@@ -108,7 +108,7 @@ async fn from_metadata(server: Option<&Url>) -> Result<String, Box<dyn Error + S
         .error_for_status()?;
     // Whoever else answers at this address, a captive portal for example, does not say this.
     if answer.headers().get(FLAVOR).is_none_or(|flavor| flavor != FLAVOR_VALUE) {
-        return Err("what answers is not the metadata server".into());
+        return Err("the response does not come from the metadata server".into());
     }
     Ok(answer.text().await?.trim().to_owned())
 }

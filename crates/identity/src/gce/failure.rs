@@ -1,16 +1,16 @@
-//! What it means that a call gave nothing.
+//! The meaning of failed calls.
 //!
-//! What is told of a failure is Google's word for it or the system's word for a broken connection: never Google's own message,
-//! which may quote the request, and nothing that differs from call to call.
+//! A failure is described by Google's error code or the system's error for a broken connection, never by Google's
+//! message, which may quote the request, and by nothing that differs between calls.
 
 use google_cloud_gax::error::Error;
 use google_cloud_gax::error::rpc::{Code, Status, StatusDetails};
 use tracing::warn;
 
 use crate::cause::{causes, system_word};
-use crate::refusal::{Refusal, Trouble};
+use crate::refusal::{Refusal, UnavailableCause};
 
-const LATE: &str = "no answer in time";
+const TIMEOUT: &str = "timeout";
 
 /// A call that gave nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,27 +28,27 @@ pub(super) enum Kind {
     /// Too many calls.
     Throttled,
     /// Compute Engine was reached and did not answer in time.
-    Late,
+    Timeout,
     /// Anything else.
-    Trouble { trouble: Trouble, detail: String },
+    Unavailable { cause: UnavailableCause, detail: String },
 }
 
 impl Failure {
-    pub(super) fn new(api: &'static str, trouble: Trouble, detail: impl Into<String>) -> Self {
+    pub(super) fn new(api: &'static str, cause: UnavailableCause, detail: impl Into<String>) -> Self {
         Self {
             api,
-            kind: trouble_with(trouble, detail),
+            kind: unavailable_with(cause, detail),
         }
     }
 
     /// An answer that came and makes no sense.
     pub(super) fn unusable(api: &'static str, detail: impl Into<String>) -> Self {
-        Self::new(api, Trouble::Unusable, detail)
+        Self::new(api, UnavailableCause::Unusable, detail)
     }
 
     /// The credentials did not come within their deadline: the client's own bounds only the call after them.
     pub(super) fn no_credentials_in_time(api: &'static str) -> Self {
-        Self::new(api, Trouble::Credentials, LATE)
+        Self::new(api, UnavailableCause::Credentials, TIMEOUT)
     }
 
     pub(super) fn of(api: &'static str, error: &Error) -> Self {
@@ -63,27 +63,27 @@ impl Failure {
     pub(super) fn may_depend_on_zone(&self) -> bool {
         matches!(
             self.kind,
-            Kind::Late
-                | Kind::Trouble {
-                    trouble: Trouble::Failed,
+            Kind::Timeout
+                | Kind::Unavailable {
+                    cause: UnavailableCause::Failed,
                     ..
                 }
         )
     }
 
     pub(super) fn refusal(&self) -> Refusal {
-        let unavailable = |trouble, detail: &str| Refusal::Unavailable {
+        let unavailable = |cause, detail: &str| Refusal::Unavailable {
             api: self.api,
-            trouble,
+            cause,
             detail: detail.to_owned(),
         };
         match &self.kind {
             // Of a call that names nothing but the project.
-            Kind::NotFound => unavailable(Trouble::Failed, "not found"),
-            Kind::Rejected { detail } => unavailable(Trouble::Failed, detail),
+            Kind::NotFound => unavailable(UnavailableCause::Failed, "not found"),
+            Kind::Rejected { detail } => unavailable(UnavailableCause::Failed, detail),
             Kind::Throttled => Refusal::Throttled { api: self.api },
-            Kind::Late => unavailable(Trouble::Unreachable, LATE),
-            Kind::Trouble { trouble, detail } => unavailable(*trouble, detail),
+            Kind::Timeout => unavailable(UnavailableCause::Unreachable, TIMEOUT),
+            Kind::Unavailable { cause, detail } => unavailable(*cause, detail),
         }
     }
 
@@ -92,16 +92,16 @@ impl Failure {
         match &self.kind {
             Kind::NotFound => "not_found",
             Kind::Throttled => "throttled",
-            Kind::Late => "timeout",
+            Kind::Timeout => "timeout",
             Kind::Rejected { .. } => "failed",
-            Kind::Trouble { trouble, .. } => trouble.outcome(),
+            Kind::Unavailable { cause, .. } => cause.outcome(),
         }
     }
 }
 
-fn trouble_with(trouble: Trouble, detail: impl Into<String>) -> Kind {
-    Kind::Trouble {
-        trouble,
+fn unavailable_with(cause: UnavailableCause, detail: impl Into<String>) -> Kind {
+    Kind::Unavailable {
+        cause,
         detail: detail.into(),
     }
 }
@@ -109,10 +109,10 @@ fn trouble_with(trouble: Trouble, detail: impl Into<String>) -> Kind {
 fn kind(error: &Error) -> Kind {
     let status_code = error.http_status_code();
     if error.is_authentication() {
-        return trouble_with(Trouble::Credentials, "");
+        return unavailable_with(UnavailableCause::Credentials, "");
     }
     if error.is_timeout() || timed_out(error) {
-        return Kind::Late;
+        return Kind::Timeout;
     }
     if let Some(status) = error.status() {
         return answered(status, status_code.unwrap_or_default());
@@ -124,20 +124,20 @@ fn kind(error: &Error) -> Kind {
         return not_google(200);
     }
     if error.is_connect() || error.is_io() {
-        return trouble_with(Trouble::Unreachable, system_word(error));
+        return unavailable_with(UnavailableCause::Unreachable, system_word(error));
     }
-    warn!(error = %system_word(error), "a call of Compute Engine could not be made");
-    trouble_with(Trouble::Unusable, "the call could not be made")
+    warn!(error = %system_word(error), "cannot call Compute Engine");
+    unavailable_with(UnavailableCause::Unusable, "the request could not be sent")
 }
 
 /// Not Google's own form of an answer: a proxy, a captive portal, or a broken body.
 fn not_google(code: u16) -> Kind {
-    let trouble = match code {
+    let cause = match code {
         429 => return Kind::Throttled,
-        500.. => Trouble::Failed,
-        _ => Trouble::Unusable,
+        500.. => UnavailableCause::Failed,
+        _ => UnavailableCause::Unusable,
     };
-    trouble_with(trouble, format!("status {code} and no answer of Compute Engine"))
+    unavailable_with(cause, format!("status {code}, not a response of Compute Engine"))
 }
 
 /// What Compute Engine answered instead. Source: "Error messages" and "API rate quota" of its documentation, and AIP-193.
@@ -152,12 +152,12 @@ fn answered(status: &Status, code: u16) -> Kind {
     match code {
         429 => Kind::Throttled,
         _ if throttled(status, reason) => Kind::Throttled,
-        401 => trouble_with(Trouble::Credentials, detail),
-        403 => trouble_with(Trouble::Denied, detail),
+        401 => unavailable_with(UnavailableCause::Credentials, detail),
+        403 => unavailable_with(UnavailableCause::Denied, detail),
         404 => Kind::NotFound,
         // A zone that does not exist is told in words only, by all methods alike.
         400 if reason == "invalid" && status.message.contains("Unknown zone") => Kind::NotFound,
-        500.. => trouble_with(Trouble::Failed, detail),
+        500.. => unavailable_with(UnavailableCause::Failed, detail),
         _ => Kind::Rejected { detail },
     }
 }

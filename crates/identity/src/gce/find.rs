@@ -1,11 +1,12 @@
-//! Finding the instances that were asked for, in few calls, without one zone's trouble spoiling the answers for others.
+//! Finds the requested instances with few calls, so that one failing zone does not affect the others.
 //!
-//! A few are asked for by name. More are looked for in one listing of all zones, by the label that kOps gives the instances of
-//! a cluster. The label decides nothing: an instance can lose it, or take another cluster's, so what the listing leaves out is
-//! asked for by name, and if that is too much, looked for in the whole of its zones.
+//! A few instances are queried by name. More are looked up in one listing of all zones, by the label that kOps sets on
+//! the instances of a cluster. The label decides nothing: an instance can lose it or have another cluster's, so
+//! instances missing from the listing are queried by name, or, if there are too many, looked up in listings of their
+//! zones.
 //!
-//! A listing of all zones fails as a whole when one zone does. Then each zone is listed for itself, and for a while from then
-//! on at once: only the Nodes of the zone in trouble wait for it.
+//! A listing of all zones fails as a whole when one zone does. Then each zone is listed separately, and for a while
+//! directly: only the Nodes of the failing zone wait for it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
@@ -16,55 +17,55 @@ use tracing::debug;
 use super::call::{Listing, NOT_REACHABLE, Reading};
 use super::failure::Failure;
 use super::names::{Target, Zone};
-use super::question::Question;
+use super::query::Query;
 use super::{Gce, api};
-use crate::refusal::{Refusal, Trouble};
+use crate::refusal::{Refusal, UnavailableCause};
 
 /// As many instances are asked for by name at once: it takes one round trip, as a listing does, and reads nothing else.
 const FEW: usize = 4;
 
-/// The zones that one question lists one by one: a region has three or four.
+/// The zones that one query lists one by one: a region has three or four.
 const MAX_ZONES: usize = 32;
 
 impl Gce {
     /// Answers each of `targets`.
-    pub(super) async fn find(&self, targets: Vec<Target>, question: &Question<'_>) {
+    pub(super) async fn find(&self, targets: Vec<Target>, query: &Query<'_>) {
         if targets.len() <= FEW {
-            return self.by_name(targets, question).await;
+            return self.by_name(targets, query).await;
         }
         if self.zones_are_apart() {
-            return self.zone_by_zone(targets, question).await;
+            return self.zone_by_zone(targets, query).await;
         }
         let wanted: HashSet<&Target> = targets.iter().collect();
         match self.caller.all_zones(&self.filter, &wanted).await {
-            Ok(listing) => self.take(api::LIST_ALL_ZONES, &targets, listing, question).await,
+            Ok(listing) => self.take(api::LIST_ALL_ZONES, &targets, listing, query).await,
             Err(failure) if failure.may_depend_on_zone() => {
                 debug!(outcome = failure.outcome(), "lists the zones one by one");
-                self.zone_by_zone(targets, question).await;
+                self.zone_by_zone(targets, query).await;
             }
-            Err(failure) => refuse_all(&targets, &failure, question),
+            Err(failure) => refuse_all(&targets, &failure, query),
         }
     }
 
-    async fn by_name(&self, targets: Vec<Target>, question: &Question<'_>) {
-        join_all(targets.iter().map(|target| self.one_by_name(target, question))).await;
+    async fn by_name(&self, targets: Vec<Target>, query: &Query<'_>) {
+        join_all(targets.iter().map(|target| self.one_by_name(target, query))).await;
     }
 
-    async fn one_by_name(&self, target: &Target, question: &Question<'_>) {
+    async fn one_by_name(&self, target: &Target, query: &Query<'_>) {
         match self.caller.instance(target).await {
-            Ok(reading) => self.settle([(target.clone(), reading)], question).await,
-            Err(failure) if failure.is_not_found() => question.not_found(target),
-            Err(failure) => question.refuse(target, failure.refusal()),
+            Ok(reading) => self.settle([(target.clone(), reading)], query).await,
+            Err(failure) if failure.is_not_found() => query.not_found(target),
+            Err(failure) => query.refuse(target, failure.refusal()),
         }
     }
 
     /// Lists each zone for itself, and remembers whether that was for a reason.
-    async fn zone_by_zone(&self, targets: Vec<Target>, question: &Question<'_>) {
-        let ends = in_zones(targets, question, |zone, targets| async move {
+    async fn zone_by_zone(&self, targets: Vec<Target>, query: &Query<'_>) {
+        let ends = in_zones(targets, query, |zone, targets| async move {
             let wanted: HashSet<&Target> = targets.iter().collect();
             let listing = self.caller.one_zone(&zone, Some(&self.filter), &wanted).await;
-            let listing = listed_or_refused(listing, &targets, question)?;
-            self.take(api::LIST_ZONE, &targets, listing, question).await;
+            let listing = listed_or_refused(listing, &targets, query)?;
+            self.take(api::LIST_ZONE, &targets, listing, query).await;
             Ok(())
         })
         .await;
@@ -72,73 +73,69 @@ impl Gce {
     }
 
     /// Answers `targets` from a listing by label, and looks elsewhere for what it does not list.
-    async fn take(&self, api: &'static str, targets: &[Target], listing: Listing, question: &Question<'_>) {
+    async fn take(&self, api: &'static str, targets: &[Target], listing: Listing, query: &Query<'_>) {
         let mut missing = Vec::new();
         for target in targets {
             if listing.listed.contains_key(target) {
                 continue;
             }
             if listing.silent.contains(target.zone.as_str()) {
-                let failure = Failure::new(api, Trouble::Failed, NOT_REACHABLE);
-                question.refuse(target, failure.refusal());
+                let failure = Failure::new(api, UnavailableCause::Failed, NOT_REACHABLE);
+                query.refuse(target, failure.refusal());
             } else {
                 missing.push(target.clone());
             }
         }
-        join(
-            self.settle_listed(api, listing, question),
-            self.unlisted(missing, question),
-        )
-        .await;
+        join(self.settle_listed(api, listing, query), self.unlisted(missing, query)).await;
     }
 
-    async fn settle_listed(&self, api: &'static str, listing: Listing, question: &Question<'_>) {
+    async fn settle_listed(&self, api: &'static str, listing: Listing, query: &Query<'_>) {
         let once = listing.listed.into_iter().map(|(target, mut rows)| {
             let count = rows.len();
             let reading = rows.pop().filter(|_| count == 1).unwrap_or_else(|| {
-                let failure = Failure::unusable(api, format!("it lists {target} {count} times"));
+                let failure = Failure::unusable(api, format!("{target} is listed {count} times"));
                 Err(failure.refusal())
             });
             (target, reading)
         });
-        self.settle(once, question).await;
+        self.settle(once, query).await;
     }
 
     /// What the label did not lead to.
-    async fn unlisted(&self, targets: Vec<Target>, question: &Question<'_>) {
-        if question.take_gets(targets.len()) {
-            return self.by_name(targets, question).await;
+    async fn unlisted(&self, targets: Vec<Target>, query: &Query<'_>) {
+        if query.take_gets(targets.len()) {
+            return self.by_name(targets, query).await;
         }
-        in_zones(targets, question, |zone, targets| async move {
+        in_zones(targets, query, |zone, targets| async move {
             let wanted: HashSet<&Target> = targets.iter().collect();
             let listing = self.caller.one_zone(&zone, None, &wanted).await;
-            let listing = listed_or_refused(listing, &targets, question)?;
+            let listing = listed_or_refused(listing, &targets, query)?;
             for target in targets.iter().filter(|target| !listing.listed.contains_key(*target)) {
-                question.not_found(target);
+                query.not_found(target);
             }
-            self.settle_listed(api::LIST_ZONE, listing, question).await;
+            self.settle_listed(api::LIST_ZONE, listing, query).await;
             Ok(())
         })
         .await;
     }
 
     /// Answers those that are refused already, and leads the others to their groups.
-    async fn settle(&self, found: impl IntoIterator<Item = (Target, Reading)>, question: &Question<'_>) {
+    async fn settle(&self, found: impl IntoIterator<Item = (Target, Reading)>, query: &Query<'_>) {
         let mut running = Vec::new();
         for (target, reading) in found {
             match reading {
                 Ok(found) => running.push(found),
-                Err(refusal) => question.refuse(&target, refusal),
+                Err(refusal) => query.refuse(&target, refusal),
             }
         }
-        self.group(running, question).await;
+        self.group(running, query).await;
     }
 }
 
 /// Runs `ask` for each zone, all at once. Says for each whether it was answered.
 async fn in_zones<'q, F>(
     targets: Vec<Target>,
-    question: &Question<'_>,
+    query: &Query<'_>,
     ask: impl Fn(Zone, Vec<Target>) -> F + 'q,
 ) -> Vec<Result<(), Failure>>
 where
@@ -153,7 +150,7 @@ where
     zones.sort_by_key(|(_, targets)| std::cmp::Reverse(targets.len()));
     for (_, targets) in zones.split_off(zones.len().min(MAX_ZONES)) {
         let failure = Failure::unusable(api::LIST_ZONE, format!("more than {MAX_ZONES} zones"));
-        refuse_all(&targets, &failure, question);
+        refuse_all(&targets, &failure, query);
     }
     let asked: Vec<_> = zones.into_iter().map(|(zone, targets)| ask(zone, targets)).collect();
     join_all(asked).await
@@ -163,22 +160,22 @@ where
 fn listed_or_refused(
     listing: Result<Listing, Failure>,
     targets: &[Target],
-    question: &Question<'_>,
+    query: &Query<'_>,
 ) -> Result<Listing, Failure> {
     listing.inspect_err(|failure| {
         if failure.is_not_found() {
             for target in targets {
-                question.not_found(target);
+                query.not_found(target);
             }
         } else {
-            refuse_all(targets, failure, question);
+            refuse_all(targets, failure, query);
         }
     })
 }
 
-fn refuse_all(targets: &[Target], failure: &Failure, question: &Question<'_>) {
+fn refuse_all(targets: &[Target], failure: &Failure, query: &Query<'_>) {
     let refusal: Refusal = failure.refusal();
     for target in targets {
-        question.refuse(target, refusal.clone());
+        query.refuse(target, refusal.clone());
     }
 }

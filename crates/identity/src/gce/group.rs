@@ -1,8 +1,8 @@
-//! Which group an instance is in: what its managed instance group lists, and what the template says that the listing names.
-//! Pure.
+//! Determines the group of an instance: from the listing of its managed instance group, and the template that the
+//! listing names. Pure.
 //!
-//! An instance can write none of it. Its metadata can name any group, but only the group that really made it, or to which an
-//! operator gave it, lists its id; and a template never changes once it is made.
+//! An instance can write neither. Its metadata can name any group, but only the group that created it, or to which an
+//! operator added it, lists its id; and a template never changes.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -65,7 +65,7 @@ impl Members {
     /// # Errors
     /// [`Refusal::NotManaged`] when none does, [`Refusal::Unavailable`] when several do or the row names no template.
     pub(super) fn template(&self, api: &'static str, found: &Found) -> Result<&str, Refusal> {
-        let unusable = |what: &str| Failure::unusable(api, format!("it lists {} {what}", found.target)).refusal();
+        let unusable = |what: &str| Failure::unusable(api, format!("{} is listed {what}", found.target)).refusal();
         match self.0.get(&found.id) {
             Some(Member::Once(Some(url))) => Ok(url),
             Some(Member::Once(None)) => Err(unusable("without a template")),
@@ -85,7 +85,7 @@ impl Group {
             .properties
             .as_ref()
             .filter(|_| template.name.as_deref() == Some(link.name.as_str()))
-            .ok_or_else(|| Failure::unusable(api, format!("it says nothing of {link}")))?;
+            .ok_or_else(|| Failure::unusable(api, format!("{link} is missing")))?;
         let entry = |key| entry(properties.metadata.as_ref(), key).map(str::to_owned);
         let spot = properties.scheduling.as_ref().is_some_and(|scheduling| {
             scheduling.preemptible == Some(true) || scheduling.provisioning_model == Some(ProvisioningModel::Spot)

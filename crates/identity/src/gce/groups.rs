@@ -1,10 +1,11 @@
-//! The managed instance groups of a cluster, with every instance.
+//! The managed instance groups of a cluster with all their instances.
 //!
-//! A group is the cluster's when the templates of all its versions say so, and name one `InstanceGroup`: the same metadata that
-//! proves an instance. Labels and names decide nothing. How one question becomes calls: one listing of all groups of the
-//! project, one of the instances of each group that is ours, and one read of each template that the last question did not meet.
+//! A group belongs to the cluster if the templates of all its versions say so and name one `InstanceGroup`: the same
+//! metadata that proves an instance. Labels and names decide nothing. How one query becomes calls: one listing of all
+//! groups of the project, one of the instances of each group of ours, and one read of each template that the last query
+//! did not read.
 //!
-//! One call that fails fails the question. No retries: whoever asks asks again.
+//! A failed call fails the query. No retries: the caller queries again.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -23,7 +24,7 @@ use super::connect::Client;
 use super::failure::Failure;
 use super::links::{self, Mig, Place, TemplateLink};
 use super::names::{Name, ProjectId, Target};
-use crate::groups::{CloudGroup, CloudGroups, Member, MemberStatus, NoGroups, in_time};
+use crate::groups::{CloudGroup, CloudGroups, GroupsUnavailable, Member, MemberStatus, in_time};
 
 /// The groups, and the templates, that are asked for at once.
 const AT_ONCE: usize = 8;
@@ -81,7 +82,7 @@ impl InstanceGroupManagers {
             let Some(templates) = templates(&group, &place, self.caller.project()) else {
                 debug!(
                     group = name.as_str(),
-                    "a managed instance group has no template of the project"
+                    "a managed instance group uses no instance template of the project"
                 );
                 continue;
             };
@@ -128,7 +129,7 @@ impl InstanceGroupManagers {
     async fn group(&self, listed: &Listed, instance_group: InstanceGroupName) -> Result<CloudGroup, Failure> {
         let Listed { mig, target_size, .. } = listed;
         let size = target_size.and_then(|size| u32::try_from(size).ok());
-        let size = size.ok_or_else(|| Failure::unusable(api::LIST_ALL_GROUPS, format!("it says no size of {mig}")))?;
+        let size = size.ok_or_else(|| Failure::unusable(api::LIST_ALL_GROUPS, format!("{mig} has no size")))?;
         let mut found: BTreeMap<Target, bool> = BTreeMap::new();
         let project = self.caller.project();
         let take = |rows: Vec<ManagedInstance>| rows.iter().try_for_each(|row| add(row, listed, project, &mut found));
@@ -207,7 +208,7 @@ fn add(
 
 #[async_trait]
 impl CloudGroups for InstanceGroupManagers {
-    async fn groups(&self) -> Result<Vec<CloudGroup>, NoGroups> {
+    async fn groups(&self) -> Result<Vec<CloudGroup>, GroupsUnavailable> {
         in_time(self.ask().map_err(|failure| failure.refusal())).await
     }
 }

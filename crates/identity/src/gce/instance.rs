@@ -1,7 +1,8 @@
-//! What Compute Engine says of one instance. Pure.
+//! Reads one instance from a response of Compute Engine. Pure.
 //!
-//! An instance that lacks what Compute Engine always says is refused as unusable, never guessed. Its labels are not read: it
-//! may be allowed to change them. Of its metadata, which it may change as well, one entry is read, and only as a hint.
+//! An instance without a field that Compute Engine always sets is refused as unusable, never guessed. Its labels are
+//! not read, because it may be permitted to change them. One entry of its metadata, which it may change as well, is
+//! read, and only as a hint.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -11,7 +12,7 @@ use google_cloud_compute_v1::model::{Instance, Metadata};
 use tidewaiter_api::ClusterName;
 
 use super::failure::Failure;
-use super::links::{Astray, Mig};
+use super::links::{InvalidLink, Mig};
 use super::names::{ProjectId, Target};
 use crate::refusal::{Mark, NotManaged, Refusal};
 
@@ -41,7 +42,7 @@ pub(super) fn read(
     project: &ProjectId,
     cluster: &ClusterName,
 ) -> Result<Found, Refusal> {
-    let unusable = |what: &str| Failure::unusable(api, format!("it says no {what} for {target}")).refusal();
+    let unusable = |what: &str| Failure::unusable(api, format!("{target} has no {what}")).refusal();
     if instance.name.as_deref() != Some(target.name.as_str()) {
         return Err(unusable("name"));
     }
@@ -78,13 +79,13 @@ fn creator(target: &Target, instance: &Instance, project: &ProjectId, cluster: &
     };
     let said = entry(instance.metadata.as_ref(), CREATED_BY).ok_or_else(|| refuse(NotManaged::NoCreator))?;
     Mig::read(said, &target.zone, project).map_err(|astray| match astray {
-        Astray::Foreign(theirs) => Refusal::ForeignProject {
+        InvalidLink::Foreign(theirs) => Refusal::ForeignProject {
             instance: target.to_string(),
             mark: Mark::Template,
             theirs: Some(theirs),
             ours: cluster.clone(),
         },
-        Astray::NoSuchThing => refuse(NotManaged::NoGroup(said.to_owned())),
+        InvalidLink::NotFound => refuse(NotManaged::NoGroup(said.to_owned())),
     })
 }
 

@@ -1,8 +1,9 @@
-//! Resources that others name for us: the managed instance group in an instance's metadata, the template in a group's listing.
+//! References to other resources: the managed instance group in an instance's metadata, the template in a group's
+//! listing.
 //!
-//! What holds here: a link that exists lies in our project, and nothing of its text but names of RFC 1035 is ever sent. The
-//! project in it may be the number of ours, which we do not know; so a number is let through and **never used**: every call
-//! names our project by its id, and what another project has under the same name is never seen.
+//! Invariants: a parsed link is in our project, and only names according to RFC 1035 are ever sent. Its project may be
+//! a number, which we cannot compare with ours; a number is accepted and **never used**: every call names our project
+//! by its id, so a resource of the same name in another project is never read.
 
 use std::fmt;
 
@@ -37,27 +38,27 @@ pub(super) struct TemplateLink {
 
 /// A link that leads nowhere that we may ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Astray {
+pub(super) enum InvalidLink {
     /// Into another project.
     Foreign(String),
     /// It is no link of this kind, or names a place where the instance is not.
-    NoSuchThing,
+    NotFound,
 }
 
 impl Mig {
     /// Reads `created-by` of an instance of `zone`: `projects/P/zones/Z/instanceGroupManagers/NAME`, or with `regions/R`.
     ///
     /// An instance can write what it wants there. It is a hint only: where to look for the listing that decides.
-    pub(super) fn read(text: &str, zone: &Zone, ours: &ProjectId) -> Result<Self, Astray> {
+    pub(super) fn read(text: &str, zone: &Zone, ours: &ProjectId) -> Result<Self, InvalidLink> {
         let [_, scope, place, kind, name] = parts(text, ours)?;
         let place = match scope {
             "zones" if place == zone.as_str() => Place::Zone(zone.clone()),
-            "regions" if place == zone.region() => Place::Region(Name::parse(place).ok_or(Astray::NoSuchThing)?),
-            _ => return Err(Astray::NoSuchThing),
+            "regions" if place == zone.region() => Place::Region(Name::parse(place).ok_or(InvalidLink::NotFound)?),
+            _ => return Err(InvalidLink::NotFound),
         };
         match Name::parse(name) {
             Some(name) if kind == "instanceGroupManagers" => Ok(Self { place, name }),
-            _ => Err(Astray::NoSuchThing),
+            _ => Err(InvalidLink::NotFound),
         }
     }
 }
@@ -65,9 +66,9 @@ impl Mig {
 impl TemplateLink {
     /// Reads the URL of a template, `…/projects/P/global/instanceTemplates/T` or `…/projects/P/regions/R/instanceTemplates/T`,
     /// of an instance in `region`. The cloud writes it; the node cannot.
-    pub(super) fn read(url: &str, region: &str, ours: &ProjectId) -> Result<Self, Astray> {
+    pub(super) fn read(url: &str, region: &str, ours: &ProjectId) -> Result<Self, InvalidLink> {
         let path = path(url);
-        let name = |text: &str| Name::parse(text).ok_or(Astray::NoSuchThing);
+        let name = |text: &str| Name::parse(text).ok_or(InvalidLink::NotFound);
         if let Ok([_, "global", "instanceTemplates", template]) = parts::<4>(path, ours) {
             return Ok(Self {
                 region: None,
@@ -79,7 +80,7 @@ impl TemplateLink {
                 region: Some(name(place)?),
                 name: name(template)?,
             }),
-            _ => Err(Astray::NoSuchThing),
+            _ => Err(InvalidLink::NotFound),
         }
     }
 }
@@ -127,21 +128,21 @@ fn path(url: &str) -> &str {
 }
 
 /// What follows `projects/` in a link of `N` parts, the project first, which is ours.
-fn parts<'a, const N: usize>(path: &'a str, ours: &ProjectId) -> Result<[&'a str; N], Astray> {
+fn parts<'a, const N: usize>(path: &'a str, ours: &ProjectId) -> Result<[&'a str; N], InvalidLink> {
     if path.len() > MAX_LEN {
-        return Err(Astray::NoSuchThing);
+        return Err(InvalidLink::NotFound);
     }
-    let rest = path.strip_prefix("projects/").ok_or(Astray::NoSuchThing)?;
+    let rest = path.strip_prefix("projects/").ok_or(InvalidLink::NotFound)?;
     let project = rest.split('/').next().unwrap_or_default();
     let is_number = (1..=20).contains(&project.len()) && project.bytes().all(|byte| byte.is_ascii_digit());
     if !is_number && project != ours.as_str() {
         return Err(match project.parse::<ProjectId>() {
-            Ok(theirs) => Astray::Foreign(theirs.to_string()),
-            Err(_) => Astray::NoSuchThing,
+            Ok(theirs) => InvalidLink::Foreign(theirs.to_string()),
+            Err(_) => InvalidLink::NotFound,
         });
     }
     let parts: Vec<&str> = rest.split('/').collect();
-    parts.try_into().map_err(|_| Astray::NoSuchThing)
+    parts.try_into().map_err(|_| InvalidLink::NotFound)
 }
 
 impl fmt::Display for Mig {
@@ -168,17 +169,17 @@ impl fmt::Display for TemplateLink {
 mod tests {
     use super::*;
 
-    fn mig(text: &str) -> Result<String, Astray> {
+    fn mig(text: &str) -> Result<String, InvalidLink> {
         let zone = Zone::parse("us-central1-a").unwrap();
         Mig::read(text, &zone, &"my-project".parse().unwrap()).map(|mig| mig.to_string())
     }
 
-    fn template(text: &str) -> Result<String, Astray> {
+    fn template(text: &str) -> Result<String, InvalidLink> {
         TemplateLink::read(text, "us-central1", &"my-project".parse().unwrap()).map(|link| link.to_string())
     }
 
-    fn foreign(project: &str) -> Result<String, Astray> {
-        Err(Astray::Foreign(project.to_owned()))
+    fn foreign(project: &str) -> Result<String, InvalidLink> {
+        Err(InvalidLink::Foreign(project.to_owned()))
     }
 
     #[test]
@@ -203,7 +204,7 @@ mod tests {
 
     #[test]
     fn hints_that_lead_astray() {
-        let elsewhere = Err(Astray::NoSuchThing);
+        let elsewhere = Err(InvalidLink::NotFound);
         let long = format!(
             "projects/1/zones/us-central1-a/instanceGroupManagers/{}",
             "a".repeat(64)
@@ -287,14 +288,14 @@ mod tests {
             ),
             (
                 format!("{www}/my-project/regions/us-east1/instanceTemplates/t"),
-                Err(Astray::NoSuchThing),
+                Err(InvalidLink::NotFound),
             ),
             (
                 format!("{www}/my-project/global/instanceTemplates/"),
-                Err(Astray::NoSuchThing),
+                Err(InvalidLink::NotFound),
             ),
-            (format!("{www}/my-project/global/images/t"), Err(Astray::NoSuchThing)),
-            (String::new(), Err(Astray::NoSuchThing)),
+            (format!("{www}/my-project/global/images/t"), Err(InvalidLink::NotFound)),
+            (String::new(), Err(InvalidLink::NotFound)),
         ] {
             assert_eq!(template(&text), expected, "{text}");
         }

@@ -54,7 +54,7 @@ pub struct Client {
 
 /// No client could be made.
 #[derive(Debug, thiserror::Error)]
-#[error("no client of Hetzner Cloud")]
+#[error("cannot create the Hetzner Cloud client")]
 pub struct ClientError(#[source] reqwest::Error);
 
 /// A client for [`Hetzner`](super::Hetzner). It makes each call once: whoever asks tries again. It follows no redirection, so

@@ -6,9 +6,9 @@
 use serde::Deserialize;
 
 use crate::cause::system_word;
-use crate::refusal::{Refusal, Trouble};
+use crate::refusal::{Refusal, UnavailableCause};
 
-const LATE: &str = "no answer in time";
+const TIMEOUT: &str = "timeout";
 
 /// A call that gave nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,9 +24,9 @@ enum Kind {
     /// Too many calls.
     Throttled,
     /// The API was reached, perhaps, and did not answer in time.
-    Late,
+    Timeout,
     /// Anything else.
-    Trouble { trouble: Trouble, detail: String },
+    Unavailable { cause: UnavailableCause, detail: String },
 }
 
 /// The form of all errors of the API.
@@ -45,22 +45,22 @@ impl Failure {
         Self { api, kind }
     }
 
-    fn trouble(api: &'static str, trouble: Trouble, detail: impl Into<String>) -> Self {
+    fn unavailable(api: &'static str, cause: UnavailableCause, detail: impl Into<String>) -> Self {
         let detail = detail.into();
-        Self::plain(api, Kind::Trouble { trouble, detail })
+        Self::plain(api, Kind::Unavailable { cause, detail })
     }
 
     /// An answer that came and makes no sense.
     pub(super) fn unusable(api: &'static str, detail: impl Into<String>) -> Self {
-        Self::trouble(api, Trouble::Unusable, detail)
+        Self::unavailable(api, UnavailableCause::Unusable, detail)
     }
 
     /// A call that got no answer, or lost it on the way.
     pub(super) fn of(api: &'static str, error: &reqwest::Error) -> Self {
         if error.is_timeout() {
-            return Self::plain(api, Kind::Late);
+            return Self::plain(api, Kind::Timeout);
         }
-        Self::trouble(api, Trouble::Unreachable, system_word(error))
+        Self::unavailable(api, UnavailableCause::Unreachable, system_word(error))
     }
 
     /// What the API answered with a status that is no success. Source: "Errors" and "Rate Limiting" of its reference.
@@ -70,24 +70,24 @@ impl Failure {
         };
         let code = answer.error.code;
         let shown: String = code.chars().filter(char::is_ascii_graphic).take(64).collect();
-        let trouble = match (status, code.as_str()) {
+        let cause = match (status, code.as_str()) {
             (429, _) | (_, "rate_limit_exceeded") => return Self::plain(api, Kind::Throttled),
             (404, "not_found") => return Self::plain(api, Kind::NotFound),
-            (401, _) => Trouble::Credentials,
-            (403, _) => Trouble::Denied,
-            _ => Trouble::Failed,
+            (401, _) => UnavailableCause::Credentials,
+            (403, _) => UnavailableCause::Denied,
+            _ => UnavailableCause::Failed,
         };
-        Self::trouble(api, trouble, format!("{status} {shown}"))
+        Self::unavailable(api, cause, format!("{status} {shown}"))
     }
 
     /// Not the API's own form of an answer: a proxy, a captive portal, or a broken body.
     pub(super) fn not_hetzner(api: &'static str, status: u16) -> Self {
-        let trouble = match status {
+        let cause = match status {
             429 => return Self::plain(api, Kind::Throttled),
-            500.. => Trouble::Failed,
-            _ => Trouble::Unusable,
+            500.. => UnavailableCause::Failed,
+            _ => UnavailableCause::Unusable,
         };
-        Self::trouble(api, trouble, format!("status {status} and no answer of Hetzner Cloud"))
+        Self::unavailable(api, cause, format!("status {status}, not a response of Hetzner Cloud"))
     }
 
     pub(super) fn is_not_found(&self) -> bool {
@@ -95,17 +95,17 @@ impl Failure {
     }
 
     pub(super) fn refusal(&self) -> Refusal {
-        let unavailable = |trouble, detail: &str| Refusal::Unavailable {
+        let unavailable = |cause, detail: &str| Refusal::Unavailable {
             api: self.api,
-            trouble,
+            cause,
             detail: detail.to_owned(),
         };
         match &self.kind {
             // Of a call that names no server.
-            Kind::NotFound => unavailable(Trouble::Failed, "not found"),
+            Kind::NotFound => unavailable(UnavailableCause::Failed, "not found"),
             Kind::Throttled => Refusal::Throttled { api: self.api },
-            Kind::Late => unavailable(Trouble::Unreachable, LATE),
-            Kind::Trouble { trouble, detail } => unavailable(*trouble, detail),
+            Kind::Timeout => unavailable(UnavailableCause::Unreachable, TIMEOUT),
+            Kind::Unavailable { cause, detail } => unavailable(*cause, detail),
         }
     }
 
@@ -114,8 +114,8 @@ impl Failure {
         match &self.kind {
             Kind::NotFound => "not_found",
             Kind::Throttled => "throttled",
-            Kind::Late => "timeout",
-            Kind::Trouble { trouble, .. } => trouble.outcome(),
+            Kind::Timeout => "timeout",
+            Kind::Unavailable { cause, .. } => cause.outcome(),
         }
     }
 }

@@ -71,7 +71,7 @@ pub(super) fn identity(
     server: &Server,
     cluster: &ClusterName,
 ) -> Result<Identity, Refusal> {
-    let unusable = |what: &str| Failure::unusable(api, format!("it says no {what} for {id}")).refusal();
+    let unusable = |what: &str| Failure::unusable(api, format!("{id} has no {what}")).refusal();
     if ServerId::of(server.id) != id {
         return Err(unusable("id"));
     }

@@ -1,4 +1,4 @@
-//! When the next call may be made: the one place that slows down, for all Nodes together.
+//! The time of the next call: the one place that slows down, for all Nodes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,22 +9,22 @@ use super::PATIENCE;
 use crate::identity::Identity;
 use crate::refusal::Refusal;
 
-/// The cloud asks for fewer calls: its bucket needs time to fill, and others draw from it as well.
+/// The cloud throttles: its token bucket needs time to refill, and other callers use it too.
 const THROTTLED: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
-/// Nothing was answered. A refused connection takes no time at all, so without this every retry of every Node would be a call
-/// of its own. Short, because the trouble may be one zone's alone.
+/// There was no response. A refused connection takes no time at all, so without this every retry of every Node would be
+/// a call. Short, because only one zone may be failing.
 const UNAVAILABLE: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(1));
 
-/// What the answers of one call were.
+/// The outcomes of the queries in one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Verdict {
+pub(super) struct CallOutcome {
     answered: usize,
     throttled: usize,
     unavailable: usize,
 }
 
-impl Verdict {
+impl CallOutcome {
     pub(super) fn count(&mut self, result: &Result<Identity, Refusal>) {
         match result {
             Err(Refusal::Throttled { .. }) => self.throttled += 1,
@@ -40,7 +40,7 @@ pub(super) struct Pace {
     failures: u32,
     /// No call before this (monotonic time), because of how the last ones ended.
     not_before: Duration,
-    /// When each call that is under way began.
+    /// The start of each call in flight.
     under_way: BTreeMap<u64, Duration>,
 }
 
@@ -54,7 +54,7 @@ impl Pace {
         }
     }
 
-    /// How long the next call has to wait at most, should none that is under way end before; `None` when it has not.
+    /// The maximum time until the next call, if no call in flight ends before; `None` if it may start now.
     pub(super) fn delay(&self) -> Option<Duration> {
         let patience_ends = self
             .under_way
@@ -72,12 +72,12 @@ impl Pace {
         self.under_way.insert(call, self.clock.monotonic());
     }
 
-    /// A good answer ends the series of failures, and not the wait that another call has brought about meanwhile.
-    pub(super) fn ended(&mut self, call: u64, verdict: Verdict) {
+    /// A success ends a series of failures, but not a delay that another call has caused meanwhile.
+    pub(super) fn ended(&mut self, call: u64, verdict: CallOutcome) {
         self.under_way.remove(&call);
         let shape = match verdict {
-            Verdict { throttled: 1.., .. } => THROTTLED,
-            Verdict {
+            CallOutcome { throttled: 1.., .. } => THROTTLED,
+            CallOutcome {
                 answered: 0,
                 unavailable: 1..,
                 ..
@@ -98,17 +98,17 @@ mod tests {
 
     use super::*;
 
-    const THROTTLE: Verdict = Verdict {
+    const THROTTLE: CallOutcome = CallOutcome {
         answered: 9,
         throttled: 1,
         unavailable: 0,
     };
-    const NOTHING: Verdict = Verdict {
+    const NOTHING: CallOutcome = CallOutcome {
         answered: 0,
         throttled: 0,
         unavailable: 10,
     };
-    const PARTLY: Verdict = Verdict {
+    const PARTLY: CallOutcome = CallOutcome {
         answered: 1,
         throttled: 0,
         unavailable: 9,

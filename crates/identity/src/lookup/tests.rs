@@ -8,7 +8,7 @@ use tidewaiter_kit::ManualClock;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::identifier::Answers;
+use crate::identifier::AnswerFn;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_hours(1);
@@ -50,7 +50,7 @@ impl Identifier for Scripted {
         1000
     }
 
-    async fn identify(&self, claims: &[Claim], answers: &Answers<'_>) {
+    async fn identify(&self, claims: &[Claim], answers: &AnswerFn<'_>) {
         let (give, mut given) = mpsc::unbounded_channel();
         let claims = claims.to_vec();
         self.0.send(Asked { claims, give }).unwrap();
@@ -112,7 +112,7 @@ impl Bench {
 
     /// Lets everything that can go on go on.
     fn settle(&mut self) {
-        for _ in 0..6 + 2 * TURNS {
+        for _ in 0..6 + 2 * YIELDS {
             let mut waiting = Vec::new();
             for (number, mut caller) in std::mem::take(&mut self.callers) {
                 match caller.as_mut().now_or_never() {
@@ -204,7 +204,7 @@ fn throttled() -> Refusal {
 fn unavailable() -> Refusal {
     Refusal::Unavailable {
         api: "test",
-        trouble: Trouble::Unreachable,
+        cause: UnavailableCause::Unreachable,
         detail: String::new(),
     }
 }
@@ -529,7 +529,7 @@ fn a_provider_that_hangs_is_left() {
     let call = bench.call();
     bench.advance(LookupSettings::default().deadline);
     let refusal = bench.answer(number).unwrap_err();
-    assert_eq!(refusal.to_string(), "lookup: not reachable (no answer in time)");
+    assert_eq!(refusal.to_string(), "lookup: not reachable (timeout)");
     assert!(
         call.give.send((0, Ok(identity_of(&call.claims[0])))).is_err(),
         "its future was dropped"

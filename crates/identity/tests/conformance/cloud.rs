@@ -86,7 +86,7 @@ pub(crate) trait Cloud: Send + Sync + Sized {
     fn malformed() -> Vec<&'static str>;
 }
 
-/// What a question may cost.
+/// What a query may cost.
 pub(crate) struct Costs {
     /// The calls for so many instances, which are all that there are, in one group.
     pub(crate) known: fn(usize) -> usize,

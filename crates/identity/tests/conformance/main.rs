@@ -48,7 +48,7 @@ macro_rules! all_rows {
             zones::a_zone_that_never_answers_holds_up_nobody,
             trouble::what_keeps_the_cloud_from_answering,
             trouble::away_and_back,
-            cancellation::a_question_that_is_dropped_leaves_nothing_behind,
+            cancellation::a_query_that_is_dropped_leaves_nothing_behind,
             cancellation::who_goes_away_is_not_asked_for,
         );
     };

@@ -163,7 +163,7 @@ async fn what_is_missing_is_called_a_tag() {
         let refusal = provider.ask_one(PROVIDER_ID).await.unwrap_err();
         assert!(refusal.to_string().contains("has no tag that"), "{refusal}");
         assert!(
-            refusal.remedy().contains("the tags that kOps gives the instance"),
+            refusal.remedy().contains("the tags that kOps sets on the instance"),
             "{refusal}"
         );
     }
@@ -327,7 +327,7 @@ fn trouble() -> Vec<Row> {
             "RequestExpired",
         ),
         (Scripted::error(400, "ExpiredToken"), "no_credentials", "ExpiredToken"),
-        (Scripted::BreakOff, "unreachable", "the answer broke off"),
+        (Scripted::BreakOff, "unreachable", "the response is truncated"),
         (
             Scripted::Drop,
             "unreachable",
@@ -365,7 +365,7 @@ async fn without_credentials_nothing_is_sent() {
     let refusal = provider.ask_one(PROVIDER_ID).await.unwrap_err();
     assert_eq!(refusal.to_string(), "ec2:DescribeInstances: no valid credentials");
     assert!(
-        refusal.remedy().starts_with("Give the controller credentials"),
+        refusal.remedy().starts_with("Provide credentials"),
         "{}",
         refusal.remedy()
     );
@@ -414,7 +414,7 @@ async fn no_secret_is_ever_told() {
 }
 
 #[tokio::test]
-async fn whatever_ec2_answers_a_question_ends_in_a_bounded_number_of_calls() {
+async fn whatever_ec2_answers_a_query_ends_in_a_bounded_number_of_calls() {
     let fleet = fleet(900);
     let (fake, provider) = fake(fleet.clone()).await;
     // Fails everything.
@@ -428,7 +428,7 @@ async fn whatever_ec2_answers_a_question_ends_in_a_bounded_number_of_calls() {
 async fn many_ids_that_make_ec2_fail_cost_a_bounded_number_of_calls_each_time() {
     let fleet = fleet(900);
     let (fake, provider) = fake(fleet.clone()).await;
-    // One in each of two zones: finding both takes more calls than one question may cost.
+    // One in each of two zones: finding both takes more calls than one query may cost.
     let bad = [&fleet[100], &fleet[401]];
     for instance in &bad {
         fake.fail(instance.id(), Scripted::Failed);

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tidewaiter_identity::aws::{API, AutoScaling, groups};
-use tidewaiter_identity::{CloudGroup, CloudGroups as _, Member, MemberStatus, NoGroups};
+use tidewaiter_identity::{CloudGroup, CloudGroups as _, GroupsUnavailable, Member, MemberStatus};
 use tidewaiter_testkit::fake_ec2::{self, FakeGroup, FakeInstance, FakeMember, group, instance, instances, member};
 use tidewaiter_testkit::{FakeEc2, Scripted};
 
@@ -220,8 +220,8 @@ async fn an_instance_counts_once_however_it_is_listed() {
 #[tokio::test]
 async fn what_makes_no_sense_is_no_answer() {
     let (fake, provider) = fake([]).await;
-    let no_size = |what| format!("it says no valid {what} size of {NAME}");
-    let no_id = || format!("it lists an instance of {NAME} without a valid id");
+    let no_size = |what| format!("{NAME} has no valid {what} size");
+    let no_id = || format!("{NAME} has an instance without a valid id");
     for (listed, detail) in [
         (ours(NAME).sizes(0, -1, 1), no_size("desired")),
         (ours(NAME).sizes(-1, 1, 1), no_size("smallest")),
@@ -230,8 +230,8 @@ async fn what_makes_no_sense_is_no_answer() {
         (ours(NAME).with([member("i-1\nx")]), no_id()),
     ] {
         fake.script_for(GROUPS, [fake_ec2::groups(&[ours("well").with([up(1)]), listed], None)]);
-        let NoGroups(words) = provider.groups().await.unwrap_err();
-        let expected = format!("{}: unusable answer ({detail}). ", groups::DESCRIBE_GROUPS);
+        let GroupsUnavailable(words) = provider.groups().await.unwrap_err();
+        let expected = format!("{}: unusable response ({detail}). ", groups::DESCRIBE_GROUPS);
         assert!(words.starts_with(&expected), "{words}");
     }
 }
@@ -261,7 +261,10 @@ async fn pages_are_read_to_their_end() {
 async fn pages_that_do_not_end_are_no_answer() {
     let (fake, provider) = fake([]).await;
     let page = |token: &str| fake_ec2::groups(&[ours(NAME)], Some(token));
-    let endless = format!("{}: unusable answer (its pages do not end). ", groups::DESCRIBE_GROUPS);
+    let endless = format!(
+        "{}: unusable response (the pagination does not end). ",
+        groups::DESCRIBE_GROUPS
+    );
     let refused = format!("{}: the cloud failed (InvalidNextToken). ", groups::DESCRIBE_GROUPS);
     for (what, answers, expected, at_most) in [
         ("a loop", vec![page("a"), page("b"), page("a")], &endless, 3),
@@ -274,7 +277,7 @@ async fn pages_that_do_not_end_are_no_answer() {
         ("a token cut short", vec![page("cut")], &refused, 2),
     ] {
         fake.script_for(GROUPS, answers);
-        let NoGroups(words) = provider.groups().await.unwrap_err();
+        let GroupsUnavailable(words) = provider.groups().await.unwrap_err();
         assert!(words.starts_with(expected), "{what}: {words}");
         let asked = fake.take_calls().iter().filter(|call| call.api == GROUPS).count();
         assert!(asked <= at_most, "{what}: {asked} calls");
@@ -326,7 +329,7 @@ async fn what_keeps_each_call_from_answering() {
                 assert_eq!(counted.counted(api, outcome), before + 1, "{answer:?}");
                 continue;
             }
-            let NoGroups(words) = groups.unwrap_err();
+            let GroupsUnavailable(words) = groups.unwrap_err();
             let expected = format!("{api}{}. ", told(outcome, &detail));
             assert!(words.starts_with(&expected), "{answer:?}: {words}");
             assert!(
@@ -352,15 +355,15 @@ async fn what_does_not_answer_in_time() {
     let (provider, counted) = groups_with(&credentials(), &fake.endpoint(), Duration::from_millis(500));
     for (method, api) in CALLS {
         fake.script_for(method, [Scripted::Hang]);
-        let NoGroups(words) = provider.groups().await.unwrap_err();
+        let GroupsUnavailable(words) = provider.groups().await.unwrap_err();
         assert!(
-            words.starts_with(&format!("{api}: not reachable (no answer in time). ")),
+            words.starts_with(&format!("{api}: not reachable (timeout). ")),
             "{words}"
         );
         assert_eq!(counted.counted(api, "timeout"), 1);
     }
     let (nobody, _) = groups_with(&no_credentials(), &fake.endpoint(), Duration::from_secs(20));
-    let NoGroups(words) = nobody.groups().await.unwrap_err();
+    let GroupsUnavailable(words) = nobody.groups().await.unwrap_err();
     assert!(words.contains(": no valid credentials. "), "{words}");
 }
 

@@ -213,11 +213,11 @@ async fn not_in_a_group() {
     for (one, text) in [
         (
             bare,
-            "instance us-central1-a/nodes-x7k2 does not say which managed instance group made it",
+            "instance us-central1-a/nodes-x7k2 does not name the managed instance group that created it",
         ),
         (
             moved_out,
-            "instance us-central1-a/nodes-x7k2 says that it was made by zones/us-central1-a/instanceGroupManagers/a-nodes, \
+            "instance us-central1-a/nodes-x7k2 claims to be created by zones/us-central1-a/instanceGroupManagers/a-nodes, \
              which does not list it",
         ),
         (another, "which does not list it"),
@@ -324,7 +324,7 @@ async fn what_is_missing_is_looked_for_in_the_template() {
         refusal.to_string().contains("has no template metadata that"),
         "{refusal}"
     );
-    assert!(refusal.remedy().contains("make a new instance template"), "{refusal}");
+    assert!(refusal.remedy().contains("a new instance template"), "{refusal}");
 }
 
 /// What the instance's own metadata and labels say of its cluster and group decides nothing.

@@ -1,4 +1,4 @@
-//! What a question costs: calls and rows.
+//! What a query costs: calls and rows.
 
 use tidewaiter_testkit::fake_gce::{FakeGroup, FakeInstance, PROJECT_NUMBER, zonal_group};
 use tidewaiter_testkit::{FakeGce, TokenBucket};
@@ -89,7 +89,7 @@ async fn a_cluster_without_labels_is_listed_zone_by_zone() {
 }
 
 #[tokio::test]
-async fn whatever_kubelets_claim_a_question_ends_in_a_bounded_number_of_calls() {
+async fn whatever_kubelets_claim_a_query_ends_in_a_bounded_number_of_calls() {
     let fake = FakeGce::start().await;
     let healthy = add_fleet(&fake, 100, |group| group);
     // Each names a group of its own, which does not exist.

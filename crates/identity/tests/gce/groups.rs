@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidewaiter_identity::gce::{InstanceGroupManagers, api};
-use tidewaiter_identity::{CloudGroup, CloudGroups as _, Member, MemberStatus, NoGroups};
+use tidewaiter_identity::{CloudGroup, CloudGroups as _, GroupsUnavailable, Member, MemberStatus};
 use tidewaiter_kit::CloudCalls;
 use tidewaiter_testkit::fake_gce::{
     FakeGroup, FakeInstance, FakeTemplate, PROJECT, REGION, instance, regional_group, regional_template, template,
@@ -238,8 +238,8 @@ async fn pages_are_read_to_their_end() {
 
     let page = json!({"kind": "compute#instanceGroupManagerAggregatedList", "nextPageToken": "0"});
     fake.script_for(ALL, (0..200).map(|_| Scripted::json(&page)));
-    let NoGroups(words) = provider.groups().await.unwrap_err();
-    assert!(words.contains("unusable answer (more than 100 pages)"), "{words}");
+    let GroupsUnavailable(words) = provider.groups().await.unwrap_err();
+    assert!(words.contains("unusable response (more than 100 pages)"), "{words}");
 }
 
 fn trouble() -> Vec<Row> {
@@ -276,7 +276,7 @@ async fn what_keeps_each_call_from_answering() {
             let (provider, counted) = groups_at(&fake.endpoint()).await;
             fake.clear_calls();
             fake.script_for(method, [answer.clone()]);
-            let NoGroups(words) = provider.groups().await.unwrap_err();
+            let GroupsUnavailable(words) = provider.groups().await.unwrap_err();
             let expected = format!("{api}{}. ", told(outcome, &detail));
             assert!(words.starts_with(&expected), "{answer:?}: {words}");
             assert_eq!(counted.counted(api, outcome), 1, "{answer:?}");
@@ -285,9 +285,9 @@ async fn what_keeps_each_call_from_answering() {
         }
         let (late, counted) = groups_with(&fake.endpoint(), Duration::from_millis(500)).await;
         fake.script_for(method, [Scripted::Hang]);
-        let NoGroups(words) = late.groups().await.unwrap_err();
+        let GroupsUnavailable(words) = late.groups().await.unwrap_err();
         assert!(
-            words.starts_with(&format!("{api}: not reachable (no answer in time). ")),
+            words.starts_with(&format!("{api}: not reachable (timeout). ")),
             "{words}"
         );
         assert_eq!(counted.counted(api, "timeout"), 1);
@@ -299,10 +299,10 @@ async fn a_zone_or_a_group_that_is_not_told_is_no_answer() {
     let (fake, provider, _) = fake(two_groups()).await;
     let failed = |api: &str, detail: &str| format!("{api}: the cloud failed ({detail}). ");
     let expect = async |expected: String| {
-        let NoGroups(words) = provider.groups().await.unwrap_err();
+        let GroupsUnavailable(words) = provider.groups().await.unwrap_err();
         assert!(words.starts_with(&expected), "{words}");
     };
-    let silent = || failed(api::LIST_ALL_GROUPS, "a zone or region is not reachable");
+    let silent = || failed(api::LIST_ALL_GROUPS, "a zone or region is unreachable");
     let answer = |scopes: Value, unreachable: Value| {
         let kind = "compute#instanceGroupManagerAggregatedList";
         Scripted::json(&json!({"kind": kind, "items": scopes, "unreachables": unreachable}))
@@ -330,7 +330,7 @@ async fn what_makes_no_sense_is_no_answer() {
         Scripted::json(&json!({"kind": "compute#instanceGroupManagerAggregatedList", "items": items}))
     };
     let row = |row: Value| Scripted::json(&json!({"managedInstances": [row]}));
-    let size = "it says no size of zones/us-central1-a/instanceGroupManagers/a";
+    let size = "zones/us-central1-a/instanceGroupManagers/a has no size";
     let unnamed = "zones/us-central1-a/instanceGroupManagers/a lists an instance without a name";
     let elsewhere = "projects/other-project/zones/us-central1-a/instances/a-1";
     for (method, answer, api, detail) in [
@@ -368,8 +368,8 @@ async fn what_makes_no_sense_is_no_answer() {
         ),
     ] {
         fake.script_for(method, [answer]);
-        let NoGroups(words) = provider.groups().await.unwrap_err();
-        let expected = format!("{api}: unusable answer ({detail}). ");
+        let GroupsUnavailable(words) = provider.groups().await.unwrap_err();
+        let expected = format!("{api}: unusable response ({detail}). ");
         assert!(words.starts_with(&expected), "{words}");
     }
 }

@@ -101,7 +101,7 @@ async fn every_call_has_a_deadline() {
     ] {
         fake.script_for(method, [Scripted::Hang]);
         let refusal = provider.ask_one(&one.instance).await.unwrap_err();
-        assert_eq!(refusal.to_string(), format!("{api}: not reachable (no answer in time)"));
+        assert_eq!(refusal.to_string(), format!("{api}: not reachable (timeout)"));
         assert_eq!(provider.calls.counted(api, "timeout"), 1);
     }
 }
@@ -137,7 +137,7 @@ async fn a_source_of_credentials_that_never_answers() {
     let refusal = provider.ask_one(&one.instance).await.unwrap_err();
     assert_eq!(
         refusal.to_string(),
-        "gce:compute.instances.get: no valid credentials (no answer in time)"
+        "gce:compute.instances.get: no valid credentials (timeout)"
     );
     assert!(
         refusal.remedy().contains("GOOGLE_APPLICATION_CREDENTIALS"),
@@ -313,7 +313,7 @@ async fn a_listing_that_breaks_off_between_pages_says_nothing() {
 }
 
 #[tokio::test]
-async fn a_question_that_is_dropped_while_a_group_is_listed_leaves_nothing_behind() {
+async fn a_query_that_is_dropped_while_a_group_is_listed_leaves_nothing_behind() {
     let (fake, provider, instances) = fleet(30).await;
     fake.script_for("regionInstanceGroupManagers.listManagedInstances", [Scripted::Hang]);
     let all = claims(&instances);

@@ -37,7 +37,7 @@ async fn a_zone_that_a_listing_leaves_out_is_not_taken_for_empty() {
     let refusal = results.into_iter().find_map(Result::err).unwrap();
     assert_eq!(
         refusal.to_string(),
-        "gce:compute.instances.aggregatedList: the cloud failed (the zone is not reachable)"
+        "gce:compute.instances.aggregatedList: the cloud failed (the zone is unreachable)"
     );
     let calls = fake.calls();
     assert_eq!(

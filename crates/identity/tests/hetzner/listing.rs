@@ -60,7 +60,7 @@ async fn many_that_the_listing_leaves_out_are_looked_for_in_the_whole_project() 
 }
 
 #[tokio::test]
-async fn whatever_kubelets_claim_a_question_ends_in_a_bounded_number_of_calls() {
+async fn whatever_kubelets_claim_a_query_ends_in_a_bounded_number_of_calls() {
     let all = fleet(60);
     let (fake, provider) = fake(&all).await;
     let made_up: Vec<_> = (1..=900).map(|id| server(id, "no-such")).collect();

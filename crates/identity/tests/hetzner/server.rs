@@ -86,7 +86,7 @@ async fn what_is_missing_is_called_a_label() {
         let refusal = provider.ask_one(&described).await.unwrap_err();
         assert!(refusal.to_string().contains("has no label that"), "{refusal}");
         assert!(
-            refusal.remedy().contains("the labels that kOps gives the server"),
+            refusal.remedy().contains("the labels that kOps sets on the server"),
             "{refusal}"
         );
     }

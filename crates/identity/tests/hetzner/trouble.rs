@@ -22,12 +22,12 @@ fn trouble() -> Vec<Row> {
         (
             Scripted::raw(302, ""),
             "unusable",
-            "status 302 and no answer of Hetzner Cloud",
+            "status 302, not a response of Hetzner Cloud",
         ),
         (
             Scripted::raw(200, "{}"),
             "unusable",
-            "status 200 and no answer of Hetzner Cloud",
+            "status 200, not a response of Hetzner Cloud",
         ),
     ];
     rows("Hetzner Cloud", own)

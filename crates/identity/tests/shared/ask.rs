@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use tidewaiter_identity::{Claim, Identifier, Identity, Refusal};
 
-/// What a question got, by the place of each claim.
+/// What a query got, by the place of each claim.
 pub(crate) type Results = Vec<Result<Identity, Refusal>>;
 
 /// Asks, and makes sure that each claim was answered exactly once.

@@ -21,7 +21,7 @@ pub(crate) fn rows<const N: usize>(cloud: &str, own: [(Scripted, &'static str, &
     ];
     let strange = strange
         .into_iter()
-        .map(|(answer, outcome, status)| (answer, outcome, format!("status {status} and no answer of {cloud}")));
+        .map(|(answer, outcome, status)| (answer, outcome, format!("status {status}, not a response of {cloud}")));
     own.chain(strange).collect()
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn told(outcome: &str, detail: &str) -> String {
         "denied" => "permission denied",
         "no_credentials" => "no valid credentials",
         "failed" => "the cloud failed",
-        "unusable" => "unusable answer",
+        "unusable" => "unusable response",
         "unreachable" => "not reachable",
         other => panic!("no such outcome: {other}"),
     };

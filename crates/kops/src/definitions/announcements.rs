@@ -1,4 +1,4 @@
-//! Changes that have been seen and not yet told: each once, however often it was seen, and none lost.
+//! Changes that were observed and not announced yet: each once, no matter how often it was observed, and none lost.
 
 use std::collections::BTreeSet;
 use std::mem::take;
@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::Changed;
 
-/// What is still to be told.
+/// The pending announcements.
 #[derive(Debug, Default)]
 pub(super) struct Announcements {
     pending: Mutex<BTreeSet<Changed>>,
@@ -24,7 +24,7 @@ impl Announcements {
         self.added.notify_one();
     }
 
-    /// Waits until there is something to tell, and takes all of it.
+    /// Waits until there are pending announcements, and takes all of them.
     pub(super) async fn next(&self) -> BTreeSet<Changed> {
         loop {
             let pending = take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner));

@@ -3,17 +3,17 @@
 use crate::document::InvalidFile;
 use crate::store::StoreError;
 
-/// A definition that was never good, or the trouble with one whose last good version stays in force.
+/// Why a definition was never valid, or why its current version is unusable.
 ///
-/// Every message names the file, and the field where one is at fault.
+/// Every message names the file, and the field if one is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DefinitionError {
-    /// There is no such file in the state store.
+    /// The file does not exist in the state store.
     #[error("{file}: is missing from the state store ({detail})")]
     Missing {
         /// The file, below the configuration base.
         file: String,
-        /// What the store says.
+        /// The error of the store.
         detail: String,
     },
     /// The file is there and cannot be used.
@@ -21,7 +21,7 @@ pub enum DefinitionError {
     Invalid(InvalidFile),
     /// Labels are to come from the instance's tags, and it carries none.
     #[error(
-        "instance {instance} carries no tag k8s.io/cluster-autoscaler/node-template/label/KEY: kops update cluster gives them to new instances"
+        "instance {instance} has no tag k8s.io/cluster-autoscaler/node-template/label/KEY: kops update cluster sets these tags on new instances"
     )]
     Untagged {
         /// The instance, as its cloud names it.
@@ -32,15 +32,15 @@ pub enum DefinitionError {
     Denied {
         /// The file, below the configuration base.
         file: String,
-        /// What the store says.
+        /// The error of the store.
         detail: String,
     },
     /// The state store does not answer.
-    #[error("{file}: the state store does not answer with the file ({detail})")]
+    #[error("{file}: the state store does not return the file ({detail})")]
     Unavailable {
         /// The file, below the configuration base.
         file: String,
-        /// What is known of it.
+        /// Details in words.
         detail: String,
     },
 }
@@ -56,7 +56,7 @@ impl DefinitionError {
         }
     }
 
-    /// Whether it may pass without anybody changing anything.
+    /// Whether the problem can disappear without any change by an administrator.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable { .. })

@@ -1,7 +1,7 @@
-//! Which label keys are whose: for each key, the InstanceGroups that define it, and what the Cluster's kubelets give.
+//! The owners of label keys: the InstanceGroups that define each key, and the keys of the Cluster's kubelets.
 //!
-//! It rests on the last good version of each file. A group that is listed and was never readable makes it incomplete, and so
-//! does a folder that was never listed: then a key that is not here may be somebody's all the same.
+//! Based on the last valid version of each file. It is incomplete if a listed group was never readable, or if the
+//! folder was never listed: then a key without a known owner may still have one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,8 +17,8 @@ use crate::instance_group::{GROUPS_FOLDER, InstanceGroup};
 use crate::labels::{is_of_kops, keys_of_cluster, keys_of_group};
 use crate::store::StoreError;
 
-/// Whose the label keys of a cluster are. What every kubelet or cloud controller sets by itself is nobody's
-/// ([`is_of_no_group`](tidewaiter_api::names::is_of_no_group)).
+/// The owners of a cluster's label keys. Labels that every kubelet or cloud controller sets have no owner
+/// ([`belongs_to_no_group`](tidewaiter_api::names::belongs_to_no_group)).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnedKeys {
     groups: BTreeMap<String, BTreeSet<InstanceGroupName>>,
@@ -27,7 +27,8 @@ pub struct OwnedKeys {
 }
 
 impl OwnedKeys {
-    /// What these groups and this Cluster define. `complete` says that these are all groups, each as it was last good.
+    /// The keys that these groups and this Cluster define. `complete` means that these are all groups, each in its last
+    /// valid version.
     #[must_use]
     pub fn of<'a>(
         groups: impl IntoIterator<Item = &'a InstanceGroup>,
@@ -55,50 +56,50 @@ impl OwnedKeys {
         owned
     }
 
-    /// The groups whose definition gives this key; none when nobody is known to define it.
+    /// The groups that define this key; empty if none is known.
     pub fn groups_of(&self, key: &str) -> impl Iterator<Item = &InstanceGroupName> {
         self.groups.get(key).into_iter().flatten()
     }
 
-    /// Whether only a proven Node may have this key: a group or the Cluster's kubelets define it, or it is kOps' word for a
-    /// group, a role or a lifecycle.
+    /// Whether only a proven Node may have this key: a group or the Cluster's kubelets define it, or it is one of kOps'
+    /// keys for group, role or lifecycle.
     #[must_use]
     pub fn needs_proof(&self, key: &str) -> bool {
         self.groups.contains_key(key) || self.cluster.contains(key) || is_of_kops(key)
     }
 
-    /// Whether a key that is not here is nobody's.
+    /// Whether a key without a known owner certainly has none.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.complete
     }
 }
 
-/// The groups that there are, and the keys that follow; empty until somebody wants them.
+/// The existing groups and the owners of their keys; empty until a caller needs them.
 #[derive(Default)]
 pub(super) struct Groups {
-    /// Held during the first look, which everybody waits for.
+    /// Locked during the first listing, for which all callers wait.
     pub(super) first: Gate<()>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// As the folder was last listed.
+    /// The last listing of the folder.
     listed: Option<BTreeSet<InstanceGroupName>>,
     /// Why it could not be listed the last time, and since when it could not for whatever reason.
     problem: Option<(StoreError, Moment)>,
-    /// What was last told.
+    /// The last announced value.
     told: Option<Arc<OwnedKeys>>,
 }
 
 impl Groups {
-    /// What was last told, if anybody wanted it yet.
+    /// The last announced value, if a caller has needed it.
     pub(super) fn told(&self) -> Option<Arc<OwnedKeys>> {
         self.lock().told.clone()
     }
 
-    /// Whether the group stands in the folder, as far as that is known.
+    /// Whether the group is in the folder, as far as known.
     pub(super) fn is_listed(&self, group: &InstanceGroupName) -> bool {
         self.lock().listed.as_ref().is_some_and(|listed| listed.contains(group))
     }
@@ -108,19 +109,19 @@ impl Groups {
         self.lock().listed.clone()
     }
 
-    /// As [`listed`](Self::listed), or why there never was such a list.
+    /// Like [`listed`](Self::listed), or the reason why there has never been a listing.
     pub(super) fn names(&self) -> Result<BTreeSet<InstanceGroupName>, DefinitionError> {
         let state = self.lock();
         state.listed.clone().ok_or_else(|| match &state.problem {
             Some((problem, _)) => problem.clone().into(),
             None => DefinitionError::Unavailable {
                 file: GROUPS_FOLDER.to_owned(),
-                detail: "it has not been asked for it yet".to_owned(),
+                detail: "not requested yet".to_owned(),
             },
         })
     }
 
-    /// Since when the last good list may be gone by, and why.
+    /// Since when the last successful listing may be stale, and why.
     pub(super) fn stale(&self, clock: &dyn Clock) -> Option<Stale> {
         let state = self.lock();
         state.listed.as_ref()?;
@@ -128,21 +129,21 @@ impl Groups {
         Some(since.stale(problem.clone().into(), clock))
     }
 
-    /// Takes in an answer of the store; the last good one stays when it is none.
+    /// Stores a response of the store. The last successful listing stays if this one failed.
     pub(super) fn take(&self, answer: Result<Vec<String>, StoreError>, clock: &dyn Clock) {
         let mut state = self.lock();
         match answer {
-            // A file whose name no group can have is none of kOps'.
+            // Files with names that are invalid for a group do not belong to kOps.
             Ok(names) => {
                 if state.problem.take().is_some() {
-                    tracing::info!("the InstanceGroups of the state store can be listed again");
+                    tracing::info!("the InstanceGroups in the state store can be listed again");
                 }
                 state.listed = Some(names.iter().filter_map(|name| name.parse().ok()).collect());
             }
             Err(problem) => {
                 let before = state.problem.take();
                 if before.as_ref().is_none_or(|(before, _)| *before != problem) {
-                    tracing::warn!(%problem, "the InstanceGroups of the state store cannot be listed; labels that only groups without a verified Node define may not be known");
+                    tracing::warn!(%problem, "cannot list the InstanceGroups in the state store; the labels of groups without a verified Node may be unknown");
                 }
                 let since = before.map_or_else(|| Moment::now(clock), |(_, since)| since);
                 state.problem = Some((problem, since));
@@ -150,7 +151,7 @@ impl Groups {
         }
     }
 
-    /// Tells this from now on. Says whether somebody was told anything else before.
+    /// Announces this value. Returns whether another one was announced before.
     pub(super) fn tell(&self, owned: OwnedKeys) -> bool {
         let mut state = self.lock();
         let other = state.told.as_deref().is_some_and(|told| *told != owned);

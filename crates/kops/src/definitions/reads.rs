@@ -25,16 +25,16 @@ impl Reads {
             store,
             total: metrics.counter_vec(
                 "tidewaiter_state_store_reads_total",
-                "Reads of the state store by outcome (found, not_modified, listed, missing, denied, unavailable, too_large).",
+                "Number of reads of the state store by outcome (found, not_modified, listed, missing, denied, unavailable, too_large).",
                 &["outcome"],
             )?,
             problems: metrics.gauge(
                 "tidewaiter_state_store_problems",
-                "Files of the state store that are in use and cannot be used as they are now: missing, broken, or out of reach.",
+                "Number of required state store files that are currently missing, invalid or unreachable.",
             )?,
             incomplete: metrics.gauge(
                 "tidewaiter_owned_keys_incomplete",
-                "1 while it is not known of every InstanceGroup which label keys it defines: a file was never good, or the folder cannot be listed.",
+                "1 while the label keys of some InstanceGroup are unknown, because its file was never valid or the groups cannot be listed.",
             )?,
         })
     }

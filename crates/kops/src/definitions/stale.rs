@@ -1,4 +1,4 @@
-//! Since when what is in force may be gone by: the store, or a file in it, cannot be read any more.
+//! Since when the content in use may be stale, because the store or a file in it cannot be read.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tidewaiter_kit::Clock;
 
 use super::error::DefinitionError;
 
-/// What was good last is in force, and whether it still stands in the store cannot be known.
+/// The last valid version is in use, and it is unknown whether it is still current.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stale {
     /// Why it cannot; names the file, or the folder of the groups.
@@ -18,7 +18,7 @@ pub struct Stale {
     pub age: Duration,
 }
 
-/// When something began, by both times.
+/// The start of something, on both clocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     time: Timestamp,

@@ -1,4 +1,4 @@
-//! What the Cluster and its groups show besides labels, and whether that may be gone by.
+//! The fields of the Cluster and its groups that are unrelated to labels, and whether they may be stale.
 
 use std::sync::Arc;
 
@@ -8,12 +8,13 @@ use crate::cluster_summary::ClusterSummary;
 use crate::group_summary::GroupSummary;
 
 impl Definitions {
-    /// What each group in the store shows, by name: the last good version, from memory. The first call lists the groups, and
-    /// reads those that were never read; [`run`](Self::run) keeps them from then on, sizes too. An empty folder gives none.
+    /// The summaries of all groups in the store, by name: the last valid versions, from memory. The first call lists
+    /// the groups and reads those that were never read; afterwards [`run`](Self::run) keeps them up to date, sizes
+    /// included. An empty folder has no groups.
     ///
     /// # Errors
-    /// When the groups were never listed, when the file of one was never readable, or when a field that is shown is wrong in
-    /// its last good version: never a part of the groups.
+    /// If the groups were never listed, if the file of one was never readable, or if a field of the summary is invalid
+    /// in its last valid version: never a part of the groups.
     pub async fn summaries(&self) -> Result<Vec<GroupSummary>, DefinitionError> {
         self.owned_keys().await;
         let groups = self.listed_groups()?;
@@ -23,10 +24,11 @@ impl Definitions {
         summaries.collect()
     }
 
-    /// What the Cluster shows: the last good version, from memory. Only the first call reads, as with [`get`](Self::get).
+    /// The summary of the Cluster: the last valid version, from memory. Only the first call reads the file, as with
+    /// [`get`](Self::get).
     ///
     /// # Errors
-    /// When there has never been a good Cluster, or a field that is shown is wrong in its last good version.
+    /// If there has never been a valid Cluster, or if a field of the summary is invalid in its last valid version.
     pub async fn cluster_summary(&self) -> Result<Arc<ClusterSummary>, DefinitionError> {
         let cluster = &self.0.cluster;
         cluster.want();
@@ -34,8 +36,8 @@ impl Definitions {
         cluster.summary()
     }
 
-    /// Whether the groups of the last good list, the list itself or the Cluster cannot be read any more; of several, what
-    /// could be read the longest time ago. Known as of the last poll.
+    /// Whether the last listing, one of its groups or the Cluster cannot be read any more; if several, the one that was
+    /// readable the longest time ago. As of the last poll.
     #[must_use]
     pub fn stale(&self) -> Option<Stale> {
         let groups = self.listed_groups().unwrap_or_default();

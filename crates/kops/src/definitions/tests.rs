@@ -319,7 +319,7 @@ fn troubles() -> Vec<(Result<String, Trouble>, &'static str)> {
         ),
         (
             Err(Trouble::Unavailable),
-            "instancegroup/nodes-a: the state store does not answer with the file (as the test says)",
+            "instancegroup/nodes-a: the state store does not return the file (as the test says)",
         ),
         (Err(Trouble::TooLarge), "instancegroup/nodes-a: is larger than 1 MiB"),
         (
@@ -338,7 +338,7 @@ fn troubles() -> Vec<(Result<String, Trouble>, &'static str)> {
         ),
         (
             Ok(nodes("  name: nodes-a", "  name: nodes-b")),
-            "instancegroup/nodes-a: metadata.name: is \"nodes-b\", but the file is that of group nodes-a",
+            "instancegroup/nodes-a: metadata.name: is \"nodes-b\", but the file belongs to group nodes-a",
         ),
     ]
 }

@@ -1,11 +1,11 @@
-//! One file of the state store that is in use: its last good content, and what is wrong with it now.
+//! One required file of the state store: its last valid content, and its current problem.
 //!
-//! A content is what decides labels and, from the same read, what a summary shows. Only the first is announced when it
-//! changes, and a summary that is wrong costs nobody a label.
+//! A content has the fields that define labels and, from the same read, a summary. Only changes of the first are
+//! announced, and an invalid summary costs no node its labels.
 //!
-//! Reads of one file never overlap, so an older answer cannot follow a newer one, and any number of callers cause one
-//! read. Once there is a good content it is only ever replaced by a good one. A change is announced in the same step in
-//! which it takes effect: no caller that goes away in between can lose it.
+//! Reads of one file never overlap, so an older response cannot follow a newer one, and concurrent callers cause one
+//! read. A valid content is only ever replaced by a valid one. A change is announced in the same step in which it takes
+//! effect, so that a caller that is dropped in between cannot lose it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,18 +22,18 @@ use super::stale::{Moment, Stale};
 use crate::document::InvalidFile;
 use crate::store::{Etag, Read, StoreError};
 
-/// After a first read that failed, callers are told of that failure for this long before one of them reads again.
+/// After a failed first read, callers get that failure for this time before one of them reads again.
 const AFTER_FAILURE: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
 type Parse<T, S> = Box<dyn Fn(&str, &[u8]) -> Result<Content<T, S>, InvalidFile> + Send + Sync>;
 
-/// What one read of a file gives.
+/// The result of one read of a file.
 pub(super) struct Content<T, S> {
     pub(super) labels: T,
     pub(super) summary: Result<S, InvalidFile>,
 }
 
-/// What all files share.
+/// Shared by all files.
 pub(super) struct Shared {
     pub(super) reads: Reads,
     pub(super) clock: SharedClock,
@@ -52,25 +52,25 @@ pub(super) struct Tracked<T, S> {
 
 struct State<T, S> {
     good: Option<Arc<T>>,
-    /// Of the content that `good` was last found in.
+    /// The summary of the content in which `good` was last found.
     summary: Option<Result<Arc<S>, InvalidFile>>,
-    /// The version that was read last, good or bad: what is known of it need not be read again.
+    /// The version that was read last, valid or not: its content need not be read again.
     version: Option<Etag>,
-    /// What is wrong with the content of that version.
+    /// The problem with the content of that version.
     content: Option<InvalidFile>,
-    /// What is wrong with getting at the file.
+    /// The problem with access to the file.
     access: Option<StoreError>,
     since: Timestamp,
     /// Since when anything has been wrong.
     failing: Option<Moment>,
     failures: u32,
-    /// Monotonic: until then, callers are told of the failure of the last read.
+    /// Monotonic time until which callers get the failure of the last read.
     ask_again: Duration,
     /// Monotonic: when a caller last wanted it.
     wanted: Option<Duration>,
 }
 
-/// What a store's answer means.
+/// The meaning of a store's response.
 enum Answer<T, S> {
     Content {
         parsed: Result<Content<T, S>, InvalidFile>,
@@ -114,13 +114,13 @@ impl<T: PartialEq, S> Tracked<T, S> {
         self.lock().wanted = Some(self.shared.clock.monotonic());
     }
 
-    /// The last good content; read now when it never was.
+    /// The last valid content; reads the file if there is none.
     pub(super) async fn get(&self) -> Result<Arc<T>, DefinitionError> {
         if let Some(known) = self.known() {
             return known;
         }
         let _reading = self.reading.lock().await;
-        // Whoever had the gate before may have read it.
+        // Another caller may have read it while this one waited for the gate.
         if let Some(known) = self.known() {
             return known;
         }
@@ -133,12 +133,12 @@ impl<T: PartialEq, S> Tracked<T, S> {
         }
     }
 
-    /// The last good content, from memory.
+    /// The last valid content, from memory.
     pub(super) fn good(&self) -> Option<Arc<T>> {
         self.lock().good.clone()
     }
 
-    /// What the last good content shows, from memory.
+    /// The summary of the last valid content, from memory.
     pub(super) fn summary(&self) -> Result<Arc<S>, DefinitionError> {
         let state = self.lock();
         match (&state.summary, state.problem()) {
@@ -148,20 +148,20 @@ impl<T: PartialEq, S> Tracked<T, S> {
         }
     }
 
-    /// Since when the last good content may be gone by, and why.
+    /// Since when the last valid content may be stale, and why.
     pub(super) fn stale(&self) -> Option<Stale> {
         let state = self.lock();
         state.good.as_ref()?;
         Some(state.failing?.stale(state.problem()?, &*self.shared.clock))
     }
 
-    /// Asks whether the file is another one by now. Says whether the store answered, with whatever.
+    /// Requests the file if it has changed. Returns whether the store responded, with any result.
     pub(super) async fn refresh(&self) -> bool {
         let _reading = self.reading.lock().await;
         self.read().await
     }
 
-    /// What is wrong with the file now, since when, and whether there is an earlier good content.
+    /// The current problem with the file, since when, and whether there is an earlier valid content.
     pub(super) fn problem(&self) -> Option<(DefinitionError, Timestamp, bool)> {
         let state = self.lock();
         state
@@ -169,12 +169,12 @@ impl<T: PartialEq, S> Tracked<T, S> {
             .map(|problem| (problem, state.since, state.good.is_some()))
     }
 
-    /// Whether a caller has wanted it since `time`, which is monotonic.
+    /// Whether a caller has requested it since the monotonic time `time`.
     pub(super) fn wanted_since(&self, time: Duration) -> bool {
         self.lock().wanted.is_some_and(|wanted| wanted >= time)
     }
 
-    /// What callers are told without a read.
+    /// The result for callers that needs no read.
     fn known(&self) -> Option<Result<Arc<T>, DefinitionError>> {
         let state = self.lock();
         if let Some(good) = &state.good {
@@ -194,7 +194,7 @@ impl<T: PartialEq, S> Tracked<T, S> {
             },
             Ok(Read::NotModified) if version.is_some() => Answer::SameVersion,
             Ok(Read::NotModified) => {
-                Answer::Failed(self.unavailable("the store says that the file has not changed, and never gave it"))
+                Answer::Failed(self.unavailable("the store reports the file as unchanged, but never returned it"))
             }
             Err(error) => Answer::Failed(error),
         };
@@ -227,15 +227,15 @@ impl<T: PartialEq, S> Tracked<T, S> {
     fn tell(&self, problem: Option<&DefinitionError>, good: bool) {
         match problem {
             Some(problem) if good => {
-                tracing::warn!(%problem, "a file of the state store cannot be used; its last good version stays in force");
+                tracing::warn!(%problem, "a file in the state store is unusable; its last valid version is used");
             }
-            Some(problem) => tracing::warn!(%problem, "a file of the state store cannot be used"),
-            None => tracing::info!(file = self.file, "the file can be used again"),
+            Some(problem) => tracing::warn!(%problem, "a file in the state store is unusable"),
+            None => tracing::info!(file = self.file, "the file is usable again"),
         }
     }
 
     fn never_read(&self) -> StoreError {
-        self.unavailable("it has not been asked for it yet")
+        self.unavailable("not requested yet")
     }
 
     fn unavailable(&self, detail: &str) -> StoreError {
@@ -251,8 +251,8 @@ impl<T: PartialEq, S> Tracked<T, S> {
 }
 
 impl<T: PartialEq, S> State<T, S> {
-    /// Takes in an answer. Says whether callers who have been told something are told something else from now on; who has
-    /// only ever been told of a problem was told `bad`.
+    /// Stores a response. Returns whether callers that already got a result now get another one; `bad` is whether
+    /// callers have only ever got a problem.
     fn take(&mut self, answer: Answer<T, S>, bad: bool) -> bool {
         let (parsed, version) = match answer {
             Answer::Failed(error) => {

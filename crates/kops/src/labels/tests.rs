@@ -243,7 +243,7 @@ fn the_group_is_named_as_the_cloud_names_it() {
         (
             "\"control-plane\"",
             "spec.nodeLabels[\"kops.k8s.io/instancegroup\"]",
-            "names another group than nodes, to which the node belongs"
+            "names another group than nodes, the group of the node"
         )
     );
     let (_, rejected) = named("", &format!("kubelet: {{nodeLabels: {{{INSTANCE_GROUP_LABEL}: all}}}}"));
@@ -289,14 +289,14 @@ fn a_label_that_kubernetes_refuses_is_refused_alone() {
             .reason
             .as_str()
     };
-    assert_eq!(reason("flag"), "is no string: write the value in quotes");
+    assert_eq!(reason("flag"), "is not a string: put the value in quotes");
     assert!(
-        reason("bad-value").starts_with("is no label: the value must be empty, or at most 63 letters"),
+        reason("bad-value").starts_with("is not a valid label: the value must be empty, or at most 63 letters"),
         "{}",
         reason("bad-value")
     );
     assert!(
-        reason("bad key").starts_with("is no label: the name must be 1 to 63 letters"),
+        reason("bad key").starts_with("is not a valid label: the name must be 1 to 63 letters"),
         "{}",
         reason("bad key")
     );
@@ -342,7 +342,7 @@ fn there_is_an_end_to_the_labels_of_a_node_and_what_kops_needs_is_within_it() {
         labels
             .rejected
             .iter()
-            .all(|label| label.reason.contains("at most 250 labels"))
+            .all(|label| label.reason.contains("limit of 250 labels"))
     );
 }
 

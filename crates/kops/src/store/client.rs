@@ -1,8 +1,9 @@
 //! The `object_store` client of a state store, and the region of its bucket.
 //!
-//! kOps lets one bucket hold the state of clusters in many regions, so the bucket's region is often not the cluster's. The
-//! likely one is asked first, because a cluster without a way to the internet reaches only that; what answers that the
-//! bucket is elsewhere is asked where. A region or an address that the operator has set is never second-guessed.
+//! In kOps, one bucket may contain the state of clusters in many regions, so the bucket's region often differs from the
+//! cluster's. The likely region is tried first, because a cluster without internet access can reach only that. If the
+//! response says that the bucket is elsewhere, its region is looked up. A region or an endpoint that the operator has
+//! set is never overridden.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -19,7 +20,7 @@ use super::credentials::AwsCredentials;
 use super::error::{OpenError, is_elsewhere};
 use super::url::{Scheme, StateUrl};
 
-/// Where S3 itself lives: right for a bucket about which nothing is known.
+/// The region of S3 itself: correct if nothing is known about the bucket.
 const DEFAULT_REGION: &str = "us-east-1";
 
 /// Speaks to one state store.
@@ -32,7 +33,7 @@ pub(super) struct Client {
     current: RwLock<Arc<dyn ObjectStore>>,
 }
 
-/// Asks S3 for the region of a bucket.
+/// Looks up the region of a bucket in S3.
 type FindRegion = fn(String, ClientOptions) -> BoxFuture<'static, object_store::Result<String>>;
 
 fn ask_s3(bucket: String, options: ClientOptions) -> BoxFuture<'static, object_store::Result<String>> {
@@ -71,7 +72,7 @@ impl Client {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// After `used` gave `error`: the client for the region in which the bucket is, when that is another one.
+    /// After `used` returned `error`: the client for the region of the bucket, if that is another one.
     pub(super) async fn follow(
         &self,
         used: &Arc<dyn ObjectStore>,
@@ -88,7 +89,7 @@ impl Client {
         }
         let found = (self.find_region)(self.url.bucket().to_owned(), client_options(&self.options)).await;
         let unknown = |error: &object_store::Error| {
-            tracing::warn!(store = %self.url, %error, "the bucket is in another region, and it cannot be found out in which");
+            tracing::warn!(store = %self.url, %error, "the bucket is in another region, which cannot be determined");
         };
         let region = found.inspect_err(unknown).ok()?;
         let store = connect(&self.url, &self.options, &self.credentials, &region).ok()?;
@@ -163,7 +164,8 @@ fn client_options(options: &StoreOptions) -> ClientOptions {
         .with_timeout(Duration::from_secs(8))
 }
 
-/// Enough for a hiccup. What lasts longer is for the caller's backoff, which knows how much there is to read.
+/// Enough for a short interruption. A longer one is left to the caller's backoff, which knows how much there is to
+/// read.
 fn retry() -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig {

@@ -1,7 +1,7 @@
-//! AWS credentials for `object_store`, from the AWS SDK's own chain, so that the whole process has one.
+//! AWS credentials for `object_store`, from the AWS SDK's chain, so that the whole process uses one.
 //!
-//! Nothing is loaded before a request needs it. Credentials that are about to expire are renewed before; when that fails,
-//! they are used for as long as they are good. Their secret is never shown.
+//! Nothing is loaded before a request needs it. Credentials are renewed before they expire; if that fails, they are
+//! used as long as they are valid. Their secret is never printed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use tokio::sync::Mutex;
 
 /// Credentials that expire sooner are renewed.
 const RENEW_BEFORE: Duration = Duration::from_mins(5);
-/// Credentials are asked for again after this time even when they do not say that they expire.
+/// Credentials without an expiry are loaded again after this time.
 const KEEP: Duration = Duration::from_mins(15);
-/// Between attempts to renew credentials that are still good.
+/// The pause between attempts to renew credentials that are still valid.
 const PAUSE: Duration = Duration::from_secs(30);
-/// The longest that one attempt takes.
+/// The timeout of one attempt.
 const LOAD_LIMIT: Duration = Duration::from_secs(8);
 
 /// The credentials of this process, for `object_store`.
@@ -40,7 +40,7 @@ struct Kept {
     ask_again: Duration,
 }
 
-/// Holds its cause as text: the SDK's errors say the useful part outside.
+/// Contains its cause as text, because the SDK's errors have the useful part in their source.
 #[derive(Debug, thiserror::Error)]
 #[error("no AWS credentials: {0}")]
 struct NoCredentials(String);
@@ -108,7 +108,7 @@ impl CredentialProvider for AwsCredentials {
             Ok(credentials) => Ok(Arc::clone(&kept.insert(self.keep(&credentials)).credential)),
             Err(error) => match &mut *kept {
                 Some(kept) if kept.expiry.is_none_or(|expiry| self.wall() < expiry) => {
-                    tracing::warn!(%error, "AWS credentials cannot be renewed yet");
+                    tracing::warn!(%error, "AWS credentials cannot be renewed at present");
                     kept.ask_again = self.clock.monotonic() + PAUSE;
                     Ok(Arc::clone(&kept.credential))
                 }

@@ -1,7 +1,7 @@
-//! What can go wrong with a read, in words that stay the same as long as the failure does.
+//! The errors of reads, with texts that stay the same as long as the failure does.
 //!
-//! Request ids, durations and counts of retries are left out: a message becomes an Event or a condition, and one that
-//! changed with each request would be a new one each time. Who needs them finds them in the log (level debug).
+//! Request ids, durations and counts of retries are omitted: a message becomes an Event or a condition, and one that
+//! differs between requests would be a new one each time. The log has them (level debug).
 
 use std::error::Error;
 use std::io;
@@ -12,18 +12,18 @@ use crate::document::one_line;
 /// Why a state store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The address is none.
+    /// The endpoint is invalid.
     #[error("the state store's endpoint {endpoint} must be http://HOST or https://HOST")]
     Endpoint {
         /// The address.
         endpoint: String,
     },
-    /// The client cannot be made, for example because a file of credentials is broken.
+    /// The client cannot be created, for example because a credentials file is invalid.
     #[error("the state store {url} cannot be opened")]
     Client {
-        /// Where it lies.
+        /// The URL of the store.
         url: String,
-        /// What the client says.
+        /// The error of the client.
         source: object_store::Error,
     },
 }
@@ -31,12 +31,12 @@ pub enum OpenError {
 /// Why a file could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// There is no such file, or no such bucket.
+    /// The file or the bucket does not exist.
     #[error("{file}: is missing from the state store ({detail})")]
     Missing {
         /// The file, below the configuration base.
         file: String,
-        /// What the store says.
+        /// The error of the store.
         detail: String,
     },
     /// We may not read it. S3 answers so for a missing file too when it does not let us list the bucket.
@@ -44,15 +44,15 @@ pub enum StoreError {
     Denied {
         /// The file, below the configuration base.
         file: String,
-        /// What the store says.
+        /// The error of the store.
         detail: String,
     },
     /// The store did not answer, or not with a file. The next read may go well.
-    #[error("{file}: the state store does not answer with the file ({detail})")]
+    #[error("{file}: the state store does not return the file ({detail})")]
     Unavailable {
         /// The file, below the configuration base.
         file: String,
-        /// What is known of it.
+        /// Details in words.
         detail: String,
     },
     /// The file is larger than any that kOps writes.
@@ -83,7 +83,9 @@ impl StoreError {
             object_store::Error::NotFound { .. } => Self::Missing { file, detail },
             object_store::Error::PermissionDenied { .. } if url.scheme() == Scheme::S3 => Self::Denied {
                 file,
-                detail: format!("{detail}; S3 says this of a missing file, too, unless s3:ListBucket is allowed"),
+                detail: format!(
+                    "{detail}; without the permission s3:ListBucket, S3 also reports a missing file this way"
+                ),
             },
             object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
                 Self::Denied { file, detail }
@@ -94,7 +96,7 @@ impl StoreError {
     }
 }
 
-/// The bucket is served by another region than the one that was asked.
+/// Whether the bucket is in another region than the requested one.
 pub(super) fn is_elsewhere(error: &object_store::Error) -> bool {
     const SIGNS: [&str; 4] = [
         "redirect",
@@ -142,7 +144,7 @@ fn detail(error: &object_store::Error) -> String {
     }
 }
 
-/// The text of the first `<name>` in an answer that is too small and too plain for a parser of XML.
+/// The text of the first `<name>` in a response that is too small and simple for an XML parser.
 fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = text.split_once(&format!("<{name}>"))?;
     rest.split_once("</").map(|(content, _)| content)
@@ -178,7 +180,7 @@ mod tests {
         assert_eq!(first, second);
         assert_eq!(
             first.to_string(),
-            "f: the state store does not answer with the file (SlowDown: Reduce your request rate.)"
+            "f: the state store does not return the file (SlowDown: Reduce your request rate.)"
         );
         let html = generic("Server returned non-2xx status code: 502 Bad Gateway: <html>\n<p>a1b2</p>");
         assert_eq!(detail(&html), "Server returned non-2xx status code: 502 Bad Gateway");

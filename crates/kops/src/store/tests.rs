@@ -251,22 +251,22 @@ async fn what_a_store_answers_is_one_of_four_troubles_in_one_stable_line() {
         (
             "403 Forbidden",
             xml("AccessDenied"),
-            "instancegroup/nodes-a: the state store denies access (AccessDenied: Told so; S3 says this of a missing file, too, unless s3:ListBucket is allowed)",
+            "instancegroup/nodes-a: the state store denies access (AccessDenied: Told so; without the permission s3:ListBucket, S3 also reports a missing file this way)",
         ),
         (
             "503 Slow Down",
             xml("SlowDown"),
-            "instancegroup/nodes-a: the state store does not answer with the file (SlowDown: Told so)",
+            "instancegroup/nodes-a: the state store does not return the file (SlowDown: Told so)",
         ),
         (
             "502 Bad Gateway",
             "<html>id 7</html>".to_owned(),
-            "instancegroup/nodes-a: the state store does not answer with the file (Server returned non-2xx status code: 502 Bad Gateway)",
+            "instancegroup/nodes-a: the state store does not return the file (Server returned non-2xx status code: 502 Bad Gateway)",
         ),
         (
             "301 Moved Permanently",
             xml("PermanentRedirect"),
-            "instancegroup/nodes-a: the state store does not answer with the file (the bucket is in another region)",
+            "instancegroup/nodes-a: the state store does not return the file (the bucket is in another region)",
         ),
     ] {
         let server = Server::new(&[&answer(status, "", &body)]).await;
@@ -304,12 +304,12 @@ async fn what_google_cloud_answers_is_one_of_the_same_four() {
         (
             "503 Service Unavailable",
             xml("ServiceUnavailable"),
-            "the state store does not answer with the file (ServiceUnavailable: Told so)",
+            "the state store does not return the file (ServiceUnavailable: Told so)",
         ),
         (
             "200 OK",
             "<html>Sign in</html>".to_owned(),
-            "the state store does not answer with the file (ETag Header missing from response)",
+            "the state store does not return the file (ETag Header missing from response)",
         ),
     ] {
         let server = Server::new(&[&answer(

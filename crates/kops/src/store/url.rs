@@ -1,4 +1,4 @@
-//! Where a state store lies: `s3://bucket/path`, `gs://bucket/path` or `file:///path`.
+//! The location of a state store: `s3://bucket/path`, `gs://bucket/path` or `file:///path`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use tidewaiter_api::values::quoted;
 
 /// The base of a cluster's files, as kOps writes it into `configBase`.
 ///
-/// It holds no `..`, no empty part and no query, so what lies below it is below it.
+/// It contains no `..`, no empty part and no query, so that a path below it cannot escape it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateUrl {
     scheme: Scheme,
@@ -19,7 +19,7 @@ pub struct StateUrl {
 /// Which kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
-    /// Amazon S3, or what speaks its protocol.
+    /// Amazon S3, or a store with its protocol.
     S3,
     /// Google Cloud Storage.
     Gs,
@@ -41,7 +41,7 @@ impl Scheme {
 
 /// A text that names no state store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{shown} is no state store: must be s3://BUCKET/PATH, gs://BUCKET/PATH or file:///PATH{hint}")]
+#[error("{shown} is not a state store: must be s3://BUCKET/PATH, gs://BUCKET/PATH or file:///PATH{hint}")]
 pub struct InvalidStateUrl {
     shown: String,
     hint: &'static str,
@@ -78,20 +78,22 @@ impl FromStr for StateUrl {
         let scheme = scheme.ok_or_else(|| invalid(""))?;
         let rest = &text[scheme.prefix().len()..];
         if rest.contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, '?' | '#' | '%' | '\\')) {
-            return Err(invalid(", without white space, '?', '#', '%' or '\\'"));
+            return Err(invalid(", without whitespace, '?', '#', '%' or '\\'"));
         }
         let (bucket, path) = rest.split_once('/').unwrap_or((rest, ""));
         if scheme == Scheme::File && (!bucket.is_empty() || !rest.starts_with('/')) {
-            return Err(invalid(" (a folder is an absolute path: three slashes)"));
+            return Err(invalid(" (a directory is an absolute path: three slashes)"));
         }
         if scheme != Scheme::File && !is_bucket(bucket) {
-            return Err(invalid(" (the bucket is letters, digits, '.', '-' and '_')"));
+            return Err(invalid(
+                " (a bucket name consists of letters, digits, '.', '-' and '_')",
+            ));
         }
         let prefix = Path::parse(path.trim_end_matches('/'));
         Ok(Self {
             scheme,
             bucket: bucket.to_owned(),
-            prefix: prefix.map_err(|_| invalid(" (the path has no empty part, no '.' and no '..')"))?,
+            prefix: prefix.map_err(|_| invalid(" (the path must not contain an empty part, '.' or '..')"))?,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The flags of `tidewaiter cloud`: what a person asks the cloud for. No flag takes a secret.
+//! The flags of the client commands of `tidewaiter cloud`. No flag takes a secret.
 
 use std::path::PathBuf;
 
@@ -16,40 +16,40 @@ pub(crate) enum CloudCommand {
     Server(ServerCommand),
 }
 
-/// What is asked of a cloud from anywhere.
+/// The client commands; they run anywhere.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClientCommand {
-    /// Logs in with a password, and makes a context of it
+    /// Logs in with a password and creates a context
     Login(LoginArgs),
-    /// Forgets the token of a context
+    /// Removes the stored token of a context
     Logout(LogoutArgs),
-    /// Says who is logged in where, and with which role
+    /// Shows the logged-in user, the server and the role
     Whoami(WhoamiArgs),
-    /// Lists the objects of a kind, or shows one
+    /// Lists objects of a kind, or shows one object
     Get(GetArgs),
-    /// Shows one object with everything that is known of it
+    /// Shows all details of one object
     Describe(ObjectArgs),
-    /// Makes one object from a file
+    /// Creates one object from a file
     Create(CreateArgs),
-    /// Makes true in the cloud what files say; shows first exactly what will change
+    /// Applies files to the cloud, after showing exactly what will change
     Apply(ApplyArgs),
-    /// Shows what apply would change; ends with 1 when that is anything
+    /// Shows what apply would change; exits with 1 if there are changes
     Diff(DiffArgs),
-    /// Opens an object in $EDITOR and sends what was changed
+    /// Edits an object in $EDITOR
     Edit(ObjectArgs),
     /// Deletes an object
     Delete(DeleteArgs),
-    /// Lists who changed what, the newest first
+    /// Lists changes and their authors, newest first
     Audit(AuditArgs),
-    /// Who may do what concerns all organizations of the server
+    /// Manages operators: the users who administer all organizations of the server
     #[command(subcommand)]
     Operators(OperatorsCommand),
-    /// Where one is logged in
+    /// Manages contexts: the servers and accounts you are logged in to
     #[command(subcommand)]
     Context(ContextCommand),
 }
 
-/// Where to look.
+/// The context and the parent objects.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Place {
     /// The context [default: the current one]
@@ -64,16 +64,16 @@ pub(crate) struct Place {
     #[arg(long, value_name = "CLUSTER")]
     pub(crate) cluster: Option<String>,
 
-    /// The node pool, by name or id: for its nodes and labels
+    /// The node pool, by name or id (for its nodes and labels)
     #[arg(long, value_name = "POOL")]
     pub(crate) node_pool: Option<String>,
 
-    /// The user, by e-mail address or id: for SSH keys [default: who is logged in]
+    /// The user, by e-mail address or id (for SSH keys) [default: the logged-in user]
     #[arg(long, value_name = "USER")]
     pub(crate) user: Option<String>,
 }
 
-/// Of which kind, and where.
+/// A kind and its parent objects.
 #[derive(Debug, Args)]
 pub(crate) struct OfKind {
     /// The kind
@@ -84,10 +84,10 @@ pub(crate) struct OfKind {
     pub(crate) place: Place,
 }
 
-/// What files say, and where it is to be true.
+/// The documents, and the parent objects that they apply to.
 #[derive(Debug, Args)]
 pub(crate) struct DocumentArgs {
-    /// A file of documents (YAML or JSON), or a folder of such files
+    /// A file of documents (YAML or JSON), or a directory of such files
     #[arg(short, long, value_name = "PATH")]
     pub(crate) filename: PathBuf,
 
@@ -97,7 +97,7 @@ pub(crate) struct DocumentArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct Printed {
-    /// How it is printed
+    /// The output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub(crate) output: CloudFormat,
 }
@@ -108,7 +108,7 @@ pub(crate) struct LoginArgs {
         long,
         value_name = "URL",
         env = "TIDEWAITER_CLOUD_SERVER",
-        help = "Where the cloud is, for example https://cloud.example.com"
+        help = "The URL of the cloud, for example https://cloud.example.com"
     )]
     pub(crate) server: BaseUrl,
 
@@ -119,19 +119,19 @@ pub(crate) struct LoginArgs {
     #[arg(
         long,
         value_name = "FILE",
-        help = "A file that holds the password [default: TIDEWAITER_CLOUD_PASSWORD, else it is asked for]"
+        help = "A file with the password [default: TIDEWAITER_CLOUD_PASSWORD, else a prompt]"
     )]
     pub(crate) password_file: Option<PathBuf>,
 
-    /// The certificates (PEM) that are trusted [default: those of the system]
+    /// The trusted CA certificates (PEM) [default: those of the system]
     #[arg(long, value_name = "FILE")]
     pub(crate) ca_file: Option<PathBuf>,
 
-    /// What the context is called [default: the server's host]
+    /// The name of the context [default: the server's host]
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
 
-    /// The organization's id [default: yours, if you are in one only]
+    /// The organization's id [default: your organization, if you are a member of exactly one]
     #[arg(long, value_name = "ID")]
     pub(crate) organization: Option<OrganizationId>,
 }
@@ -157,14 +157,14 @@ pub(crate) struct GetArgs {
     #[command(flatten)]
     pub(crate) of: OfKind,
 
-    /// The object, by id or by what it is called; all of them without it
+    /// The object, by name or id; all of them without it
     #[arg(value_name = "OBJECT")]
     pub(crate) object: Option<String>,
 
     #[command(flatten)]
     pub(crate) printed: Printed,
 
-    /// Prints the credentials of registries too, for whom the cloud gives them
+    /// Also prints the credentials of registries, if the cloud returns them to you
     #[arg(long)]
     pub(crate) show_secrets: bool,
 }
@@ -174,7 +174,7 @@ pub(crate) struct ObjectArgs {
     #[command(flatten)]
     pub(crate) of: OfKind,
 
-    /// The object, by id or by what it is called
+    /// The object, by name or id
     #[arg(value_name = "OBJECT")]
     pub(crate) object: String,
 }
@@ -184,21 +184,21 @@ pub(crate) struct DeleteArgs {
     #[command(flatten)]
     pub(crate) object: ObjectArgs,
 
-    /// Does not ask
+    /// Deletes without confirmation
     #[arg(short, long)]
     pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CreateArgs {
-    /// One document (YAML or JSON)
+    /// A file with one document (YAML or JSON)
     #[arg(short, long, value_name = "FILE")]
     pub(crate) filename: PathBuf,
 
     #[command(flatten)]
     pub(crate) of: OfKind,
 
-    /// How the answer is printed; that to a cluster holds its API key, once
+    /// The output format. For a cluster, the output contains its API key, which is shown only once
     #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
     pub(crate) output: CloudFormat,
 }
@@ -208,15 +208,15 @@ pub(crate) struct ApplyArgs {
     #[command(flatten)]
     pub(crate) documents: DocumentArgs,
 
-    /// Deletes what no document names, of the kinds that a document of the kind Scope lists
+    /// Deletes objects that no document names, of the kinds listed in a document of kind Scope
     #[arg(long)]
     pub(crate) prune: bool,
 
-    /// Only shows what would change
+    /// Shows what would change, and changes nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// Does not ask before it deletes
+    /// Deletes without confirmation
     #[arg(short, long)]
     pub(crate) yes: bool,
 }
@@ -226,7 +226,7 @@ pub(crate) struct DiffArgs {
     #[command(flatten)]
     pub(crate) documents: DocumentArgs,
 
-    /// Shows what `apply --prune` would delete too
+    /// Also shows what `apply --prune` would delete
     #[arg(long)]
     pub(crate) prune: bool,
 }
@@ -236,11 +236,11 @@ pub(crate) struct AuditArgs {
     #[command(flatten)]
     pub(crate) place: Place,
 
-    /// How many
+    /// The maximum number of changes
     #[arg(long, value_name = "N", default_value = "50", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) limit: u32,
 
-    /// Only changes before the one with this id
+    /// Lists only changes older than the one with this id
     #[arg(long, value_name = "ID")]
     pub(crate) before: Option<u32>,
 
@@ -252,12 +252,12 @@ pub(crate) struct AuditArgs {
 pub(crate) enum ContextCommand {
     /// Lists the contexts
     List,
-    /// Makes a context the current one
+    /// Selects the current context
     Use {
         /// The context
         name: String,
     },
-    /// Changes what a context looks at
+    /// Sets the organization or the cluster of a context
     Set {
         /// The context [default: the current one]
         name: Option<String>,
@@ -272,7 +272,7 @@ pub(crate) enum ContextCommand {
     },
 }
 
-/// For kubectl: `users[].user.exec` of a kubeconfig.
+/// The flags of kubectl's credential plugin.
 #[derive(Debug, Args)]
 pub(crate) struct CredentialArgs {
     #[command(flatten)]
@@ -281,20 +281,20 @@ pub(crate) struct CredentialArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CloudFormat {
-    /// For people
+    /// A table
     Table,
-    /// For programs
+    /// JSON
     Json,
-    /// For programs
+    /// YAML
     Yaml,
-    /// Kind and id of each, one a line
+    /// Kind and id, one object per line
     Name,
 }
 
-/// The kinds, in the order in which one may refer to another.
+/// The kinds. A kind refers only to kinds listed before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
 pub(crate) enum CloudKind {
-    /// Organizations that you are in
+    /// Organizations that you are a member of
     #[value(alias = "organization", alias = "orgs")]
     Organizations,
     /// Members of the organization
@@ -303,7 +303,7 @@ pub(crate) enum CloudKind {
     /// SSH keys of a user
     #[value(alias = "ssh-key", alias = "keys")]
     SshKeys,
-    /// Users to whom roles are given together
+    /// Groups of users that roles can be granted to
     #[value(alias = "team")]
     Teams,
     /// Roles and their rules
@@ -312,31 +312,31 @@ pub(crate) enum CloudKind {
     /// Container registries
     #[value(alias = "registry")]
     Registries,
-    /// Accounts at clouds
+    /// Accounts at cloud providers
     #[value(alias = "provider")]
     Providers,
     /// Clusters
     #[value(alias = "cluster")]
     Clusters,
-    /// Labels of every node of a cluster
+    /// Labels for all nodes of a cluster
     #[value(alias = "label")]
     Labels,
     /// Plugins of a cluster
     #[value(alias = "plugin")]
     Plugins,
-    /// Policies by which a cluster is scaled
+    /// Autoscaling policies of a cluster
     #[value(alias = "autoscaling-policy")]
     AutoscalingPolicies,
     /// Node pools of a cluster
     #[value(alias = "node-pool", alias = "pools")]
     NodePools,
-    /// Labels of every node of a node pool
+    /// Labels for all nodes of a node pool
     #[value(alias = "node-pool-label")]
     NodePoolLabels,
-    /// Nodes of a node pool, or of a cluster
+    /// Nodes of a node pool or of a cluster
     #[value(alias = "node")]
     Nodes,
-    /// Who has which role
+    /// Grants of roles to users and teams
     #[value(alias = "role-binding", alias = "bindings")]
     RoleBindings,
     /// Upgrades of a cluster

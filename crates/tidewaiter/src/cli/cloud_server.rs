@@ -1,4 +1,4 @@
-//! The flags of what is done where the cloud's server runs. No flag takes a secret.
+//! The flags of the server commands of `tidewaiter cloud`, which run on the server's machine. No flag takes a secret.
 
 use std::path::PathBuf;
 
@@ -10,23 +10,23 @@ use super::LogFlags;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServerCommand {
-    /// Makes the keys, the first organization and its owner, and says what to do next
+    /// Creates the keys, the first organization and its owner, and prints the next steps
     Init(InitArgs),
     /// Serves the cloud API
     Serve(ServeArgs),
-    /// Writes a copy of the database, also while it is served
+    /// Writes a backup of the database; the server may be running
     Backup(BackupArgs),
-    /// Fills an empty database from a copy
+    /// Restores a backup into an empty database
     Restore(RestoreArgs),
-    /// The keys that sign tokens and those that seal credentials
+    /// Manages the keys that sign tokens and the keys that encrypt credentials
     #[command(subcommand)]
     Keys(KeysCommand),
 }
 
-/// Which server.
+/// The settings of the server.
 #[derive(Debug, Args)]
 pub(crate) struct ServerPlace {
-    /// The server's settings (YAML); the environment (TIDEWAITER_…) wins over it, and flags over both
+    /// The settings file of the server (YAML). Environment variables (TIDEWAITER_…) override it, and flags override both
     #[arg(long, value_name = "FILE")]
     pub(crate) settings: Option<PathBuf>,
 
@@ -34,11 +34,11 @@ pub(crate) struct ServerPlace {
     pub(crate) flags: ServerFlags,
 }
 
-/// The settings that have a flag. One that is not given says nothing, so that the file and the environment are heard.
+/// The settings that have a flag. A flag that is not given is absent, so that the file and the environment apply.
 #[derive(Clone, Debug, Args, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ServerFlags {
-    /// The folder of the database and the keys, where nothing else is said of them [default: /var/lib/tidewaiter]
+    /// The directory of the database and the keys, unless set otherwise [default: /var/lib/tidewaiter]
     #[arg(long, value_name = "FOLDER")]
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<PathBuf>,
@@ -46,7 +46,7 @@ pub(crate) struct ServerFlags {
     #[arg(
         long,
         value_name = "URL",
-        help = "The database: sqlite:///FOLDER/FILE or postgres://USER@HOST/DATABASE [default: cloud.db in the folder]"
+        help = "The database: sqlite:///FOLDER/FILE or postgres://USER@HOST/DATABASE [default: cloud.db in the data directory]"
     )]
     #[serde(skip_serializing_if = "Option::is_none")]
     database: Option<String>,
@@ -60,16 +60,16 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) serve: ServeFlags,
 
-    /// Prints the settings that are in force, each as it would stand in the settings file, and ends
+    /// Prints the effective settings in the format of the settings file, then exits
     #[arg(long)]
     pub(crate) print_config: bool,
 }
 
-/// The settings of serving that have a flag.
+/// The settings of `serve` that have a flag.
 #[derive(Clone, Debug, Args, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ServeFlags {
-    /// Where it listens [default: 127.0.0.1:3990]
+    /// The address to listen on [default: 127.0.0.1:3990]
     #[arg(long, value_name = "ADDRESS:PORT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     address: Option<String>,
@@ -82,17 +82,17 @@ pub(crate) struct ServeFlags {
     #[arg(
         long,
         value_name = "URL",
-        help = "Under which address everybody reaches it [default: that where it listens]"
+        help = "The URL at which clients reach the server [default: the address it listens on]"
     )]
     #[serde(skip_serializing_if = "Option::is_none")]
     public_url: Option<String>,
 
-    /// The file of its certificate (PEM)
+    /// The TLS certificate (PEM)
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     tls_certificate: Option<PathBuf>,
 
-    /// The file of the certificate's key (PEM)
+    /// The private key of the TLS certificate (PEM)
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     tls_key: Option<PathBuf>,
@@ -106,22 +106,22 @@ pub(crate) struct InitArgs {
     #[command(flatten)]
     pub(crate) place: ServerPlace,
 
-    /// What the organization is called
+    /// The name of the organization
     #[arg(long, value_name = "NAME")]
     pub(crate) organization: DisplayName,
 
-    /// With which address its owner logs in
+    /// The e-mail address of the owner, for the login
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) email: Email,
 
-    /// What the owner is called [default: his address]
+    /// The name of the owner [default: the e-mail address]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<DisplayName>,
 
     #[arg(
         long,
         value_name = "FILE",
-        help = "A file that holds his password [default: TIDEWAITER_CLOUD_PASSWORD, else it is asked for]"
+        help = "A file with the owner's password [default: TIDEWAITER_CLOUD_PASSWORD, else a prompt]"
     )]
     pub(crate) password_file: Option<PathBuf>,
 }
@@ -131,7 +131,7 @@ pub(crate) struct BackupArgs {
     #[command(flatten)]
     pub(crate) place: ServerPlace,
 
-    /// Where the copy goes; a file that is there is not written over
+    /// The file to write; an existing file is not overwritten
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 }
@@ -141,17 +141,17 @@ pub(crate) struct RestoreArgs {
     #[command(flatten)]
     pub(crate) place: ServerPlace,
 
-    /// The copy
+    /// The backup
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
-    /// Adds a key that signs tokens; those that are valid stay so
+    /// Adds a signing key; existing tokens stay valid
     Rotate(ServerPlace),
-    /// Removes keys whose last token has expired
+    /// Removes signing keys whose last token has expired
     Retire(ServerPlace),
-    /// Adds a key that seals credentials; a running server seals all of them with it
+    /// Adds an encryption key; a running server encrypts all credentials again with it
     Reseal(ServerPlace),
 }

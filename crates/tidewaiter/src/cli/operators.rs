@@ -6,18 +6,18 @@ use super::{CloudFormat, CloudPlace};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum OperatorsCommand {
-    /// Lists them
+    /// Lists the operators
     List {
         #[command(flatten)]
         place: CloudPlace,
 
-        /// How it is printed
+        /// The output format
         #[arg(short, long, value_name = "FORMAT", default_value = "table")]
         output: CloudFormat,
     },
-    /// Makes a user of the organization, or whom an id names, an operator
+    /// Makes a user an operator: a member of the organization, or any user by id
     Add(OperatorArgs),
-    /// Makes a user no operator any more; one always stays
+    /// Removes an operator; the last operator cannot be removed
     Remove(OperatorArgs),
 }
 

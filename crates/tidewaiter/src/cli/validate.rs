@@ -1,4 +1,4 @@
-//! The flags of `tidewaiter validate`: those of `kops validate cluster`, and where to look.
+//! The flags of `tidewaiter validate`: those of `kops validate cluster`, and the sources to read.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -13,12 +13,12 @@ use super::{OutputFormat, Place};
 
 const EXIT_CODES: &str = "Exit codes:
   0    ready
-  1    wrong flags, files or credentials: nothing was judged
-  2    validation failed: something is known to be wrong
-  3    could not tell: nothing is known to be wrong, and something is not known
-  130  interrupted (Ctrl-C); 143 by SIGTERM: standard output has the last verdict";
+  1    invalid flags, files or credentials: nothing was validated
+  2    validation failed: at least one failure was found
+  3    unknown: no failure was found, but part of the cluster could not be observed
+  130  interrupted (Ctrl-C); 143 by SIGTERM: the last result was printed to standard output";
 
-/// The shortest [`ValidateArgs::interval`]: a cloud limits how often it may be asked.
+/// The minimum of [`ValidateArgs::interval`]: clouds limit the rate of requests.
 const SHORTEST: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
@@ -27,61 +27,62 @@ pub(crate) struct ValidateArgs {
     #[command(flatten)]
     pub(crate) place: Place,
 
-    /// Settings as the controller's (YAML): region, project, addresses; the environment (TIDEWAITER_…) wins over it
+    /// The settings file (YAML), with region, project and endpoints as for the controller. Environment variables
+    /// (TIDEWAITER_…) override it
     #[arg(long, value_name = "FILE")]
     pub(crate) settings: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) flags: ValidateFlags,
 
-    /// How long to look again while the cluster is not ready, as 90s, 1m30s or 10m; 0 looks once
+    /// How long to wait for the cluster to become ready, for example 90s, 1m30s or 10m; 0 validates once
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) wait: Duration,
 
-    /// How long to wait between two looks; at least 1s
+    /// The time between two validations; at least 1s
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = interval, allow_hyphen_values = true)]
     pub(crate) interval: Duration,
 
-    /// How many times in a row it must be ready; a row that has begun is finished, also when the time to wait is over
+    /// How many consecutive validations must succeed; a series that has begun is completed even after --wait has elapsed
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     pub(crate) count: u32,
 
-    /// How many workers may be not ready, or not have joined, before that fails
+    /// The maximum number of workers that may be not ready or not joined before validation fails
     #[arg(long, value_name = "N", default_value = "0", allow_negative_numbers = true)]
     pub(crate) max_unready_nodes: u32,
 
-    /// How the verdict is printed
+    /// The output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub(crate) output: OutputFormat,
 }
 
-/// The settings that have a flag here.
+/// The settings that have a flag.
 #[derive(Clone, Debug, Args, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ValidateFlags {
-    /// The kubeconfig to use; of its contexts the one with the cluster's name, else the current one [default: what KUBECONFIG
-    /// names, else ~/.kube/config, else the pod's service account]
+    /// The kubeconfig file. The context with the cluster's name is used, else the current context [default: KUBECONFIG, else
+    /// ~/.kube/config, else the pod's service account]
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     kubeconfig: Option<PathBuf>,
 }
 
-/// As Go writes a duration; `0` needs no unit.
+/// Parses a duration in Go's format; `0` needs no unit.
 fn duration(text: &str) -> Result<Duration, String> {
     let parsed = match text {
         "0" => Ok(SignedDuration::ZERO),
         text => text.parse(),
     };
     let duration = parsed.ok().and_then(|duration| Duration::try_from(duration).ok());
-    duration.ok_or_else(|| "must be a time of 0 or more, as 90s, 1m30s or 10m".to_owned())
+    duration.ok_or_else(|| "must be a duration of 0 or more, for example 90s, 1m30s or 10m".to_owned())
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
     let long = duration(text).ok().filter(|duration| *duration >= SHORTEST);
-    long.ok_or_else(|| "must be a time of 1s or more, as 10s or 1m30s".to_owned())
+    long.ok_or_else(|| "must be a duration of at least 1s, for example 10s or 1m30s".to_owned())
 }
 
-/// Says what is wrong with the flags in one line, and gives the code to end with: 2 would say that validation failed.
+/// Prints what is wrong with the flags in one line, and returns the exit code 1: 2 would mean that validation failed.
 pub(super) fn refuse(error: &clap::Error) -> ExitCode {
     let text = error.to_string();
     let said = text
@@ -90,7 +91,7 @@ pub(super) fn refuse(error: &clap::Error) -> ExitCode {
     let said = said.filter(|part| !part.starts_with("Usage:") && !part.starts_with("For more information"));
     let said: Vec<_> = said.collect();
     let line = said.join("; ");
-    // Nobody is left to tell when standard error is closed.
+    // When standard error is closed, the message cannot be delivered.
     let _ = writeln!(
         io::stderr(),
         "tidewaiter: {}",

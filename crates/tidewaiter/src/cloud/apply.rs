@@ -1,4 +1,4 @@
-//! `tidewaiter cloud apply` and `diff`: what files say, made true, after it was shown.
+//! `tidewaiter cloud apply` and `diff`: shows the changes that files require, and makes them.
 
 use std::collections::HashMap;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -16,7 +16,7 @@ use super::planner::plan;
 use super::session::{Session, request, text};
 use crate::cli::{ApplyArgs, DiffArgs, DocumentArgs};
 
-/// What `diff` ends with when something differs.
+/// The exit code of `diff` if there are differences.
 const DIFFERENT: u8 = 1;
 
 /// Shows the plan and carries it out.
@@ -51,10 +51,10 @@ async fn shown(args: &DocumentArgs, prune: bool) -> Result<(Session, Plan)> {
     Ok((session, plan))
 }
 
-/// Asks a person; without one it is a no.
+/// Asks the user for confirmation; without a terminal, the answer is no.
 pub(super) fn confirm(question: &str) -> Result<()> {
     if !io::stdin().is_terminal() {
-        bail!("this deletes, and nobody is there to ask: say --yes");
+        bail!("this deletes objects and there is no terminal to confirm on: add --yes");
     }
     let mut out = io::stderr();
     let asked = write!(out, "{question} [y/N] ").and_then(|()| out.flush());
@@ -77,7 +77,7 @@ async fn carry_out(session: &Session, plan: &Plan) -> Result<()> {
         let title = format!("{} {}", step.kind.shape().name, printable(&step.title));
         let done = carry_out_one(session, step, &mut ids).await.with_context(|| {
             format!(
-                "{title}: stopped after {number} of {} changes, which stay; apply again to go on",
+                "{title}: stopped after {number} of {} changes, which are kept; apply again to continue",
                 plan.steps.len()
             )
         })?;

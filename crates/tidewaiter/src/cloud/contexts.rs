@@ -1,6 +1,6 @@
-//! Where one is logged in: a file that its owner alone may read, because tokens stand in it.
+//! The contexts file. Only its owner may have access, because it contains tokens.
 //!
-//! It is replaced as a whole: a reader sees the old one or the new one. One that others may read is refused.
+//! It is replaced atomically: a reader sees the old or the new version. A file that other users can read is refused.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,11 +13,11 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use tidewaiter_kit::settings::environment;
 
-/// What the file holds.
+/// The contents of the file.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Contexts {
-    /// The one that is meant when none is named.
+    /// The current context.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(super) current: Option<String>,
     #[serde(default)]
@@ -51,7 +51,7 @@ impl fmt::Debug for Login {
 }
 
 impl Contexts {
-    /// What the file says; nothing when there is none.
+    /// Reads the file; empty if it does not exist.
     pub(super) fn load() -> Result<Self> {
         let path = file()?;
         let failed = || format!("the contexts in {}", path.display());
@@ -61,7 +61,7 @@ impl Contexts {
             Ok(metadata) if metadata.permissions().mode() & 0o077 != 0 => {
                 let path = path.display();
                 bail!(
-                    "{path} holds tokens and others may read it: chmod 600 {path}, and log in again if others could have"
+                    "{path} contains tokens and is readable by other users: run chmod 600 {path}, and log in again if someone may have read it"
                 )
             }
             Ok(_) => {}
@@ -69,7 +69,7 @@ impl Contexts {
         let text = fs::read_to_string(&path).with_context(failed)?;
         // The parser's own words would quote the line, and with it a token.
         let read =
-            serde_saphyr::from_str(&text).map_err(|_| anyhow!("is no file of contexts: delete it and log in again"));
+            serde_saphyr::from_str(&text).map_err(|_| anyhow!("is not a contexts file: delete it and log in again"));
         read.with_context(failed)
     }
 
@@ -81,7 +81,7 @@ impl Contexts {
     /// The context of that name, else the current one.
     pub(super) fn find(&self, name: Option<&str>) -> Result<(&str, &Login)> {
         let Some(name) = name.or(self.current.as_deref()) else {
-            bail!("you are not logged in: tidewaiter cloud login --server URL EMAIL");
+            bail!("you are not logged in: run tidewaiter cloud login --server URL EMAIL");
         };
         let found = self.contexts.get_key_value(name);
         let (name, login) = found.ok_or_else(|| self.unknown(name))?;
@@ -97,7 +97,7 @@ impl Contexts {
 
     fn unknown(&self, name: &str) -> anyhow::Error {
         let known: Vec<&str> = self.contexts.keys().map(String::as_str).collect();
-        anyhow!("there is no context {name:?}; there are: {}", known.join(", "))
+        anyhow!("there is no context {name:?}; existing contexts: {}", known.join(", "))
     }
 }
 
@@ -110,7 +110,8 @@ pub(super) fn folder() -> Result<PathBuf> {
     };
     let base = set("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
     let base = base.or_else(|| set("HOME").map(|home| home.join(".config")));
-    let base = base.ok_or_else(|| anyhow!("neither XDG_CONFIG_HOME nor HOME says where contexts are kept"))?;
+    let base =
+        base.ok_or_else(|| anyhow!("cannot locate the contexts file: neither XDG_CONFIG_HOME nor HOME is set"))?;
     Ok(base.join("tidewaiter"))
 }
 
@@ -132,7 +133,7 @@ pub(super) fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
             .and_then(|()| file.sync_all())
             .and_then(|()| fs::rename(&new, path));
         if written.is_err() {
-            // Half a file is of no use; what it is called says whose it was.
+            // A partial file is useless; its name shows which process wrote it.
             let _ = fs::remove_file(&new);
         }
         written?;

@@ -23,7 +23,7 @@ pub(super) async fn print(args: &CredentialArgs) -> Result<()> {
     let answer = session.send(&request(Method::POST, path, json!({}), None)).await?;
     let (token, expires) = (text(&answer, "token"), text(&answer, "expires_at"));
     if token.is_empty() {
-        bail!("the cloud answered without a token");
+        bail!("the response of the cloud contains no token");
     }
     let credential = json!({
         "apiVersion": version,
@@ -33,7 +33,7 @@ pub(super) async fn print(args: &CredentialArgs) -> Result<()> {
     super::output::print(&format!("{credential}\n"))
 }
 
-/// The version that kubectl asks for.
+/// The API version that kubectl requests.
 fn wanted_version(environment: &[(String, String)]) -> Result<&'static str> {
     let Some((_, info)) = environment.iter().find(|(name, _)| name == "KUBERNETES_EXEC_INFO") else {
         return Ok(VERSIONS[0]);
@@ -43,7 +43,7 @@ fn wanted_version(environment: &[(String, String)]) -> Result<&'static str> {
     let known = VERSIONS.into_iter().find(|version| *version == asked);
     known.ok_or_else(|| {
         anyhow!(
-            "KUBERNETES_EXEC_INFO asks for the version {asked:?}; set apiVersion in the kubeconfig to {}",
+            "KUBERNETES_EXEC_INFO requests the version {asked:?}; set apiVersion in the kubeconfig to {}",
             VERSIONS[0]
         )
     })

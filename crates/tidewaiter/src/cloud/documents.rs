@@ -1,7 +1,7 @@
-//! What files say: documents, each of one object, and the scope of a prune.
+//! The documents in files, each with one object, and the scope of a prune.
 //!
-//! Everything is read and every secret fetched before anything is asked of the cloud. An error names the file and the
-//! document in it; it holds no secret.
+//! All files and secrets are read before the first request. An error names the file and the document in it, and
+//! contains no secret.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,9 +15,9 @@ use crate::cli::CloudKind;
 
 const FIELDS: &str = "kind, id, cluster, nodePool, user, spec";
 
-/// One object as a file says it.
+/// An object in a file.
 pub(super) struct Document {
-    /// Which document of which file.
+    /// The file and the number of the document in it.
     pub(super) origin: String,
     pub(super) kind: CloudKind,
     /// The object, when it is not the one of that name.
@@ -31,7 +31,7 @@ pub(super) struct Document {
     pub(super) spec: Map<String, Value>,
 }
 
-/// What `--prune` may delete.
+/// The objects that `--prune` may delete.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct PruneScope {
     pub(super) kinds: Vec<CloudKind>,
@@ -39,7 +39,7 @@ pub(super) struct PruneScope {
     pub(super) clusters: Vec<String>,
 }
 
-/// All that a path says.
+/// All documents of a path.
 #[derive(Default)]
 pub(super) struct Documents {
     pub(super) documents: Vec<Document>,
@@ -51,7 +51,7 @@ pub(super) fn read(path: &Path, environment: &[(String, String)]) -> Result<Docu
     let mut files = Vec::new();
     find(path, true, &mut files)?;
     if files.is_empty() {
-        bail!("{} holds no .yaml, .yml or .json file", path.display());
+        bail!("{} contains no .yaml, .yml or .json file", path.display());
     }
     let mut all = Documents::default();
     for file in files {
@@ -70,13 +70,13 @@ pub(super) fn read(path: &Path, environment: &[(String, String)]) -> Result<Docu
     Ok(all)
 }
 
-/// Reads a file with one object of that kind: a document, or what would stand in its `spec`.
+/// Reads a file with one object of that kind: a document, or the contents of its `spec`.
 pub(super) fn read_one(path: &Path, kind: CloudKind, environment: &[(String, String)]) -> Result<Document> {
     let origin = path.display().to_string();
     let text = fs::read_to_string(path).with_context(|| format!("reading {origin}"))?;
     let mut values = values(&text).with_context(|| origin.clone())?;
     let (Some(value), true) = (values.pop(), values.is_empty()) else {
-        bail!("{origin} must hold one document; for several there is tidewaiter cloud apply");
+        bail!("{origin} must contain exactly one document; for several, use tidewaiter cloud apply");
     };
     let value = match value.get("spec") {
         Some(_) => value,
@@ -86,7 +86,7 @@ pub(super) fn read_one(path: &Path, kind: CloudKind, environment: &[(String, Str
     let mut all = Documents::default();
     take(value, &origin, &Secrets { folder, environment }, &mut all).with_context(|| origin.clone())?;
     let found = all.documents.pop().filter(|document| document.kind == kind);
-    found.ok_or_else(|| anyhow!("{origin} holds no {}", kind.shape().name))
+    found.ok_or_else(|| anyhow!("{origin} contains no {}", kind.shape().name))
 }
 
 fn find(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> Result<()> {
@@ -118,7 +118,7 @@ fn find(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> Result<()> {
 }
 
 fn values(text: &str) -> Result<Vec<Value>> {
-    // Its message quotes lines, in which a secret may stand; the first one says what is wrong and where.
+    // The parser's message quotes lines, which may contain a secret; its first line has the error and the position.
     let read: Result<Vec<Value>, _> = serde_saphyr::from_multiple(text);
     let values = read.map_err(|error| anyhow!("{}", error.to_string().lines().next().unwrap_or("is no YAML")))?;
     Ok(values.into_iter().filter(|value| !value.is_null()).collect())
@@ -131,12 +131,12 @@ fn take(value: Value, origin: &str, secrets: &Secrets<'_>, all: &mut Documents) 
     let mut text = |name: &str| match fields.remove(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(anyhow!("{name} must be a text")),
+        Some(_) => Err(anyhow!("{name} must be a string")),
     };
     let kind = text("kind")?.ok_or_else(|| anyhow!("kind is missing"))?;
     if kind == "Scope" {
         if all.scope.is_some() {
-            bail!("a second Scope: there may be one only");
+            bail!("a second Scope: only one is allowed");
         }
         all.scope = Some(scope(&mut fields)?);
         return nothing_left(&fields, "kind, prune, clusters");
@@ -167,7 +167,7 @@ fn take(value: Value, origin: &str, secrets: &Secrets<'_>, all: &mut Documents) 
 fn nothing_left(fields: &Map<String, Value>, known: &str) -> Result<()> {
     match fields.keys().next() {
         Some(field) => {
-            bail!("{field:?} is no field of a document, which has {known}; what the object says stands in spec")
+            bail!("{field:?} is not a field of a document (they are {known}); the object's own fields belong in spec")
         }
         None => Ok(()),
     }
@@ -176,12 +176,12 @@ fn nothing_left(fields: &Map<String, Value>, known: &str) -> Result<()> {
 fn scope(fields: &mut Map<String, Value>) -> Result<PruneScope> {
     let mut words = |name: &str| -> Result<Vec<String>> {
         let list = fields.remove(name).unwrap_or(Value::Array(Vec::new()));
-        serde_json::from_value(list).map_err(|_| anyhow!("{name} must be a list of texts"))
+        serde_json::from_value(list).map_err(|_| anyhow!("{name} must be a list of strings"))
     };
     let (prune, clusters) = (words("prune")?, words("clusters")?);
     let kinds = prune.iter().map(|name| {
         let kind = named(name).filter(|kind| kind.shape().declared);
-        kind.ok_or_else(|| anyhow!("prune: {name:?} is no kind that can be pruned; {}", self::kinds()))
+        kind.ok_or_else(|| anyhow!("prune: {name:?} is not a kind that can be pruned; {}", self::kinds()))
     });
     Ok(PruneScope {
         kinds: kinds.collect::<Result<_>>()?,
@@ -193,10 +193,10 @@ fn kinds() -> String {
     use clap::ValueEnum as _;
     let all = CloudKind::value_variants().iter().map(|kind| kind.shape());
     let names: Vec<&str> = all.filter(|shape| shape.declared).map(|shape| shape.name).collect();
-    format!("those of documents are {}", names.join(", "))
+    format!("the kinds of documents are {}", names.join(", "))
 }
 
-/// Where secrets are fetched from.
+/// The sources of secrets.
 struct Secrets<'a> {
     folder: &'a Path,
     environment: &'a [(String, String)],

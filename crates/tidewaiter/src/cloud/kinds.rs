@@ -1,5 +1,5 @@
-//! What the command line knows of each kind: where it is, what it is called by, what of it is shown, and how a document of it
-//! is checked before anything is sent.
+//! The kinds that the command line knows: path, name fields, columns, and the validation of a document before it is
+//! sent.
 
 use clap::ValueEnum as _;
 use serde::Serialize;
@@ -12,7 +12,7 @@ use tidewaiter_cloud::models::{
 
 use crate::cli::CloudKind;
 
-/// Of what an object is one.
+/// The parent of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     Account,
@@ -22,23 +22,23 @@ pub(super) enum Scope {
     NodePool,
 }
 
-/// What is known of a kind.
+/// The properties of a kind.
 pub(super) struct Shape {
-    /// As documents name it.
+    /// Its name in documents.
     pub(super) name: &'static str,
     pub(super) scope: Scope,
     /// The last part of the list's path.
     pub(super) segment: &'static str,
-    /// The fields that no two objects of one list have alike: what an object is called by.
+    /// The fields that together are unique within a list: the name of an object.
     pub(super) key: &'static [&'static str],
-    /// What a table shows beside the id.
+    /// The columns of a table, besides the id.
     pub(super) columns: &'static [&'static str],
-    /// Whether `apply` makes and changes it.
+    /// Whether `apply` supports it.
     pub(super) declared: bool,
     check: fn(&Value) -> Result<Value, InvalidField>,
 }
 
-/// What no table, no diff and no message shows.
+/// Fields that no table, no diff and no message shows.
 pub(super) const SECRETS: [&str; 2] = ["credentials", "password"];
 
 /// The kinds that documents may name.
@@ -50,7 +50,7 @@ pub(super) fn named(name: &str) -> Option<CloudKind> {
 }
 
 impl Shape {
-    /// The spec in its one form, every field there. Credentials stand in it as they were given.
+    /// The normalized spec with all fields. It contains credentials unchanged.
     pub(super) fn check(&self, spec: &Value) -> Result<Value, InvalidField> {
         let mut normal = (self.check)(spec)?;
         if let Some(credentials) = spec.get("credentials").filter(|given| !given.is_null()) {
@@ -71,7 +71,7 @@ fn check<T: Model + Serialize>(spec: &Value) -> Result<Value, InvalidField> {
 macro_rules! shapes {
     ($($kind:ident: $name:literal $scope:ident $segment:literal [$($key:literal)*] [$($column:literal)*] $declared:literal $check:expr;)+) => {
         impl CloudKind {
-            /// What is known of it.
+            /// The properties of the kind.
             pub(super) fn shape(self) -> &'static Shape {
                 match self {
                     $(Self::$kind => const { &Shape {

@@ -43,7 +43,7 @@ pub(super) async fn login(args: &LoginArgs) -> Result<()> {
     settings.token = Some(
         token
             .parse::<AccessToken>()
-            .context("the token that the cloud answered")?,
+            .context("the token in the cloud's response")?,
     );
     let client = Client::new(&settings, SystemClock::shared())?;
     let answer = client
@@ -51,7 +51,7 @@ pub(super) async fn login(args: &LoginArgs) -> Result<()> {
         .await?;
     let organizations = answer
         .json()
-        .map_err(|reason| anyhow!("the list of organizations {reason}"))?;
+        .map_err(|reason| anyhow!("the response with the organizations {reason}"))?;
     let organizations = organizations.as_array().cloned().unwrap_or_default();
     if let ([only], None) = (&organizations[..], &login.organization) {
         login.organization = Some(text(only, "id").to_owned());
@@ -66,7 +66,9 @@ pub(super) async fn login(args: &LoginArgs) -> Result<()> {
         args.server, args.email
     ))?;
     if chosen.is_none() {
-        print("you are in several organizations; name one: tidewaiter cloud context set --organization ID\n")?;
+        print(
+            "you are a member of several organizations; select one: tidewaiter cloud context set --organization ID\n",
+        )?;
         print(&table(&["id", "name"], &organizations))?;
     }
     Ok(())
@@ -81,11 +83,11 @@ async fn token(login: &Login, password: &str) -> Result<String> {
     let answer = client.request(&request).await?;
     let answer = answer
         .json()
-        .map_err(|reason| anyhow!("the answer to the login {reason}"))?;
+        .map_err(|reason| anyhow!("the response to the login {reason}"))?;
     let token = answer.get("token").and_then(Value::as_str);
     token
         .map(str::to_owned)
-        .ok_or_else(|| anyhow!("the answer to the login has no token"))
+        .ok_or_else(|| anyhow!("the response to the login contains no token"))
 }
 
 /// Forgets the token.
@@ -97,7 +99,7 @@ pub(super) fn logout(args: &LogoutArgs) -> Result<()> {
     print(&format!("logged out of {name}\n"))
 }
 
-/// Says who the cloud says one is.
+/// Shows the logged-in user.
 pub(super) async fn whoami(args: &WhoamiArgs) -> Result<()> {
     let session = Session::open(&args.place)?;
     let (account, _) = session.get(Path::new(["account"])).await?;

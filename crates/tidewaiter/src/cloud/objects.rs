@@ -9,12 +9,12 @@ use serde_json::{Map, Value};
 use tidewaiter_cloud::client::{ETag, Method, Path, Request};
 use tidewaiter_kit::settings::environment;
 
+use super::api_document::{names, said_by};
 use super::apply::confirm;
 use super::contexts::{folder, write_private};
 use super::documents;
 use super::output::{object, objects, print, table, value, without_secrets, yaml};
 use super::plan::patch;
-use super::said::{names, said_by};
 use super::session::{Session, request, text};
 use crate::cli::{AuditArgs, CloudFormat, CloudKind, CreateArgs, DeleteArgs, GetArgs, ObjectArgs};
 
@@ -72,7 +72,7 @@ async fn one(session: &Session, kind: CloudKind, list: Path, name: &str) -> Resu
     Ok((path, found, etag))
 }
 
-/// Makes one object from a file: a document as `apply` takes it, or the spec alone.
+/// Creates one object from a file: a document as for `apply`, or only its spec.
 pub(super) async fn create(args: &CreateArgs) -> Result<()> {
     let document = documents::read_one(&args.filename, args.of.kind, &environment())?;
     let names = names(&document).with_context(|| document.origin.clone())?;
@@ -95,7 +95,7 @@ pub(super) async fn create(args: &CreateArgs) -> Result<()> {
     object(args.output, args.of.kind.shape(), &made)
 }
 
-/// Opens an object in an editor and sends what was changed.
+/// Opens an object in an editor and sends the changes.
 pub(super) async fn edit(args: &ObjectArgs) -> Result<()> {
     let session = Session::open(&args.of.place)?;
     let shape = args.of.kind.shape();
@@ -121,7 +121,7 @@ fn read_after_editor(file: &std::path::Path) -> Result<Value> {
     let environment = environment();
     let set = |name: &str| environment.iter().find(|(key, value)| key == name && !value.is_empty());
     let editor = set("VISUAL").or_else(|| set("EDITOR")).map_or("vi", |(_, value)| value);
-    // As git and kubectl do: the variable may hold arguments.
+    // As in git and kubectl, the variable may contain arguments.
     let status = Command::new("sh")
         .arg("-c")
         .arg(format!("{editor} \"$1\""))
@@ -130,19 +130,19 @@ fn read_after_editor(file: &std::path::Path) -> Result<Value> {
         .status();
     let status = status.with_context(|| format!("the editor {editor}"))?;
     if !status.success() {
-        bail!("the editor {editor} ended with {status}; nothing was changed");
+        bail!("the editor {editor} exited with {status}; nothing was changed");
     }
-    let text = fs::read_to_string(file).context("reading what was edited")?;
+    let text = fs::read_to_string(file).context("reading the edited file")?;
     let read: Map<String, Value> = serde_saphyr::from_str(&text).map_err(|error| {
         anyhow!(
-            "what was edited is no mapping in YAML: {}",
+            "the edited file is not a YAML mapping: {}",
             error.to_string().lines().next().unwrap_or_default()
         )
     })?;
     Ok(read.into())
 }
 
-/// Deletes an object, if a person says yes.
+/// Deletes an object after confirmation.
 pub(super) async fn delete(args: &DeleteArgs) -> Result<()> {
     let ObjectArgs { of, object: name } = &args.object;
     let session = Session::open(&of.place)?;
@@ -159,7 +159,7 @@ pub(super) async fn delete(args: &DeleteArgs) -> Result<()> {
     print(&format!("deleted {} {id}\n", shape.name))
 }
 
-/// Lists who changed what.
+/// Lists changes and their authors.
 pub(super) async fn audit(args: &AuditArgs) -> Result<()> {
     let session = Session::open(&args.place)?;
     let mut path = session.organization()?.below("audit").query("limit", args.limit);
@@ -169,7 +169,7 @@ pub(super) async fn audit(args: &AuditArgs) -> Result<()> {
     let rows = session.list(path).await?;
     match args.printed.output {
         CloudFormat::Table => print(&table(&["id", "at", "actor", "action", "kind", "object_id"], &rows)),
-        CloudFormat::Name => bail!("rows of the audit have no names: -o table, json or yaml"),
+        CloudFormat::Name => bail!("changes have no names: use -o table, json or yaml"),
         format => value(format, &rows.into()),
     }
 }

@@ -1,4 +1,4 @@
-//! `tidewaiter cloud operators`: who may do what concerns all organizations of the server.
+//! `tidewaiter cloud operators`: manages the users who administer all organizations of the server.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use super::output::{names, print, table, value};
 use super::session::Session;
 use crate::cli::{CloudFormat, CloudKind, OperatorsCommand};
 
-/// Lists them, or changes who is one.
+/// Lists, adds or removes operators.
 pub(super) async fn main(command: &OperatorsCommand) -> Result<()> {
     let operators = Path::new(["operators"]);
     match command {
@@ -25,7 +25,7 @@ pub(super) async fn main(command: &OperatorsCommand) -> Result<()> {
             let users = session.organization()?.below("users");
             let id = session.id(CloudKind::Users, &users, &args.operator).await?;
             session.send(&Request::new(Method::PUT, operators.below(&id))).await?;
-            print(&format!("{} is an operator\n", args.operator))
+            print(&format!("{} is now an operator\n", args.operator))
         }
         OperatorsCommand::Remove(args) => {
             let session = Session::open(&args.place)?;
@@ -34,7 +34,7 @@ pub(super) async fn main(command: &OperatorsCommand) -> Result<()> {
             session
                 .send(&Request::new(Method::DELETE, operators.below(&id)))
                 .await?;
-            print(&format!("{} is no operator any more\n", args.operator))
+            print(&format!("{} is no longer an operator\n", args.operator))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How objects are printed. Nothing in them can make a terminal do anything, and secrets are left out unless asked for.
+//! Prints objects. All text is escaped for terminals, and secrets are omitted unless requested.
 
 use std::io::{self, Write as _};
 
@@ -23,7 +23,7 @@ pub(super) fn objects(format: CloudFormat, shape: &Shape, found: &[Value]) -> Re
     }
 }
 
-/// Prints one object: its fields below one another, or as the format says.
+/// Prints one object: its fields line by line, or in the requested format.
 pub(super) fn object(format: CloudFormat, shape: &Shape, found: &Value) -> Result<()> {
     match format {
         CloudFormat::Name => print(&names(shape.name, std::slice::from_ref(found))),
@@ -35,15 +35,15 @@ pub(super) fn object(format: CloudFormat, shape: &Shape, found: &Value) -> Resul
 /// Prints anything as JSON or YAML.
 pub(super) fn value(format: CloudFormat, value: &Value) -> Result<()> {
     let text = match format {
-        CloudFormat::Json => serde_json::to_string_pretty(value).context("the answer as JSON")? + "\n",
+        CloudFormat::Json => serde_json::to_string_pretty(value).context("the output as JSON")? + "\n",
         _ => yaml(value)?,
     };
     print(&text)
 }
 
-/// As YAML, with a line feed at its end.
+/// As YAML with a trailing line feed.
 pub(super) fn yaml(value: &Value) -> Result<String> {
-    let text = serde_saphyr::to_string(value).context("the answer as YAML")?;
+    let text = serde_saphyr::to_string(value).context("the output as YAML")?;
     Ok(if text.ends_with('\n') { text } else { text + "\n" })
 }
 
@@ -91,7 +91,7 @@ pub(super) fn without_secrets(value: &mut Value) {
     }
 }
 
-/// Writes to standard output, whose reader may have seen enough.
+/// Writes to standard output; a closed pipe is not an error.
 pub(super) fn print(text: &str) -> Result<()> {
     match anstream::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

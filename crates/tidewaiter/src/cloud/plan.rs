@@ -1,7 +1,7 @@
-//! What differs between a document and the cloud, and how that is shown. Nothing here asks the cloud.
+//! The differences between documents and the cloud, and their display. No requests are sent here.
 //!
-//! A change is the merge patch that will be sent, so that what is shown is what is done. A secret is said to differ, and not
-//! shown.
+//! A change is the merge patch that will be sent, so that exactly what is shown is done. A changed secret is marked,
+//! but not shown.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -16,10 +16,10 @@ use super::kinds::SECRETS;
 use super::output::yaml;
 use crate::cli::CloudKind;
 
-/// What becomes of one object.
+/// The change of one object.
 pub(super) struct Step {
     pub(super) kind: CloudKind,
-    /// What a person calls it.
+    /// Its title for messages.
     pub(super) title: String,
     /// The list that it is in.
     pub(super) list: Path,
@@ -50,7 +50,7 @@ pub(super) enum Change {
 pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
     pub(super) unchanged: usize,
-    /// What the ids in the steps are called.
+    /// The names of the ids in the steps.
     pub(super) names: HashMap<String, String>,
 }
 
@@ -108,7 +108,7 @@ impl Step {
     }
 }
 
-/// A field that is `null` is not there.
+/// A field that is `null` counts as absent.
 fn without_nulls(value: &mut Value) {
     if let Value::Object(map) = value {
         map.retain(|_, value| !value.is_null());
@@ -149,7 +149,7 @@ fn red(text: &str) -> String {
     painted(anstyle::AnsiColor::Red, text)
 }
 
-/// What the output stream takes away again where no terminal is.
+/// The output stream removes the colours if it is not a terminal.
 fn painted(color: anstyle::AnsiColor, text: &str) -> String {
     let style = color.on_default();
     format!("{style}{text}{style:#}")
@@ -174,7 +174,7 @@ fn masked(value: &Value, word: &str) -> Value {
     }
 }
 
-/// As [`masked`]; secrets that `patch` sets are said to be others.
+/// Like [`masked`]; secrets that `patch` sets are marked as changed.
 fn masked_where(value: &Value, patch: &Value) -> Value {
     let mut shown = masked(value, "(not shown)");
     for field in SECRETS {
@@ -217,8 +217,8 @@ fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// The merge patch (RFC 7386) that makes `after` of `before`; nothing when they say the same. A field that is `null` and one
-/// that is not there are the same.
+/// The merge patch (RFC 7386) from `before` to `after`; `None` if they are equal. A field that is `null` equals an
+/// absent one.
 pub(super) fn patch(before: &Value, after: &Value) -> Option<Value> {
     match (before, after) {
         (Value::Object(old), Value::Object(new)) => {
@@ -241,7 +241,8 @@ pub(super) fn patch(before: &Value, after: &Value) -> Option<Value> {
     }
 }
 
-/// What the fields of `spec` are in `object`: without what the server adds, on the object and on the rules of a role.
+/// The fields of `spec` as they are in `object`, without additions of the server to the object and to the rules of a
+/// role.
 pub(super) fn fields_of(object: &Value, spec: &Value) -> Value {
     let fields = spec.as_object().into_iter().flat_map(Map::keys);
     let fields = fields.map(|field| {
@@ -266,7 +267,7 @@ pub(super) fn touched(object: &Value, patch: &Value) -> Value {
     fields.collect::<Map<_, _>>().into()
 }
 
-/// Puts ids in the place of what stood for them.
+/// Replaces placeholders by ids.
 pub(super) fn substitute(value: &mut Value, ids: &HashMap<String, String>) {
     match value {
         Value::String(text) => {

@@ -1,7 +1,7 @@
-//! From documents to a plan: names become ids, what is there is compared with what is said.
+//! From documents to a plan: names become ids, and documents are compared with existing objects.
 //!
-//! Every document is checked as a whole before the cloud is asked anything, and the whole plan is made before anything is
-//! changed. Deletions come last, in the reverse order, and only of what the scope names.
+//! All documents are validated before the first request, and the plan is complete before the first change. Deletions
+//! come last, in reverse order, and only within the scope.
 
 mod prune;
 
@@ -12,17 +12,17 @@ use serde_json::Value;
 use tidewaiter_cloud::client::Path;
 use tidewaiter_cloud::models::values::UserId;
 
+use super::api_document::{Ids, check, name_of, names, said_by, stand_in, title};
 use super::documents::{Document, Documents, by_kind};
 use super::kinds::Scope;
 use super::plan::{Change, Plan, Step, fields_of, patch, touched};
-use super::said::{Ids, check, name_of, names, said_by, stand_in, title};
 use super::session::{Session, is_called, text};
 use crate::cli::CloudKind;
 
 /// Makes the plan.
 ///
 /// # Errors
-/// The first document that is wrong, before the cloud is asked; or a name that nothing has.
+/// The first invalid document, before any request; or a name without an object.
 pub(super) async fn plan(session: &Session, documents: &Documents, prune: bool) -> Result<Plan> {
     for document in &documents.documents {
         check(document).with_context(|| document.origin.clone())?;
@@ -30,7 +30,7 @@ pub(super) async fn plan(session: &Session, documents: &Documents, prune: bool) 
     let scope = match (&documents.scope, prune) {
         (Some(scope), true) => Some(scope),
         (None, true) => bail!(
-            "--prune deletes what no document names, of the kinds that a document lists: add one as {{kind: Scope, prune: [Role, …]}}"
+            "--prune deletes the objects that no document names, of the kinds listed in a Scope document: add one, for example {{kind: Scope, prune: [Role, …]}}"
         ),
         (_, false) => None,
     };
@@ -50,16 +50,16 @@ pub(super) async fn plan(session: &Session, documents: &Documents, prune: bool) 
         planner
             .prune(scope, &documents.documents)
             .await
-            .context("what to prune")?;
+            .context("the kinds to prune")?;
     }
     Ok(planner.plan)
 }
 
 struct Planner<'a> {
     session: &'a Session,
-    /// What is there, by path.
+    /// The existing objects, by path.
     lists: HashMap<String, Vec<Value>>,
-    /// What will be there: by path and name, what stands for its id.
+    /// The objects to be created: by path and name, the placeholder of the id.
     pending: HashMap<(String, String), String>,
     /// The ids that documents name.
     kept: HashSet<(CloudKind, String)>,
@@ -82,38 +82,38 @@ impl Planner<'_> {
             self.plan.names.insert(id.clone(), format!("{name} ({new})"));
             ids.insert((kind, name), id);
         }
-        let said = said_by(document, &ids)?;
-        let called: Vec<&str> = shape.key.iter().map(|field| text(&said.spec, field)).collect();
-        let title = title(document, &name_of(&said.spec, &called));
-        match self.existing(document, &list, &said.spec).await? {
+        let api_document = said_by(document, &ids)?;
+        let called: Vec<&str> = shape.key.iter().map(|field| text(&api_document.spec, field)).collect();
+        let title = title(document, &name_of(&api_document.spec, &called));
+        match self.existing(document, &list, &api_document.spec).await? {
             None => {
                 if self.pending.contains_key(&(list.to_string(), called.join("\0"))) {
-                    bail!("{} {title} is given twice", shape.name);
+                    bail!("{} {title} occurs twice", shape.name);
                 }
                 let stand_in = stand_in(self.pending.len() + 1);
                 for name in called.iter().copied().chain([called.join("\0").as_str()]) {
                     self.pending
                         .insert((list.to_string(), name.to_owned()), stand_in.clone());
                 }
-                let body = said.for_creation();
+                let body = api_document.for_creation();
                 let change = Change::Create { stand_in, body };
                 self.push(document.kind, title, list, change);
             }
             Some(found) => {
                 let id = text(&found, "id").to_owned();
                 if !self.kept.insert((document.kind, id.clone())) {
-                    bail!("{} {title} is given twice", shape.name);
+                    bail!("{} {title} occurs twice", shape.name);
                 }
-                if patch(&fields_of(&found, &said.spec), &said.spec).is_none() {
+                if patch(&fields_of(&found, &api_document.spec), &api_document.spec).is_none() {
                     self.plan.unchanged += 1;
                     return Ok(());
                 }
                 // The object itself, with the version that the change will be of.
                 let (object, etag) = self.session.get(list.clone().below(&id)).await?;
-                match patch(&fields_of(&object, &said.spec), &said.spec) {
+                match patch(&fields_of(&object, &api_document.spec), &api_document.spec) {
                     None => self.plan.unchanged += 1,
                     Some(patch) => {
-                        let before = touched(&fields_of(&object, &said.spec), &patch);
+                        let before = touched(&fields_of(&object, &api_document.spec), &patch);
                         let change = Change::Update {
                             id,
                             etag,
@@ -137,7 +137,7 @@ impl Planner<'_> {
         });
     }
 
-    /// What the document describes, when it is there.
+    /// The existing object of a document, if there is one.
     async fn existing(&mut self, document: &Document, list: &Path, spec: &Value) -> Result<Option<Value>> {
         let shape = document.kind.shape();
         let objects = self.objects(list).await?;
@@ -160,7 +160,7 @@ impl Planner<'_> {
             [] => Ok(None),
             [object] => Ok(Some(object.clone())),
             _ => bail!(
-                "{} of the kind {} are called so: give the id of one",
+                "{} objects of kind {} have this name: use an id",
                 found.len(),
                 shape.name
             ),
@@ -181,7 +181,7 @@ impl Planner<'_> {
         Ok(self.lists.get(&key).map_or(&[], Vec::as_slice))
     }
 
-    /// The id of what is called `name` in a list, there or to be made.
+    /// The id of the object named `name` in a list, existing or to be created.
     async fn id(&mut self, kind: CloudKind, list: &Path, name: &str) -> Result<String> {
         if name.parse::<UserId>().is_ok() {
             return Ok(name.to_lowercase());
@@ -198,15 +198,10 @@ impl Planner<'_> {
             [id] => Ok(id.clone()),
             [] => {
                 let pending = self.pending.get(&(list.to_string(), name.to_owned())).cloned();
-                pending.ok_or_else(|| {
-                    anyhow!(
-                        "there is no {} {name:?}, in the cloud or in these documents",
-                        shape.name
-                    )
-                })
+                pending.ok_or_else(|| anyhow!("there is no {} {name:?} in the cloud or in these documents", shape.name))
             }
             _ => bail!(
-                "there are {} of the kind {} called {name:?}: give the id",
+                "{} objects of kind {} are named {name:?}: use an id",
                 found.len(),
                 shape.name
             ),
@@ -236,7 +231,7 @@ impl Planner<'_> {
     async fn cluster(&mut self, named: Option<&str>) -> Result<Path> {
         let place = self.session.place().cluster.clone();
         let name = named.map(str::to_owned).or(place);
-        let name = name.ok_or_else(|| anyhow!("cluster is missing, and the context has none"))?;
+        let name = name.ok_or_else(|| anyhow!("cluster is missing, and the context has no cluster"))?;
         let list = self.session.organization()?.below("clusters");
         let id = self.id(CloudKind::Clusters, &list, &name).await?;
         Ok(list.below(id))

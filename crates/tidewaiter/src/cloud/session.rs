@@ -1,4 +1,4 @@
-//! A login that is open: the client, and where it looks. Names become ids here.
+//! An open session: the client, the context and the parent objects. Names are resolved to ids here.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::contexts::{Contexts, Login};
 use super::kinds::{Scope, Shape};
 use crate::cli::{CloudKind, CloudPlace as Place};
 
-/// A server that is away is asked again for this long: a person waits for it.
+/// How long requests to an unavailable server are retried while a user waits.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// An open login.
@@ -41,7 +41,7 @@ impl Session {
         let (name, login) = contexts.find(place.context.as_deref())?;
         let Some(token) = &login.token else {
             bail!(
-                "you are logged out of {name}: tidewaiter cloud login --server {} --context {name} {}",
+                "you are logged out of {name}; log in with tidewaiter cloud login --server {} --context {name} {}",
                 login.server,
                 login.email
             );
@@ -58,7 +58,7 @@ impl Session {
         })
     }
 
-    /// Where it looks.
+    /// The context and the parent objects.
     pub(super) fn place(&self) -> &Place {
         &self.place
     }
@@ -67,7 +67,9 @@ impl Session {
     pub(super) fn organization(&self) -> Result<Path> {
         let organization = self.organization.as_ref();
         let id = organization.ok_or_else(|| {
-            anyhow!("no organization is named: --organization ID, or tidewaiter cloud context set --organization ID")
+            anyhow!(
+                "no organization is selected: use --organization ID or tidewaiter cloud context set --organization ID"
+            )
         })?;
         Ok(Path::new(["organizations"]).below(id))
     }
@@ -76,7 +78,7 @@ impl Session {
     pub(super) async fn cluster(&self, cluster: Option<&str>) -> Result<Path> {
         let named = cluster.or(self.place.cluster.as_deref());
         let cluster = named.ok_or_else(|| {
-            anyhow!("no cluster is named: --cluster NAME, or tidewaiter cloud context set --cluster NAME")
+            anyhow!("no cluster is selected: use --cluster NAME or tidewaiter cloud context set --cluster NAME")
         })?;
         let list = self.organization()?.below("clusters");
         let id = self.id(CloudKind::Clusters, &list, cluster).await?;
@@ -101,7 +103,7 @@ impl Session {
             Scope::NodePool => match &self.place.node_pool {
                 // The nodes of a cluster are listed without asking for a pool.
                 None if kind == CloudKind::Nodes => self.cluster(None).await?,
-                None => bail!("no node pool is named: --node-pool NAME"),
+                None => bail!("no node pool is selected: use --node-pool NAME"),
                 Some(pool) => {
                     let list = self.cluster(None).await?.below("node-pools");
                     let id = self.id(CloudKind::NodePools, &list, pool).await?;
@@ -112,7 +114,7 @@ impl Session {
         Ok(parent.below(shape.segment))
     }
 
-    /// The id of the object that is called `name` in `list`, or has that id.
+    /// The id of the object in `list` with this name or id.
     pub(super) async fn id(&self, kind: CloudKind, list: &Path, name: &str) -> Result<String> {
         // Every id is a UUID, whatever it is of.
         if name.parse::<UserId>().is_ok() {
@@ -130,7 +132,7 @@ impl Session {
             [id] => Ok(id.to_owned()),
             [] => bail!("there is no {} {name:?}", shape.name),
             _ => bail!(
-                "there are {} of the kind {} called {name:?}: give the id",
+                "{} objects of kind {} are named {name:?}: use an id",
                 ids.len(),
                 shape.name
             ),
@@ -142,17 +144,17 @@ impl Session {
         let shown = path.to_string();
         match self.get(path).await?.0 {
             Value::Array(objects) => Ok(objects),
-            _ => bail!("GET {shown} was answered with what is no list"),
+            _ => bail!("the response to GET {shown} is not a list"),
         }
     }
 
-    /// What is at `path`, and which version of it.
+    /// The object at `path`, and its version.
     pub(super) async fn get(&self, path: Path) -> Result<(Value, Option<ETag>)> {
         let request = Request::new(Method::GET, path);
         let answer = self.client.request(&request).await?;
         let json = answer
             .json()
-            .map_err(|reason| anyhow!("the answer to {request} {reason}"))?;
+            .map_err(|reason| anyhow!("the response to {request} {reason}"))?;
         Ok((json, answer.etag))
     }
 
@@ -164,11 +166,11 @@ impl Session {
         }
         answer
             .json()
-            .map_err(|reason| anyhow!("the answer to {request} {reason}"))
+            .map_err(|reason| anyhow!("the response to {request} {reason}"))
     }
 }
 
-/// Whether that is what the object is called by.
+/// Whether the object has this name.
 pub(super) fn is_called(shape: &Shape, object: &Value, name: &str) -> bool {
     let fields = shape.key.iter().copied().chain(["name"]);
     let mut texts = fields.filter_map(|field| object.get(field)?.as_str());

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, anyhow, bail};
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
-use tidewaiter_cloud::server::{Lives, ServerParts};
+use tidewaiter_cloud::server::{ServerParts, TokenLifetimes};
 use tidewaiter_kit::role::address;
 use tidewaiter_kit::telemetry::LogSettings;
 use url::Url;
@@ -98,7 +98,7 @@ impl ServerSettings {
     /// Whether they can be kept together.
     pub(super) fn check(&self) -> Result<()> {
         if self.tls_certificate.is_some() != self.tls_key.is_some() {
-            bail!("tlsCertificate and tlsKey go together: set both, or none");
+            bail!("tlsCertificate and tlsKey belong together: set both or neither");
         }
         self.database()?;
         Ok(())
@@ -113,10 +113,10 @@ impl ServerSettings {
             format!("sqlite://{}", data.join("cloud.db").display())
         };
         let wanted = "must be sqlite:///FOLDER/FILE or postgres://USER@HOST/DATABASE";
-        let mut url: Url = text.parse().map_err(|_| anyhow!("database is no address: {wanted}"))?;
+        let mut url: Url = text.parse().map_err(|_| anyhow!("database is not a URL: {wanted}"))?;
         if url.password().is_some() {
             bail!(
-                "database holds a password, which logs and other users of the machine could see; put it into a file and name that in databasePasswordFile"
+                "database contains a password, which could appear in logs and in the process list; put it into a file and set databasePasswordFile to that file"
             );
         }
         if !["sqlite", "postgres", "postgresql"].contains(&url.scheme()) {
@@ -168,7 +168,7 @@ impl ServerSettings {
             requests_a_second: self.requests_per_second,
             requests_at_once: count(self.requests_at_once),
             connections: count(self.connections),
-            lives: Lives {
+            lives: TokenLifetimes {
                 login: life(self.login_seconds),
                 cluster: life(self.cluster_token_seconds),
                 kubernetes: life(self.kubernetes_token_seconds),

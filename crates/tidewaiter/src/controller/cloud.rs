@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use aws_config::{BehaviorVersion, SdkConfig};
 use tidewaiter_controller::node_controller::LabelsFrom;
-use tidewaiter_identity::{ClientSettings, CloudGroups, Identifier, NoGroups, aws, gce, hetzner};
+use tidewaiter_identity::{ClientSettings, CloudGroups, GroupsUnavailable, Identifier, aws, gce, hetzner};
 use tidewaiter_kit::Kit;
 use tidewaiter_kops::{self as kops, StoreOptions};
 use url::Url;
@@ -19,7 +19,7 @@ pub(crate) struct Cloud {
     pub(crate) identifier: Arc<dyn Identifier>,
     pub(crate) store: StoreOptions,
     /// Who says which groups of instances there are; or why nobody does.
-    pub(crate) groups: Result<Arc<dyn CloudGroups>, NoGroups>,
+    pub(crate) groups: Result<Arc<dyn CloudGroups>, GroupsUnavailable>,
 }
 
 const NO_GROUPS: &str = "Hetzner Cloud has no groups of instances, so their sizes are not known";
@@ -53,7 +53,7 @@ impl Cloud {
             kops::Cloud::Hetzner => Ok(Self {
                 identifier: Arc::new(hetzner_cloud(given, kit)?),
                 store,
-                groups: Err(NoGroups(NO_GROUPS.to_owned())),
+                groups: Err(GroupsUnavailable(NO_GROUPS.to_owned())),
             }),
             _ => Self::aws(given, kit, store).await,
         }

@@ -1,4 +1,4 @@
-//! `tidewaiter explain forgeries`: which Nodes are refused for forgery, and what quarantine would do to each.
+//! `tidewaiter explain forgeries`: lists the Nodes refused as forged, and what quarantine would change on each.
 
 use tidewaiter_controller::explain::ForgeriesExplained;
 

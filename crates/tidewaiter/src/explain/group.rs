@@ -1,6 +1,6 @@
-//! `tidewaiter explain group`: the labels that the state store gives the nodes of a group.
+//! `tidewaiter explain group`: the labels that the state store defines for the nodes of a group.
 //!
-//! It asks the state store alone, so that a change can be checked before it is made: no cluster, and no instance.
+//! It reads only the state store, so that a change can be checked before it is applied.
 
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ pub(super) async fn explain(args: &ExplainGroupArgs) -> Result<(), Failure> {
     print(args.output, &explained, || explained.tables()).map_err(Failure::Running)?;
     match explained.rejected.len() {
         0 => Ok(()),
-        1 => Err(Failure::Running(anyhow!("1 label cannot be set"))),
-        several => Err(Failure::Running(anyhow!("{several} labels cannot be set"))),
+        1 => Err(Failure::Running(anyhow!("1 label is invalid"))),
+        several => Err(Failure::Running(anyhow!("{several} labels are invalid"))),
     }
 }
 
@@ -53,7 +53,7 @@ async fn read(args: &ExplainGroupArgs, store: StateStore) -> Result<Arc<Definiti
     Ok(definitions.get(&args.group).await?)
 }
 
-/// What is printed.
+/// The output.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Explained {

@@ -1,4 +1,5 @@
-//! `tidewaiter explain node`: what a Node is, why it has its labels, and what a pass over it would write now.
+//! `tidewaiter explain node`: the identity of a Node, the reasons for its labels, and what the controller would change
+//! now.
 
 use anyhow::anyhow;
 use tidewaiter_controller::explain::{
@@ -19,8 +20,8 @@ pub(super) async fn explain(args: &ExplainNodeArgs) -> Result<(), Failure> {
     print(args.sources.output, &explained, || tables(&explained)).map_err(Failure::Running)?;
     match explained.rejected.len() {
         0 => Ok(()),
-        1 => Err(Failure::Running(anyhow!("1 label cannot be set"))),
-        several => Err(Failure::Running(anyhow!("{several} labels cannot be set"))),
+        1 => Err(Failure::Running(anyhow!("1 label is invalid"))),
+        several => Err(Failure::Running(anyhow!("{several} labels are invalid"))),
     }
 }
 
@@ -120,7 +121,7 @@ fn labels(node: &NodeExplained) -> Table {
     labels
 }
 
-/// What a pass would write, in one sentence.
+/// The changes of a pass, in one sentence.
 fn differs(change: &ChangeExplained) -> String {
     let because = |text: &str| match change.why.as_str() {
         "" => text.to_owned(),
@@ -147,7 +148,7 @@ fn differs(change: &ChangeExplained) -> String {
     because(&format!("yes ({})", parts.join(", ")))
 }
 
-/// What quarantine would do, in one sentence.
+/// The changes of quarantine, in one sentence.
 pub(super) fn quarantine(treatment: &TreatmentExplained) -> String {
     let mut done = treatment.labels.join(", ");
     if !done.is_empty() {

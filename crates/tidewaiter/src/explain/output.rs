@@ -21,7 +21,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// A title that is empty is not printed, and neither is a head without columns.
+    /// An empty title is not printed, and neither is a header without columns.
     pub(super) fn new(title: &'static str, columns: &[&str]) -> Self {
         let mut table = comfy_table::Table::new();
         table
@@ -53,12 +53,12 @@ impl Table {
     }
 }
 
-/// Prints `answer` in the format that was asked for.
+/// Prints `answer` in the requested format.
 pub(super) fn print<T: Serialize>(format: OutputFormat, answer: &T, tables: impl FnOnce() -> Vec<Table>) -> Result<()> {
     let text = match format {
         OutputFormat::Table => tables().iter().map(Table::text).collect::<Vec<_>>().join("\n"),
-        OutputFormat::Json => serde_json::to_string_pretty(answer).context("the answer as JSON")? + "\n",
-        OutputFormat::Yaml => serde_saphyr::to_string(answer).context("the answer as YAML")?,
+        OutputFormat::Json => serde_json::to_string_pretty(answer).context("the output as JSON")? + "\n",
+        OutputFormat::Yaml => serde_saphyr::to_string(answer).context("the output as YAML")?,
     };
     match io::stdout().write_all(text.as_bytes()) {
         // `tidewaiter explain … | head` is no failure.

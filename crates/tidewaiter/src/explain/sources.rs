@@ -1,4 +1,5 @@
-//! Where an answer comes from: the cluster, the state store, the cloud, each as the controller would reach it.
+//! The sources of an explanation: the cluster, the state store and the cloud, reached as the controller would reach
+//! them.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::controller::settings::ControllerSettings;
 use crate::controller::{Given, definitions};
 use crate::place::{config, store_options};
 
-/// Prepares to answer. Nothing is asked yet but, with `from_cloud`, where we are.
+/// Prepares an explanation. No request is sent yet, except, with `from_cloud`, to find the region or project.
 pub(super) async fn explainer(sources: &ExplainSources, from_cloud: bool) -> Result<Explainer> {
     let kit = Kit::new(SystemClock::shared())?;
     let environment = environment();

@@ -1,11 +1,11 @@
-//! The cluster's cloud, found when it is first asked: which one it is and where may stand only in the Cluster, and the state
-//! store that has it may be away for a while.
+//! The cluster's cloud, determined when it is first needed: only the Cluster may name the cloud and the region, and the
+//! state store may be unavailable for a while.
 
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use async_trait::async_trait;
-use tidewaiter_identity::{CloudGroup, CloudGroups, NoGroups};
+use tidewaiter_identity::{CloudGroup, CloudGroups, GroupsUnavailable};
 use tidewaiter_kit::{Chain, Kit};
 use tidewaiter_kops::{ControllerConfig, Definitions};
 use tokio::sync::OnceCell;
@@ -14,10 +14,10 @@ use crate::controller::Given;
 use crate::controller::cloud::Cloud;
 use crate::controller::settings::ControllerSettings;
 
-/// Whoever says what groups there are, once the Cluster has said who that is.
+/// The instance groups of the cloud that the Cluster names.
 pub(super) struct CloudOfCluster {
     given: Given,
-    /// Whether `given` names the cloud; else the Cluster does.
+    /// Whether `given` names the cloud; otherwise the Cluster does.
     named: bool,
     definitions: Definitions,
     kit: Kit,
@@ -36,11 +36,14 @@ impl CloudOfCluster {
     }
 
     async fn find(&self) -> Result<Arc<dyn CloudGroups>> {
-        let given = self.where_it_is().await.context("where the cluster is is not known")?;
+        let given = self
+            .where_it_is()
+            .await
+            .context("the region or project of the cluster is not known")?;
         Ok(Cloud::of(&given, &self.kit).await?.groups?)
     }
 
-    /// What was given, and what the Cluster adds where nothing was.
+    /// The given location, completed by the Cluster.
     async fn where_it_is(&self) -> Result<Given> {
         let cluster = self.definitions.cluster_summary().await?;
         let Given {
@@ -79,9 +82,9 @@ impl CloudOfCluster {
 
 #[async_trait]
 impl CloudGroups for CloudOfCluster {
-    async fn groups(&self) -> Result<Vec<CloudGroup>, NoGroups> {
+    async fn groups(&self) -> Result<Vec<CloudGroup>, GroupsUnavailable> {
         let found = self.found.get_or_try_init(|| Box::pin(self.find())).await;
-        let found = found.map_err(|error| NoGroups(Chain(error.as_ref()).to_string()))?;
+        let found = found.map_err(|error| GroupsUnavailable(Chain(error.as_ref()).to_string()))?;
         found.groups().await
     }
 }

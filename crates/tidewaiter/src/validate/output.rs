@@ -1,4 +1,4 @@
-//! The verdict on standard output: exactly the view that was asked for, coloured only for a terminal.
+//! Prints the result to standard output, in the requested format, coloured only for a terminal.
 
 use std::io::{self, Write as _};
 
@@ -10,15 +10,15 @@ use tidewaiter_validation::view::{Tone, json, painted_table, yaml};
 
 use crate::cli::OutputFormat;
 
-/// Prints `verdict` in the format that was asked for.
+/// Prints `verdict` in the requested format.
 pub(super) fn print(format: OutputFormat, verdict: &Verdict) -> Result<()> {
     let text = match format {
         OutputFormat::Table => {
             let table = painted_table(verdict, &paint);
             format!("Validating cluster {}\n\n{table}", verdict.cluster)
         }
-        OutputFormat::Json => json(verdict).context("the verdict as JSON")?,
-        OutputFormat::Yaml => yaml(verdict).context("the verdict as YAML")?,
+        OutputFormat::Json => json(verdict).context("the result as JSON")?,
+        OutputFormat::Yaml => yaml(verdict).context("the result as YAML")?,
     };
     // Which knows of terminals, NO_COLOR and CLICOLOR.
     let mut out = AutoStream::auto(io::stdout());

@@ -1,5 +1,5 @@
-//! What is told on standard error while one waits: on a terminal one view that is drawn anew in its place, else a line for
-//! each look. Nothing of the view is left when it is cleared, and the cursor is never hidden.
+//! Progress on standard error during a wait: on a terminal one view that is redrawn in place, otherwise one line per
+//! validation. The view is removed when it is cleared, and the cursor is never hidden.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -11,21 +11,21 @@ use tidewaiter_api::ClusterName;
 use tidewaiter_kit::Clock;
 use tidewaiter_validation::{Outcome, Verdict};
 
+use super::problems::Problems;
 use super::rounds::Rounds;
-use super::troubles::Troubles;
 
-/// How many troubles a terminal shows.
+/// The maximum number of problems that a terminal shows.
 const SHOWN: usize = 12;
-/// How many a line names.
+/// The maximum number of problems in a line.
 const NAMED: usize = 3;
 
-/// Where it is told, and what is known.
+/// The output, and the current problems.
 pub(super) struct Progress {
     to: To,
     cluster: ClusterName,
     /// The outcome of the last look; none before the first.
     last: Option<Outcome>,
-    troubles: Troubles,
+    problems: Problems,
 }
 
 enum To {
@@ -35,7 +35,7 @@ enum To {
 }
 
 impl Progress {
-    /// A view if standard error is a terminal that can be drawn on, else lines. `term` is what `TERM` says.
+    /// A view if standard error is a terminal that supports it, otherwise lines. `term` is the value of `TERM`.
     pub(super) fn on_stderr(cluster: &ClusterName, term: Option<&str>) -> Self {
         let terminal = Term::buffered_stderr();
         if terminal.is_term() && term.is_some_and(|term| term != "dumb") {
@@ -54,22 +54,22 @@ impl Progress {
             to,
             cluster: cluster.clone(),
             last: None,
-            troubles: Troubles::default(),
+            problems: Problems::default(),
         }
     }
 
-    /// Whether time alone changes what is shown.
+    /// Whether the view changes with time alone.
     pub(super) fn is_live(&self) -> bool {
         matches!(self.to, To::Terminal(..))
     }
 
-    /// Takes in a verdict that is not the last one.
+    /// Shows a verdict that is not the last one.
     pub(super) fn tell(&mut self, verdict: &Verdict, rounds: &Rounds, clock: &dyn Clock) {
         self.last = Some(verdict.outcome());
-        self.troubles.update(verdict, clock.monotonic());
+        self.problems.update(verdict, clock.monotonic());
         let line = self.line(rounds);
         if let To::Lines(out) = &mut self.to {
-            // Nobody is left to tell when standard error is closed.
+            // When standard error is closed, the message cannot be delivered.
             let _ = writeln!(out, "{:.0} {line}", clock.now());
         }
     }
@@ -79,7 +79,7 @@ impl Progress {
         let view = self.view(rounds, clock.monotonic());
         if let To::Terminal(terminal, drawn) = &mut self.to {
             let (rows, columns) = terminal.size();
-            // A line that is too long would be two, and what has left the screen cannot be drawn anew.
+            // A line that is too long would wrap, and lines that have scrolled off cannot be redrawn.
             let fit = view.into_iter().take(usize::from(rows.saturating_sub(1)));
             let width = usize::from(columns.saturating_sub(1));
             let lines = fit.map(|line| truncate_str(&line, width, "…").into_owned());
@@ -87,7 +87,7 @@ impl Progress {
         }
     }
 
-    /// Takes the view away.
+    /// Removes the view.
     pub(super) fn clear(&mut self) {
         if let To::Terminal(terminal, drawn) = &mut self.to {
             replace(terminal, drawn, Vec::new());
@@ -95,8 +95,8 @@ impl Progress {
     }
 
     fn line(&self, rounds: &Rounds) -> String {
-        let (named, more) = self.troubles.first(NAMED);
-        let named: Vec<_> = named.iter().map(|trouble| trouble.text.as_str()).collect();
+        let (named, more) = self.problems.first(NAMED);
+        let named: Vec<_> = named.iter().map(|problem| problem.text.as_str()).collect();
         let more = if more > 0 {
             format!("; and {more} more")
         } else {
@@ -112,14 +112,14 @@ impl Progress {
             .wait()
             .map(|wait| format!(" of {}", Seconds(wait)))
             .unwrap_or_default();
-        let (shown, more) = self.troubles.first(SHOWN);
-        let troubles = shown.iter().map(|trouble| {
-            let age = Seconds(now.saturating_sub(trouble.since)).to_string();
-            format!("{age:>8}  {}", trouble.text)
+        let (shown, more) = self.problems.first(SHOWN);
+        let problems = shown.iter().map(|problem| {
+            let age = Seconds(now.saturating_sub(problem.since)).to_string();
+            format!("{age:>8}  {}", problem.text)
         });
         let more = (more > 0).then(|| format!("{:8}  and {more} more", ""));
         let head = format!("{elapsed}{of}  {}", self.outcome(rounds));
-        std::iter::once(head).chain(troubles).chain(more).collect()
+        std::iter::once(head).chain(problems).chain(more).collect()
     }
 
     fn outcome(&self, rounds: &Rounds) -> String {
@@ -136,12 +136,12 @@ impl Progress {
     }
 }
 
-/// Draws these lines in the place of those that are drawn, at once. Nobody is left to tell when the terminal is gone.
+/// Replaces the drawn lines in one write. When the terminal is gone, they cannot be delivered.
 fn replace(terminal: &Term, drawn: &mut Vec<String>, lines: Vec<String>) {
     if *drawn == lines {
         return;
     }
-    // Where the cursor is, the terminal has put the `^C` that was typed.
+    // The terminal has echoed `^C` at the cursor.
     let _ = terminal.clear_line();
     let _ = terminal.clear_last_lines(drawn.len());
     for line in &lines {

@@ -1,13 +1,13 @@
-//! How often one looks: until it is ready so many times in a row, or the time to wait is over.
+//! How often to validate: until the cluster is ready several times in a row, or the wait has elapsed.
 //!
-//! The time to wait limits how long a cluster may be not ready. A row that has begun is finished whatever the time, because a
-//! cluster that is ready at the end of it must not be told from one that is ready in the middle. There is always one look when the time is over.
+//! The wait limits how long a cluster may be not ready. A series that has begun is completed even after it, so that the
+//! result does not depend on when the cluster became ready. There is always one validation when the wait has elapsed.
 
 use std::time::Duration;
 
 use tidewaiter_validation::Outcome;
 
-/// What is left of the looks.
+/// The remaining validations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rounds {
     wait: Duration,
@@ -15,7 +15,7 @@ pub(super) struct Rounds {
     count: u32,
     /// Monotonic.
     started: Duration,
-    /// How many times in a row it was ready.
+    /// The number of consecutive successes.
     ready: u32,
 }
 
@@ -30,7 +30,7 @@ impl Rounds {
         }
     }
 
-    /// How long one waits at most; none when one does not wait.
+    /// The maximum wait; `None` without a wait.
     pub(super) fn wait(&self) -> Option<Duration> {
         Some(self.wait).filter(|wait| !wait.is_zero())
     }
@@ -40,7 +40,7 @@ impl Rounds {
         now.saturating_sub(self.started)
     }
 
-    /// How many times in a row it was ready, of how many.
+    /// The number of consecutive successes, and the required number.
     pub(super) fn row(&self) -> (u32, u32) {
         (self.ready, self.count)
     }

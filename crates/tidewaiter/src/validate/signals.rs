@@ -1,4 +1,4 @@
-//! What ends a wait from outside.
+//! Signals that end a wait.
 
 use std::io;
 
@@ -23,7 +23,7 @@ impl Interrupt {
     }
 }
 
-/// Whoever waits for a signal.
+/// Waits for a signal.
 pub(super) trait Interrupts {
     /// Completes when one has come.
     async fn next(&mut self) -> Interrupt;

@@ -1,4 +1,5 @@
-//! Whom to ask, from the flags. Nothing is asked yet, so that whatever is away is an unknown part of a verdict and no failure.
+//! The sources of a validation, from the flags. No request is sent yet, so that an unavailable source is an unknown
+//! part of a verdict and not an error.
 
 use std::sync::Arc;
 
@@ -15,11 +16,11 @@ use crate::controller::settings::ControllerSettings;
 use crate::controller::{Given, definitions};
 use crate::place::{config, store_options};
 
-/// Whom to ask, and where the definitions are, for a message.
-pub(super) struct Asked {
+/// The sources, and the location of the definitions for messages.
+pub(super) struct Targets {
     pub(super) sources: Sources,
     pub(super) store: StateUrl,
-    /// What `TERM` says.
+    /// The value of `TERM`.
     pub(super) term: Option<String>,
 }
 
@@ -27,14 +28,14 @@ pub(super) struct Asked {
 ///
 /// # Errors
 /// When what the operator gave is wrong.
-pub(super) async fn open(args: &ValidateArgs) -> Result<Asked> {
+pub(super) async fn open(args: &ValidateArgs) -> Result<Targets> {
     let kit = Kit::new(SystemClock::shared())?;
     let environment = environment();
     let variables = environment.iter().cloned();
     let settings = load::<WithRole<ControllerSettings>>(args.settings.as_deref(), variables, &args.flags)?;
     let WithRole { role, own: settings } = settings.values;
     let config = config(&args.place)?
-        .context("no cluster is named: give --name (KOPS_CLUSTER_NAME) and --state (KOPS_STATE_STORE), or --conf")?;
+        .context("no cluster is selected: use --name (KOPS_CLUSTER_NAME) and --state (KOPS_STATE_STORE), or --conf")?;
     let given = Given {
         config,
         settings,
@@ -44,7 +45,7 @@ pub(super) async fn open(args: &ValidateArgs) -> Result<Asked> {
     let cluster = given.config.cluster_name.clone();
     let server = kube_config(role.kubeconfig.as_deref(), Some(cluster.as_str())).await;
     let server =
-        server.context("no way to the API server: give a --kubeconfig, as kops export kubeconfig writes it")?;
+        server.context("no kubeconfig for the API server: use --kubeconfig with a file from kops export kubeconfig")?;
     let definitions = definitions(&given.config, &given.settings, store_options(&given, &kit), &kit)?;
     let store = given.config.config_base.clone();
     let client = client::fenced(&server, &Leadership::never(kit.clock.clone()), &kit)?;
@@ -52,7 +53,7 @@ pub(super) async fn open(args: &ValidateArgs) -> Result<Asked> {
     let term = given.variable("TERM").map(str::to_owned);
     let named = args.place.conf.is_some();
     let cloud = CloudOfCluster::new(given, named, definitions.clone(), kit);
-    Ok(Asked {
+    Ok(Targets {
         sources: Sources {
             cluster,
             definitions,

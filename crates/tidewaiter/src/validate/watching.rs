@@ -1,4 +1,4 @@
-//! Looks at the cluster as often as the rounds say, keeps whoever waits up to date, and hears what interrupts.
+//! Validates as often as the rounds require, shows progress, and handles interrupts.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::progress::Progress;
 use super::rounds::Rounds;
 use super::signals::{Interrupt, Interrupts};
 
-/// Between two changes of what a terminal shows.
+/// The interval between two updates of a terminal.
 const TICK: Duration = Duration::from_secs(1);
 
 /// How it ended.
@@ -19,7 +19,7 @@ const TICK: Duration = Duration::from_secs(1);
 pub(super) struct Ended {
     /// The last verdict, if there was one.
     pub(super) verdict: Option<Verdict>,
-    /// What ended it before its time.
+    /// The signal that interrupted the wait.
     pub(super) interrupt: Option<Interrupt>,
 }
 
@@ -60,7 +60,7 @@ pub(super) async fn watch<L: Future<Output = Result<Verdict>>>(
     }
 }
 
-/// Awaits `work` while a terminal is kept up to date, unless something interrupts.
+/// Awaits `work` while updating a terminal, unless a signal interrupts.
 async fn during<T>(
     work: impl Future<Output = T>,
     rounds: &Rounds,

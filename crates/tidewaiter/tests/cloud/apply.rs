@@ -194,7 +194,7 @@ async fn one_wrong_document_and_nothing_is_asked_or_changed() {
         ("kind: Role\nspec: {}\nname: a\n", &["\"name\"", "spec"]),
         (
             "kind: Role\ncluster: production\nspec: {name: a, rules: []}\n",
-            &["cluster", "leave it out"],
+            &["cluster", "omit it"],
         ),
         (
             "kind: NodePoolLabel\nspec: {key: a, value: b}\n",
@@ -251,7 +251,7 @@ async fn a_name_that_nothing_has_or_two_have_changes_nothing() {
         ),
         (
             "kind: ClusterLabel\nspec: {key: zone, value: b}\n",
-            &["2 of the kind ClusterLabel", "give the id"],
+            &["2 objects of kind ClusterLabel", "use an id"],
         ),
         (
             "kind: ClusterLabel\nid: nobody\nspec: {key: zone, value: b}\n",

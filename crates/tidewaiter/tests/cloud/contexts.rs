@@ -111,13 +111,13 @@ async fn a_file_that_others_may_read_or_that_is_broken_is_refused() {
     person
         .run(&["cloud", "whoami"])
         .await
-        .refused(1, &["others may read it", "chmod 600"]);
+        .refused(1, &["readable by other users", "chmod 600"]);
     fs::set_permissions(person.contexts(), fs::Permissions::from_mode(0o600)).unwrap();
     person.file("config/tidewaiter/cloud.yaml", &format!("contexts: {TOKEN} [\n"));
     person
         .run(&["cloud", "whoami"])
         .await
-        .refused(1, &["is no file of contexts"]);
+        .refused(1, &["is not a contexts file"]);
 }
 
 #[tokio::test]

@@ -148,7 +148,7 @@ async fn a_deletion_is_asked_for_and_is_of_the_version_that_was_seen() {
     person
         .run(&delete)
         .await
-        .refused(1, &["nobody is there to ask", "--yes"]);
+        .refused(1, &["no terminal to confirm", "--yes"]);
     assert!(person.cloud.writes().is_empty());
     person.run(&[&delete[..], &["--yes"]].concat()).await.well();
     let writes = person.cloud.writes();

@@ -54,7 +54,7 @@ async fn only_the_kinds_and_clusters_of_the_scope_are_pruned_and_the_last_first(
     );
     let prune = [&apply[..], &["--prune"]].concat();
     let refused = person.run(&prune).await;
-    refused.refused(1, &["nobody is there to ask", "--yes"]);
+    refused.refused(1, &["no terminal to confirm", "--yes"]);
     assert!(
         refused.out.contains("- Role old") && refused.out.contains("3 to delete"),
         "{}",
@@ -97,7 +97,7 @@ async fn without_a_scope_nothing_is_pruned() {
         ),
         (
             "---\nkind: Scope\nprune: [Cluster]\n",
-            &["\"Cluster\"", "no kind that can be pruned"],
+            &["\"Cluster\"", "not a kind that can be pruned"],
         ),
         (
             "---\nkind: Scope\nprune: [Role]\nclusters: [nowhere]\n",

@@ -202,7 +202,7 @@ async fn operators_are_added_and_removed_by_name() {
     assert!(!listed().await.contains("bob@example.com"));
     let add = ["cloud", "operators", "add", "bob@example.com"];
     let said = person.run(&add).await.well();
-    assert_eq!(said, "bob@example.com is an operator\n");
+    assert_eq!(said, "bob@example.com is now an operator\n");
     assert!(listed().await.contains("bob@example.com"));
     let names = ["cloud", "operators", "list", "-o", "name"];
     assert_eq!(person.run(&names).await.well().matches("Operator/").count(), 2);

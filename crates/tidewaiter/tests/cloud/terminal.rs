@@ -74,13 +74,9 @@ async fn the_first_owner_types_his_password_twice() {
         (
             &[(first, &*password), (again, "hunter2-passwort\r")][..],
             2,
-            "the two passwords are not the same",
+            "the two passwords differ",
         ),
-        (
-            &[(first, &*password), (again, "\r")],
-            2,
-            "the two passwords are not the same",
-        ),
+        (&[(first, &*password), (again, "\r")], 2, "the two passwords differ"),
         (&[(first, &*password), (again, CTRL_C)], 130, again),
         (&[(first, &*password), (again, CTRL_D)], 2, "the input ended"),
         (&[(first, "\r")], 2, "the password is empty"),

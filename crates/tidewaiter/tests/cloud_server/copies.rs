@@ -51,7 +51,10 @@ async fn a_copy_is_restored_where_nothing_is_and_served_with_its_keys() {
     let (code, said) = new.run(&["restore", &copy.display().to_string()]).await;
     assert_eq!(code, 0, "{said}");
     let missing = new.data.join("keys").display().to_string();
-    assert!(said.contains("No copy holds keys") && said.contains(&missing), "{said}");
+    assert!(
+        said.contains("A backup contains no keys") && said.contains(&missing),
+        "{said}"
+    );
     let mode = std::fs::metadata(&new.data).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
     let parts = ["keys", "sealing-keys"].map(|part| place.data.join(part));

@@ -134,7 +134,7 @@ async fn credentials_are_sealed_anew_and_the_old_key_can_go() {
     hang_up(&server);
     eventually("the server to say that everything is sealed anew", SOON, async || {
         let log = server.process.log();
-        let says = |line: &str| line.contains("everything is sealed") && line.contains(&new[..8]);
+        let says = |line: &str| line.contains("all credentials are encrypted") && line.contains(&new[..8]);
         if log.lines().any(says) { Ok(()) } else { Err(log) }
     })
     .await;

@@ -250,7 +250,7 @@ fn wrong(land: &Land) -> Vec<(Method, String, serde_json::Value)> {
     ]
 }
 
-/// What is no JSON, or no token.
+/// What is not valid JSON, or no token.
 async fn raw_wrong(server: &Server, land: &Land, secrets: &Secrets) {
     let half = format!("{{\"credentials\": {{\"password\": \"{REGISTRY}\"");
     let path = format!("{}{}/registries", server.base, land.organization);

@@ -161,7 +161,7 @@ async fn lies_about_itself(world: &World, controller: &Controller) {
     let lies = node(name).provider_id(&worker.provider_id()).internal_ip("10.9.9.9");
     let kubelet = Kubelet::register(&world.cluster, &lies.build()).await;
     let words = format!(
-        "lists 10.9.9.9, and instance {} has {} … {WHO}",
+        "lists the addresses 10.9.9.9, but instance {} has {} … {WHO}",
         worker.id(),
         worker.address()
     );
@@ -180,7 +180,7 @@ async fn lies_about_itself(world: &World, controller: &Controller) {
     let lies = node(name).provider_id(&elsewhere).internal_ip(worker.address());
     Kubelet::register(&world.cluster, &lies.build()).await;
     let words = format!(
-        "says zone us-east-1z, and instance {} is in {}",
+        "names zone us-east-1z, but instance {} is in {}",
         worker.id(),
         zone(&worker)
     );

@@ -239,7 +239,7 @@ async fn a_change_that_is_on_its_way() {
     let labels = json!({"tier": "day", "mine": "yes", "node-role.kubernetes.io/api-server": ""});
     world.patch(name, json!({"metadata": {"labels": labels}})).await;
     let output = explain(&world, &["node", name, "-o", "json"]).await;
-    fails(&output, 1, "1 label cannot be set");
+    fails(&output, 1, "1 label is invalid");
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(found["change"]["differs"], true, "{found}");
     assert_eq!(found["change"]["set"], json!([{"key": "team", "value": "blue"}]));
@@ -513,8 +513,8 @@ async fn compute_engine_is_asked_with_the_credentials_of_the_machine() {
         &ask(&thief.node, &[]).await,
         &[
             "False (NotInGroup), asked of the cloud just now",
-            "says that it was made by zones/us-central1-a/instanceGroupManagers/masters-mig, which does not list it",
-            "Let the instance group make its instances",
+            "claims to be created by zones/us-central1-a/instanceGroupManagers/masters-mig, which does not list it",
+            "Delete the instance and let its instance group create",
         ],
     );
     gce.always(Some(Scripted::Denied));

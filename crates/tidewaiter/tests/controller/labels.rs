@@ -396,7 +396,7 @@ async fn a_person_sees_it_with_kubectl() {
     for word in [
         "Warning",
         "NotFound",
-        "the cloud lists no instance",
+        "the cloud does not list instance",
         unknown.id(),
         "delete the Node",
     ] {

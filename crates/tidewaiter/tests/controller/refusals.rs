@@ -45,7 +45,7 @@ const CASES: [Case; 6] = [
         },
         reason: "ForeignProject",
         forged: false,
-        words: "has no tag that says it belongs to test.example.com … kops update cluster --yes",
+        words: "has no tag that assigns it to test.example.com … kops update cluster --yes",
     },
     Case {
         spoil: |instance| instance.without_tag("kops.k8s.io/instancegroup"),
@@ -57,7 +57,7 @@ const CASES: [Case; 6] = [
         spoil: |instance| instance.tag("kops.k8s.io/instancegroup", "../masters"),
         reason: "NotInGroup",
         forged: false,
-        words: "has the tag \"../masters\" for its instance group, which is no name of one",
+        words: "has the tag \"../masters\" for its instance group, which is not a valid name",
     },
     Case {
         spoil: |instance| instance.zone("us-east-1z"),
@@ -165,7 +165,7 @@ async fn are_neither(world: &World, controller: &Controller) {
         spoil: |instance| instance,
         reason: "NotFound",
         forged: false,
-        words: "the cloud lists no instance … delete the Node",
+        words: "the cloud does not list instance … delete the Node",
     };
     for instance in [old(UNKNOWN), new(UNKNOWN)] {
         refused(world, controller, instance.node_name(), &not_found).await;
@@ -225,9 +225,9 @@ async fn without_an_answer_everything_stays_as_it_is() {
         Trouble::Throttled,
         Trouble::Answer(Scripted::Failed, "the cloud failed (InternalError)"),
         Trouble::Refused,
-        Trouble::Answer(Scripted::Html, "unusable answer … no proxy that answers in its place"),
-        Trouble::Answer(Scripted::Garbage, "unusable answer"),
-        Trouble::Answer(Scripted::Drop, "not reachable … Check the route"),
+        Trouble::Answer(Scripted::Html, "unusable response … no proxy that answers in its place"),
+        Trouble::Answer(Scripted::Garbage, "unusable response"),
+        Trouble::Answer(Scripted::Drop, "not reachable … Check routes"),
         Trouble::Answer(Scripted::BreakOff, "not reachable"),
         Trouble::Answer(
             Scripted::Denied,
@@ -287,7 +287,7 @@ async fn begin(world: &World, trouble: &Trouble) -> (&'static str, &'static str)
         }
         Trouble::Refused => {
             world.ec2.away().await;
-            ("Unavailable", "not reachable (Connection refused … Check the route")
+            ("Unavailable", "not reachable (Connection refused … Check routes")
         }
         Trouble::Answer(answer, words) => {
             world.ec2.always(Some(answer.clone()));
@@ -364,7 +364,7 @@ async fn a_zone_in_trouble_concerns_its_nodes_alone() {
     world
         .says(failing.name(), "Verified", Unknown, "Unavailable", words)
         .await;
-    let words = "not reachable (no answer in time)";
+    let words = "not reachable (timeout)";
     world
         .says(hanging.name(), "Verified", Unknown, "Unavailable", words)
         .await;

@@ -136,7 +136,7 @@ async fn without_a_good_version_nobody_loses_a_label_and_somebody_is_told() {
     controller.counts("undefined", 2).await;
     controller.counts_refusal(reason, false).await;
     controller
-        .logs("a file of the state store cannot be used … instancegroup/nodes: spec.role")
+        .logs("a file in the state store is unusable … instancegroup/nodes: spec.role")
         .await;
     has_problems(&controller, 1.0).await;
     has_team(&world, old.name(), "red").await;
@@ -185,10 +185,10 @@ async fn an_s3_that_denies_or_lies_is_told_apart() {
         (Answer::Text(200, HTML), "is HTML or XML, not YAML"),
         (
             Answer::unavailable(),
-            "the state store does not answer with the file (SlowDown",
+            "the state store does not return the file (SlowDown",
         ),
         (Answer::missing(), "is missing from the state store (NoSuchKey"),
-        (Answer::BreakOff, "the state store does not answer with the file"),
+        (Answer::BreakOff, "the state store does not return the file"),
     ]) {
         s3.answer(answer);
         for file in [GROUP, CLUSTER_FILE] {

@@ -76,7 +76,7 @@ async fn with_tags_the_state_store_is_not_read() {
             json!({"metadata": {"labels": {"node-role.kubernetes.io/node": ""}}}),
         )
         .await;
-    let words = "carries no tag k8s.io/cluster-autoscaler/node-template/label/KEY";
+    let words = "has no tag k8s.io/cluster-autoscaler/node-template/label/KEY";
     world
         .says(kubelet.name(), "LabelsValid", Unknown, "TagsMissing", words)
         .await;

@@ -159,7 +159,7 @@ fn what_cannot_be_set_is_told_and_fails() {
     );
     assert!(said.contains("team"), "the others are told too: {said}");
     assert!(!said.contains('\u{1b}'), "{said:?}");
-    assert_eq!(text(&output.stderr), "tidewaiter: 1 label cannot be set\n");
+    assert_eq!(text(&output.stderr), "tidewaiter: 1 label is invalid\n");
 
     let json: Value = serde_json::from_slice(&store.explain("nodes", "-o json").stdout).unwrap();
     assert_eq!(json["rejected"][0]["file"], "instancegroup/nodes");

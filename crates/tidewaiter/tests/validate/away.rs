@@ -39,7 +39,7 @@ async fn an_api_server_that_is_away_or_deaf_leaves_nodes_and_pods_unknown() {
     let (store, ec2) = (Store::new(), aws().await);
     let (_listener, port) = deaf().await;
     let (closed, open) = ("https://127.0.0.1:1".to_owned(), format!("https://127.0.0.1:{port}"));
-    for (server, words) in [(closed, "cannot be listed"), (open, "does not answer: no")] {
+    for (server, words) in [(closed, "cannot be listed"), (open, "did not return")] {
         let kubeconfig = store.kubeconfig(&server);
         let mut command = command(&store.url(), &kubeconfig, &["-o", "json"]);
         command.envs(ec2.environment());
@@ -57,7 +57,7 @@ async fn a_state_store_that_is_away_or_deaf_leaves_all_that_it_says_unknown() {
         command.envs(ec2.environment());
         command.env("TIDEWAITER_STATE_ENDPOINT", format!("http://127.0.0.1:{port}"));
         let parts = [
-            ("InstanceGroups", "the state store does not answer"),
+            ("InstanceGroups", "the state store does not return"),
             ("cloud", "cluster-completed.spec"),
             ("dns", "cluster-completed.spec"),
             ("Nodes", "nodes cannot be listed"),

@@ -24,8 +24,8 @@ async fn a_flag_that_is_wrong_is_named_with_its_value_and_what_is_allowed() {
     let ran = async |arguments: &[&str]| finished(command(&url, &kubeconfig, arguments)).await;
     for (arguments, words) in [
         (&["-o", "xml"][..], &["'xml'", "--output", "table, json, yaml"][..]),
-        (&["--interval", "-5s"], &["'-5s'", "--interval", "1s or more", "1m30s"]),
-        (&["--interval", "0"], &["'0'", "--interval", "1s or more"]),
+        (&["--interval", "-5s"], &["'-5s'", "--interval", "at least 1s", "1m30s"]),
+        (&["--interval", "0"], &["'0'", "--interval", "at least 1s"]),
         (&["--wait", "-1m"], &["'-1m'", "--wait", "0 or more", "1m30s"]),
         (
             &["--wait", "ten minutes or so"],
@@ -113,8 +113,8 @@ async fn help_says_the_exit_codes_and_is_no_failure() {
         "Exit codes:",
         "130",
         "143",
-        "could not tell",
-        "the one with the cluster's name",
+        "unknown: no failure was found",
+        "The context with the cluster's name",
     ] {
         let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains(word), "{word} in {said}");

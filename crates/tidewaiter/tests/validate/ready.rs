@@ -239,7 +239,9 @@ async fn each_look_asks_anew_what_the_state_store_says() {
     let mut running = world.running(&[&["--count", "1000", "--wait", "1h"], &OFTEN[..]].concat());
     running.tells("cannot tell whether").await;
     put_group(&group);
-    running.tells("cloud unknown: where the cluster is is not known").await;
+    running
+        .tells("cloud unknown: the region or project of the cluster is not known")
+        .await;
     world.store.put_cluster(|cluster| cluster);
     running.tells("is ready, 1 of").await;
     put_group("spec: [");

@@ -105,7 +105,7 @@ async fn who_may_not_look_is_told_what_to_be_given() {
     let unknown = unknown(&output);
     let nodes = unknown.iter().find(|(part, _)| part == "Nodes").unwrap();
     assert!(
-        nodes.1.starts_with("may not list nodes: ") && nodes.1.contains("mallory"),
+        nodes.1.starts_with("permission to list nodes is missing: ") && nodes.1.contains("mallory"),
         "{nodes:?}"
     );
 }

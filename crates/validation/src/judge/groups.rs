@@ -20,7 +20,7 @@ fn judged_role(role: Role) -> Option<&'static str> {
     }
 }
 
-/// What is wrong with groups, instances and Nodes.
+/// The failures of groups, instances and Nodes.
 pub(super) fn failures<'a>(membership: &Membership<'a>) -> Vec<Found<'a>> {
     let mut found = Vec::new();
     for group in &membership.groups {
@@ -69,7 +69,7 @@ fn too_small<'a>(group: &Group<'a>) -> Option<Found<'a>> {
     })
 }
 
-/// What is wrong with an instance or its Node.
+/// The failure of an instance or its Node.
 fn machine_failure<'a>(group: &Group<'a>, machine: Machine<'a>) -> Option<Found<'a>> {
     let Some(node) = machine.node else {
         let id = machine.member.id.as_str();
@@ -100,7 +100,7 @@ pub(super) fn found_in<'a>(
     Found { failure, place }
 }
 
-/// The Nodes of the instances whose role is judged, by name.
+/// The Nodes of all instances whose role is judged, by name.
 pub(super) fn node_rows(membership: &Membership<'_>) -> Vec<NodeRow> {
     let row = |group: &Group<'_>, node: &Node| {
         Some(NodeRow {
@@ -163,7 +163,7 @@ fn counting<'g, 'a>(group: &'g Group<'a>) -> impl Iterator<Item = &'g Machine<'a
     group.machines.iter().filter(|machine| machine.counts())
 }
 
-/// How many members are held against the target.
+/// The number of members that count towards the target.
 fn current(group: &Group<'_>) -> u32 {
     count(counting(group))
 }

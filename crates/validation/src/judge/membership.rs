@@ -1,8 +1,9 @@
-//! Which instance is in which group, and which Node it is.
+//! The group of each instance, and its Node.
 //!
-//! A Node belongs to the instance whose own name for its Node it has, because its kubelet's certificate binds that name; else
-//! to the one that its providerID names, which is only its kubelet's claim. Of several claims those that are not known to be forged
-//! count first, and then the worst, so that none can hide that another is not ready.
+//! If the cloud provides the name of the instance's Node, the Node with that name belongs to it, because the kubelet's
+//! certificate binds the name. Otherwise, the Node whose providerID names the instance does, which is only the
+//! kubelet's claim. If several Nodes claim it, those not known as forged come first, and among them the worst, so that
+//! no claim can hide that another Node is not ready.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -27,7 +28,7 @@ pub(super) struct Membership<'a> {
 pub(super) struct Group<'a> {
     pub summary: &'a GroupSummary,
     pub cloud: &'a CloudGroup,
-    /// By id.
+    /// Sorted by id.
     pub machines: Vec<Machine<'a>>,
 }
 
@@ -36,7 +37,7 @@ pub(super) struct Group<'a> {
 pub(super) struct Machine<'a> {
     pub member: &'a Member,
     pub node: Option<&'a Node>,
-    /// Whether this is the group under which the instance and its Node are judged.
+    /// Whether the instance and its Node are judged in this group.
     pub judged: bool,
 }
 
@@ -50,7 +51,7 @@ impl Machine<'_> {
         self.member.status != MemberStatus::Detached
     }
 
-    /// Whether an instance of `role` must be a Node.
+    /// Whether an instance of `role` must have a Node.
     pub(super) fn must_join(&self, role: Role) -> bool {
         self.in_service() && role != Role::Bastion
     }
@@ -96,7 +97,7 @@ impl<'a> Membership<'a> {
             .flat_map(|group| group.judged().map(move |machine| (group, machine)))
     }
 
-    /// The group of each Node that is an instance.
+    /// The group of each Node that has an instance.
     pub(super) fn group_by_node(&self) -> HashMap<&'a str, &'a InstanceGroupName> {
         let nodes = self
             .judged()
@@ -111,8 +112,9 @@ impl<'a> Group<'a> {
     }
 }
 
-/// An instance that two groups claim is judged under the one in whose service it is; else, or if under both, under the first.
-/// In the same order a Node is given to one instance only: another that should have its name has not joined.
+/// An instance that two groups claim is judged in the one in which it is in service, else (or if it is in service in
+/// both) in the first. In the same order, a Node is assigned to one instance only: another instance that claims its
+/// name has not joined.
 fn judge_each_once<'a>(groups: &mut [Group<'a>]) {
     let mut judged = HashSet::new();
     let mut instances: HashMap<&'a str, &'a str> = HashMap::new();
@@ -131,14 +133,14 @@ fn judge_each_once<'a>(groups: &mut [Group<'a>]) {
 /// Finds the Node of an instance.
 struct Finder<'a> {
     by_name: HashMap<&'a str, &'a Node>,
-    /// By the last part of the providerID; the Nodes of one in the order in which they count.
+    /// By the last part of the providerID; the Nodes of an instance in their order of precedence.
     by_instance: HashMap<&'a str, Vec<&'a Node>>,
 }
 
 impl<'a> Finder<'a> {
     fn new(nodes: &'a [Arc<Node>], forged: &BTreeSet<String>) -> Self {
         let mut nodes: Vec<&Node> = nodes.iter().map(Arc::as_ref).collect();
-        // Nobody but a control plane has its label, and so has to run its pods: no kubelet can write it.
+        // Only a control plane has its label and must run its pods: no kubelet can set the label.
         nodes.sort_by_key(|node| {
             let forged = forged.contains(node.name());
             (forged, node.is_ready(), !node.is_control_plane(), node.name())
@@ -174,14 +176,14 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// Whether two Nodes may claim one instance.
+/// Whether two Nodes claim one instance.
 pub(crate) fn contested(nodes: &[Arc<Node>]) -> bool {
     let mut seen = HashSet::new();
     let mut claims = nodes.iter().filter_map(|node| node.provider_id.as_ref());
     claims.any(|claim| !seen.insert(last_part(claim.rest())))
 }
 
-/// Whether the Node's providerID ends with `id`, at a `/` or as a whole.
+/// Whether the Node's providerID is `id` or ends with `/` and `id`.
 fn claims(node: &Node, id: &str) -> bool {
     let rest = node
         .provider_id

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::groups::found_in;
 use super::membership::Membership;
 use super::{Found, Place};
-use crate::objects::pod::{PodTrouble, STATIC_PODS};
+use crate::objects::pod::{PodProblem, STATIC_PODS};
 use crate::objects::{Pod, Priority};
 use crate::verdict::{Failure, FailureKind};
 
-/// What is wrong with the pods of the system, and how many are wrong in which way.
+/// The failures of system pods, and their numbers by kind.
 #[derive(Default)]
 pub(super) struct System<'a> {
     pub found: Vec<Found<'a>>,
@@ -24,11 +24,11 @@ pub(super) fn failures<'a>(pods: &'a [Arc<Pod>], membership: Option<&Membership<
     let group_by_node = membership.map(Membership::group_by_node).unwrap_or_default();
     let mut system = System::default();
     for (pod, priority) in in_order(pods) {
-        let Some(trouble) = pod.trouble() else { continue };
-        let (counted, what) = match trouble {
-            PodTrouble::Pending => (&mut system.pending, "pending".to_owned()),
-            PodTrouble::UnknownPhase => (&mut system.unknown, "unknown phase".to_owned()),
-            PodTrouble::NotReady(containers) => {
+        let Some(problem) = pod.problem() else { continue };
+        let (counted, what) = match problem {
+            PodProblem::Pending => (&mut system.pending, "pending".to_owned()),
+            PodProblem::UnknownPhase => (&mut system.unknown, "unknown phase".to_owned()),
+            PodProblem::NotReady(containers) => {
                 (&mut system.not_ready, format!("not ready ({})", containers.join(",")))
             }
         };

@@ -1,4 +1,4 @@
-//! The Node: whether it is ready, which instance it says it is, and the labels that the verdict shows.
+//! The Node: whether it is ready, which instance it claims to be, and the labels in a verdict.
 
 use std::borrow::Cow;
 
@@ -11,21 +11,21 @@ use super::{known, label};
 
 pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
-/// What [`ZONE`] was called before Kubernetes 1.17.
+/// The name of [`ZONE`] before Kubernetes 1.17.
 pub(super) const OLD_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 
 /// The labels of a Node that the verdict reads.
 pub const LABELS_READ: [&str; 4] = [ROLE_CONTROL_PLANE_LABEL, HOSTNAME, ZONE, OLD_ZONE];
 
-/// A Node, as little of it as the verdict reads: all those of a large cluster can be held, and need not be decoded again for
-/// each verdict.
+/// A Node with only the fields that a verdict reads. It is small enough that all Nodes of a large cluster can be stored
+/// unpacked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Sent")]
 pub struct Node {
     name: Box<str>,
     /// The instance that the Node claims to be.
     pub(crate) provider_id: Option<ProviderId>,
-    /// Where it is not the name.
+    /// Only if it differs from the name.
     hostname: Option<Box<str>>,
     zone: Box<str>,
     control_plane: bool,
@@ -66,10 +66,10 @@ impl From<Sent> for Node {
 /// One condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NodeCondition {
-    /// What it is about.
+    /// The type of the condition.
     #[serde(rename = "type")]
     pub type_: NodeConditionType,
-    /// Whether it holds.
+    /// The status of the condition.
     pub status: ConditionStatus,
 }
 
@@ -83,7 +83,8 @@ pub enum NodeConditionType {
 }
 
 impl Node {
-    /// Of these parts of a Node: its name and [the labels that are read](LABELS_READ), `spec.providerID`, and its conditions.
+    /// Constructs a Node from its name and [the labels that are read](LABELS_READ), its `spec.providerID`, and its
+    /// conditions.
     #[must_use]
     pub fn new(metadata: &ObjectMeta, provider_id: Option<&str>, all: &[NodeCondition]) -> Self {
         let of_type = |type_| all.iter().find(|it| it.type_ == type_).map(|it| it.status);
@@ -105,7 +106,7 @@ impl Node {
         &self.name
     }
 
-    /// The status of the Ready condition; Unknown when there is none.
+    /// The status of the condition Ready; Unknown if it is absent.
     pub(crate) fn ready_status(&self) -> ConditionStatus {
         self.ready.unwrap_or(ConditionStatus::Unknown)
     }
@@ -128,10 +129,11 @@ impl Node {
     }
 }
 
-/// The conditions that decide readiness, of all that a Node has; for whoever reads more of a Node than the verdict does.
+/// Deserializes the conditions that determine readiness and drops the others, for types that read more of a Node than a
+/// verdict.
 ///
 /// # Errors
-/// When it is no list of conditions.
+/// If it is not a list of conditions.
 pub fn conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<NodeCondition>, D::Error> {
     #[derive(Deserialize)]
     struct Condition<'a> {

@@ -1,6 +1,6 @@
-//! The Pod: whether it belongs to the cluster's own system, where it runs, and whether its containers are ready.
+//! The Pod: whether it is a system pod, its Node, and whether its containers are ready.
 //!
-//! Its owner is not read: a pod of the system is judged whoever made it.
+//! Its owner is not read: a system pod is judged no matter who created it.
 
 use k8s_openapi::api::core::v1::Pod as FullPod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -10,7 +10,7 @@ use super::{known_text, label, resource_like, same_metadata};
 
 pub(super) const APP: &str = "k8s-app";
 const SYSTEM_NAMESPACE: &str = "kube-system";
-/// What each control-plane node runs, by its label `k8s-app`.
+/// The static pods of each control-plane node, by their label `k8s-app`.
 pub(crate) const STATIC_PODS: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 
 /// A slim Pod.
@@ -19,10 +19,10 @@ pub struct Pod {
     /// Namespace, name, uid, resourceVersion, and the label `k8s-app`.
     #[serde(deserialize_with = "super::metadata")]
     pub metadata: ObjectMeta,
-    /// What is read of the spec.
+    /// The fields of the spec that are read.
     #[serde(default)]
     pub spec: PodSpec,
-    /// What is read of the status.
+    /// The fields of the status that are read.
     #[serde(default)]
     pub status: PodStatus,
 }
@@ -39,7 +39,7 @@ pub struct PodSpec {
     pub node_name: Option<Box<str>>,
 }
 
-/// The priority classes of what a cluster cannot do without. Source: Kubernetes, "Guaranteed Scheduling For Critical Add-On Pods".
+/// The priority classes of critical pods. Source: Kubernetes, "Guaranteed Scheduling For Critical Add-On Pods".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Priority {
     /// The cluster needs it, wherever it runs.
@@ -63,7 +63,7 @@ impl Priority {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodStatus {
-    /// Where the pod is in its life.
+    /// The phase of the pod.
     #[serde(default, deserialize_with = "known_text", skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
     /// Its containers but the init containers, in the order of the API.
@@ -74,15 +74,15 @@ pub struct PodStatus {
 /// `status.phase`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
-    /// Not all containers have been made.
+    /// Not all containers have been created.
     Pending,
-    /// It is bound to a Node and its containers have been made.
+    /// Bound to a Node, with all containers created.
     Running,
     /// All containers ended well, and none comes back.
     Succeeded,
     /// All containers ended, one of them badly.
     Failed,
-    /// Its node cannot be asked.
+    /// Its node does not report.
     Unknown,
 }
 
@@ -91,28 +91,28 @@ pub enum Phase {
 pub struct ContainerStatus {
     /// Its name.
     pub name: Box<str>,
-    /// Whether it passes its readiness probe.
+    /// Whether the container passes its readiness probe.
     #[serde(default)]
     pub ready: bool,
 }
 
-/// Whether the verdict reads this pod: it has one of the system's priority classes, or it is one of the pods that every
-/// control-plane node must run, whatever its priority class. Any other may be dropped before it is held.
+/// Whether a verdict reads this pod: it has a system priority class, or it is one of the static pods of every
+/// control-plane node, whatever its priority class. Other pods need not be cached.
 #[must_use]
 pub fn is_judged(pod: &Pod) -> bool {
     pod.spec.priority_class_name.is_some() || pod.static_app().is_some()
 }
 
-/// Whether the verdict would be another without this pod as it is now: it is [judged](is_judged) and something is wrong with
-/// it, or its absence would be a failure. A cache that holds only these holds enough.
+/// Whether the verdict would differ without this pod in its current state: it is [judged](is_judged) and unhealthy, or
+/// its absence would be a failure. A cache needs only these pods.
 #[must_use]
 pub fn matters(pod: &Pod) -> bool {
-    pod.static_app().is_some() || (is_judged(pod) && pod.trouble().is_some())
+    pod.static_app().is_some() || (is_judged(pod) && pod.problem().is_some())
 }
 
-/// What is wrong with a pod.
+/// Why a pod is unhealthy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum PodTrouble<'a> {
+pub(crate) enum PodProblem<'a> {
     Pending,
     UnknownPhase,
     /// These containers.
@@ -120,21 +120,21 @@ pub(crate) enum PodTrouble<'a> {
 }
 
 impl Pod {
-    /// What is wrong with it, if anything is.
-    pub(crate) fn trouble(&self) -> Option<PodTrouble<'_>> {
+    /// Why it is unhealthy, if it is.
+    pub(crate) fn problem(&self) -> Option<PodProblem<'_>> {
         match self.status.phase {
             Some(Phase::Succeeded) => None,
-            Some(Phase::Pending) => Some(PodTrouble::Pending),
-            Some(Phase::Unknown) => Some(PodTrouble::UnknownPhase),
+            Some(Phase::Pending) => Some(PodProblem::Pending),
+            Some(Phase::Unknown) => Some(PodProblem::UnknownPhase),
             Some(Phase::Running | Phase::Failed) | None => {
                 let containers = self.status.container_statuses.iter();
                 let waiting: Vec<&str> = containers.filter(|one| !one.ready).map(|one| &*one.name).collect();
-                (!waiting.is_empty()).then_some(PodTrouble::NotReady(waiting))
+                (!waiting.is_empty()).then_some(PodProblem::NotReady(waiting))
             }
         }
     }
 
-    /// Whether the two differ in nothing that the verdict reads.
+    /// Whether the two are equal in all fields that a verdict reads.
     #[must_use]
     pub fn same(&self, other: &Self) -> bool {
         same_metadata(&self.metadata, &other.metadata) && self.spec == other.spec && self.status == other.status

@@ -8,13 +8,13 @@ use tokio::net::lookup_host;
 
 use crate::observation::{Dns, Part};
 
-/// How long a name may take.
+/// The timeout of a DNS lookup.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// What `name` resolves to; a cluster that publishes no name is not asked.
+/// Resolves `name`; a cluster that publishes no name needs no lookup.
 ///
-/// The lookup runs on a thread that nobody can stop: a runtime that is dropped in the middle of it waits for its end, unless
-/// it is shut down in the background.
+/// The lookup runs on a thread that cannot be cancelled: dropping a runtime waits for its end, unless the runtime is
+/// shut down in the background.
 pub async fn resolve(name: Option<&str>, clock: &dyn Clock) -> Part<Dns> {
     let Some(name) = name else {
         return Part::Known(Dns::NotAsked);

@@ -1,7 +1,7 @@
-//! All objects of one kind, a page at a time: what is not kept goes with its page, so that memory holds one page of a large
-//! cluster's pods and no more.
+//! Lists all objects of one kind, page by page. Unneeded objects are dropped with their page, so that memory contains
+//! only one page of a large cluster's pods.
 //!
-//! A list is whole or an error. It is one list even so: every page is of the same moment.
+//! A list is complete or an error. All pages belong to one resource version.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,30 +12,30 @@ use serde::de::DeserializeOwned;
 use tidewaiter_kit::clock::timeout;
 use tidewaiter_kit::{Chain, Clock};
 
-/// Objects to a page; what kubectl asks for.
+/// Objects per page, as in kubectl.
 const PAGE: u32 = 500;
-/// How long one page may take.
+/// The timeout of one page.
 const PAGE_LIMIT: Duration = Duration::from_secs(10);
-/// How long all pages may take: less than the five minutes for which the API server knows where a list went on.
+/// The timeout of all pages: less than the five minutes after which the API server expires a continue token.
 const LIMIT: Duration = Duration::from_mins(2);
-/// "Gone": the moment of the first page is forgotten.
+/// "Gone": the continue token has expired.
 const GONE: u16 = 410;
 
 /// Why there is no list.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ListError {
-    #[error("the API server does not answer: no {plural} within {limit:?}")]
+    #[error("the API server did not return {plural} within {limit:?}")]
     Slow { plural: String, limit: Duration },
-    #[error("may not list {plural}: {said}; the role `view` and reading Nodes are enough")]
+    #[error("permission to list {plural} is missing: {said}; the role `view` and read access to Nodes are sufficient")]
     Denied { plural: String, said: String },
     #[error("{plural} cannot be listed: {said}")]
     Failed { plural: String, said: String },
 }
 
-/// All objects of the resource `R` of which `keep` is true, as `K` reads them.
+/// All objects of the resource `R` for which `keep` is true, decoded as `K`.
 ///
 /// # Errors
-/// When one page does not come, or all of them take too long.
+/// If a page does not arrive, or all pages together take too long.
 pub(super) async fn all<R, K>(
     client: &Client,
     clock: &dyn Clock,
@@ -48,7 +48,7 @@ where
     let path = Request::new(R::url_path(&(), None));
     let list = async {
         match pages(client, &path, clock, keep).await {
-            // It took longer than the server remembers. A new list may be faster; if not, nobody should wait on.
+            // The continue token expired. A new list may be faster; if not, stop.
             Err(PageError::Forgotten) => pages(client, &path, clock, keep).await,
             other => other,
         }
@@ -63,7 +63,7 @@ where
         Ok(Err(PageError::Slow)) => Err(slow(PAGE_LIMIT)),
         Ok(Err(PageError::Forgotten)) => Err(ListError::Failed {
             plural: plural(),
-            said: "the API server forgot twice where the list went on".to_owned(),
+            said: "the continue token of the list expired twice".to_owned(),
         }),
         Ok(Err(PageError::Api(error))) => Err(failed(plural(), &error)),
         Err(_) => Err(slow(LIMIT)),

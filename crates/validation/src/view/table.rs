@@ -9,7 +9,7 @@ use crate::verdict::{Outcome, Verdict};
 
 const TAB: usize = 8;
 
-/// What a word says, for whoever paints it.
+/// The meaning of a word, for colouring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     /// All is well.
@@ -20,7 +20,7 @@ pub enum Tone {
     Unsure,
 }
 
-/// The tables of a verdict, and what follows from them in one line. Nothing in a cell can make a terminal do anything.
+/// The tables of a verdict and a summary line. All cells are escaped for terminals.
 #[must_use]
 pub fn table(verdict: &Verdict) -> String {
     painted_table(verdict, &|_, text| text.to_owned())
@@ -90,8 +90,8 @@ fn conclusion(verdict: &Verdict) -> (Tone, String) {
     }
 }
 
-/// A title and the rows below it, as Go's `text/tabwriter` aligns them with tabs (minimum width 0, tab width 8, padding 1).
-/// `paint` gives back the cells of the last column, whose width nothing depends on.
+/// A title and its rows, aligned like Go's `text/tabwriter` with tabs (minimum width 0, tab width 8, padding 1).
+/// `paint` renders the cells of the last column, on whose width nothing depends.
 fn section<const N: usize>(
     title: &str,
     head: [&str; N],

@@ -45,7 +45,7 @@ impl Serialize for HttpUrl {
 shown_and_read!(HttpUrl, "URL");
 
 text_value! {
-    /// The address of a server as it was written: `HOST`, `HOST:PORT`, with a path, or an `http` or `https` URL. For a
+    /// The address of a server, exactly as given: `HOST`, `HOST:PORT`, with a path, or an `http` or `https` URL. For a
     /// registry it is the key under which a container runtime looks for the credentials, so not one byte may change.
     #[schema(max_length = 512, pattern = r"^(https?://|(?!.*://))[!$&-.0-;=A-Z\[\]_a-z~]+(/[!$-;=A-Z\[\]_a-z~]*)?$", examples("registry.example.com:5000"))]
     Address, "address", address, crate::models::values::invalid_address

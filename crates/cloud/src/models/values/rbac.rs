@@ -11,7 +11,7 @@ text_value! {
     Verb, "verb", verb
 }
 text_value! {
-    /// An API group; the empty one is the core group; `*` is all.
+    /// An API group; the empty string is the core group; `*` is all groups.
     #[schema(max_length = 253, pattern = r"^(\*|[a-z0-9]([a-z0-9\-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9\-]*[a-z0-9])?)*)?$", examples("apps"))]
     ApiGroup, "API group", api_group
 }
@@ -26,7 +26,7 @@ text_value! {
     ResourceName, "name of an object", resource_name
 }
 text_value! {
-    /// A path of the API server that is no resource, with `*` only as its last character.
+    /// A non-resource path of the API server, with `*` only as its last character.
     #[schema(max_length = 253, pattern = r"^(\*|/[A-Za-z0-9/\-._~]*\*?)$", examples("/healthz"))]
     NonResourceUrl, "non-resource URL", non_resource_url
 }

@@ -19,7 +19,7 @@ const EXAMPLE: &str =
 /// RFC 8301 asks for 2048 at least; nobody verifies with much larger ones, and OpenSSH refuses above 16384.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=16384;
 
-/// A key of one of OpenSSH's present types, in one line: the type, the data in base64 and, if there is one, the comment.
+/// A public key of a type that OpenSSH supports, in one line: the type, the key in base64 and an optional comment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SshPublicKey {
     line: String,
@@ -70,7 +70,7 @@ fn parse(text: &str) -> Result<SshPublicKey, &'static str> {
     }
     let line = key
         .to_openssh()
-        .map_err(|_| "must be a key that can be written again")?;
+        .map_err(|_| "must be a key that can be serialized again")?;
     let fingerprint = Fingerprint(key.fingerprint(HashAlg::Sha256).to_string());
     Ok(SshPublicKey { line, fingerprint })
 }
@@ -117,7 +117,7 @@ impl utoipa::PartialSchema for SshPublicKey {
         let schema = ObjectBuilder::new()
             .schema_type(Type::String)
             .description(Some(
-                "A key of one of OpenSSH's present types, in one line: the type, the data in base64 and, if there is one, the comment.",
+                "A public key of a type that OpenSSH supports, in one line: the type, the key in base64 and an optional comment.",
             ))
             .max_length(Some(MAX_BYTES))
             .pattern(Some(PATTERN))
@@ -154,7 +154,7 @@ fn fingerprint(text: &str) -> Result<(), &'static str> {
         Ok(())
     } else {
         Err(
-            "must be SHA256: and 43 base64 characters, or 16 pairs of hexadecimal digits with ':' between; leave it out to have it computed",
+            "must be SHA256: and 43 base64 characters, or 16 pairs of hexadecimal digits separated by ':'; omit it to have it computed",
         )
     }
 }

@@ -3,28 +3,28 @@
 use super::text_value;
 
 text_value! {
-    /// What people call something: 1 to 128 characters of any alphabet.
+    /// A name: 1 to 128 characters of any alphabet.
     #[schema(min_length = 1, max_length = 128, pattern = r"^[^\s\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\uffff]([^\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\uffff]*[^\s\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\uffff])?$", examples("Production"))]
     DisplayName, "name", display_name
 }
 text_value! {
-    /// A sentence about something: at most 1,024 characters of any alphabet, on one line.
+    /// A description: at most 1,024 characters of any alphabet, on one line.
     #[derive(Default)]
     #[schema(max_length = 1024, pattern = r"^[^\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\uffff]*$", examples("Who is awake"))]
     Description, "description", description
 }
 text_value! {
-    /// An e-mail address, checked loosely: only a mail that arrives proves one.
+    /// An e-mail address. Only its format is checked.
     #[schema(max_length = 254, pattern = r"^[!#-'*+\-./0-9=?A-Z^-~]{1,64}@[!#-'*+\-/0-9=?A-Z^-~]+(\.[!#-'*+\-/0-9=?A-Z^-~]+)*$", examples("alice@example.com"))]
     Email, "e-mail address", email
 }
 text_value! {
-    /// A telephone number as a person writes it.
+    /// A telephone number.
     #[schema(max_length = 32, pattern = r"^[0-9 +\-()./x]*[0-9][0-9 +\-()./x]*$", examples("+1 555 0100"))]
     Phone, "telephone number", phone
 }
 text_value! {
-    /// A word that programs compare: the name of a provider, an engine, the type or implementation of a plugin.
+    /// An identifier: the name of a provider or an engine, the type or implementation of a plugin.
     #[schema(max_length = 63, pattern = r"^[A-Za-z0-9][A-Za-z0-9_.\-]*$", examples("digital_ocean"))]
     Slug, "identifier", slug
 }
@@ -44,7 +44,7 @@ text_value! {
     StatusType, "type of a status", status_type
 }
 text_value! {
-    /// How far something is: a decimal number from 0 to 100 in a text, as the old clients write it.
+    /// A percentage: a string with a decimal number from 0 to 100.
     #[schema(pattern = r"^(0?[0-9]{1,2}(\.[0-9]{1,16})?|100(\.0{1,16})?)$", examples("50"))]
     Percent, "percentage", percent
 }

@@ -11,7 +11,7 @@ use crate::models::fields::{At, Read};
 const END: u64 = 253_402_300_800;
 const WANTED: &str = "whole seconds since 1970, for example \"1551441600\"";
 
-/// A time as seconds since 1970: a text on the wire, as the old clients declare it. A number is read too.
+/// A time as seconds since 1970: a string on the wire, for compatibility. A number is accepted too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, utoipa::ToSchema)]
 #[schema(value_type = String, pattern = "^[0-9]{1,12}$", examples("1551441600"))]
 pub struct UnixSeconds(u64);

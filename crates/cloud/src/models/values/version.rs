@@ -23,12 +23,12 @@ fn semver(text: &str) -> Option<semver::Version> {
 #[schema(value_type = String, max_length = 63, pattern = r"^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-(0|[1-9][0-9]*|[0-9]*[A-Za-z\-][0-9A-Za-z\-]*)(\.(0|[1-9][0-9]*|[0-9]*[A-Za-z\-][0-9A-Za-z\-]*))*)?(\+[0-9A-Za-z\-]+(\.[0-9A-Za-z\-]+)*)?$", examples("1.2.3"))]
 pub struct Version(pub semver::Version);
 
-/// A version of Kubernetes without `v`, as the path of an upgrade script has it. One with `v` is read too.
+/// A version of Kubernetes without `v`. One with `v` is accepted too.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, utoipa::ToSchema)]
 #[schema(value_type = String, max_length = 64, pattern = r"^v?(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-(0|[1-9][0-9]*|[0-9]*[A-Za-z\-][0-9A-Za-z\-]*)(\.(0|[1-9][0-9]*|[0-9]*[A-Za-z\-][0-9A-Za-z\-]*))*)?(\+[0-9A-Za-z\-]+(\.[0-9A-Za-z\-]+)*)?$", examples("1.12.3"))]
 pub struct KubernetesVersion(pub semver::Version);
 
-/// The version that an upgrade leads to, with `v`: `v1.12.3`.
+/// The target version of an upgrade, with `v`: `v1.12.3`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, utoipa::ToSchema)]
 #[schema(value_type = String, max_length = 64, pattern = r"^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-(0|[1-9][0-9]*|[0-9]*[A-Za-z\-][0-9A-Za-z\-]*)(\.(0|[1-9][0-9]*|[0-9]*[A-Za-z\-][0-9A-Za-z\-]*))*)?(\+[0-9A-Za-z\-]+(\.[0-9A-Za-z\-]+)*)?$", examples("v1.12.3"))]
 pub struct TargetVersion(pub semver::Version);
@@ -91,7 +91,7 @@ written!(KubernetesVersion, "", "a version of Kubernetes, for example 1.12.3");
 written!(TargetVersion, "v", "a version of Kubernetes, for example v1.12.3");
 
 text_value! {
-    /// A version that someone else numbers, for example `17.03.2-ce` of Docker, which is no semantic version.
+    /// A version with a numbering of its own, for example `17.03.2-ce` of Docker, which is not a semantic version.
     #[schema(max_length = 63, pattern = r"^v?[0-9][A-Za-z0-9.+\-~_]*$", examples("17.03.2-ce"))]
     VersionText, "version", version_text
 }

@@ -3,12 +3,12 @@
 use http::Method;
 
 use super::{
-    Action, Answers, BINDINGS, CLUSTER, Endpoint, MANIFESTS, NOBODY, POOL, ROLE_LISTS, Takes, entry, organization,
+    Action, BINDINGS, CLUSTER, Endpoint, Input, MANIFESTS, NOBODY, Output, POOL, ROLE_LISTS, entry, organization,
 };
 use crate::server::kind::Kind;
 use crate::server::principal::OrgRole;
 
-/// The kinds that are listed, made, got, replaced, patched and deleted all alike.
+/// A kind whose objects are listed, created, read, replaced, patched and deleted by common code.
 pub(in crate::server) struct Collection {
     pub(super) kind: Kind,
     /// The path of the list.
@@ -16,9 +16,9 @@ pub(in crate::server) struct Collection {
     pub(super) tag: &'static str,
     /// The least role that may change one.
     pub(super) writes: OrgRole,
-    /// Whether a cluster reads them.
+    /// Whether clusters may read it.
     pub(super) cluster: bool,
-    /// Schemas: what is said, and what is answered.
+    /// The schemas of request and response.
     pub(super) said: &'static str,
     pub(super) shown: &'static str,
 }
@@ -95,9 +95,9 @@ impl Collection {
                 tag,
                 reads,
                 Action::List(kind),
-                Takes::Nothing,
-                Answers::List(self.shown),
-                format!("List: {one} each"),
+                Input::Nothing,
+                Output::List(self.shown),
+                format!("List all objects of the kind: {one}"),
             )
             .asked(query),
             entry(
@@ -106,9 +106,9 @@ impl Collection {
                 tag,
                 writes,
                 Action::Create(kind),
-                Takes::Json(self.said),
-                Answers::Made(made),
-                format!("Make {one}"),
+                Input::Json(self.said),
+                Output::Made(made),
+                format!("Create {one}"),
             ),
             entry(
                 Method::GET,
@@ -116,8 +116,8 @@ impl Collection {
                 tag,
                 item_reads,
                 Action::Get(kind),
-                Takes::Nothing,
-                Answers::One(item_shown),
+                Input::Nothing,
+                Output::One(item_shown),
                 format!("Get {one}"),
             )
             .asked(item_query),
@@ -127,8 +127,8 @@ impl Collection {
                 tag,
                 writes,
                 Action::Replace(kind),
-                Takes::Json(self.said),
-                Answers::One(item_shown),
+                Input::Json(self.said),
+                Output::One(item_shown),
                 format!("Replace {one}"),
             ),
             entry(
@@ -137,8 +137,8 @@ impl Collection {
                 tag,
                 writes,
                 Action::Patch(kind),
-                Takes::Patch(self.said),
-                Answers::One(item_shown),
+                Input::Patch(self.said),
+                Output::One(item_shown),
                 format!("Change {one}"),
             ),
             entry(
@@ -147,8 +147,8 @@ impl Collection {
                 tag,
                 writes,
                 Action::Delete(kind),
-                Takes::Nothing,
-                Answers::Nothing,
+                Input::Nothing,
+                Output::Nothing,
                 format!("Delete {one}"),
             ),
         ]

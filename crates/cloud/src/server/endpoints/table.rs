@@ -3,9 +3,9 @@
 use http::Method;
 
 use super::{
-    AUDIT, Action, Answers, CLUSTER, Endpoint, ORGANIZATION, POOL, ROLE_LISTS, SCRIPT, Takes, entry, organization,
+    AUDIT, Action, CLUSTER, Endpoint, Input, ORGANIZATION, Output, POOL, ROLE_LISTS, SCRIPT, entry, organization,
 };
-use crate::server::access::May;
+use crate::server::access::Permission;
 use crate::server::kind::Kind;
 use crate::server::principal::OrgRole;
 
@@ -14,18 +14,18 @@ pub(super) fn accounts() -> Vec<Endpoint> {
     use Action as A;
     let t = "Account";
     vec![
-        entry(Method::POST, "/v3/login/{method}", t, May::Anyone, A::LogIn, Takes::Json("LoginRequest"), Answers::One("Token"), "Log in with `password`, or, as a cluster, with `api_key`"),
-        entry(Method::GET, "/v3/authenticate", t, May::Known, A::Authenticate, Takes::Nothing, Answers::One("Authenticated"), "Who the token is"),
-        entry(Method::GET, "/v3/account", t, May::User, A::GetAccount, Takes::Nothing, Answers::One("Account"), "Get one's own account"),
-        entry(Method::PUT, "/v3/account", t, May::User, A::ReplaceAccount, Takes::Json("AccountSpec"), Answers::One("Account"), "Replace one's own account"),
-        entry(Method::PATCH, "/v3/account", t, May::User, A::PatchAccount, Takes::Patch("AccountSpec"), Answers::One("Account"), "Change one's own account"),
-        entry(Method::PUT, "/v3/account/password", t, May::User, A::ChangePassword, Takes::Json("PasswordChange"), Answers::Nothing, "Change one's own password; all tokens of other logins end"),
-        entry(Method::GET, "/v3/account/ssh_keys", t, May::User, A::List(Kind::SshKey), Takes::Nothing, Answers::List("SshKey"), "List one's own SSH keys"),
-        entry(Method::POST, "/v3/account/ssh_keys", t, May::User, A::Create(Kind::SshKey), Takes::Json("SshKeySpec"), Answers::Made("SshKey"), "Add an SSH key of one's own"),
-        entry(Method::DELETE, "/v3/account/ssh_keys/{id}", t, May::User, A::Delete(Kind::SshKey), Takes::Nothing, Answers::Nothing, "Delete an SSH key of one's own"),
-        entry(Method::GET, "/v3/account/tokens", t, May::User, A::ListTokens, Takes::Nothing, Answers::List("TokenInfo"), "List one's own tokens"),
-        entry(Method::POST, "/v3/account/tokens", t, May::User, A::CreateToken, Takes::Json("TokenSpec"), Answers::Made("CreatedToken"), "Make a token; its text is shown once"),
-        entry(Method::DELETE, "/v3/account/tokens/{id}", t, May::User, A::RevokeToken, Takes::Nothing, Answers::Nothing, "Revoke a token"),
+        entry(Method::POST, "/v3/login/{method}", t, Permission::Anyone, A::LogIn, Input::Json("LoginRequest"), Output::One("Token"), "Log in with `password`, or, as a cluster, with `api_key`"),
+        entry(Method::GET, "/v3/authenticate", t, Permission::Known, A::Authenticate, Input::Nothing, Output::One("Authenticated"), "Show the identity that a token belongs to"),
+        entry(Method::GET, "/v3/account", t, Permission::User, A::GetAccount, Input::Nothing, Output::One("Account"), "Get your own account"),
+        entry(Method::PUT, "/v3/account", t, Permission::User, A::ReplaceAccount, Input::Json("AccountSpec"), Output::One("Account"), "Replace your own account"),
+        entry(Method::PATCH, "/v3/account", t, Permission::User, A::PatchAccount, Input::Patch("AccountSpec"), Output::One("Account"), "Change your own account"),
+        entry(Method::PUT, "/v3/account/password", t, Permission::User, A::ChangePassword, Input::Json("PasswordChange"), Output::Nothing, "Change your own password; the tokens of all other logins become invalid"),
+        entry(Method::GET, "/v3/account/ssh_keys", t, Permission::User, A::List(Kind::SshKey), Input::Nothing, Output::List("SshKey"), "List your own SSH keys"),
+        entry(Method::POST, "/v3/account/ssh_keys", t, Permission::User, A::Create(Kind::SshKey), Input::Json("SshKeySpec"), Output::Made("SshKey"), "Add an SSH key to your own account"),
+        entry(Method::DELETE, "/v3/account/ssh_keys/{id}", t, Permission::User, A::Delete(Kind::SshKey), Input::Nothing, Output::Nothing, "Delete an SSH key of your own account"),
+        entry(Method::GET, "/v3/account/tokens", t, Permission::User, A::ListTokens, Input::Nothing, Output::List("TokenInfo"), "List your own tokens"),
+        entry(Method::POST, "/v3/account/tokens", t, Permission::User, A::CreateToken, Input::Json("TokenSpec"), Output::Made("CreatedToken"), "Create a token; it is shown only once"),
+        entry(Method::DELETE, "/v3/account/tokens/{id}", t, Permission::User, A::RevokeToken, Input::Nothing, Output::Nothing, "Revoke a token"),
     ]
 }
 
@@ -39,23 +39,23 @@ pub(super) fn organizations() -> Vec<Endpoint> {
     let admin = organization(OrgRole::Admin, false, false);
     let owner = organization(OrgRole::Owner, false, false);
     vec![
-        entry(Method::GET, "/v3/organizations", t, May::User, A::ListOrganizations, Takes::Nothing, Answers::List("Organization"), "List the organizations that one is in"),
-        entry(Method::POST, "/v3/organizations", t, May::Operator, A::CreateOrganization, Takes::Json("OrganizationSpec"), Answers::Made("Organization"), "Make an organization; whoever makes it owns it"),
-        entry(Method::GET, ORGANIZATION, t, organization(OrgRole::ReadOnly, true, false), A::Get(Kind::Organization), Takes::Nothing, Answers::One("Organization"), "Get an organization"),
-        entry(Method::PUT, ORGANIZATION, t, owner, A::Replace(Kind::Organization), Takes::Json("OrganizationSpec"), Answers::One("Organization"), "Replace an organization"),
-        entry(Method::PATCH, ORGANIZATION, t, owner, A::Patch(Kind::Organization), Takes::Patch("OrganizationSpec"), Answers::One("Organization"), "Change an organization"),
-        entry(Method::PUT, format!("{ORGANIZATION}/locked"), t, May::Operator, A::SetLocked, Takes::Json("Lock"), Answers::One("Organization"), "Lock an organization, so that nothing in it changes, or unlock it"),
-        entry(Method::DELETE, ORGANIZATION, t, owner, A::Delete(Kind::Organization), Takes::Nothing, Answers::Nothing, "Delete an organization and everything in it"),
-        entry(Method::GET, &*users, u, organization(OrgRole::ReadOnly, true, false), A::ListMembers, Takes::Nothing, Answers::List("User"), "List the users of an organization and their SSH keys"),
-        entry(Method::POST, &*users, u, admin, A::CreateMember, Takes::Json("MemberSpec"), Answers::Made("User"), "Make a user, at home in this organization"),
-        entry(Method::GET, &*user, u, organization(OrgRole::ReadOnly, true, false), A::GetMember, Takes::Nothing, Answers::One("User"), "Get a user"),
-        entry(Method::PUT, &*user, u, admin, A::ReplaceMember, Takes::Json("UserSpec"), Answers::One("User"), "Replace a user who is at home here"),
-        entry(Method::PATCH, &*user, u, admin, A::PatchMember, Takes::Patch("UserSpec"), Answers::One("User"), "Change a user who is at home here"),
-        entry(Method::DELETE, &*user, u, admin, A::DeleteMember, Takes::Nothing, Answers::Nothing, "Take a user out of the organization; out of his home, delete him"),
-        entry(Method::PUT, format!("{user}/role"), u, admin, A::SetRole, Takes::Json("RoleChange"), Answers::One("Membership"), "Say what a user is in the organization; an operator also adds one of another organization"),
-        entry(Method::PUT, format!("{user}/password"), u, admin, A::SetPassword, Takes::Json("NewPassword"), Answers::Nothing, "Set the password of a user who is at home here; his tokens end"),
-        entry(Method::GET, format!("{ORGANIZATION}/audit"), t, admin, A::Audit, Takes::Nothing, Answers::List("AuditRow"), "Who changed what, and when").asked(AUDIT),
-        entry(Method::GET, format!("{ORGANIZATION}/templates"), "Clusters", reads, A::Templates, Takes::Nothing, Answers::Json, "Provisioning templates: there are none, because nothing is provisioned here"),
+        entry(Method::GET, "/v3/organizations", t, Permission::User, A::ListOrganizations, Input::Nothing, Output::List("Organization"), "List the organizations that you are a member of"),
+        entry(Method::POST, "/v3/organizations", t, Permission::Operator, A::CreateOrganization, Input::Json("OrganizationSpec"), Output::Made("Organization"), "Create an organization; you become its owner"),
+        entry(Method::GET, ORGANIZATION, t, organization(OrgRole::ReadOnly, true, false), A::Get(Kind::Organization), Input::Nothing, Output::One("Organization"), "Get an organization"),
+        entry(Method::PUT, ORGANIZATION, t, owner, A::Replace(Kind::Organization), Input::Json("OrganizationSpec"), Output::One("Organization"), "Replace an organization"),
+        entry(Method::PATCH, ORGANIZATION, t, owner, A::Patch(Kind::Organization), Input::Patch("OrganizationSpec"), Output::One("Organization"), "Change an organization"),
+        entry(Method::PUT, format!("{ORGANIZATION}/locked"), t, Permission::Operator, A::SetLocked, Input::Json("Lock"), Output::One("Organization"), "Lock an organization against changes, or unlock it"),
+        entry(Method::DELETE, ORGANIZATION, t, owner, A::Delete(Kind::Organization), Input::Nothing, Output::Nothing, "Delete an organization and everything in it"),
+        entry(Method::GET, &*users, u, organization(OrgRole::ReadOnly, true, false), A::ListMembers, Input::Nothing, Output::List("User"), "List the users of an organization and their SSH keys"),
+        entry(Method::POST, &*users, u, admin, A::CreateMember, Input::Json("MemberSpec"), Output::Made("User"), "Create a user whose home is this organization"),
+        entry(Method::GET, &*user, u, organization(OrgRole::ReadOnly, true, false), A::GetMember, Input::Nothing, Output::One("User"), "Get a user"),
+        entry(Method::PUT, &*user, u, admin, A::ReplaceMember, Input::Json("UserSpec"), Output::One("User"), "Replace a user whose home is this organization"),
+        entry(Method::PATCH, &*user, u, admin, A::PatchMember, Input::Patch("UserSpec"), Output::One("User"), "Change a user whose home is this organization"),
+        entry(Method::DELETE, &*user, u, admin, A::DeleteMember, Input::Nothing, Output::Nothing, "Remove a user from the organization; in the user's home organization, delete the user"),
+        entry(Method::PUT, format!("{user}/role"), u, admin, A::SetRole, Input::Json("RoleChange"), Output::One("Membership"), "Set the role of a user in the organization; an operator can also add a user of another organization"),
+        entry(Method::PUT, format!("{user}/password"), u, admin, A::SetPassword, Input::Json("NewPassword"), Output::Nothing, "Set the password of a user whose home is this organization; the user's tokens become invalid"),
+        entry(Method::GET, format!("{ORGANIZATION}/audit"), t, admin, A::Audit, Input::Nothing, Output::List("AuditRow"), "List changes, with author and time").asked(AUDIT),
+        entry(Method::GET, format!("{ORGANIZATION}/templates"), "Clusters", reads, A::Templates, Input::Nothing, Output::Json, "List provisioning templates: always empty, because nothing is provisioned here"),
     ]
 }
 
@@ -65,9 +65,9 @@ pub(super) fn operators() -> Vec<Endpoint> {
     let t = "Operators";
     let operator = "/v3/operators/{user_id}";
     vec![
-        entry(Method::GET, "/v3/operators", t, May::Operator, A::ListOperators, Takes::Nothing, Answers::List("Operator"), "List the operators of this server"),
-        entry(Method::PUT, operator, t, May::Operator, A::AddOperator, Takes::Nothing, Answers::One("Operator"), "Make a user an operator, who may do what concerns all organizations"),
-        entry(Method::DELETE, operator, t, May::Operator, A::RemoveOperator, Takes::Nothing, Answers::Nothing, "Make a user no operator any more; one always stays"),
+        entry(Method::GET, "/v3/operators", t, Permission::Operator, A::ListOperators, Input::Nothing, Output::List("Operator"), "List the operators of this server"),
+        entry(Method::PUT, operator, t, Permission::Operator, A::AddOperator, Input::Nothing, Output::One("Operator"), "Make a user an operator, who administers all organizations"),
+        entry(Method::DELETE, operator, t, Permission::Operator, A::RemoveOperator, Input::Nothing, Output::Nothing, "Remove an operator; the last operator cannot be removed"),
     ]
 }
 
@@ -83,24 +83,24 @@ pub(super) fn clusters() -> Vec<Endpoint> {
     let assigned = format!("{POOL}/autoscaling-policies");
     let upgrade = format!("{CLUSTER}/upgrades/{{upgrade_id}}");
     vec![
-        entry(Method::PUT, format!("{CLUSTER}/status"), t, reports, A::SetStatus(Kind::Cluster), Takes::Json("StatusReport"), Answers::One("Cluster"), "Say how a cluster is doing"),
-        entry(Method::PUT, format!("{POOL}/status"), n, reports, A::SetStatus(Kind::NodePool), Takes::Json("StatusReport"), Answers::One("NodePool"), "Say how a node pool is doing"),
-        entry(Method::PUT, format!("{CLUSTER}/nodes/{{id}}/status"), n, reports, A::SetStatus(Kind::Node), Takes::Json("StatusReport"), Answers::One("Node"), "Say how a node is doing"),
-        entry(Method::PUT, format!("{upgrade}/status"), "Upgrades", reports, A::SetStatus(Kind::Upgrade), Takes::Json("UpgradeReport"), Answers::One("Upgrade"), "Say how far an upgrade is"),
-        entry(Method::GET, &*keys, t, admin, A::ListKeys, Takes::Nothing, Answers::List("ApiKeyInfo"), "List a cluster's API keys, without the keys"),
-        entry(Method::POST, &*keys, t, admin, A::CreateKey, Takes::Nothing, Answers::Made("CreatedApiKey"), "Make an API key for a cluster; it is shown once"),
-        entry(Method::DELETE, format!("{keys}/{{id}}"), t, admin, A::DeleteKey, Takes::Nothing, Answers::Nothing, "Delete an API key"),
-        entry(Method::POST, format!("{CLUSTER}/token"), t, organization(OrgRole::ReadOnly, false, false), A::ClusterToken, Takes::Nothing, Answers::One("ClusterToken"), "Make a short token for this cluster's kube-apiserver"),
-        entry(Method::GET, format!("{CLUSTER}/events"), t, reads, A::Events, Takes::Nothing, Answers::Events, "Hear which kinds change for a cluster"),
-        entry(Method::GET, format!("{CLUSTER}/roles"), "Roles", reads, A::List(Kind::Role), Takes::Nothing, Answers::List("Role"), "List the roles that a cluster mirrors").asked(ROLE_LISTS),
-        entry(Method::GET, format!("{CLUSTER}/nodes"), n, reads, A::NodesInCluster, Takes::Nothing, Answers::List("Node"), "List the nodes of all node pools"),
-        entry(Method::GET, format!("{CLUSTER}/nodes/{{id}}"), n, reads, A::NodeInCluster, Takes::Nothing, Answers::One("Node"), "Get a node of any node pool"),
-        entry(Method::GET, format!("{CLUSTER}/nodes/{{id}}/upgrade/kubernetes"), "Upgrades", reports, A::GetScript, Takes::Nothing, Answers::Text("text/x-shellscript"), "Get the script with which a node upgrades itself").asked(SCRIPT),
-        entry(Method::PUT, format!("{upgrade}/script"), "Upgrades", admin, A::SetScript, Takes::Text, Answers::Nothing, "Set the script of an upgrade, for every node"),
-        entry(Method::PUT, format!("{upgrade}/nodes/{{id}}/script"), "Upgrades", admin, A::SetScript, Takes::Text, Answers::Nothing, "Set the script of an upgrade for one node"),
-        entry(Method::GET, &*assigned, p, reads, A::ListAssigned, Takes::Nothing, Answers::List("AutoscalingPolicy"), "List the policies that scale a node pool"),
-        entry(Method::PUT, format!("{assigned}/{{id}}"), p, member, A::Assign, Takes::Nothing, Answers::Nothing, "Have a policy scale a node pool"),
-        entry(Method::DELETE, format!("{assigned}/{{id}}"), p, member, A::Unassign, Takes::Nothing, Answers::Nothing, "Have a policy scale a node pool no more"),
+        entry(Method::PUT, format!("{CLUSTER}/status"), t, reports, A::SetStatus(Kind::Cluster), Input::Json("StatusReport"), Output::One("Cluster"), "Report the status of a cluster"),
+        entry(Method::PUT, format!("{POOL}/status"), n, reports, A::SetStatus(Kind::NodePool), Input::Json("StatusReport"), Output::One("NodePool"), "Report the status of a node pool"),
+        entry(Method::PUT, format!("{CLUSTER}/nodes/{{id}}/status"), n, reports, A::SetStatus(Kind::Node), Input::Json("StatusReport"), Output::One("Node"), "Report the status of a node"),
+        entry(Method::PUT, format!("{upgrade}/status"), "Upgrades", reports, A::SetStatus(Kind::Upgrade), Input::Json("UpgradeReport"), Output::One("Upgrade"), "Report the status of an upgrade"),
+        entry(Method::GET, &*keys, t, admin, A::ListKeys, Input::Nothing, Output::List("ApiKeyInfo"), "List a cluster's API keys, without the keys"),
+        entry(Method::POST, &*keys, t, admin, A::CreateKey, Input::Nothing, Output::Made("CreatedApiKey"), "Create an API key for a cluster; it is shown only once"),
+        entry(Method::DELETE, format!("{keys}/{{id}}"), t, admin, A::DeleteKey, Input::Nothing, Output::Nothing, "Delete an API key"),
+        entry(Method::POST, format!("{CLUSTER}/token"), t, organization(OrgRole::ReadOnly, false, false), A::ClusterToken, Input::Nothing, Output::One("ClusterToken"), "Create a short-lived token for this cluster's kube-apiserver"),
+        entry(Method::GET, format!("{CLUSTER}/events"), t, reads, A::Events, Input::Nothing, Output::Events, "Stream the kinds that change for a cluster"),
+        entry(Method::GET, format!("{CLUSTER}/roles"), "Roles", reads, A::List(Kind::Role), Input::Nothing, Output::List("Role"), "List the roles that a cluster mirrors").asked(ROLE_LISTS),
+        entry(Method::GET, format!("{CLUSTER}/nodes"), n, reads, A::NodesInCluster, Input::Nothing, Output::List("Node"), "List the nodes of all node pools"),
+        entry(Method::GET, format!("{CLUSTER}/nodes/{{id}}"), n, reads, A::NodeInCluster, Input::Nothing, Output::One("Node"), "Get a node of any node pool"),
+        entry(Method::GET, format!("{CLUSTER}/nodes/{{id}}/upgrade/kubernetes"), "Upgrades", reports, A::GetScript, Input::Nothing, Output::Text("text/x-shellscript"), "Get the upgrade script of a node").asked(SCRIPT),
+        entry(Method::PUT, format!("{upgrade}/script"), "Upgrades", admin, A::SetScript, Input::Text, Output::Nothing, "Set the script of an upgrade for all nodes"),
+        entry(Method::PUT, format!("{upgrade}/nodes/{{id}}/script"), "Upgrades", admin, A::SetScript, Input::Text, Output::Nothing, "Set the script of an upgrade for one node"),
+        entry(Method::GET, &*assigned, p, reads, A::ListAssigned, Input::Nothing, Output::List("AutoscalingPolicy"), "List the autoscaling policies of a node pool"),
+        entry(Method::PUT, format!("{assigned}/{{id}}"), p, member, A::Assign, Input::Nothing, Output::Nothing, "Assign an autoscaling policy to a node pool"),
+        entry(Method::DELETE, format!("{assigned}/{{id}}"), p, member, A::Unassign, Input::Nothing, Output::Nothing, "Unassign an autoscaling policy from a node pool"),
     ]
 }
 
@@ -111,13 +111,13 @@ pub(super) fn catalogue() -> Vec<Endpoint> {
     let definition = "/v3/plugins/{type}/implementations/{implementation}";
     let version = format!("{definition}/versions/{{version}}");
     vec![
-        entry(Method::GET, "/v3/plugins", t, May::Known, A::Catalogue, Takes::Nothing, Answers::One("Catalogue"), "Get the catalogue of plugins"),
-        entry(Method::GET, "/v3/plugins/{type}", t, May::Known, A::CatalogueType, Takes::Nothing, Answers::List("PluginDefinition"), "List the plugins of a type"),
-        entry(Method::GET, definition, t, May::Known, A::CatalogueDefinition, Takes::Nothing, Answers::One("PluginDefinition"), "Get the definition of a plugin"),
-        entry(Method::GET, &*version, t, May::Known, A::CatalogueVersion, Takes::Nothing, Answers::One("PluginVersion"), "Get a version of a plugin"),
-        entry(Method::PUT, &*version, t, May::Operator, A::SetVersion, Takes::Json("PluginVersion"), Answers::One("PluginVersion"), "Put a version into the catalogue"),
-        entry(Method::PUT, format!("{version}/manifests"), t, May::Operator, A::SetManifests, Takes::Json("PluginManifests"), Answers::Nothing, "Put the manifests of a version into the catalogue"),
-        entry(Method::DELETE, &*version, t, May::Operator, A::DeleteVersion, Takes::Nothing, Answers::Nothing, "Take a version out of the catalogue"),
+        entry(Method::GET, "/v3/plugins", t, Permission::Known, A::Catalogue, Input::Nothing, Output::One("Catalogue"), "Get the catalogue of plugins"),
+        entry(Method::GET, "/v3/plugins/{type}", t, Permission::Known, A::CatalogueType, Input::Nothing, Output::List("PluginDefinition"), "List the plugins of a type"),
+        entry(Method::GET, definition, t, Permission::Known, A::CatalogueDefinition, Input::Nothing, Output::One("PluginDefinition"), "Get the definition of a plugin"),
+        entry(Method::GET, &*version, t, Permission::Known, A::CatalogueVersion, Input::Nothing, Output::One("PluginVersion"), "Get a version of a plugin"),
+        entry(Method::PUT, &*version, t, Permission::Operator, A::SetVersion, Input::Json("PluginVersion"), Output::One("PluginVersion"), "Add a version to the catalogue"),
+        entry(Method::PUT, format!("{version}/manifests"), t, Permission::Operator, A::SetManifests, Input::Json("PluginManifests"), Output::Nothing, "Set the manifests of a version in the catalogue"),
+        entry(Method::DELETE, &*version, t, Permission::Operator, A::DeleteVersion, Input::Nothing, Output::Nothing, "Remove a version from the catalogue"),
     ]
 }
 
@@ -126,9 +126,9 @@ pub(super) fn documents() -> Vec<Endpoint> {
     use Action as A;
     let t = "Server";
     vec![
-        entry(Method::GET, "/.well-known/openid-configuration", t, May::Anyone, A::Discovery, Takes::Nothing, Answers::Json, "Say what this OpenID Connect issuer is"),
-        entry(Method::GET, "/.well-known/jwks.json", t, May::Anyone, A::Jwks, Takes::Nothing, Answers::Json, "Give the keys that verify its tokens"),
-        entry(Method::GET, "/openapi.json", t, May::Anyone, A::OpenApi, Takes::Nothing, Answers::Json, "Describe this API to programs (OpenAPI 3.1)"),
-        entry(Method::GET, "/docs", t, May::Anyone, A::Docs, Takes::Nothing, Answers::Text("text/html; charset=utf-8"), "Describe this API to people"),
+        entry(Method::GET, "/.well-known/openid-configuration", t, Permission::Anyone, A::Discovery, Input::Nothing, Output::Json, "Get the OpenID Connect discovery document"),
+        entry(Method::GET, "/.well-known/jwks.json", t, Permission::Anyone, A::Jwks, Input::Nothing, Output::Json, "Get the keys that verify tokens of this server"),
+        entry(Method::GET, "/openapi.json", t, Permission::Anyone, A::OpenApi, Input::Nothing, Output::Json, "Get the description of this API for programs (OpenAPI 3.1)"),
+        entry(Method::GET, "/docs", t, Permission::Anyone, A::Docs, Input::Nothing, Output::Text("text/html; charset=utf-8"), "Get the description of this API as a web page"),
     ]
 }

@@ -92,7 +92,7 @@ pub(super) fn version() -> RefOr<Schema> {
     Version::schema()
 }
 
-/// What a user may do in an organization.
+/// The role of a user in an organization.
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
 enum Rank {
@@ -102,7 +102,7 @@ enum Rank {
     Owner,
 }
 
-/// What a person says of himself.
+/// The settings of the own account.
 #[derive(ToSchema)]
 struct AccountSpec {
     name: DisplayName,
@@ -111,20 +111,20 @@ struct AccountSpec {
     avatar_url: Option<HttpUrl>,
 }
 
-/// What a person says of a user who is to be at home in the organization.
+/// The settings of a user whose home will be the organization.
 #[derive(ToSchema)]
 struct MemberSpec {
     #[serde(flatten)]
     user: UserSpec,
-    /// `member`, unless it is said.
+    /// By default `member`.
     #[schema(nullable = false)]
     role: Option<Rank>,
-    /// Without one he cannot log in.
+    /// Without a password, the user cannot log in.
     #[schema(nullable = false, write_only)]
     password: Option<Password>,
 }
 
-/// A user as an organization sees him.
+/// A member of an organization.
 #[derive(ToSchema)]
 struct Member {
     #[serde(flatten)]
@@ -132,36 +132,36 @@ struct Member {
     role: Rank,
 }
 
-/// What a user is to be in the organization.
+/// The user's new role in the organization.
 #[derive(ToSchema)]
 struct RoleChange {
     role: Rank,
 }
 
-/// What a user is in the organization.
+/// The user's role in the organization.
 #[derive(ToSchema)]
 struct Membership {
     user_id: UserId,
     role: Rank,
 }
 
-/// A user who may do what concerns all organizations.
+/// A user who administers all organizations.
 #[derive(ToSchema)]
 struct Operator {
     id: UserId,
     name: DisplayName,
     email: Email,
-    /// Since when he is one.
+    /// Since when the user is an operator.
     added_at: Timestamp,
 }
 
-/// Whether nothing in the organization changes.
+/// Whether the organization is locked.
 #[derive(ToSchema)]
 struct Lock {
     locked: bool,
 }
 
-/// A password: 12 to 256 characters, none of them a control character.
+/// A password: 12 to 256 characters without control characters.
 #[derive(ToSchema)]
 #[schema(
     format = "password",
@@ -172,7 +172,7 @@ struct Lock {
 )]
 struct Password(String);
 
-/// A new password in place of the old one.
+/// The current and the new password.
 #[derive(ToSchema)]
 struct PasswordChange {
     #[schema(write_only)]
@@ -207,11 +207,11 @@ struct ApiKeyLogin {
     api_key: Secret,
 }
 
-/// What a person says of a token.
+/// The settings of a token.
 #[derive(ToSchema)]
 struct TokenSpec {
     name: DisplayName,
-    /// After how many seconds it ends.
+    /// The lifetime in seconds.
     #[schema(minimum = 60, maximum = 31_536_000, examples(86400))]
     expires_in_seconds: u32,
 }
@@ -226,7 +226,7 @@ struct TokenInfo {
     expires_at: Timestamp,
 }
 
-/// A token with its text, which is shown once.
+/// A token with its text, which is shown only once.
 #[derive(ToSchema)]
 struct CreatedToken {
     #[serde(flatten)]
@@ -243,7 +243,7 @@ struct ApiKeyInfo {
     owner_id: UserId,
 }
 
-/// An API key, which is shown once.
+/// An API key, which is shown only once.
 #[derive(ToSchema)]
 struct CreatedApiKey {
     #[schema(format = "uuid")]
@@ -251,7 +251,7 @@ struct CreatedApiKey {
     api_key: Secret,
 }
 
-/// A cluster and its first API key, which is shown once.
+/// A cluster and its first API key, which is shown only once.
 #[derive(ToSchema)]
 struct AttachedCluster {
     #[serde(flatten)]
@@ -259,7 +259,7 @@ struct AttachedCluster {
     api_key: Secret,
 }
 
-/// A short token for the kube-apiserver of one cluster.
+/// A short-lived token for the kube-apiserver of one cluster.
 #[derive(ToSchema)]
 struct ClusterToken {
     token: Secret,
@@ -271,26 +271,26 @@ struct ClusterToken {
 struct PluginWithManifests {
     #[serde(flatten)]
     plugin: Plugin,
-    /// Groups, applied in this order; absent where the catalogue has none of this version.
+    /// Groups, applied in this order; absent if the catalogue has none for this version.
     #[schema(nullable = false)]
     manifests: Option<Vec<Vec<Manifest>>>,
-    /// What must succeed before and after.
+    /// Jobs that must succeed before and after.
     jobs: Option<Jobs>,
 }
 
-/// How far an upgrade is.
+/// The progress of an upgrade.
 #[derive(ToSchema)]
 struct UpgradeReport {
     status: UpgradeProgress,
 }
 
-/// A change, and who made it.
+/// A change with its author.
 #[derive(ToSchema)]
 struct AuditRow {
     /// The number of the change.
     id: u64,
     at: Timestamp,
-    /// Which cluster it concerns, or empty.
+    /// The cluster that it concerns, or empty.
     cluster_id: String,
     /// The kind of the object.
     #[schema(examples("node-pools"))]
@@ -302,17 +302,17 @@ struct AuditRow {
     /// `user:ID`, `cluster:ID` or `system`.
     actor: String,
     request_id: String,
-    /// What it was, without secrets; `null` when it was not there.
+    /// The object before the change, without secrets; `null` if it was created.
     before: Option<OpenObject>,
-    /// What it is, without secrets; `null` when it is not there any more.
+    /// The object after the change, without secrets; `null` if it was deleted.
     after: Option<OpenObject>,
 }
 
-/// Whose token it is.
+/// The owner of the token.
 #[derive(ToSchema)]
 struct Authenticated {
     iss: String,
-    /// Of a token; an API key has none, and no end.
+    /// For a token; an API key has none and does not expire.
     #[schema(nullable = false)]
     sub: Option<String>,
     #[schema(nullable = false)]
@@ -331,7 +331,7 @@ struct Authenticated {
     metadata: OpenObject,
 }
 
-/// An organization that one is in, and as what.
+/// An organization and the caller's role in it.
 #[derive(ToSchema)]
 struct Belonging {
     id: OrganizationId,

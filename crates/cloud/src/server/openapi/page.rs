@@ -69,7 +69,7 @@ impl<'a> Page<'a> {
             write!(self.html, "<p>{}</p>", Escaped(paragraph))?;
         }
         self.html
-            .push_str("<p>The same for programs: <a href=\"openapi.json\">openapi.json</a>.</p><nav><ul>");
+            .push_str("<p>For programs: <a href=\"openapi.json\">openapi.json</a>.</p><nav><ul>");
         let tags = self.tags();
         for tag in &tags {
             write!(self.html, "<li><a href=\"#{}\">{}</a></li>", anchor(tag), Escaped(tag))?;

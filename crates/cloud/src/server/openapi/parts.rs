@@ -10,27 +10,25 @@ use utoipa::openapi::{ComponentsBuilder, Content, ObjectBuilder, Ref, ResponseBu
 pub(super) const SCHEMES: [&str; 2] = ["bearer", "jwt"];
 
 /// What a stream of events is.
-pub(super) const EVENTS: &str = "A stream of events. The first is `hello`, whose id is the cursor now, unless `Last-Event-ID` is \
-known. `change` has the data `{\"kinds\": [\"users\", …]}`: what to list again. `reset` says that the cursor is not known here, or \
-more than 10,000 changes old: list everything. A comment comes every 15 seconds.";
+pub(super) const EVENTS: &str = "A stream of events. The first is `hello`, whose id is the current cursor, unless `Last-Event-ID` is valid. `change` has the data `{\"kinds\": [\"users\", …]}`: list these kinds again. `reset` means that the cursor is unknown or more than 10,000 changes old: list everything again. A comment is sent every 15 seconds.";
 
 /// A header's name and what it says.
 const HEADERS: [(&str, &str); 7] = [
     (
         "x-request-id",
-        "The id of this request in the server's log: that of the request, when it had one.",
+        "The id of this request in the server's log; taken from the request if it has one.",
     ),
-    ("ETag", "What `If-Match` and `If-None-Match` take."),
-    ("Location", "Where the new object is."),
+    ("ETag", "The value for `If-Match` and `If-None-Match`."),
+    ("Location", "The path of the new object."),
     (
         "Link",
-        "The next part of the list, as `<…>; rel=\"next\"`; absent in the last one.",
+        "The next page of the list, as `<…>; rel=\"next\"`; absent on the last page.",
     ),
-    ("Retry-After", "After how many seconds to ask again."),
+    ("Retry-After", "The number of seconds after which to retry."),
     ("WWW-Authenticate", "`Bearer`"),
     (
         "Idempotency-Replayed",
-        "`true` when the answer is that of an earlier request with this key.",
+        "`true` if the response is that of an earlier request with this key.",
     ),
 ];
 
@@ -39,68 +37,68 @@ const REFUSALS: [(StatusCode, &str, &str); 14] = [
     (
         StatusCode::NOT_MODIFIED,
         "NotModified",
-        "It is as `If-None-Match` says. No body.",
+        "Unchanged since the `ETag` in `If-None-Match`. No body.",
     ),
     (
         StatusCode::BAD_REQUEST,
         "BadRequest",
-        "The body is no JSON, or a parameter of the query is wrong.",
+        "The body is not valid JSON, or a query parameter is invalid.",
     ),
     (
         StatusCode::UNAUTHORIZED,
         "Unauthorized",
-        "There is no token, or none that is valid.",
+        "The token is missing or invalid.",
     ),
     (
         StatusCode::FORBIDDEN,
         "Forbidden",
-        "The caller's role does not suffice.",
+        "The caller's role does not permit this.",
     ),
     (
         StatusCode::NOT_FOUND,
         "NotFound",
-        "There is no such object, or the caller may not see it.",
+        "The object does not exist, or the caller may not see it.",
     ),
     (
         StatusCode::CONFLICT,
         "Conflict",
-        "It goes against something that is there already, or that still refers to it.",
+        "The request conflicts with an existing object or with a reference to this one.",
     ),
     (
         StatusCode::PRECONDITION_FAILED,
         "PreconditionFailed",
-        "It has changed since: `If-Match` is not its `ETag`.",
+        "The object has changed: `If-Match` is not its current `ETag`.",
     ),
     (StatusCode::PAYLOAD_TOO_LARGE, "TooLarge", "The body is too large."),
     (
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "UnsupportedMediaType",
-        "The body has another type.",
+        "The body has an unsupported content type.",
     ),
     (
         StatusCode::UNPROCESSABLE_ENTITY,
         "Unprocessable",
-        "A field is refused: `field` says which.",
+        "A field is invalid; `field` names it.",
     ),
     (
         StatusCode::TOO_MANY_REQUESTS,
         "TooManyRequests",
-        "Too many requests of this caller.",
+        "The caller sends too many requests.",
     ),
     (
         StatusCode::INTERNAL_SERVER_ERROR,
         "InternalError",
-        "The server's own fault: its log has the reason under `x-request-id`.",
+        "Internal server error. The server's log has the reason, under `x-request-id`.",
     ),
     (
         StatusCode::NOT_IMPLEMENTED,
         "NotImplemented",
-        "Machines are not provisioned here: attach a cluster, without `template_id`.",
+        "Machines are not provisioned here: attach a cluster without `template_id`.",
     ),
     (
         StatusCode::SERVICE_UNAVAILABLE,
         "Unavailable",
-        "The server cannot answer now.",
+        "The server is unavailable or overloaded.",
     ),
 ];
 
@@ -175,32 +173,32 @@ fn parameters(components: ComponentsBuilder) -> ComponentsBuilder {
             "limit",
             query(),
             number(1, 1_000),
-            "At most so many items; `Link` leads to the next ones.",
+            "The maximum number of items; `Link` has the next page.",
         ),
-        ("after", query(), id, "The items after the one with this id."),
+        ("after", query(), id, "Return the items after the one with this id."),
         (
             "If-Match",
             head(),
             text(),
-            "The `ETag` that the object must still have: nothing is overwritten unseen.",
+            "The `ETag` that the object must still have, so that no other change is overwritten.",
         ),
         (
             "If-None-Match",
             head(),
             text(),
-            "The `ETag` of what the caller has already.",
+            "The `ETag` of the version that the caller already has.",
         ),
         (
             "Idempotency-Key",
             head(),
             key,
-            "The same key within 24 hours gets the same answer, and nothing is made twice.",
+            "A repeated key within 24 hours gets the same response, and nothing is created twice.",
         ),
         (
             "Last-Event-ID",
             head(),
             text(),
-            "The cursor of the last event that the caller has heard.",
+            "The cursor of the last event that the caller has received.",
         ),
     ];
     all.into_iter()
@@ -220,7 +218,7 @@ fn secured(components: ComponentsBuilder) -> ComponentsBuilder {
         .build();
     let jwt = ApiKeyValue::with_description(
         "Authorization",
-        "The same as `JWT TOKEN`, as the clients of the old service write it.",
+        "The same as `JWT TOKEN`, as the clients of the original service send it.",
     );
     components
         .security_scheme("bearer", SecurityScheme::Http(bearer))

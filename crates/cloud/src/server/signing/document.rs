@@ -1,9 +1,9 @@
-//! What a verifier of tokens asks for first.
+//! The first document that a verifier of tokens requests.
 
 use serde::Serialize;
 
 /// `/.well-known/openid-configuration` (OIDC Discovery 1.0): what a kube-apiserver needs to find the keys. There is no
-/// authorization endpoint, because tokens are not had that way.
+/// authorization endpoint, because tokens are not obtained that way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Discovery {
     issuer: String,
@@ -15,7 +15,7 @@ pub struct Discovery {
 }
 
 impl Discovery {
-    /// Of this issuer, exactly as tokens name it: verifiers compare the two byte by byte.
+    /// The document of this issuer, exactly as in tokens: verifiers compare the two byte by byte.
     #[must_use]
     pub fn new(issuer: &str) -> Self {
         Self {

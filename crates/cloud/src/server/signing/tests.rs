@@ -205,11 +205,11 @@ fn files_that_are_no_keys_are_left_alone_or_refused() {
         (format!("20260101T000001Z-{id}.pem"), p384.as_str(), "P-256"),
         (format!("20260101T000001Z-{id}.pem"), cut, "P-256"),
         (format!("20260101T000001Z-{id}.pem"), "", "P-256"),
-        (format!("{id}.pem"), &pem, "is not called"),
-        ("server.pem".to_owned(), &pem, "is not called"),
-        (format!("2026-01-01T00:00:00Z-{id}.pem"), &pem, "is not called"),
-        (format!("20260101T0000Z-{id}.pem"), &pem, "is not called"),
-        (format!("020260101T000000Z-{id}.pem"), &pem, "is not called"),
+        (format!("{id}.pem"), &pem, "is not named"),
+        ("server.pem".to_owned(), &pem, "is not named"),
+        (format!("2026-01-01T00:00:00Z-{id}.pem"), &pem, "is not named"),
+        (format!("20260101T0000Z-{id}.pem"), &pem, "is not named"),
+        (format!("020260101T000000Z-{id}.pem"), &pem, "is not named"),
     ];
     for (name, content, expected) in table {
         let path = folder.path().join(name);

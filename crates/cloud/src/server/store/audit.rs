@@ -17,12 +17,12 @@ pub(super) type AuditColumns = (
 
 /// A row of the audit.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Audited {
+pub struct AuditRow {
     /// The number of the change.
     pub sequence: i64,
-    /// When, RFC 3339.
+    /// The time, RFC 3339.
     pub at: String,
-    /// Which cluster it concerns, or empty.
+    /// The cluster that it concerns, or empty.
     pub cluster_id: String,
     /// The kind of the object.
     pub kind: String,
@@ -30,17 +30,17 @@ pub struct Audited {
     pub object_id: String,
     /// `create`, `update` or `delete`.
     pub action: String,
-    /// Who: `user:ID`, `cluster:ID` or `system`.
+    /// The author: `user:ID`, `cluster:ID` or `system`.
     pub actor: String,
     /// On which request.
     pub request_id: String,
-    /// What it was, without secrets; null when it was not there.
+    /// The object before the change, without secrets; null if it did not exist.
     pub before: Value,
-    /// What it is, without secrets; null when it is not there any more.
+    /// The object after the change, without secrets; null if it no longer exists.
     pub after: Value,
 }
 
-impl From<AuditColumns> for Audited {
+impl From<AuditColumns> for AuditRow {
     fn from(columns: AuditColumns) -> Self {
         let (sequence, at, cluster_id, kind, object_id, action, actor, request_id, before, after) = columns;
         let document = |text: String| serde_json::from_str(&text).unwrap_or_default();

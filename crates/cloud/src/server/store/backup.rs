@@ -1,6 +1,6 @@
-//! A copy of everything, in one form for both databases: lines of JSON, a row each, between a head and a foot that says how
-//! many there must be and what their digest is. It is one moment's, while others write. Secrets are in it as they are in
-//! the database: sealed, or hashes.
+//! A backup, in the same format for both databases: lines of JSON, one row each, between a header and a footer with the
+//! number of rows and their digest. It is a consistent snapshot, even during writes. Secrets are in it as in the
+//! database: encrypted or hashed.
 
 use std::io::{self, BufRead, Write};
 
@@ -74,17 +74,17 @@ const TABLES: &[Table] = &[
     },
 ];
 
-/// A copy that cannot be made or read.
+/// A backup that cannot be created or read.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// The database cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The copy cannot be read or written.
-    #[error("the copy cannot be read or written")]
+    #[error("the backup cannot be read or written")]
     File(#[from] io::Error),
     /// It is no copy, or not a whole one.
-    #[error("line {line} of the copy: {reason}")]
+    #[error("line {line} of the backup: {reason}")]
     Copy {
         /// The line, from 1.
         line: u64,
@@ -92,7 +92,7 @@ pub enum BackupError {
         reason: String,
     },
     /// There is something where the copy is to go.
-    #[error("the database is not empty: it has {0} objects; restore into a new one")]
+    #[error("the database is not empty: it has {0} objects; restore into a new database")]
     NotEmpty(i64),
 }
 
@@ -104,7 +104,7 @@ impl From<sqlx::Error> for BackupError {
 
 /// How much was copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Copied {
+pub struct BackupSummary {
     /// Rows of all tables.
     pub rows: u64,
 }
@@ -121,16 +121,16 @@ fn hex(context: Context) -> String {
     crate::server::digest::hex(context.finish().as_ref())
 }
 
-/// Writes a copy of the database at `url`, which may be served meanwhile. `told` hears after every thousand rows how many
-/// there are.
+/// Writes a backup of the database at `url`, which may be in use. `told` is called with the number of rows after every
+/// thousand.
 ///
 /// # Errors
-/// When the database cannot be read or the copy not be written.
+/// If the database cannot be read or the backup cannot be written.
 pub async fn backup(
     url: &Url,
     copy: &mut (dyn Write + Send),
     told: &mut (dyn FnMut(u64) + Send),
-) -> Result<Copied, BackupError> {
+) -> Result<BackupSummary, BackupError> {
     let engine = engine::beside(url)?;
     let pool = engine.pool().await?;
     let mut connection = pool.acquire().await.map_err(StoreError::from)?;
@@ -157,18 +157,19 @@ pub async fn backup(
     }
     writeln!(copy, "{}", json!({ "rows": rows, "sha256": hex(digest) }))?;
     copy.flush()?;
-    Ok(Copied { rows })
+    Ok(BackupSummary { rows })
 }
 
-/// Fills the empty database at `url` from a copy, all of it or nothing. It is another database then: streams begin anew.
+/// Restores a backup into the empty database at `url`, completely or not at all. The result is another database:
+/// streams start again.
 ///
 /// # Errors
-/// When the copy is not whole, is of a newer version, or there is something in the database.
+/// If the backup is incomplete or of a newer version, or if the database is not empty.
 pub async fn restore(
     url: &Url,
     copy: &mut (dyn BufRead + Send),
     told: &mut (dyn FnMut(u64) + Send),
-) -> Result<Copied, BackupError> {
+) -> Result<BackupSummary, BackupError> {
     let engine = engine::of(url)?;
     let pool = engine.pool().await?;
     MIGRATIONS.run(&pool).await.map_err(StoreError::Migrate)?;
@@ -196,7 +197,7 @@ async fn fill(
     connection: &mut AnyConnection,
     copy: &mut (dyn BufRead + Send),
     told: &mut (dyn FnMut(u64) + Send),
-) -> Result<Copied, BackupError> {
+) -> Result<BackupSummary, BackupError> {
     let (mut rows, mut number, mut digest) = (0, 0, Context::new(&SHA256));
     let mut text = String::new();
     loop {
@@ -207,29 +208,29 @@ async fn fill(
             reason: reason.to_owned(),
         };
         if copy.read_line(&mut text)? == 0 {
-            return Err(wrong("ends here, before its foot: it is not whole"));
+            return Err(wrong("the file ends before its footer: the backup is incomplete"));
         }
         let line = text.trim_end_matches('\n');
-        let value: Value = serde_json::from_str(line).map_err(|_| wrong("is no JSON"))?;
+        let value: Value = serde_json::from_str(line).map_err(|_| wrong("is not valid JSON"))?;
         if number == 1 {
             let tables = value.get("tables").and_then(Value::as_i64);
             match tables.filter(|_| value.get("tidewaiter-cloud-backup") == Some(&json!(1))) {
-                None => return Err(wrong("is not the head of a copy by tidewaiter cloud backup")),
+                None => return Err(wrong("is not the header of a file written by tidewaiter cloud backup")),
                 Some(tables) if tables > version() => {
-                    return Err(wrong("is of a newer version; restore it with that one"));
+                    return Err(wrong("was written by a newer version; restore it with that version"));
                 }
                 Some(_) => {}
             }
         } else if let Some(foot) = value.as_object() {
             if foot.get("rows") != Some(&json!(rows)) || foot.get("sha256") != Some(&json!(hex(digest))) {
-                return Err(wrong("does not go with the lines before it: the copy was damaged"));
+                return Err(wrong("does not match the lines before it: the backup is damaged"));
             }
-            return Ok(Copied { rows });
+            return Ok(BackupSummary { rows });
         } else {
             digest.update(line.as_bytes());
             insert(connection, &value)
                 .await?
-                .ok_or_else(|| wrong("is no row of a table"))?;
+                .ok_or_else(|| wrong("is not a row of a table"))?;
             rows += 1;
             if rows % 1_000 == 0 {
                 told(rows);

@@ -1,31 +1,31 @@
-//! What is asked of a writer: by whom, and which object.
+//! The input of a write: its author and the object.
 
 use serde_json::{Map, Value};
 
 use crate::server::kind::Kind;
 
-/// Who makes a change, on which request.
+/// The author of a change, and the request.
 #[derive(Clone, Debug, Default)]
-pub struct By {
+pub struct Author {
     /// `user:ID`, `cluster:ID` or `system`.
     pub actor: String,
     /// The id of the request.
     pub request_id: String,
 }
 
-/// What other objects have to do with one.
+/// The unique names and the references of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Ties {
+pub struct References {
     /// Under which name no other may be there.
     pub name: Option<Name>,
-    /// To which objects it refers.
+    /// The objects that it refers to.
     pub uses: Vec<(Kind, String)>,
 }
 
-/// A name that is taken once within a scope.
+/// A name that is unique within a scope.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Name {
-    /// The scope: mostly what the object stands below.
+    /// The scope: usually the object's parent.
     pub scope: String,
     /// The name.
     pub name: String,
@@ -33,25 +33,25 @@ pub struct Name {
     pub field: &'static str,
 }
 
-/// An object that is to be.
+/// An object to be created.
 #[derive(Clone, Debug)]
 pub struct Draft {
     /// Its kind.
     pub kind: Kind,
     /// Unique among its kind.
     pub id: String,
-    /// Whose it will be.
+    /// Its organization.
     pub organization_id: String,
-    /// Which cluster it concerns, or empty.
+    /// The cluster that it concerns, or empty.
     pub cluster_id: String,
-    /// Below what it will stand.
+    /// Its parent.
     pub parent_id: String,
     /// Which user makes it, or empty.
     pub owner_id: String,
-    /// What is said of it.
+    /// Its fields.
     pub spec: Map<String, Value>,
-    /// What nothing shows.
+    /// Its secret column.
     pub secret: String,
-    /// What others have to do with it.
-    pub ties: Ties,
+    /// Its unique names and references.
+    pub ties: References,
 }

@@ -1,4 +1,4 @@
-//! What the two databases do differently, and nothing else: every statement over the data is the same text for both.
+//! The differences between the two databases: every statement on the data has the same text for both.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,9 +15,9 @@ use url::Url;
 
 use super::StoreError;
 
-/// How long a request waits for a connection.
+/// The timeout of a request for a connection.
 const ACQUIRE: Duration = Duration::from_secs(5);
-/// So many connections at most.
+/// The maximum number of connections.
 pub(super) const READERS: u32 = 8;
 const SQLITE_READONLY: u32 = 8;
 const SQLITE_CORRUPT: u32 = 11;
@@ -32,7 +32,7 @@ pub(super) trait Engine: Send + Sync {
     /// The statement with which a writer begins: from then on it knows that it will not have to give way.
     fn begin(&self) -> &'static str;
 
-    /// The statement with which a reader begins who wants to see one moment.
+    /// The statement with which a reader starts a consistent snapshot.
     fn snapshot(&self) -> &'static str;
 
     /// The statement that tells other replicas of a commit, within the transaction; None where there can be none.
@@ -41,18 +41,18 @@ pub(super) trait Engine: Send + Sync {
     /// Connections for reading, and one at a time for writing.
     async fn pool(&self) -> Result<AnyPool, StoreError>;
 
-    /// Whether the database is there, and the file, if it is one, whole and writable. Asked once, before anything is served: a pool tries
-    /// again until its time is up, and then says only that.
+    /// Checks that the database exists, and that its file, if it has one, is intact and writable. Called once, before
+    /// anything is served: a pool retries until its timeout and then reports only that.
     async fn check(&self) -> Result<(), StoreError>;
 
-    /// Hears of other replicas' commits; None where there can be none.
-    async fn listen(&self) -> Result<Option<Heard>, StoreError>;
+    /// Receives notifications of other replicas' commits; `None` if there cannot be other replicas.
+    async fn listen(&self) -> Result<Option<CommitListener>, StoreError>;
 }
 
 /// The other replicas' commits.
-pub(super) struct Heard(PgListener);
+pub(super) struct CommitListener(PgListener);
 
-impl Heard {
+impl CommitListener {
     /// Completes after each; an error is that the connection is lost, and some may have been missed.
     pub(super) async fn next(&mut self) -> Result<(), StoreError> {
         match self.0.try_recv().await {
@@ -63,18 +63,18 @@ impl Heard {
     }
 }
 
-/// The engine for `url`, for the one who writes there.
+/// The engine for `url`, for the process that writes.
 ///
 /// # Errors
-/// When it is none that we know, or another process serves the same file.
+/// If the scheme is unknown, or another process uses the same file.
 pub(super) fn of(url: &Url) -> Result<Box<dyn Engine>, StoreError> {
     engine(url, true)
 }
 
-/// The engine for `url`, for one who only reads, beside whoever writes there.
+/// The engine for `url`, for a process that only reads, next to the writer.
 ///
 /// # Errors
-/// When it is none that we know.
+/// If the scheme is unknown.
 pub(super) fn beside(url: &Url) -> Result<Box<dyn Engine>, StoreError> {
     engine(url, false)
 }
@@ -101,7 +101,7 @@ fn unwritable(path: &Path, source: io::Error) -> StoreError {
 struct Sqlite {
     path: PathBuf,
     url: String,
-    /// Held for the life of the process: what is kept in memory is right only while nobody else writes.
+    /// Locked for the life of the process: the caches are correct only while no other process writes.
     _lock: Option<File>,
 }
 
@@ -122,12 +122,12 @@ impl Sqlite {
             let lock = file(&path.with_added_extension("lock"))?;
             flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
                 StoreError::Setting(format!(
-                    "database is {}, which another process serves; stop it first, or use PostgreSQL for several replicas",
+                    "database is {}, which another process uses; stop that process, or use PostgreSQL for several replicas",
                     path.display()
                 ))
             })?;
             file(&path)?;
-            // SQLite makes files there while it is served, and takes them away at the end.
+            // SQLite creates files next to it while it is open, and removes them at the end.
             if let Some(folder) = path.parent() {
                 access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| unwritable(folder, error.into()))?;
             }
@@ -202,7 +202,7 @@ impl Engine for Sqlite {
         })
     }
 
-    async fn listen(&self) -> Result<Option<Heard>, StoreError> {
+    async fn listen(&self) -> Result<Option<CommitListener>, StoreError> {
         Ok(None)
     }
 }
@@ -235,7 +235,7 @@ impl Engine for Postgres {
         Ok(AnyConnection::connect(self.url.as_str()).await?.close().await?)
     }
 
-    async fn listen(&self) -> Result<Option<Heard>, StoreError> {
+    async fn listen(&self) -> Result<Option<CommitListener>, StoreError> {
         let options: PgConnectOptions = self.url.as_str().parse()?;
         let pool = PgPoolOptions::new()
             .max_connections(1)
@@ -245,6 +245,6 @@ impl Engine for Postgres {
         let mut listener = PgListener::connect_with(&pool).await?;
         listener.eager_reconnect(false);
         listener.listen(CHANNEL).await?;
-        Ok(Some(Heard(listener)))
+        Ok(Some(CommitListener(listener)))
     }
 }

@@ -1,7 +1,7 @@
-//! What changed since this process looked: by it cached answers are known to be right, and streams are woken.
+//! The changes since this process started: they invalidate cached responses and wake streams.
 //!
-//! Numbers only grow and are published in order, after their commit. An answer that was made when the feed stood at N holds
-//! as long as nothing that it depends on changed after N.
+//! Numbers only grow and are published in order, after their commit. A response made at number N is valid as long as
+//! nothing that it depends on changed after N.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -13,10 +13,10 @@ use uuid::Uuid;
 
 use crate::server::kind::Kind;
 
-/// So many changes can be replayed to a stream without asking the database.
+/// The number of changes that can be replayed to a stream without querying the database.
 const RECENT: usize = 4_096;
 
-/// What a change concerns: objects of one kind, of an organization (nil: of all), of a cluster (nil: of all).
+/// The scope of a change: objects of one kind, of an organization (nil: of all), of a cluster (nil: of all).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scope {
     /// The kind.
@@ -29,17 +29,17 @@ pub struct Scope {
 
 /// A change that was committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct CommittedChange {
     /// Its number.
     pub sequence: i64,
-    /// What it concerns.
+    /// The scope of the change.
     pub scope: Scope,
-    /// Whether it may change who somebody is or what he may do.
+    /// Whether it may affect identities or permissions.
     pub decides: bool,
 }
 
-impl Note {
-    /// Whether `cluster` of `organization` has to know.
+impl CommittedChange {
+    /// Whether it concerns `cluster` of `organization`.
     #[must_use]
     pub fn concerns(&self, organization: Uuid, cluster: Uuid) -> bool {
         let scope = self.scope;
@@ -48,19 +48,19 @@ impl Note {
     }
 }
 
-/// Who listens: for each organization, for each of its clusters.
+/// The subscribers: for each organization, for each of its clusters.
 type Listeners = HashMap<Uuid, HashMap<Uuid, watch::Sender<i64>>>;
 
-/// What changed.
+/// The published changes.
 #[derive(Debug, Default)]
 pub struct Feed {
     latest: AtomicI64,
-    /// While it is not known what other replicas do, nothing that is kept counts.
+    /// While changes of other replicas are not received, no cached value is valid.
     deaf: AtomicBool,
     changed: RwLock<HashMap<Scope, i64>>,
-    /// The last change that may decide who somebody is.
+    /// The last change that may affect identities.
     identities: AtomicI64,
-    recent: Mutex<VecDeque<Note>>,
+    recent: Mutex<VecDeque<CommittedChange>>,
     listeners: Mutex<Listeners>,
 }
 
@@ -69,7 +69,7 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Feed {
-    /// A feed that stands at `sequence`.
+    /// A feed at the number `sequence`.
     pub(super) fn at(sequence: i64) -> Self {
         let feed = Self::default();
         feed.latest.store(sequence, Ordering::Release);
@@ -81,7 +81,7 @@ impl Feed {
         self.latest.load(Ordering::Acquire)
     }
 
-    /// Whether what was read when the feed stood at `as_of`, and depends on `scopes`, is still so.
+    /// Whether a value that was read at `as_of` and depends on `scopes` is still valid.
     pub fn holds(&self, as_of: i64, scopes: &[Scope]) -> bool {
         if self.deaf.load(Ordering::Acquire) {
             return false;
@@ -92,28 +92,28 @@ impl Feed {
             .all(|scope| changed.get(scope).is_none_or(|at| *at <= as_of))
     }
 
-    /// Whether what was known at `as_of` of somebody's identity is still so.
+    /// Whether an identity that was read at `as_of` is still valid.
     pub fn identities_hold(&self, as_of: i64) -> bool {
         !self.deaf.load(Ordering::Acquire) && self.identities.load(Ordering::Acquire) <= as_of
     }
 
-    /// That it is not known any more, or is known again, what other replicas do.
+    /// Records whether changes of other replicas are received.
     pub(super) fn set_deaf(&self, deaf: bool) {
         self.deaf.store(deaf, Ordering::Release);
     }
 
-    /// Whether other replicas are heard.
+    /// Whether changes of other replicas are received.
     pub fn hears(&self) -> bool {
         !self.deaf.load(Ordering::Acquire)
     }
 
     /// Publishes `notes`, which are in order. Those that were published already are left out.
-    pub(super) fn publish(&self, notes: &[Note]) {
+    pub(super) fn publish(&self, notes: &[CommittedChange]) {
         // One at a time, so that numbers are published in order.
         let mut recent = held(&self.recent);
         let latest = self.latest();
         let fresh = notes.iter().filter(|note| note.sequence > latest);
-        let fresh: Vec<Note> = fresh.copied().collect();
+        let fresh: Vec<CommittedChange> = fresh.copied().collect();
         let Some(last) = fresh.last() else { return };
         {
             let mut changed = self.changed.write().unwrap_or_else(PoisonError::into_inner);
@@ -132,10 +132,10 @@ impl Feed {
         self.wake(&fresh);
     }
 
-    fn wake(&self, notes: &[Note]) {
+    fn wake(&self, notes: &[CommittedChange]) {
         let listeners = held(&self.listeners);
-        // Whoever listens and may not any more is woken too, so that his stream ends.
-        let waking = |note: &&Note| note.decides || note.scope.kind.event().is_some();
+        // Subscribers that lost their permission are woken too, so that their streams end.
+        let waking = |note: &&CommittedChange| note.decides || note.scope.kind.event().is_some();
         for note in notes.iter().filter(waking) {
             let organizations: Box<dyn Iterator<Item = &HashMap<Uuid, watch::Sender<i64>>>> =
                 if note.scope.organization.is_nil() {
@@ -155,11 +155,11 @@ impl Feed {
         }
     }
 
-    /// Hears of what concerns `cluster`: the number of the last such change since.
+    /// Subscribes to changes that concern `cluster`: the number of the last one.
     pub fn subscribe(&self, organization: Uuid, cluster: Uuid) -> watch::Receiver<i64> {
         let mut listeners = held(&self.listeners);
         let clusters = listeners.entry(organization).or_default();
-        // Those whose streams have ended go when somebody comes.
+        // Ended subscriptions are removed when new ones are added.
         if clusters.len() > 64 && random::index(clusters.len()) == 0 {
             clusters.retain(|_, wake| wake.receiver_count() > 0);
         }
@@ -170,7 +170,7 @@ impl Feed {
     }
 
     /// The changes after `sequence` that concern `cluster`; None when it is too long ago for the memory of this process.
-    pub fn since(&self, sequence: i64, organization: Uuid, cluster: Uuid) -> Option<Vec<Note>> {
+    pub fn since(&self, sequence: i64, organization: Uuid, cluster: Uuid) -> Option<Vec<CommittedChange>> {
         let recent = held(&self.recent);
         let covered = recent.front().map_or(self.latest(), |first| first.sequence - 1);
         if sequence < covered {
@@ -186,14 +186,14 @@ impl Feed {
 mod tests {
     use super::*;
 
-    fn note(sequence: i64, kind: Kind, organization: u128, cluster: u128) -> Note {
+    fn note(sequence: i64, kind: Kind, organization: u128, cluster: u128) -> CommittedChange {
         let scope = Scope {
             kind,
             organization: Uuid::from_u128(organization),
             cluster: Uuid::from_u128(cluster),
         };
         let decides = kind.decides_who_may(false);
-        Note {
+        CommittedChange {
             sequence,
             scope,
             decides,

@@ -12,39 +12,39 @@ pub struct Row {
     pub kind: Kind,
     /// Unique among its kind.
     pub id: String,
-    /// Whose it is; of an organization itself its own id, of the catalogue nothing.
+    /// Its organization; for an organization its own id, for the catalogue empty.
     pub organization_id: String,
     /// Which cluster it concerns; empty when it concerns all of the organization.
     pub cluster_id: String,
-    /// Below what it stands.
+    /// Its parent.
     pub parent_id: String,
-    /// Which user made it.
+    /// The user who created it.
     pub owner_id: String,
-    /// When it was made, as a number that only grows: lists are in this order.
+    /// The position in lists, a number that only grows.
     pub position: i64,
-    /// When it was made, RFC 3339.
+    /// The time of creation, RFC 3339.
     pub created_at: String,
-    /// When it last changed, RFC 3339.
+    /// The time of the last change, RFC 3339.
     pub updated_at: String,
-    /// What a person said of it.
+    /// The fields that clients set.
     pub spec: Map<String, Value>,
-    /// What a cluster reported of it.
+    /// The status that a cluster reported.
     pub status: Option<Value>,
-    /// What nothing shows: sealed credentials, or a hash.
-    pub secret: Secreted,
+    /// The column that no response contains: encrypted credentials, or a hash.
+    pub secret: SecretColumn,
 }
 
 /// The column that nothing shows.
 #[derive(Clone, Default, PartialEq)]
-pub struct Secreted(pub String);
+pub struct SecretColumn(pub String);
 
-impl std::fmt::Debug for Secreted {
+impl std::fmt::Debug for SecretColumn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(if self.0.is_empty() { "none" } else { "not shown" })
     }
 }
 
-/// A statement that selects objects, with what follows `WHERE`; the columns are in the order of [`Columns`].
+/// A statement that selects objects, with the part after `WHERE`; the columns are in the order of [`Columns`].
 macro_rules! select {
     ($where:literal) => {
         concat!(
@@ -108,7 +108,7 @@ impl TryFrom<Columns> for Row {
             updated_at,
             spec,
             status,
-            secret: Secreted(secret),
+            secret: SecretColumn(secret),
         })
     }
 }
@@ -122,7 +122,7 @@ impl Row {
         self.status.as_ref().map_or_else(String::new, Value::to_string)
     }
 
-    /// What the audit says of it: everything but what is secret.
+    /// The audit log's representation: everything except secrets.
     pub(super) fn audited(&self) -> String {
         let mut shown = self.spec.clone();
         if let Some(status) = &self.status {

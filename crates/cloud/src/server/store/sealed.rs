@@ -1,4 +1,4 @@
-//! What is stored sealed: the secrets of objects, and the answers that are remembered for requests with an Idempotency-Key.
+//! The encrypted data: the secrets of objects, and the responses stored for requests with an Idempotency-Key.
 
 use sqlx::Any;
 
@@ -8,7 +8,7 @@ use super::{Store, StoreError};
 use crate::server::Error;
 use crate::server::kind::Kind;
 
-/// Where something sealed stands, and its first bytes, in base64: those that say with which key it was sealed.
+/// The location of an encrypted value, and its first bytes in base64, which name its key.
 #[derive(Clone, Debug)]
 pub enum Sealed {
     /// The secret of an object.
@@ -20,9 +20,9 @@ pub enum Sealed {
         /// See [`Sealed`].
         head: String,
     },
-    /// What is remembered of a request with an Idempotency-Key.
+    /// The stored response of a request with an Idempotency-Key.
     Remembered {
-        /// Whose request.
+        /// The caller of the request.
         principal: String,
         /// The key.
         name: String,
@@ -41,10 +41,10 @@ impl Sealed {
 }
 
 impl Store {
-    /// What is sealed of objects of these kinds, and all answers that are remembered.
+    /// All encrypted values of objects of these kinds, and all stored responses.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub async fn sealed(&self, kinds: &[Kind]) -> Result<Vec<Sealed>, StoreError> {
         let mut all = Vec::new();
         for kind in kinds {
@@ -67,10 +67,11 @@ impl Store {
 }
 
 impl Transaction {
-    /// Gives `row` the same secret, sealed anew: nothing that anybody sees changes, so there is no audit row and no event.
+    /// Replaces the secret of `row` by the same one, encrypted again: nothing visible changes, so there is no audit row
+    /// and no event.
     ///
     /// # Errors
-    /// When the database cannot be written.
+    /// If the database cannot be written.
     pub async fn reseal(&mut self, row: &Row, secret: &str) -> Result<(), Error> {
         sqlx::query::<Any>("UPDATE objects SET secret = $1 WHERE kind = $2 AND id = $3")
             .bind(secret)
@@ -82,10 +83,10 @@ impl Transaction {
         Ok(())
     }
 
-    /// What was asked and answered under an Idempotency-Key of `principal`, sealed.
+    /// The encrypted request and response for an Idempotency-Key of `principal`.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub async fn remembered(&mut self, principal: &str, name: &str) -> Result<Option<String>, StoreError> {
         let found: Option<(String,)> =
             sqlx::query_as("SELECT answer FROM idempotency WHERE principal = $1 AND name = $2")
@@ -96,7 +97,7 @@ impl Transaction {
         Ok(found.map(|(sealed,)| sealed))
     }
 
-    /// Remembers it, until the keeper throws it away.
+    /// Remembers it, until the maintenance task throws it away.
     ///
     /// # Errors
     /// When the database cannot be written.
@@ -112,10 +113,10 @@ impl Transaction {
         Ok(())
     }
 
-    /// Remembers the same, sealed anew.
+    /// Replaces the stored response by the same one, encrypted again.
     ///
     /// # Errors
-    /// When the database cannot be written.
+    /// If the database cannot be written.
     pub async fn reseal_remembered(&mut self, principal: &str, name: &str, sealed: &str) -> Result<(), StoreError> {
         sqlx::query::<Any>("UPDATE idempotency SET answer = $1 WHERE principal = $2 AND name = $3")
             .bind(sealed)

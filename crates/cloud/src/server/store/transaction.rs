@@ -1,4 +1,4 @@
-//! What a writer can do, each with its audit row and its event, all within one transaction.
+//! The operations of a writer, each with its audit row and its event, all within one transaction.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -7,24 +7,24 @@ use sqlx::{Any, AnyConnection, Executor as _};
 use uuid::Uuid;
 
 use super::StoreError;
-use super::draft::{By, Draft, Ties};
-use super::feed::{Note, Scope};
-use super::row::{Columns, Row, Secreted, select};
+use super::draft::{Author, Draft, References};
+use super::feed::{CommittedChange, Scope};
+use super::row::{Columns, Row, SecretColumn, select};
 use crate::server::Error;
 use crate::server::kind::Kind;
 use crate::server::refusal::Refusal;
 
-/// The action of the audit that takes an object away.
+/// The audit action of a deletion.
 pub(super) const DELETE: &str = "delete";
 
 /// An open transaction.
 pub struct Transaction {
     pub(super) connection: PoolConnection<Any>,
     pub(super) sequence: i64,
-    pub(super) notes: Vec<Note>,
-    pub(super) by: By,
+    pub(super) notes: Vec<CommittedChange>,
+    pub(super) by: Author,
     pub(super) now: Timestamp,
-    /// Whether something is to be committed that is no change.
+    /// Whether the transaction must be committed although it contains no change.
     pub(super) silent: bool,
 }
 
@@ -43,10 +43,10 @@ impl Transaction {
         get(&mut self.connection, kind, id).await
     }
 
-    /// What stands below `parent`, in the order in which it was made.
+    /// The children of `parent`, in the order of their creation.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub async fn children(&mut self, kind: Kind, parent: &str) -> Result<Vec<Row>, StoreError> {
         children(&mut self.connection, kind, parent).await
     }
@@ -90,7 +90,7 @@ impl Transaction {
     /// When its name or id is taken, or the database cannot be written.
     pub async fn insert(&mut self, draft: Draft) -> Result<Row, Error> {
         if self.get(draft.kind, &draft.id).await?.is_some() {
-            let message = format!("there is {} {} already", draft.kind.singular(), draft.id);
+            let message = format!("{} {} already exists", draft.kind.singular(), draft.id);
             return Err(Refusal::conflict(message).into());
         }
         let now = self.now.to_string();
@@ -106,7 +106,7 @@ impl Transaction {
             updated_at: now,
             spec: draft.spec,
             status: None,
-            secret: Secreted(draft.secret),
+            secret: SecretColumn(draft.secret),
         };
         sqlx::query::<Any>(
             "INSERT INTO objects (kind, id, organization_id, cluster_id, parent_id, owner_id, position, created_at, updated_at, spec, status, secret) \
@@ -131,23 +131,23 @@ impl Transaction {
         Ok(row)
     }
 
-    /// Makes `before` say `spec` and hold `secret`. What says the same is not written.
+    /// Updates `before` to `spec` and `secret`. An unchanged object is not written.
     ///
     /// # Errors
-    /// When its name is taken, or the database cannot be written.
+    /// If its name is taken, or the database cannot be written.
     pub async fn update(
         &mut self,
         before: &Row,
         spec: Map<String, Value>,
         secret: String,
-        ties: &Ties,
+        ties: &References,
     ) -> Result<Row, Error> {
         if before.spec == spec && before.secret.0 == secret {
             return Ok(before.clone());
         }
         let after = Row {
             spec,
-            secret: Secreted(secret),
+            secret: SecretColumn(secret),
             updated_at: self.now.to_string(),
             ..before.clone()
         };
@@ -156,10 +156,10 @@ impl Transaction {
         self.write(before, after).await
     }
 
-    /// Makes `before` have the status `status`. One that says the same is not written.
+    /// Updates the status of `before`. An unchanged one is not written.
     ///
     /// # Errors
-    /// When the database cannot be written.
+    /// If the database cannot be written.
     pub async fn set_status(&mut self, before: &Row, status: Value) -> Result<Row, Error> {
         if before.status.as_ref() == Some(&status) {
             return Ok(before.clone());
@@ -189,10 +189,10 @@ impl Transaction {
         Ok(after)
     }
 
-    /// Removes `row` and all that stands below it.
+    /// Removes `row` and all its descendants.
     ///
     /// # Errors
-    /// When the database cannot be written.
+    /// If the database cannot be written.
     pub async fn remove(&mut self, row: &Row) -> Result<(), Error> {
         let mut going = vec![row.clone()];
         let mut next = 0;
@@ -219,10 +219,10 @@ impl Transaction {
         Ok(())
     }
 
-    /// Says of `row` that it changed for the clusters of `organization` too, which is not its own.
+    /// Publishes a change of `row` to the clusters of `organization` too, which is not its own.
     ///
     /// # Errors
-    /// When the database cannot be written.
+    /// If the database cannot be written.
     pub async fn tell(&mut self, row: &Row, organization: &str, action: &'static str) -> Result<(), Error> {
         let elsewhere = Row {
             organization_id: organization.to_owned(),
@@ -231,10 +231,10 @@ impl Transaction {
         self.record(&elsewhere, action, "", "").await
     }
 
-    async fn tie(&mut self, row: &Row, ties: &Ties) -> Result<(), Error> {
+    async fn tie(&mut self, row: &Row, ties: &References) -> Result<(), Error> {
         if let Some(name) = &ties.name {
             if self.named(row.kind, &name.scope, &name.name).await?.is_some() {
-                let reason = format!("there is {} with this {} already", row.kind.singular(), name.field);
+                let reason = format!("{} with this {} already exists", row.kind.singular(), name.field);
                 let mut refusal = Refusal::field(name.field, reason);
                 refusal.status = http::StatusCode::CONFLICT;
                 return Err(refusal.into());
@@ -294,7 +294,7 @@ impl Transaction {
         .bind(after)
         .execute(&mut *self.connection)
         .await?;
-        self.notes.push(Note {
+        self.notes.push(CommittedChange {
             sequence: self.sequence,
             scope: scope(row.kind, &row.organization_id, &row.cluster_id),
             decides: row.kind.decides_who_may(action == DELETE),

@@ -1,7 +1,7 @@
-//! The one writer of a process: what waits to be written goes into one commit, each in a savepoint of its own.
+//! The one writer of a process: pending writes share one commit, each in its own savepoint.
 //!
-//! Nobody is told that something was done before it is committed, and everybody who was refused is told why without that
-//! the others lose anything. Whoever asks may go away: what he asked for is done or not done, never half.
+//! A write is acknowledged only after its commit, and a refused one does not affect the others. The caller may be
+//! dropped: its write is done completely or not at all.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,32 +15,32 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::StoreError;
-use super::draft::By;
+use super::draft::Author;
 use super::engine::Engine;
 use super::feed::Feed;
 use super::transaction::Transaction;
 use crate::server::Error;
 
-/// So many go into one commit at most.
+/// The maximum number of writes in one commit.
 const BATCH: usize = 128;
-/// So many may wait; more are refused at once.
+/// The maximum number of pending writes; more are refused at once.
 pub(super) const QUEUE: usize = 1_024;
 
-/// What is to be written.
+/// The operations of a write.
 pub(super) type Change<T> = Box<dyn for<'t> FnOnce(&'t mut Transaction) -> BoxFuture<'t, Result<T, Error>> + Send>;
 
-/// A change whose answer's type is its own matter.
+/// A write with any result type.
 pub(super) trait Job: Send {
     /// Makes the change; false when it was refused, so that what it began must go.
     fn run<'t>(&'t mut self, transaction: &'t mut Transaction) -> BoxFuture<'t, bool>;
 
-    /// Tells whoever waits, after the commit or instead of it.
+    /// Notifies the caller, after the commit or instead of it.
     fn finish(self: Box<Self>, committed: Result<(), Arc<StoreError>>);
 }
 
 /// See [`Job`].
 pub(super) struct Waiting<T> {
-    pub(super) by: By,
+    pub(super) by: Author,
     pub(super) change: Option<Change<T>>,
     pub(super) result: Option<Result<T, Error>>,
     pub(super) answer: oneshot::Sender<Result<T, Error>>,
@@ -65,7 +65,7 @@ impl<T: Send + 'static> Job for Waiting<T> {
             (Some(result), Ok(())) => result,
             (None, Ok(())) => Err(StoreError::Stopping.into()),
         };
-        // Whoever has gone away is not told.
+        // The caller may have been dropped.
         let _ = self.answer.send(result);
     }
 }
@@ -83,10 +83,10 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Writes until `shutdown`, and then what is waiting.
+    /// Writes until `shutdown`, and then completes the pending writes.
     ///
     /// # Errors
-    /// None: what cannot be written is told to those who wait for it, and tried again by those who come next.
+    /// None: a failed write is reported to its caller, and later ones retry.
     pub async fn run(mut self, shutdown: CancellationToken) -> Result<(), Infallible> {
         loop {
             let first = tokio::select! {
@@ -106,7 +106,7 @@ impl Writer {
             let committed = self.commit(&mut batch).await;
             self.health.wrote(&committed);
             if let Err(error) = &committed {
-                error!(error = %Chain(error.as_ref()), "nothing was written");
+                error!(error = %Chain(error.as_ref()), "no change was written");
             }
             for job in batch {
                 job.finish(committed.clone());
@@ -118,17 +118,17 @@ impl Writer {
         let mut transaction = self.begin().await.map_err(Arc::new)?;
         let begun = transaction.sequence;
         if let Err(error) = fill(&*self.engine, &mut transaction, batch, begun).await {
-            // With it goes whatever is open on it.
+            // Dropping it closes everything that is open on it.
             transaction.connection.close_on_drop();
             return Err(Arc::new(error));
         }
         let Transaction { connection, notes, .. } = transaction;
         self.kept = Some(connection);
-        // When other replicas wrote since, theirs come first, and ours are among them.
+        // If other replicas wrote since, their changes come first.
         if self.feed.latest() < begun
             && let Err(error) = super::catch_up(&self.pool, &self.feed).await
         {
-            error!(error = %Chain(&error), "what other replicas wrote cannot be read");
+            error!(error = %Chain(&error), "cannot read the changes of other replicas");
             self.feed.set_deaf(true);
         }
         self.feed.publish(&notes);
@@ -136,7 +136,7 @@ impl Writer {
     }
 
     async fn begin(&mut self) -> Result<Transaction, StoreError> {
-        // A connection that was kept may have been lost meanwhile: then nothing was written on it.
+        // A pooled connection may have been lost: then no change was written on it.
         if let Some(connection) = self.kept.take()
             && let Ok(transaction) = begin_on(&*self.engine, &*self.clock, connection).await
         {
@@ -164,7 +164,7 @@ async fn begin_on(
             connection,
             sequence,
             notes: Vec::new(),
-            by: By::default(),
+            by: Author::default(),
             now: clock.now(),
             silent: false,
         }),

@@ -71,8 +71,8 @@ fn signed(tokens: &Tokens, header: &Value, claims: &str) -> String {
     signed_by(&tokens.ring.signer(at(0)).private, Algorithm::ES256, header, claims)
 }
 
-fn verdict(tokens: &Tokens, token: &str) -> Result<Claims, Refused> {
-    tokens.verify(token, at(0), Accepted::Any)
+fn verdict(tokens: &Tokens, token: &str) -> Result<Claims, TokenError> {
+    tokens.verify(token, at(0), AcceptedUses::Any)
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn what_was_signed_is_believed() {
     for token_use in uses() {
         let claims = hour(token_use);
         let token = tokens.sign(&claims).unwrap();
-        assert_eq!(tokens.verify(&token, at(0), Accepted::Any), Ok(claims));
+        assert_eq!(tokens.verify(&token, at(0), AcceptedUses::Any), Ok(claims));
     }
     // The tests below begin with this one, and change one thing.
     let token = signed(&tokens, &header_of(&tokens), &good().to_string());
@@ -136,9 +136,9 @@ fn a_token_for_a_kube_apiserver_is_not_for_this_api() {
     let (_folder, tokens) = tokens();
     for (token_use, expected) in uses().into_iter().zip([true, true, false]) {
         let token = tokens.sign(&hour(token_use.clone())).unwrap();
-        let verdict = tokens.verify(&token, at(0), Accepted::Api);
+        let verdict = tokens.verify(&token, at(0), AcceptedUses::Api);
         assert_eq!(verdict.is_ok(), expected, "{token_use:?}: {verdict:?}");
-        assert!(expected || verdict == Err(Refused::Audience), "{verdict:?}");
+        assert!(expected || verdict == Err(TokenError::Audience), "{verdict:?}");
     }
 }
 
@@ -150,14 +150,14 @@ fn its_time_has_two_ends() {
     let table = [
         (at(0), Ok(())),
         (at(-60), Ok(())),
-        (just_before(-60), Err(Refused::NotYetValid)),
+        (just_before(-60), Err(TokenError::NotYetValid)),
         (just_before(3600), Ok(())),
-        (at(3600), Err(Refused::Expired)),
-        (at(3601), Err(Refused::Expired)),
+        (at(3600), Err(TokenError::Expired)),
+        (at(3601), Err(TokenError::Expired)),
     ];
     for (now, expected) in table {
         assert_eq!(
-            tokens.verify(&token, now, Accepted::Api).map(|_| ()),
+            tokens.verify(&token, now, AcceptedUses::Api).map(|_| ()),
             expected,
             "at {now}"
         );
@@ -166,7 +166,7 @@ fn its_time_has_two_ends() {
         let mut claims = good();
         claims[claim] = at(61).as_second().into();
         let token = signed(&tokens, &header_of(&tokens), &claims.to_string());
-        assert_eq!(verdict(&tokens, &token), Err(Refused::NotYetValid), "{claim}");
+        assert_eq!(verdict(&tokens, &token), Err(TokenError::NotYetValid), "{claim}");
     }
 }
 
@@ -178,11 +178,11 @@ fn every_claim_must_be_there_and_of_its_form() {
         let mut claims = good();
         claims.as_object_mut().unwrap().remove(claim);
         let token = signed(&tokens, &header, &claims.to_string());
-        assert_eq!(verdict(&tokens, &token), Err(Refused::Claims), "without {claim}");
+        assert_eq!(verdict(&tokens, &token), Err(TokenError::Claims), "without {claim}");
         for value in [Value::Null, json!({}), json!([]), json!(true)] {
             claims[claim] = value;
             let token = signed(&tokens, &header, &claims.to_string());
-            assert_eq!(verdict(&tokens, &token), Err(Refused::Claims), "{claims}");
+            assert_eq!(verdict(&tokens, &token), Err(TokenError::Claims), "{claims}");
         }
     }
     let table = [
@@ -207,12 +207,12 @@ fn every_claim_must_be_there_and_of_its_form() {
         let mut claims = good();
         claims[claim] = value;
         let token = signed(&tokens, &header, &claims.to_string());
-        assert_eq!(verdict(&tokens, &token), Err(Refused::Claims), "{claims}");
+        assert_eq!(verdict(&tokens, &token), Err(TokenError::Claims), "{claims}");
     }
     // Two audiences by giving the claim twice, which some read as the first and others as the last.
     let twice = good().to_string().replacen('{', &format!(r#"{{"aud":"{ISSUER}","#), 1);
     let token = signed(&tokens, &header, &twice);
-    assert_eq!(verdict(&tokens, &token), Err(Refused::Claims));
+    assert_eq!(verdict(&tokens, &token), Err(TokenError::Claims));
 }
 
 #[test]
@@ -220,18 +220,18 @@ fn a_use_and_its_audience_go_together() {
     let (_folder, tokens) = tokens();
     let cluster = format!("https://containership.io/clusters/{OTHER}");
     let table = [
-        ("user", "https://other.example".to_owned(), Refused::Audience),
-        ("user", format!("{ISSUER}/"), Refused::Audience),
-        ("user", cluster.clone(), Refused::Audience),
-        ("user", String::new(), Refused::Audience),
+        ("user", "https://other.example".to_owned(), TokenError::Audience),
+        ("user", format!("{ISSUER}/"), TokenError::Audience),
+        ("user", cluster.clone(), TokenError::Audience),
+        ("user", String::new(), TokenError::Audience),
         // The audience of a kube-apiserver names a cluster, or there is no use that it could be for.
-        ("kubernetes", ISSUER.to_owned(), Refused::Claims),
-        ("kubernetes", format!("{cluster}/"), Refused::Claims),
-        ("kubernetes", cluster.to_uppercase(), Refused::Claims),
+        ("kubernetes", ISSUER.to_owned(), TokenError::Claims),
+        ("kubernetes", format!("{cluster}/"), TokenError::Claims),
+        ("kubernetes", cluster.to_uppercase(), TokenError::Claims),
         (
             "kubernetes",
             format!("https://containership.io/clusters/{}", ID.to_uppercase()),
-            Refused::Audience,
+            TokenError::Audience,
         ),
     ];
     for (token_use, audience, expected) in table {
@@ -255,7 +255,7 @@ fn another_issuer_is_not_believed() {
         let mut claims = good();
         claims["iss"] = issuer.into();
         let token = signed(&tokens, &header_of(&tokens), &claims.to_string());
-        assert_eq!(verdict(&tokens, &token), Err(Refused::Issuer), "{issuer}");
+        assert_eq!(verdict(&tokens, &token), Err(TokenError::Issuer), "{issuer}");
     }
 }
 
@@ -278,40 +278,40 @@ fn only_es256_with_a_key_of_the_ring_is_believed() {
     for secret in [point, jwk.to_string().into_bytes(), jwk["x"].as_str().unwrap().into()] {
         let secret = EncodingKey::from_secret(&secret);
         let forged = signed_by(&secret, Algorithm::HS256, &with("alg", json!("HS256")), &claims);
-        assert_eq!(verdict(&tokens, &forged), Err(Refused::Algorithm));
+        assert_eq!(verdict(&tokens, &forged), Err(TokenError::Algorithm));
         let relabelled = signed_by(&secret, Algorithm::HS256, &header, &claims);
-        assert_eq!(verdict(&tokens, &relabelled), Err(Refused::Signature));
+        assert_eq!(verdict(&tokens, &relabelled), Err(TokenError::Signature));
     }
 
     let rsa = KeyPair::generate_for(&PKCS_RSA_SHA256).unwrap().serialize_pem();
     let rsa = EncodingKey::from_rsa_pem(rsa.as_bytes()).unwrap();
     let forged = signed_by(&rsa, Algorithm::RS256, &with("alg", json!("RS256")), &claims);
-    assert_eq!(verdict(&tokens, &forged), Err(Refused::Algorithm));
+    assert_eq!(verdict(&tokens, &forged), Err(TokenError::Algorithm));
     let p384 = KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384).unwrap().serialize_pem();
     let p384 = EncodingKey::from_ec_pem(p384.as_bytes()).unwrap();
     let forged = signed_by(&p384, Algorithm::ES384, &with("alg", json!("ES384")), &claims);
-    assert_eq!(verdict(&tokens, &forged), Err(Refused::Algorithm));
+    assert_eq!(verdict(&tokens, &forged), Err(TokenError::Algorithm));
 
     for none in ["none", "None", "NONE", ""] {
         let header = with("alg", json!(none));
         let unsigned = format!("{}.{}.", part(header.to_string()), part(&claims));
-        assert_eq!(verdict(&tokens, &unsigned), Err(Refused::Malformed), "{none}");
+        assert_eq!(verdict(&tokens, &unsigned), Err(TokenError::Malformed), "{none}");
         let signed = signed(&tokens, &header, &claims);
-        assert_eq!(verdict(&tokens, &signed), Err(Refused::Malformed), "{none}");
+        assert_eq!(verdict(&tokens, &signed), Err(TokenError::Malformed), "{none}");
     }
 
     // Another service's key: under its own kid, under ours, and brought along.
     let theirs = &other.ring.signer(at(0)).private;
     let forged = signed_by(theirs, Algorithm::ES256, &header_of(&other), &claims);
-    assert_eq!(verdict(&tokens, &forged), Err(Refused::Key));
+    assert_eq!(verdict(&tokens, &forged), Err(TokenError::Key));
     let forged = signed_by(theirs, Algorithm::ES256, &header, &claims);
-    assert_eq!(verdict(&tokens, &forged), Err(Refused::Signature));
+    assert_eq!(verdict(&tokens, &forged), Err(TokenError::Signature));
     let their_jwk = serde_json::to_value(other.ring.jwks()).unwrap()["keys"][0].clone();
     let mut brought = header.clone();
     brought["jwk"] = their_jwk;
     brought["jku"] = json!("https://other.example/jwks.json");
     let forged = signed_by(theirs, Algorithm::ES256, &brought, &claims);
-    assert_eq!(verdict(&tokens, &forged), Err(Refused::Signature));
+    assert_eq!(verdict(&tokens, &forged), Err(TokenError::Signature));
 }
 
 #[test]
@@ -334,10 +334,10 @@ fn a_kid_is_compared_and_nothing_else() {
     for kid in kids {
         let header = json!({"alg": "ES256", "typ": "JWT", "kid": kid});
         let token = signed(&tokens, &header, &claims);
-        assert_eq!(verdict(&tokens, &token), Err(Refused::Key), "{header}");
+        assert_eq!(verdict(&tokens, &token), Err(TokenError::Key), "{header}");
     }
     let token = signed(&tokens, &json!({"alg": "ES256", "typ": "JWT"}), &claims);
-    assert_eq!(verdict(&tokens, &token), Err(Refused::Key), "no kid");
+    assert_eq!(verdict(&tokens, &token), Err(TokenError::Key), "no kid");
 }
 
 #[test]
@@ -352,25 +352,28 @@ fn what_is_no_token_is_malformed() {
         signed(&tokens, &header, &claims)
     };
     let table = [
-        (String::new(), Refused::Malformed),
-        ("..".to_owned(), Refused::Malformed),
-        (format!("{}.{}", parts[0], parts[1]), Refused::Malformed),
-        (format!("{good}.{}", parts[2]), Refused::Malformed),
-        (format!("{good}="), Refused::Malformed),
-        (format!("{good}\n"), Refused::Malformed),
-        (format!(" {good}"), Refused::Malformed),
-        (format!("{}.{}.", parts[0], parts[1]), Refused::Signature),
+        (String::new(), TokenError::Malformed),
+        ("..".to_owned(), TokenError::Malformed),
+        (format!("{}.{}", parts[0], parts[1]), TokenError::Malformed),
+        (format!("{good}.{}", parts[2]), TokenError::Malformed),
+        (format!("{good}="), TokenError::Malformed),
+        (format!("{good}\n"), TokenError::Malformed),
+        (format!(" {good}"), TokenError::Malformed),
+        (format!("{}.{}.", parts[0], parts[1]), TokenError::Signature),
         (
             format!("{}.{}.{}", parts[0], parts[1], part([0; 64])),
-            Refused::Signature,
+            TokenError::Signature,
         ),
-        (format!("{}.{}.{}", parts[0], part(b"{}"), parts[2]), Refused::Signature),
-        (with("typ", json!("at+jwt")), Refused::Malformed),
-        (with("typ", Value::Null), Refused::Malformed),
-        (with("crit", json!(["b64"])), Refused::Malformed),
-        (with("crit", json!([])), Refused::Malformed),
-        (signed(&tokens, &header, "[]"), Refused::Claims),
-        (signed(&tokens, &header, "no JSON"), Refused::Claims),
+        (
+            format!("{}.{}.{}", parts[0], part(b"{}"), parts[2]),
+            TokenError::Signature,
+        ),
+        (with("typ", json!("at+jwt")), TokenError::Malformed),
+        (with("typ", Value::Null), TokenError::Malformed),
+        (with("crit", json!(["b64"])), TokenError::Malformed),
+        (with("crit", json!([])), TokenError::Malformed),
+        (signed(&tokens, &header, "[]"), TokenError::Claims),
+        (signed(&tokens, &header, "no JSON"), TokenError::Claims),
     ];
     for (token, expected) in table {
         assert_eq!(verdict(&tokens, &token), Err(expected), "{token}");
@@ -389,7 +392,7 @@ fn a_token_may_be_so_long_and_no_longer() {
     assert!(fits.len() > MAX_BYTES - 8 && fits.len() <= MAX_BYTES, "{}", fits.len());
     assert!(verdict(&tokens, &fits).is_ok());
     let long = padded(room / 4 * 3 + 9);
-    assert_eq!(verdict(&tokens, &long), Err(Refused::TooLong));
+    assert_eq!(verdict(&tokens, &long), Err(TokenError::TooLong));
 
     // None is signed that nobody would take.
     let teams = vec![ID.parse().unwrap(); 200];
@@ -407,27 +410,27 @@ fn a_token_outlives_the_rotation_of_its_key() {
     let old = tokens.sign(&Claims::new(user(), at(0), day)).unwrap();
     let ring = KeyRing::rotate(folder.path(), at(10)).unwrap();
     let rotated = Tokens::new(ISSUER, ring);
-    assert!(rotated.verify(&old, at(20), Accepted::Api).is_ok());
+    assert!(rotated.verify(&old, at(20), AcceptedUses::Api).is_ok());
 
     // Until the new key signs, a verifier that has only the old one knows every token.
     let early = rotated.sign(&Claims::new(user(), at(20), day)).unwrap();
-    assert!(tokens.verify(&early, at(20), Accepted::Api).is_ok());
+    assert!(tokens.verify(&early, at(20), AcceptedUses::Api).is_ok());
     let later = at(10) + ACTIVATION_DELAY;
     let late = rotated.sign(&Claims::new(user(), later, day)).unwrap();
-    assert_eq!(tokens.verify(&late, later, Accepted::Api), Err(Refused::Key));
-    assert!(rotated.verify(&late, later, Accepted::Api).is_ok());
+    assert_eq!(tokens.verify(&late, later, AcceptedUses::Api), Err(TokenError::Key));
+    assert!(rotated.verify(&late, later, AcceptedUses::Api).is_ok());
 
     let gone = KeyRing::retire(folder.path(), later + day, day).unwrap();
     assert_eq!(gone.len(), 1);
     let retired = Tokens::new(ISSUER, KeyRing::load(folder.path()).unwrap());
-    assert_eq!(retired.verify(&old, at(20), Accepted::Api), Err(Refused::Key));
+    assert_eq!(retired.verify(&old, at(20), AcceptedUses::Api), Err(TokenError::Key));
 }
 
 #[test]
 fn no_refusal_shows_the_token() {
     let (_folder, tokens) = tokens();
     let token = tokens.sign(&hour(user())).unwrap();
-    let refusal = tokens.verify(&token, at(3600), Accepted::Api).unwrap_err();
+    let refusal = tokens.verify(&token, at(3600), AcceptedUses::Api).unwrap_err();
     let shown = format!("{refusal} {refusal:?} {tokens:?}");
     assert!(token.split('.').all(|part| !shown.contains(part)), "{shown}");
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tidewaiter_api::{Condition, LabelSource, Lifecycle, NodeIdentitySpec, NodeIdentityStatus, ProviderId};
-use tidewaiter_identity::{Claim, Identity, NodeNames, Trouble, prove};
+use tidewaiter_identity::{Claim, Identity, NodeNames, UnavailableCause, prove};
 use tidewaiter_kops::{Cluster, InstanceGroup, OwnedKeys, RejectedLabel, WantedLabel};
 
 use super::super::Policy;
@@ -128,7 +128,7 @@ fn forgery() -> Finding {
 fn outage() -> Finding {
     Finding::Refused(Refusal::Unavailable {
         api: "ec2:DescribeInstances",
-        trouble: Trouble::Unreachable,
+        cause: UnavailableCause::Unreachable,
         detail: String::new(),
     })
 }

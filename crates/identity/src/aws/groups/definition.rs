@@ -287,7 +287,7 @@ mod tests {
     fn what_we_may_not_ask_for_is_not_guessed() {
         let from = |version| made_from("m6i.large", "lt-1", version);
         for (what, group, instance, expected) in [
-            ("a number needs no question", templated("3"), from("3"), Made::Now),
+            ("a number needs no query", templated("3"), from("3"), Made::Now),
             ("nor does another one", templated("3"), from("2"), Made::Before),
             (
                 "nor another template",

@@ -62,7 +62,7 @@ pub(super) fn read(
 ) -> Result<CloudGroup, Refusal> {
     let size = |what: &str, size: Option<i32>| {
         let size = size.and_then(|size| u32::try_from(size).ok());
-        size.ok_or_else(|| unusable(DESCRIBE_GROUPS, format!("it says no valid {what} size of {name}")))
+        size.ok_or_else(|| unusable(DESCRIBE_GROUPS, format!("{name} has no valid {what} size")))
     };
     let (target_size, min_size, max_size) = (
         size("desired", group.desired_capacity())?,
@@ -107,12 +107,7 @@ fn member(group: &str, instance: &Instance) -> Result<Option<(InstanceId, bool)>
         return Ok(None);
     };
     let id = instance.instance_id().and_then(InstanceId::parse);
-    let id = id.ok_or_else(|| {
-        unusable(
-            DESCRIBE_GROUPS,
-            format!("it lists an instance of {group} without a valid id"),
-        )
-    })?;
+    let id = id.ok_or_else(|| unusable(DESCRIBE_GROUPS, format!("{group} has an instance without a valid id")))?;
     Ok(Some((id, warm_pool)))
 }
 

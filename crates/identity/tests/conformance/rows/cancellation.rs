@@ -11,7 +11,7 @@ use crate::ask::reason;
 use crate::bench::{Bench, SOON, claim, claims};
 use crate::cloud::Faults;
 
-pub(crate) async fn a_question_that_is_dropped_leaves_nothing_behind<C: Faults>() {
+pub(crate) async fn a_query_that_is_dropped_leaves_nothing_behind<C: Faults>() {
     let mut cloud = C::start().await;
     let fleet = cloud.launch(1..=30, "nodes").await;
     let bench = Bench::of(&cloud).await;

@@ -1,4 +1,4 @@
-//! What questions cost, alone and joined, and how long their answers are kept.
+//! What queries cost, alone and joined, and how long their answers are kept.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,29 +2,33 @@
 
 use std::time::Duration;
 
-use tidewaiter_identity::{Refusal, Trouble};
+use tidewaiter_identity::{Refusal, UnavailableCause};
 use tidewaiter_testkit::Scripted;
 
 use crate::bench::Bench;
 use crate::cloud::Faults;
 
 /// The fault, what it is told as, and how its call is counted. Throttling has a refusal of its own.
-const TABLE: [(Scripted, Option<Trouble>, &str); 9] = [
+const TABLE: [(Scripted, Option<UnavailableCause>, &str); 9] = [
     (Scripted::Throttled, None, "throttled"),
-    (Scripted::Failed, Some(Trouble::Failed), "failed"),
-    (Scripted::Denied, Some(Trouble::Denied), "denied"),
-    (Scripted::Unauthenticated, Some(Trouble::Credentials), "no_credentials"),
-    (Scripted::Html, Some(Trouble::Unusable), "unusable"),
-    (Scripted::Garbage, Some(Trouble::Unusable), "unusable"),
-    (Scripted::Drop, Some(Trouble::Unreachable), "unreachable"),
-    (Scripted::BreakOff, Some(Trouble::Unreachable), "unreachable"),
-    (Scripted::Hang, Some(Trouble::Unreachable), "timeout"),
+    (Scripted::Failed, Some(UnavailableCause::Failed), "failed"),
+    (Scripted::Denied, Some(UnavailableCause::Denied), "denied"),
+    (
+        Scripted::Unauthenticated,
+        Some(UnavailableCause::Credentials),
+        "no_credentials",
+    ),
+    (Scripted::Html, Some(UnavailableCause::Unusable), "unusable"),
+    (Scripted::Garbage, Some(UnavailableCause::Unusable), "unusable"),
+    (Scripted::Drop, Some(UnavailableCause::Unreachable), "unreachable"),
+    (Scripted::BreakOff, Some(UnavailableCause::Unreachable), "unreachable"),
+    (Scripted::Hang, Some(UnavailableCause::Unreachable), "timeout"),
 ];
 
 pub(crate) async fn what_keeps_the_cloud_from_answering<C: Faults>() {
     let mut cloud = C::start().await;
     let one = cloud.launch(1..=1, "nodes").await.remove(0);
-    for (fault, trouble, outcome) in TABLE {
+    for (fault, cause, outcome) in TABLE {
         let bench = Bench::with(&cloud, Duration::from_secs(1)).await;
         cloud.fake().always(Some(fault.clone()));
         let refusal = bench.ask_one(&one).await.unwrap_err();
@@ -34,10 +38,10 @@ pub(crate) async fn what_keeps_the_cloud_from_answering<C: Faults>() {
         );
         let (api, told) = match &refusal {
             Refusal::Throttled { api } => (*api, None),
-            Refusal::Unavailable { api, trouble, .. } => (*api, Some(*trouble)),
+            Refusal::Unavailable { api, cause, .. } => (*api, Some(*cause)),
             other => panic!("{fault:?}: {other:?}"),
         };
-        assert_eq!(told, trouble, "{fault:?}: {refusal}");
+        assert_eq!(told, cause, "{fault:?}: {refusal}");
         assert_eq!(bench.counted.counted(api, outcome), 1, "{fault:?}: {refusal}");
         assert_eq!(cloud.fake().take_calls().len(), 1, "no retries: {fault:?}");
         cloud.fake().always(None);

@@ -1,4 +1,4 @@
-//! What is deleted because no document names it: of the kinds and clusters of the scope, and never whoever asks.
+//! Deletes objects that no document names: of the kinds and clusters of the scope, and never the calling user.
 
 use std::collections::BTreeMap;
 
@@ -8,25 +8,25 @@ use tidewaiter_cloud::client::Path;
 
 use super::Planner;
 use crate::cli::CloudKind;
+use crate::cloud::api_document::name_of;
 use crate::cloud::documents::{Document, PruneScope};
 use crate::cloud::kinds::Scope;
 use crate::cloud::plan::Change;
-use crate::cloud::said::name_of;
 use crate::cloud::session::text;
 
 impl Planner<'_> {
-    /// What no document names, of the kinds of the scope.
+    /// The objects that no document names, of the kinds of the scope.
     pub(super) async fn prune(&mut self, scope: &PruneScope, documents: &[Document]) -> Result<()> {
         let mut kinds: Vec<CloudKind> = scope.kinds.clone();
         kinds.sort_unstable();
         kinds.dedup();
-        // Who takes himself away has nobody left to ask.
+        // A user who deletes the own account could not continue.
         let (account, _) = self.session.get(Path::new(["account"])).await?;
         self.kept.insert((CloudKind::Users, text(&account, "id").to_owned()));
         let clusters = self.clusters_of(scope).await?;
         for kind in kinds.into_iter().rev() {
             for (_, list) in self.lists_of(kind, scope, documents).await? {
-                // A binding of a cluster that the scope does not name is none of its business.
+                // A binding of a cluster outside the scope is kept.
                 let in_scope = |object: &&Value| {
                     let cluster = text(object, "cluster_id");
                     let named = cluster.is_empty() || clusters.is_empty() || clusters.iter().any(|id| id == cluster);
@@ -80,7 +80,7 @@ impl Planner<'_> {
             Scope::Cluster | Scope::NodePool => {
                 if scope.clusters.is_empty() {
                     bail!(
-                        "the Scope must say of which clusters a {} is pruned: clusters: [NAME]",
+                        "to prune a {}, the Scope must list clusters: clusters: [NAME]",
                         shape.name
                     );
                 }

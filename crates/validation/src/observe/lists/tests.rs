@@ -98,7 +98,7 @@ async fn a_list_whose_moment_is_forgotten_begins_anew_once() {
     let said = server.list(&ManualClock::default()).await.unwrap_err();
     assert_eq!(
         said,
-        "pods cannot be listed: the API server forgot twice where the list went on"
+        "pods cannot be listed: the continue token of the list expired twice"
     );
     assert_eq!(server.asked().len(), 4);
     let server = Server::new(&[gone]);
@@ -118,7 +118,7 @@ async fn what_the_server_refuses_is_said_with_what_helps() {
         .await
         .unwrap_err();
     assert!(
-        said.starts_with("may not list pods: ") && said.contains("User \"a\""),
+        said.starts_with("permission to list pods is missing: ") && said.contains("User \"a\""),
         "{said}"
     );
     let broken = error(500, "InternalError", "etcd is away");
@@ -142,5 +142,5 @@ async fn a_page_that_does_not_come_ends_the_list() {
     assert!(list.as_mut().now_or_never().is_none());
     clock.advance(Duration::from_secs(1));
     let said = list.now_or_never().expect("its time is over").unwrap_err();
-    assert_eq!(said, "the API server does not answer: no pods within 10s");
+    assert_eq!(said, "the API server did not return pods within 10s");
 }

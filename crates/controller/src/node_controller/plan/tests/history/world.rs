@@ -411,7 +411,7 @@ impl World {
             (Throttled, _) => Err(Refusal::Throttled { api }),
             (Unreachable, _) => Err(Refusal::Unavailable {
                 api,
-                trouble: Trouble::Unreachable,
+                cause: UnavailableCause::Unreachable,
                 detail: String::new(),
             }),
         }

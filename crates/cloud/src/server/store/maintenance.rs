@@ -1,4 +1,4 @@
-//! Hears of other replicas' commits, asks whether the database still takes what it is given, and throws away what is old.
+//! Receives other replicas' commits, probes whether the database accepts writes, and deletes expired data.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use tracing::warn;
 use super::engine::{Engine, READERS};
 use super::{Store, StoreError, catch_up};
 
-/// How often the database is asked whether it takes a write: so soon does readiness recover.
+/// The interval of the write probe, and so the time after which readiness recovers.
 const PROBE: Duration = Duration::from_secs(5);
-/// Answers to requests with an Idempotency-Key are kept so long, in seconds.
+/// The lifetime of responses stored for requests with an Idempotency-Key, in seconds.
 const REMEMBERED: i64 = 24 * 60 * 60;
 
 /// The task beside the writer.
-pub struct Keeper {
+pub struct Maintenance {
     pub(super) engine: Arc<dyn Engine>,
     pub(super) store: Store,
     pub(super) clock: SharedClock,
 }
 
-impl Keeper {
-    /// Listens before anything is kept in memory: what is committed from then on is heard.
+impl Maintenance {
+    /// Subscribes before anything is cached, so that every later commit is received.
     ///
     /// # Errors
-    /// None: while the database is away, nothing that is kept counts, and it is tried again.
+    /// None: while the database is unavailable, no cached value is valid, and this retries.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), Infallible> {
         let listening = self.listen_on();
         let probing = self.probe_on();
@@ -45,7 +45,7 @@ impl Keeper {
         loop {
             if let Err(error) = self.listen().await {
                 self.store.feed.set_deaf(true);
-                warn!(error = %Chain(&error), "other replicas are not heard");
+                warn!(error = %Chain(&error), "changes of other replicas are not received");
             } else {
                 // One process alone writes here.
                 return std::future::pending().await;
@@ -58,11 +58,11 @@ impl Keeper {
         let Some(mut heard) = self.engine.listen().await? else {
             return Ok(());
         };
-        // What was committed before the connection was there.
+        // Commits before the connection was established.
         catch_up(&self.store.pool, &self.store.feed).await?;
         self.store.feed.set_deaf(false);
         loop {
-            // A connection that is quietly gone tells nothing, so it is looked all the same.
+            // A dead connection delivers no notification, so changes are also polled.
             if let Ok(next) = timeout(&*self.clock, PROBE, heard.next()).await {
                 next?;
             }
@@ -75,7 +75,7 @@ impl Keeper {
             let probed = timeout(&*self.clock, PROBE, self.probe()).await;
             let probed = probed.unwrap_or_else(|_| Err(StoreError::Unavailable(sqlx::Error::PoolTimedOut)));
             if let Err(error) = &probed {
-                warn!(error = %Chain(error), "the database does not take a write");
+                warn!(error = %Chain(error), "the database refuses a write");
             }
             self.store.health.wrote(&probed);
             self.clock.sleep(PROBE).await;

@@ -1,31 +1,31 @@
-//! One question of up to 1,000 claims, on its way to be answered.
+//! One query of up to 1,000 claims.
 //!
-//! Each id is asked once, however many Nodes claim it, and each claim is answered for itself.
+//! Each id is queried once, no matter how many Nodes claim it, and each claim is answered.
 
 use std::collections::BTreeMap;
 
 use aws_sdk_ec2::types::Instance;
 
 use super::API;
-use super::call::Spent;
+use super::call::CallCount;
 use super::failure::unusable;
 use super::instance::{Reading, identity};
 use super::instance_id::{InstanceId, Target};
 use crate::claim::Claim;
-use crate::identifier::Answers;
+use crate::identifier::AnswerFn;
 use crate::identity::Identity;
 use crate::refusal::Refusal;
 
-pub(super) struct Question<'a> {
+pub(super) struct Query<'a> {
     /// Who claims each id: the place of the claim and the zone that it names.
     asked: BTreeMap<InstanceId, Vec<(usize, Box<str>)>>,
-    answers: &'a Answers<'a>,
-    pub(super) spent: Spent,
+    answers: &'a AnswerFn<'a>,
+    pub(super) call_count: CallCount,
 }
 
-impl<'a> Question<'a> {
+impl<'a> Query<'a> {
     /// Reads the claims; those that name no instance are refused here.
-    pub(super) fn new(claims: &[Claim], answers: &'a Answers<'a>) -> Self {
+    pub(super) fn new(claims: &[Claim], answers: &'a AnswerFn<'a>) -> Self {
         let mut asked: BTreeMap<InstanceId, Vec<(usize, Box<str>)>> = BTreeMap::new();
         for (place, claim) in claims.iter().enumerate() {
             match Target::read(&claim.provider_id) {
@@ -36,7 +36,7 @@ impl<'a> Question<'a> {
         Self {
             asked,
             answers,
-            spent: Spent::default(),
+            call_count: CallCount::default(),
         }
     }
 
@@ -70,7 +70,7 @@ impl<'a> Question<'a> {
             let found = match listed.get(id.as_str()).map(Vec::as_slice) {
                 None | Some([]) => Err(not_found(id)),
                 Some([instance]) => identity(id, instance, reading),
-                Some(several) => Err(unusable(API, format!("it lists {id} {} times", several.len()))),
+                Some(several) => Err(unusable(API, format!("{id} is listed {} times", several.len()))),
             };
             for (place, zone) in self.claimants(id) {
                 (self.answers)(*place, found.clone().and_then(|identity| in_zone(identity, zone)));

@@ -1,7 +1,8 @@
-//! One question, on its way to be answered.
+//! One query.
 //!
-//! Each instance is asked for once, however many Nodes claim it, and each claim is answered for itself. Each managed instance
-//! group is listed once, and each template read once, however many instances lead to it, and in whatever order they are found.
+//! Each instance is queried once, no matter how many Nodes claim it, and each claim is answered. Each managed instance
+//! group is listed once, and each template read once, no matter how many instances refer to it, and in whatever order
+//! they are found.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -17,21 +18,21 @@ use super::links::{Mig, TemplateLink};
 use super::names::{ProjectId, Target};
 use crate::claim::Claim;
 use crate::claimants::Claimants;
-use crate::identifier::Answers;
+use crate::identifier::AnswerFn;
 use crate::identity::Identity;
 use crate::refusal::Refusal;
 
-/// The managed instance groups that one question lists at most: what instances say of their makers may not be true, and each
+/// The managed instance groups that one query lists at most: what instances say of their makers may not be true, and each
 /// could name another.
 const MAX_MIGS: usize = 256;
 
-/// The templates that one question reads at most.
+/// The templates that one query reads at most.
 const MAX_TEMPLATES: usize = 256;
 
-/// The instances that one question asks for one by one, beside those that make it up when it is small.
+/// The instances that one query asks for one by one, beside those that make it up when it is small.
 const MAX_GETS: usize = 32;
 
-pub(super) struct Question<'a> {
+pub(super) struct Query<'a> {
     claimants: Claimants<'a, Target>,
     gets: AtomicUsize,
     pub(super) migs: Once<Mig, Members>,
@@ -47,9 +48,9 @@ pub(super) struct Once<K, V> {
 /// What was asked, or is being asked.
 pub(super) type Cell<V> = Arc<OnceCell<Result<V, Failure>>>;
 
-impl<'a> Question<'a> {
+impl<'a> Query<'a> {
     /// Reads the claims; those that name no instance of our project are refused here.
-    pub(super) fn new(claims: &[Claim], answers: &'a Answers<'a>, project: &ProjectId, cluster: &ClusterName) -> Self {
+    pub(super) fn new(claims: &[Claim], answers: &'a AnswerFn<'a>, project: &ProjectId, cluster: &ClusterName) -> Self {
         let read = |claim: &Claim| Target::read(&claim.provider_id, project, cluster);
         Self {
             claimants: Claimants::new(claims, answers, read),

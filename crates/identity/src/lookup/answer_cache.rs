@@ -1,4 +1,4 @@
-//! The answers that are kept, one for each Node.
+//! The cached answers, one per Node.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use tidewaiter_kit::{Packed, Packer};
 use crate::claim::Claim;
 use crate::identity::Identity;
 
-/// What the cloud said, and until when (monotonic time) that is taken for true.
+/// The cloud's answer, and the monotonic time at which it expires.
 #[derive(Clone, Debug)]
-pub(super) struct Kept {
+pub(super) struct CachedAnswer {
     pub(super) identity: Arc<Identity>,
     pub(super) until: Duration,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct KeptAnswers {
+pub(super) struct AnswerCache {
     of: HashMap<NodeUid, Answer>,
     packer: Packer<Identity>,
     prune_at: Duration,
@@ -31,17 +31,17 @@ struct Answer {
     until: Duration,
 }
 
-impl KeptAnswers {
-    /// What is kept for this Node with this providerID, unless its time is up.
-    pub(super) fn get(&self, claim: &Claim, now: Duration) -> Option<Kept> {
+impl AnswerCache {
+    /// The cached answer for this Node with this providerID, unless it has expired.
+    pub(super) fn get(&self, claim: &Claim, now: Duration) -> Option<CachedAnswer> {
         let answer = self.of.get(&claim.uid)?;
-        (answer.provider_id == claim.provider_id && answer.until > now).then(|| Kept {
+        (answer.provider_id == claim.provider_id && answer.until > now).then(|| CachedAnswer {
             identity: Arc::new(self.packer.unpack(&answer.identity)),
             until: answer.until,
         })
     }
 
-    pub(super) fn keep(&mut self, claim: &Claim, kept: &Kept) {
+    pub(super) fn keep(&mut self, claim: &Claim, kept: &CachedAnswer) {
         let answer = Answer {
             provider_id: claim.provider_id.clone(),
             identity: self.packer.pack(&kept.identity),
@@ -59,8 +59,8 @@ impl KeptAnswers {
         self.of.len()
     }
 
-    /// Lets go of what has expired, now and then: the net under [`KeptAnswers::forget`], for Nodes that went while they were
-    /// asked for.
+    /// Drops expired answers from time to time. This also covers Nodes that were deleted while their query was in
+    /// flight, which [`AnswerCache::forget`] misses.
     pub(super) fn prune(&mut self, now: Duration, expiry: Duration) {
         if now >= self.prune_at {
             self.of.retain(|_, answer| answer.until > now);
@@ -69,8 +69,8 @@ impl KeptAnswers {
     }
 }
 
-/// When an answer of now expires, for a draw in [0, 1]: in the last quarter of `expiry`, on one of the sixty marks that all
-/// answers share, so that those of one mark are asked again in one call and not in one each.
+/// When an answer obtained now expires, for a random `draw` in [0, 1]: in the last quarter of `expiry`, at one of sixty
+/// moments that all answers share, so that those of one moment are renewed in one call.
 pub(super) fn expires(now: Duration, expiry: Duration, draw: f64) -> Duration {
     let exact = now + expiry.saturating_sub((expiry / 4).mul_f64(draw.clamp(0.0, 1.0)));
     let mark = (expiry / 60).as_nanos().max(1);

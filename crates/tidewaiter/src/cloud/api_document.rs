@@ -1,4 +1,4 @@
-//! What a document says, in the words of the API: names have become ids, and the whole is checked.
+//! A document converted to the fields of the API: names are replaced by ids, and the whole is validated.
 
 use std::collections::HashMap;
 
@@ -10,15 +10,15 @@ use super::kinds::Scope;
 use super::session::text;
 use crate::cli::CloudKind;
 
-/// What a document says, in the words of the API.
-pub(super) struct Said {
+/// A document converted to the fields of the API.
+pub(super) struct ApiDocument {
     /// The spec, every field there.
     pub(super) spec: Value,
-    /// What only a creation takes.
+    /// Fields that only a create request accepts.
     beside: Map<String, Value>,
 }
 
-impl Said {
+impl ApiDocument {
     /// The body that makes it.
     pub(super) fn for_creation(self) -> Value {
         let mut body = self.spec;
@@ -29,18 +29,21 @@ impl Said {
     }
 }
 
-/// The ids of what documents name.
+/// The ids of the objects that documents name.
 pub(super) type Ids = HashMap<(CloudKind, String), String>;
 
-/// That a document is right, as far as that can be told without the cloud.
+/// Validates a document as far as possible without the cloud.
 pub(super) fn check(document: &Document) -> Result<()> {
     let shape = document.kind.shape();
     if !shape.declared {
-        bail!("a {} is not applied; make it with: tidewaiter cloud create", shape.name);
+        bail!(
+            "a {} cannot be applied; create it with: tidewaiter cloud create",
+            shape.name
+        );
     }
     let placed = |given: &Option<String>, field: &str, allowed: bool, needed: bool| match (given, allowed, needed) {
-        (Some(_), false, _) => Err(anyhow!("{field}: a {} is of none; leave it out", shape.name)),
-        (None, _, true) => Err(anyhow!("{field} is missing: whose {} it is", shape.name)),
+        (Some(_), false, _) => Err(anyhow!("{field}: does not apply to a {}; omit it", shape.name)),
+        (None, _, true) => Err(anyhow!("{field} is missing: it is required for a {}", shape.name)),
         _ => Ok(()),
     };
     let in_cluster = matches!(shape.scope, Scope::Cluster | Scope::NodePool);
@@ -70,7 +73,7 @@ pub(super) fn stand_in(number: usize) -> String {
     format!("00000000-0000-4000-8000-{number:012}")
 }
 
-/// What the document names, when it is right.
+/// The objects that a valid document names.
 pub(super) fn names(document: &Document) -> Result<Vec<(CloudKind, String)>> {
     let mut names = Vec::new();
     read(document, &mut |kind, name| {
@@ -81,15 +84,15 @@ pub(super) fn names(document: &Document) -> Result<Vec<(CloudKind, String)>> {
     Ok(names)
 }
 
-/// What the document says, with the ids of what it names.
-pub(super) fn said_by(document: &Document, ids: &Ids) -> Result<Said> {
+/// Converts a document, with the ids of the objects that it names.
+pub(super) fn said_by(document: &Document, ids: &Ids) -> Result<ApiDocument> {
     read(document, &mut |kind, name| {
         let found = ids.get(&(kind, name.to_owned())).cloned();
         found.ok_or_else(|| anyhow!("there is no {} {name:?}", kind.shape().name))
     })
 }
 
-fn read(document: &Document, id: &mut dyn FnMut(CloudKind, &str) -> Result<String>) -> Result<Said> {
+fn read(document: &Document, id: &mut dyn FnMut(CloudKind, &str) -> Result<String>) -> Result<ApiDocument> {
     let (mut spec, mut beside) = (document.spec.clone(), Map::new());
     let mut named = |spec: &mut Map<String, Value>, from: &str, to: &str, kind| -> Result<bool> {
         match spec.remove(from) {
@@ -98,7 +101,7 @@ fn read(document: &Document, id: &mut dyn FnMut(CloudKind, &str) -> Result<Strin
                 spec.insert(to.to_owned(), id(kind, &name)?.into());
                 Ok(true)
             }
-            Some(_) => bail!("spec.{from} must be a text"),
+            Some(_) => bail!("spec.{from} must be a string"),
         }
     };
     match document.kind {
@@ -110,7 +113,7 @@ fn read(document: &Document, id: &mut dyn FnMut(CloudKind, &str) -> Result<Strin
         CloudKind::Teams => {
             if let Some(users) = spec.remove("users") {
                 let users: Vec<String> =
-                    serde_json::from_value(users).map_err(|_| anyhow!("spec.users must be a list of texts"))?;
+                    serde_json::from_value(users).map_err(|_| anyhow!("spec.users must be a list of strings"))?;
                 let ids = users.iter().map(|user| id(CloudKind::Users, user));
                 spec.insert("user_ids".to_owned(), ids.collect::<Result<Vec<_>>>()?.into());
             }
@@ -134,10 +137,10 @@ fn read(document: &Document, id: &mut dyn FnMut(CloudKind, &str) -> Result<Strin
         .shape()
         .check(&spec.into())
         .map_err(|error| anyhow!("spec: {error}"))?;
-    Ok(Said { spec, beside })
+    Ok(ApiDocument { spec, beside })
 }
 
-/// What a person calls the object of a document.
+/// The title of a document's object, for messages.
 pub(super) fn title(document: &Document, name: &str) -> String {
     let given = |field: &str| document.spec.get(field).and_then(Value::as_str);
     let name = match (document.kind, given("role"), given("user").or_else(|| given("team"))) {
@@ -165,6 +168,6 @@ pub(super) fn name_of(object: &Value, called: &[&str]) -> String {
     if !text(object, "name").is_empty() {
         return text(object, "name").to_owned();
     }
-    let said: Vec<&str> = called.iter().copied().filter(|word| !word.is_empty()).collect();
-    said.join(" ")
+    let api_document: Vec<&str> = called.iter().copied().filter(|word| !word.is_empty()).collect();
+    api_document.join(" ")
 }

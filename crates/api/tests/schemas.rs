@@ -1,0 +1,325 @@
+//! The schemas of the custom resources refuse what the Rust types refuse.
+//!
+//! Otherwise one edit by an administrator makes an object that no version of Tidewaiter can read.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
+
+use std::sync::LazyLock;
+
+use jsonschema::Validator;
+use kube::Resource;
+use kube::api::{Api, PostParams};
+use kube::core::{ApiResource, DynamicObject};
+use proptest::prelude::*;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tidewaiter_api::{ClusterHealth, Condition, InstanceGroupName, LabelKey, LabelValue, NodeIdentity, NodeUid, crds};
+use tidewaiter_testkit::{ControlPlane, Identity};
+
+/// A complete record, as version 0.1.0 wrote it.
+fn node_identity() -> Value {
+    let time = "2026-01-12T09:21:08Z";
+    json!({
+        "apiVersion": "tidewaiter.dev/v1alpha1",
+        "kind": "NodeIdentity",
+        "metadata": {"name": "i-0123456789abcdef0"},
+        "spec": {"nodeUID": "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e", "providerID": "aws:///us-test-1a/i-0123456789abcdef0"},
+        "status": {
+            "instance": "i-0123456789abcdef0", "instanceGroup": "nodes-us-test-1a", "zone": "us-test-1a",
+            "lifecycle": "on-demand", "firstVerified": time,
+            "labels": [
+                {"key": "kops.k8s.io/instancegroup", "value": "nodes-us-test-1a", "source": "GroupNodeLabels",
+                    "file": "instancegroup/nodes-us-test-1a"},
+                {"key": "node-role.kubernetes.io/node", "value": "", "source": "Role"},
+            ],
+            "conditions": [
+                {"type": "Verified", "status": "True", "reason": "Proven", "message": "", "lastTransitionTime": time},
+            ],
+        },
+    })
+}
+
+/// A complete object, as version 0.1.0 wrote it.
+fn cluster_health() -> Value {
+    let time = "2026-01-12T09:21:08Z";
+    json!({
+        "apiVersion": "tidewaiter.dev/v1alpha1",
+        "kind": "ClusterHealth",
+        "metadata": {"name": "cluster.example.com"},
+        "spec": {},
+        "status": {
+            "observedAt": time, "failures": 0, "counts": {"nodesReady": 3, "podsPending": 0},
+            "conditions": [
+                {"type": "Healthy", "status": "True", "reason": "ClusterReady", "message": "", "lastTransitionTime": time},
+            ],
+        },
+    })
+}
+
+/// Values at `pointer` of a complete object that both the API server and the type accept, and values that both refuse.
+struct Case {
+    pointer: &'static str,
+    accepted: Vec<Value>,
+    refused: Vec<Value>,
+}
+
+fn case(pointer: &'static str, accepted: Vec<Value>, refused: Vec<Value>) -> Case {
+    Case {
+        pointer,
+        accepted,
+        refused,
+    }
+}
+
+fn values(texts: &[&str]) -> Vec<Value> {
+    texts.iter().map(|text| json!(text)).collect()
+}
+
+fn subdomains(pointer: &'static str) -> Case {
+    let longest = "a".repeat(253);
+    let too_long = "a".repeat(254);
+    let accepted = ["a", "0", "a-b.c", "a.b-c.9", &longest];
+    let refused = [
+        "", "A", "a b", "a_b", "a/b", "-a", "a-", ".a", "a.", "a..b", "a.-b", "a\n", "é", &too_long,
+    ];
+    case(pointer, values(&accepted), values(&refused))
+}
+
+fn timestamps(pointer: &'static str) -> Case {
+    let accepted = [
+        "1970-01-01T00:00:00Z",
+        "2026-02-28T23:59:59Z",
+        "2024-02-29T00:00:00.123456789Z",
+    ];
+    let refused = [
+        "",
+        "now",
+        "2026-02-29T00:00:00Z",
+        "2026-13-01T00:00:00Z",
+        "2026-01-01T24:00:00Z",
+        "2026-01-01T00:00:00",
+        "2026-01-01",
+        "9999-12-31T00:00:00Z",
+        "2026-01-01T00:00:00+99:99",
+        "2026-01-01T00:00:00.1234567891Z",
+    ];
+    let mut refused = values(&refused);
+    refused.push(json!(1_768_209_668));
+    case(pointer, values(&accepted), refused)
+}
+
+fn counts(pointer: &'static str) -> Case {
+    let accepted = vec![json!(0), json!(u32::MAX)];
+    let refused = vec![json!(-1), json!(u64::from(u32::MAX) + 1), json!(0.5), json!("1")];
+    case(pointer, accepted, refused)
+}
+
+fn node_identity_cases() -> Vec<Case> {
+    let (name, uid) = ("a".repeat(63), "u".repeat(128));
+    let prefixed = format!("{}/{name}", "p".repeat(253));
+    let (long_name, long_uid) = ("a".repeat(64), "u".repeat(129));
+    let (long_prefix, long_suffix) = (format!("{}/a", "p".repeat(254)), format!("a/{long_name}"));
+    let keys = ["a", "A.b_c-9", "example.com/A_b", "0/0", &name, &prefixed];
+    let bad_keys = [
+        "",
+        "/",
+        "a/",
+        "/a",
+        "a/b/c",
+        "Example.com/a",
+        "a b",
+        "-a",
+        "a-",
+        "a\n",
+        "ä",
+        "a/ä",
+        "a:b",
+        &long_name,
+        &long_prefix,
+        &long_suffix,
+    ];
+    let label_values = ["", "a", "m5.large", "A_b-9", &name];
+    let bad_label_values = ["-", ".a", "a.", "a b", "a/b", "a,b", "ä", "a\n", &long_name];
+    let uids = ["u", "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e", "!~", &uid];
+    let lifecycles = ["on-demand", "spot", "scheduled"];
+    let mut unknown_types = values(&["", "Other"]);
+    unknown_types.push(json!(1));
+    vec![
+        case(
+            "/spec/nodeUID",
+            values(&uids),
+            values(&["", " ", "a b", "a\n", "ä", &long_uid]),
+        ),
+        case("/spec/providerID", values(&["", "junk", "ä \u{1b}"]), vec![json!(1)]),
+        case("/status/instance", values(&["", "i-1"]), vec![json!(1)]),
+        subdomains("/status/instanceGroup"),
+        case("/status/zone", values(&["", "us-test-1a"]), vec![json!(1)]),
+        case(
+            "/status/lifecycle",
+            values(&lifecycles),
+            values(&["", "Spot", "reserved"]),
+        ),
+        timestamps("/status/firstVerified"),
+        case("/status/labels/0/key", values(&keys), values(&bad_keys)),
+        case(
+            "/status/labels/0/value",
+            values(&label_values),
+            values(&bad_label_values),
+        ),
+        case(
+            "/status/labels/0/source",
+            values(&["Role", "InstanceTag"]),
+            unknown_types.clone(),
+        ),
+        case("/status/labels/0/file", values(&["", "a file"]), vec![json!(1)]),
+        case(
+            "/status/conditions/0/status",
+            values(&["False", "Unknown"]),
+            unknown_types,
+        ),
+        case("/status/conditions/0/message", values(&["", "ä\n"]), vec![json!(1)]),
+        timestamps("/status/conditions/0/lastTransitionTime"),
+    ]
+}
+
+fn cluster_health_cases() -> Vec<Case> {
+    vec![
+        timestamps("/status/observedAt"),
+        counts("/status/failures"),
+        counts("/status/counts/nodesReady"),
+        counts("/status/counts/podsPending"),
+        case("/status/conditions/0/status", values(&["False"]), values(&["", "true"])),
+        timestamps("/status/conditions/0/lastTransitionTime"),
+    ]
+}
+
+/// Compares the API server (a create with `dryRun`) with the type `K`, for the whole table.
+async fn compare<K>(client: kube::Client, complete: Value, cases: Vec<Case>)
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned,
+{
+    let api: Api<DynamicObject> = Api::all_with(client, &ApiResource::erase::<K>(&()));
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let check = async |object: Value, expected: bool, what: String| {
+        let decoded = serde_json::from_value::<K>(object.clone());
+        assert_eq!(decoded.is_ok(), expected, "the type: {what}: {:?}", decoded.err());
+        match api.create(&dry_run, &serde_json::from_value(object).unwrap()).await {
+            Ok(created) => {
+                assert!(expected, "the API server accepts {what}");
+                // It drops `null` where the schema does not allow it.
+                let created = serde_json::to_value(created).unwrap();
+                assert!(serde_json::from_value::<K>(created).is_ok(), "as stored: {what}");
+            }
+            Err(kube::Error::Api(status)) if status.code == 422 => {
+                assert!(!expected, "the API server refuses {what}: {}", status.message);
+            }
+            Err(error) => panic!("{what}: {error}"),
+        }
+    };
+    check(complete.clone(), true, "a complete object".to_owned()).await;
+    for Case {
+        pointer,
+        accepted,
+        refused,
+    } in cases
+    {
+        let accepted = accepted.into_iter().map(|value| (value, true));
+        for (value, expected) in accepted.chain(refused.into_iter().map(|value| (value, false))) {
+            let mut object = complete.clone();
+            let what = format!("{value} at {pointer}");
+            *object.pointer_mut(pointer).unwrap_or_else(|| panic!("no {pointer}")) = value;
+            check(object, expected, what).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_api_server_refuses_what_the_types_refuse() {
+    let control_plane = ControlPlane::shared().await;
+    for crd in crds() {
+        control_plane.apply(&serde_json::to_string(&crd).unwrap()).await;
+    }
+    let client = control_plane.client(&Identity::Admin);
+    compare::<NodeIdentity>(client.clone(), node_identity(), node_identity_cases()).await;
+    compare::<ClusterHealth>(client, cluster_health(), cluster_health_cases()).await;
+}
+
+/// The API server warns of every format that it does not know, on each `kubectl apply`.
+#[test]
+fn every_format_is_known_to_the_api_server() {
+    let text = serde_json::to_string(&crds()).unwrap();
+    let formats: Vec<&str> = text
+        .split(r#""format":""#)
+        .skip(1)
+        .map(|rest| rest.split('"').next().unwrap())
+        .collect();
+    assert!(!formats.is_empty());
+    assert!(
+        formats.iter().all(|format| ["date-time", "int64"].contains(format)),
+        "{formats:?}"
+    );
+}
+
+/// The schema of the property at `path` of `kind`, as the generated definition has it.
+fn schema(kind: &str, path: &str) -> Validator {
+    let crd = crds().into_iter().find(|crd| crd.spec.names.kind == kind).unwrap();
+    let schema = crd.spec.versions[0].schema.as_ref().unwrap();
+    let schema = serde_json::to_value(schema.open_api_v3_schema.as_ref().unwrap()).unwrap();
+    let schema = schema
+        .pointer(path)
+        .unwrap_or_else(|| panic!("no {path} in {schema:#}"));
+    jsonschema::draft4::options()
+        .should_validate_formats(true)
+        .build(schema)
+        .unwrap()
+}
+
+/// Texts that are often near the border between valid and invalid.
+fn texts() -> impl Strategy<Value = String> {
+    let short = prop::sample::select(vec![
+        "a", "Z", "0", "-", "_", ".", "/", " ", "\n", "é", "~", "a.b", "x-y",
+    ]);
+    let long = (prop::sample::select(vec!["a", "b.", "B"]), 0..260_usize).prop_map(|(text, count)| text.repeat(count));
+    let parts = prop_oneof![8 => short.prop_map(str::to_owned), 1 => long];
+    prop::collection::vec(parts, 0..8).prop_map(|parts| parts.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+    #[test]
+    fn a_schema_and_its_type_agree(text in texts()) {
+        const LABEL: &str = "/properties/status/properties/labels/items/properties";
+        static SCHEMAS: LazyLock<[Validator; 4]> = LazyLock::new(|| {[
+                schema("NodeIdentity", "/properties/spec/properties/nodeUID"),
+                schema("NodeIdentity", "/properties/status/properties/instanceGroup"),
+                schema("NodeIdentity", &format!("{LABEL}/key")),
+                schema("NodeIdentity", &format!("{LABEL}/value")),
+            ]});
+        let by_type = [
+            text.parse::<NodeUid>().is_ok(),
+            text.parse::<InstanceGroupName>().is_ok(),
+            text.parse::<LabelKey>().is_ok(),
+            text.parse::<LabelValue>().is_ok(),
+        ];
+        let value = json!(text);
+        let by_schema = SCHEMAS.each_ref().map(|schema| schema.is_valid(&value));
+        prop_assert_eq!(by_schema, by_type);
+    }
+
+    /// A type may accept more forms of a time than the schema, but never fewer.
+    #[test]
+    fn every_time_that_the_schema_accepts_can_be_decoded(
+        (year, month, day) in (0..10_000_u16, 0..14_u8, 0..33_u8),
+        (hour, minute, second) in (0..26_u8, 0..62_u8, 0..62_u8),
+        rest in "(\\.[0-9]{1,11})?(Z|[+-][0-9]{2}:[0-9]{2})?",
+    ) {
+        let time = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{rest}");
+        let condition = json!({"type": "T", "status": "True", "reason": "R", "message": "", "lastTransitionTime": time});
+        static SCHEMA: LazyLock<Validator> =
+            LazyLock::new(|| schema("NodeIdentity", "/properties/status/properties/conditions/items"));
+        prop_assert!(!SCHEMA.is_valid(&condition) || serde_json::from_value::<Condition>(condition).is_ok());
+    }
+}
