@@ -23,7 +23,7 @@ pub(super) fn etcd(folder: &Path) -> Program {
             "--advertise-client-urls=http://127.0.0.1:0",
             "--listen-peer-urls=http://127.0.0.1:0",
         ])
-        .args(["--heartbeat-interval=10", "--election-timeout=100"])
+        .args(["--heartbeat-interval=50", "--election-timeout=500"])
         .args([
             "--unsafe-no-fsync",
             "--log-level=warn",
