@@ -16,7 +16,15 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
 /// The targets that take longest, which start first, the longest before the others.
-const LONGEST: [&str; 0] = [];
+const LONGEST: [&str; 7] = [
+    "controller",
+    "server",
+    "cloud_server",
+    "real",
+    "validate",
+    "gce",
+    "conformance",
+];
 
 /// How much runs at the same time.
 #[derive(clap::Args)]
@@ -25,7 +33,7 @@ pub struct Options {
     #[arg(long, default_value_t = 3)]
     binaries: usize,
     /// Tests that run at the same time in each of them.
-    #[arg(long, default_value_t = 6)]
+    #[arg(long, default_value_t = 4)]
     threads: usize,
 }
 

@@ -16,15 +16,17 @@ use super::etcd::{Change, Etcd, Object, ROOT, plain};
 const DEFINITIONS: &str = "apiextensions.k8s.io/customresourcedefinitions/";
 
 /// What the API server writes for itself, at any time; below [`ROOT`].
-const SERVERS_OWN: [&str; 12] = [
+const SERVERS_OWN: [&str; 14] = [
     DEFINITIONS,
     "apiregistration.k8s.io/",
-    "configmaps/kube-system/",
+    "configmaps/kube-system/extension-apiserver-authentication",
+    "configmaps/kube-system/kube-apiserver-",
     "flowschemas/",
     "ipaddresses/",
     "leases/kube-system/apiserver-",
     "masterleases/",
-    "namespaces/",
+    "namespaces/default",
+    "namespaces/kube-",
     "prioritylevelconfigurations/",
     "ranges/",
     "servicecidrs/",
