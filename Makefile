@@ -6,7 +6,7 @@ SHELL := bash
 # Warnings are errors here, not in the source.
 STRICT := -D warnings
 
-.PHONY: help demo test bench fmt lint generated docs unit assets deny
+.PHONY: help demo test bench fmt lint docs unit assets deny
 
 help: ## What can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -14,11 +14,11 @@ help: ## What can be made
 # One build for the demo and the benchmarks: the released binary and what drives it.
 RELEASE := --release --package tidewaiter --bins --example demo
 
-demo: assets ## See it work, on a real API server and a stand-in for AWS (KEEP=1 leaves it running)
+demo: assets ## See it work, on a real API server and a stand-in for AWS (KEEP=1 leaves it running, AUDIT=file lists the writes)
 	cargo build $(RELEASE)
-	target/release/examples/demo $(if $(KEEP),--keep)
+	target/release/examples/demo $(if $(KEEP),--keep) $(if $(AUDIT),--audit $(AUDIT))
 
-test: fmt lint generated docs unit ## Everything that CI runs
+test: fmt lint docs unit ## Everything that CI runs
 
 bench: assets ## Speed and size, as ratios in one run
 	cargo bench --package tidewaiter --bench node_controller
@@ -29,15 +29,14 @@ fmt:
 lint:
 	cargo clippy --workspace --all-targets -- $(STRICT)
 
-generated:
-	cargo xtask generate --check
-
 # With the example, cargo resolves the same features as clippy does, and builds no dependency again.
 docs:
 	RUSTDOCFLAGS="$(STRICT)" cargo doc --workspace --no-deps --document-private-items --lib --bins --examples
 
+# A test of xtask itself has cargo build xtask with the features of the whole workspace: `cargo xtask` would build its dependencies again.
 unit: assets
-	cargo test --workspace
+	cargo test --workspace --no-run
+	target/debug/xtask test
 
 assets: ## etcd, the Kubernetes control plane, moto, fake-gcs-server, Prometheus, PostgreSQL and Schemathesis, put once into the cache
 	hack/kube-assets/build

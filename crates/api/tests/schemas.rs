@@ -316,10 +316,10 @@ proptest! {
         (hour, minute, second) in (0..26_u8, 0..62_u8, 0..62_u8),
         rest in "(\\.[0-9]{1,11})?(Z|[+-][0-9]{2}:[0-9]{2})?",
     ) {
-        let time = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{rest}");
-        let condition = json!({"type": "T", "status": "True", "reason": "R", "message": "", "lastTransitionTime": time});
         static SCHEMA: LazyLock<Validator> =
             LazyLock::new(|| schema("NodeIdentity", "/properties/status/properties/conditions/items"));
+        let time = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{rest}");
+        let condition = json!({"type": "T", "status": "True", "reason": "R", "message": "", "lastTransitionTime": time});
         prop_assert!(!SCHEMA.is_valid(&condition) || serde_json::from_value::<Condition>(condition).is_ok());
     }
 }

@@ -5,14 +5,18 @@
 //! is dropped or its process ends, however that ends.
 
 mod audit;
+mod clients;
+mod etcd;
 mod identity;
 mod manifests;
 mod pki;
+mod reused;
 mod servers;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -21,9 +25,13 @@ use kube::{Client, Config};
 use serde_json::json;
 use tokio::sync::OnceCell;
 
+use self::audit::AuditLog;
 pub use self::audit::{Audit, AuditEntry, AuditMark};
+use self::clients::Clients;
+use self::etcd::Etcd;
 pub use self::identity::Identity;
 use self::pki::{Pki, write_private};
+pub use self::reused::Reused;
 use crate::{Process, Scratch, assets, eventually, free_port};
 
 /// How long servers may take to start: 3 s on an idle machine, much more where many tests start theirs.
@@ -42,6 +50,8 @@ pub struct ControlPlane {
     port: u16,
     /// What has been numbered: kubeconfig files, markers.
     numbers: AtomicU64,
+    audit: Mutex<AuditLog>,
+    clients: Clients,
     scratch: Scratch,
 }
 
@@ -90,6 +100,8 @@ impl ControlPlaneBuilder {
                     pki,
                     port,
                     numbers: AtomicU64::default(),
+                    audit: Mutex::default(),
+                    clients: Clients::default(),
                     scratch,
                 };
                 if self.controller_manager {
@@ -133,11 +145,12 @@ impl ControlPlane {
         config(&self.pki, self.port, identity)
     }
 
-    /// A client of this identity. It belongs to the runtime that it is made in, and each `#[tokio::test]` has its own: never keep one
+    /// The client of this identity. It belongs to the runtime that it is made in, and each `#[tokio::test]` has its own: never keep one
     /// in a static.
     #[must_use]
     pub fn client(&self, identity: &Identity) -> Client {
-        Client::try_from(self.config(identity)).expect("a client")
+        self.clients
+            .get(identity, || Client::try_from(self.config(identity)).expect("a client"))
     }
 
     /// A new kubeconfig file of this identity, readable by its owner only, good while the control plane lives.
@@ -203,6 +216,25 @@ impl ControlPlane {
         manifests::apply(&self.client(&Identity::Admin), manifests::parse("the given YAML", yaml)).await;
     }
 
+    /// Copies an object many times, past the API server: thousands in a second. `key` is where the API server stores it (`minions/<name>`
+    /// for a Node, `<group>/<plural>/<name>` for a custom resource). In each copy and in its key, each of `texts` is replaced by another
+    /// one of the same length: some kinds are stored in a binary form that counts bytes.
+    ///
+    /// # Panics
+    /// When there is no such object, or a text has another length.
+    pub async fn copy<const N: usize>(
+        &self,
+        key: &str,
+        texts: [&str; N],
+        copies: impl IntoIterator<Item = [String; N]>,
+    ) {
+        let etcd = Etcd::of(self.scratch.path());
+        let key = format!("{}{key}", etcd::ROOT);
+        let template = etcd::Template::new(&key, &etcd.value(&key).await, texts);
+        etcd.commit(copies.into_iter().map(|copy| template.copy(&copy)).collect())
+            .await;
+    }
+
     /// What was asked of the API server so far. Every request whose answer a client has seen is in it.
     ///
     /// # Panics
@@ -214,14 +246,19 @@ impl ControlPlane {
         api.get_opt(&marker).await.expect("the API server answers");
         let is_marker = |entry: &AuditEntry| entry.object_ref.name.starts_with("audit-marker-");
         eventually("the audit log to tell of its marker", START, async || {
-            let audit = Audit::read(&servers::audit_log(self.scratch.path()));
-            if audit.iter().any(|entry| entry.object_ref.name == marker) {
-                Ok(audit.filter(|entry| !is_marker(entry)))
+            let mut log = self.audit_log();
+            let entries = log.read(&servers::audit_log(self.scratch.path()));
+            if entries.iter().rev().any(|entry| entry.object_ref.name == marker) {
+                Ok(Audit(entries.to_vec()).filter(|entry| !is_marker(entry)))
             } else {
-                Err(format!("{} entries", audit.count()))
+                Err(format!("{} entries", entries.len()))
             }
         })
         .await
+    }
+
+    fn audit_log(&self) -> MutexGuard<'_, AuditLog> {
+        self.audit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The present end of the audit log, for [`Audit::since`].
@@ -261,6 +298,7 @@ impl ControlPlane {
     /// # Panics
     /// When it does not come up; with the end of its log.
     pub async fn recover(&self) {
+        self.clients.forget();
         let config = self.config(&Identity::Admin);
         eventually("its own port to be free again", START, async || {
             self.etcd.start_again();

@@ -35,7 +35,7 @@ mod terminal;
 pub mod usage;
 
 pub use api_proxy::{Action, ApiProxy, ApiRequest, Gate, Moment, Recorded};
-pub use control_plane::{Audit, AuditEntry, AuditMark, ControlPlane, ControlPlaneBuilder, Identity};
+pub use control_plane::{Audit, AuditEntry, AuditMark, ControlPlane, ControlPlaneBuilder, Identity, Reused};
 pub use eventually::{eventually, throughout};
 pub use fake_cloud::{Call, FakeCloud, Protocol, Scripted, TokenBucket};
 pub use fake_ec2::FakeEc2;

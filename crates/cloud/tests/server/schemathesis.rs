@@ -245,7 +245,7 @@ impl Filled {
             checks: CHECKS,
             seed: 1,
             examples,
-            deadline: Duration::from_mins(5),
+            deadline: Duration::from_mins(15),
         };
         schemathesis.run().await.assert_clean();
     }

@@ -9,7 +9,7 @@ use tidewaiter_identity::gce::{ClientError, ClientSettings, api, client};
 use tidewaiter_testkit::fake_gce::{
     FakeGroup, FakeInstance, REGION, TOKEN, error_info, instance, template, zonal_group,
 };
-use tidewaiter_testkit::{FakeGce, Scripted};
+use tidewaiter_testkit::{FakeGce, Scripted, eventually};
 
 use crate::ask::{claim_of, reason, reasons};
 use crate::setup::{CLUSTER, One, Provider, ZONE, claims, count, fleet};
@@ -315,12 +315,17 @@ async fn a_listing_that_breaks_off_between_pages_says_nothing() {
 #[tokio::test]
 async fn a_query_that_is_dropped_while_a_group_is_listed_leaves_nothing_behind() {
     let (fake, provider, instances) = fleet(30).await;
-    fake.script_for("regionInstanceGroupManagers.listManagedInstances", [Scripted::Hang]);
+    let method = "regionInstanceGroupManagers.listManagedInstances";
+    fake.script_for(method, [Scripted::Hang]);
     let all = claims(&instances);
-    let dropped = tokio::time::timeout(
-        Duration::from_secs(1),
-        provider.gce.identify(&all, &|_, _| panic!("nothing was answered")),
-    );
-    assert!(dropped.await.is_err());
+    let listed = eventually("the group to be listed", Duration::from_mins(1), async || {
+        let calls = fake.calls();
+        let listed = calls.iter().any(|call| call.api == method);
+        if listed { Ok(()) } else { Err(format!("{calls:?}")) }
+    });
+    tokio::select! {
+        _ = provider.gce.identify(&all, &|_, _| panic!("nothing was answered")) => panic!("nothing answers"),
+        () = listed => (),
+    }
     assert!(provider.ask(&all).await.iter().all(Result::is_ok));
 }

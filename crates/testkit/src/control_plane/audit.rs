@@ -1,6 +1,11 @@
 //! What the API server says was asked of it: its audit log.
 
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::iter::Map;
 use std::path::Path;
+use std::slice::Iter;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -9,7 +14,7 @@ use serde::Deserialize;
 ///
 /// There is one entry for each finished request, refused ones included, and one more for each watch that has begun.
 #[derive(Clone, Debug)]
-pub struct Audit(Vec<AuditEntry>);
+pub struct Audit(pub(super) Vec<Arc<AuditEntry>>);
 
 /// A moment in the audit log: the number of entries before it.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +44,14 @@ pub struct AuditEntry {
     pub response_status: ResponseStatus,
     /// When it came in.
     pub request_received_timestamp: Timestamp,
+}
+
+/// The file of the audit log, as far as it has been read: each line is parsed once.
+#[derive(Debug, Default)]
+pub(super) struct AuditLog {
+    /// How many bytes have been read.
+    offset: u64,
+    entries: Vec<Arc<AuditEntry>>,
 }
 
 /// The user of an [`AuditEntry`].
@@ -73,21 +86,32 @@ pub struct ResponseStatus {
     pub code: u16,
 }
 
-impl Audit {
-    /// Reads what the file holds now; a line that is not complete yet is left out.
-    pub(super) fn read(path: &Path) -> Self {
-        let bytes = std::fs::read(path).unwrap_or_default();
+impl AuditLog {
+    /// Reads what the file has gained, and returns all entries; a line that is not complete yet is left for the next time.
+    pub(super) fn read(&mut self, path: &Path) -> &[Arc<AuditEntry>] {
+        let mut bytes = Vec::new();
+        if let Ok(mut file) = File::open(path) {
+            file.seek(SeekFrom::Start(self.offset))
+                .expect("the audit log is a file");
+            file.read_to_end(&mut bytes).expect("the audit log can be read");
+        }
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        let entries = bytes[..whole]
+        let lines = bytes[..whole]
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.is_empty());
-        Self(
-            entries
-                .map(|line| serde_json::from_slice(line).expect("an audit entry"))
-                .collect(),
-        )
+        self.entries
+            .extend(lines.map(|line| Arc::new(serde_json::from_slice(line).expect("an audit entry"))));
+        self.offset += u64::try_from(whole).expect("a log is shorter than 2^64 bytes");
+        &self.entries
     }
 
+    /// From now on the log begins after what has been read.
+    pub(super) fn forget(&mut self) {
+        self.entries.clear();
+    }
+}
+
+impl Audit {
     /// Those after the mark.
     #[must_use]
     pub fn since(mut self, mark: AuditMark) -> Self {
@@ -97,8 +121,8 @@ impl Audit {
 
     /// Those for which `keep` is true.
     #[must_use]
-    pub fn filter(mut self, keep: impl FnMut(&AuditEntry) -> bool) -> Self {
-        self.0.retain(keep);
+    pub fn filter(mut self, mut keep: impl FnMut(&AuditEntry) -> bool) -> Self {
+        self.0.retain(|entry| keep(entry));
         self
     }
 
@@ -134,14 +158,14 @@ impl Audit {
     }
 
     /// Each in turn.
-    pub fn iter(&self) -> std::slice::Iter<'_, AuditEntry> {
-        self.0.iter()
+    pub fn iter(&self) -> <&Self as IntoIterator>::IntoIter {
+        self.0.iter().map(Arc::as_ref)
     }
 }
 
 impl<'a> IntoIterator for &'a Audit {
     type Item = &'a AuditEntry;
-    type IntoIter = std::slice::Iter<'a, AuditEntry>;
+    type IntoIter = Map<Iter<'a, Arc<AuditEntry>>, fn(&'a Arc<AuditEntry>) -> &'a AuditEntry>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()

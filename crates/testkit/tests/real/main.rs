@@ -9,6 +9,7 @@ mod cleanup;
 mod control_plane;
 mod manifests;
 mod postgres;
+mod reused;
 mod schemathesis;
 
 /// For what takes milliseconds on an idle machine.

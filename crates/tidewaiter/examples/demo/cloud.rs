@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tidewaiter_testkit::{ControlPlane, Identity, Process, Program, Scratch, assets, eventually, free_port};
 
 use crate::narrator::{command, output, say};
-use crate::world::{SOON, released, words};
+use crate::world::{SOON, binary, words};
 
 const PASSWORD: &str = "an example of a password";
 
@@ -82,7 +82,7 @@ pub async fn begins() -> Result<Cloud> {
         .filter(|line| line.starts_with("Organization") || line.starts_with("Owner"));
     command(&format!("tidewaiter {}", init.join(" ")));
     output(&keys.collect::<Vec<_>>().join("\n"));
-    let serve = Program::new(released()?)
+    let serve = Program::new(binary()?)
         .args(["cloud", "serve", "--address", &address, "--data"])
         .arg(data)
         .arg("--tls-certificate")
@@ -210,7 +210,7 @@ impl Cloud {
         let user = config.pointer_mut("/users/0/user").context("a kubeconfig has a user")?;
         *user = json!({"exec": {
             "apiVersion": "client.authentication.k8s.io/v1",
-            "command": released()?,
+            "command": binary()?,
             "args": ["credential", "--cluster", "production"],
             "env": [{"name": "XDG_CONFIG_HOME", "value": person.home}],
             "interactiveMode": "Never",
@@ -237,7 +237,7 @@ impl Person {
 
     /// Runs the released binary; gives what it printed.
     async fn runs(&self, args: &[&str]) -> Result<String> {
-        let output = tokio::process::Command::new(released()?)
+        let output = tokio::process::Command::new(binary()?)
             .args(args)
             .current_dir(&self.folder)
             .env("XDG_CONFIG_HOME", &self.home)

@@ -8,6 +8,7 @@
     reason = "a program of its own: nobody depends on its items"
 )]
 
+mod audit;
 mod cloud;
 mod health;
 mod narrator;
@@ -15,6 +16,7 @@ mod story;
 mod world;
 
 use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -33,6 +35,9 @@ struct Args {
     /// Leaves everything running at the end, to look around, until Ctrl-C
     #[arg(long)]
     keep: bool,
+    /// Writes which writes the API server received to this file, to compare two versions
+    #[arg(long, value_name = "FILE")]
+    audit: Option<PathBuf>,
 }
 
 /// What a shell says of a program that Ctrl-C ended.
@@ -81,6 +86,9 @@ async fn run(narrator: &Narrator, args: &Args) -> Result<()> {
         Err(panic) => Err(anyhow!("{}", words(&*panic))),
     }
     .with_context(|| world.controller_log())?;
+    if let Some(file) = &args.audit {
+        audit::write(file, &world.stage()?.cluster.audit().await)?;
+    }
     narrator.over();
     if args.keep {
         explore(&world.ways_in()?);

@@ -66,7 +66,7 @@ impl World {
         let account = Identity::service_account(KOPS_NAMESPACE, "tidewaiter-controller");
         let admin = format!("127.0.0.1:{}", free_port());
         let metrics = format!("127.0.0.1:{}", free_port());
-        let mut program = Program::new(released()?)
+        let mut program = Program::new(binary()?)
             .arg("controller")
             .arg("--conf")
             .arg(config)
@@ -211,7 +211,7 @@ impl Stage {
 
     /// Runs the released binary with what its user would have in the environment; gives what it printed and its exit code.
     pub async fn tidewaiter(&self, args: &[&str]) -> Result<(String, i32)> {
-        let output = tokio::process::Command::new(released()?)
+        let output = tokio::process::Command::new(binary()?)
             .args(args)
             .arg("--kubeconfig")
             .arg(self.cluster.kubeconfig(&Identity::Admin))
@@ -337,16 +337,16 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The released binary. This program lies in the folder `<profile>/examples` of the same target folder.
-pub fn released() -> Result<PathBuf> {
+/// The binary of this program's own profile: this program lies in `<target>/<profile>/examples`.
+pub fn binary() -> Result<PathBuf> {
     let own = std::env::current_exe().context("this program cannot find itself")?;
-    let Some(target) = own.ancestors().nth(3) else {
+    let Some(profile) = own.ancestors().nth(2) else {
         bail!("{} is in no target folder", own.display());
     };
-    let binary = target.join("release/tidewaiter");
+    let binary = profile.join("tidewaiter");
     ensure!(
         binary.is_file(),
-        "{} is missing: run make demo, or cargo build --release --package tidewaiter",
+        "{} is missing: run make demo, or cargo build --package tidewaiter",
         binary.display()
     );
     Ok(binary)

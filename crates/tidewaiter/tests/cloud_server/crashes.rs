@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use reqwest::Method;
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tidewaiter_testkit::eventually;
 
@@ -39,6 +39,12 @@ struct Told {
     open: Option<Open>,
 }
 
+/// The answer, unless there is none, or one that leaves open what became of the request: 503.
+async fn answer_of(sent: impl Future<Output = reqwest::Result<Answer>>) -> Option<Answer> {
+    let answer = sent.await.ok()?;
+    (answer.status != StatusCode::SERVICE_UNAVAILABLE).then_some(answer)
+}
+
 /// One writer, until nobody answers any more.
 async fn write(server: Arc<Server>, land: Land, name: String, acknowledged: Arc<AtomicUsize>) -> Told {
     let mut told = Told::default();
@@ -52,7 +58,7 @@ async fn write(server: Arc<Server>, land: Land, name: String, acknowledged: Arc<
             &acknowledged,
         )
         .await
-        .is_err()
+        .is_none()
         {
             break;
         }
@@ -67,14 +73,12 @@ async fn turn_of(
     turn: usize,
     told: &mut Told,
     acknowledged: &AtomicUsize,
-) -> reqwest::Result<()> {
+) -> Option<()> {
     let key = name.to_owned();
     told.open = Some(Open::Label { key: key.clone() });
     let body = json!({"key": key, "value": "0"});
-    let made = server
-        .send(&land.token, Method::POST, &land.labels, Ask::body(&body))
-        .await?
-        .is(201);
+    let made = server.send(&land.token, Method::POST, &land.labels, Ask::body(&body));
+    let made = answer_of(made).await?.is(201);
     let id = made.field("id");
     told.labels.insert(id.clone(), vec![Some("0".to_owned())]);
     acknowledged.fetch_add(1, Ordering::Relaxed);
@@ -85,29 +89,25 @@ async fn turn_of(
     });
     let path = format!("{}/{id}", land.labels);
     let body = json!({"value": "1"});
-    server
-        .send(&land.token, Method::PATCH, &path, Ask::body(&body))
-        .await?
-        .is(200);
+    let changed = server.send(&land.token, Method::PATCH, &path, Ask::body(&body));
+    answer_of(changed).await?.is(200);
     told.labels.get_mut(&id).unwrap().push(Some("1".to_owned()));
     acknowledged.fetch_add(1, Ordering::Relaxed);
 
     told.open = Some(Open::Node { key: key.clone() });
-    let node = make_node(server, land, &key).await?.is(201).field("id");
+    let node = answer_of(make_node(server, land, &key)).await?.is(201).field("id");
     told.nodes.insert(key, node);
     acknowledged.fetch_add(1, Ordering::Relaxed);
 
     if turn.is_multiple_of(2) {
         told.open = Some(Open::Delete { id: id.clone() });
-        server
-            .send(&land.token, Method::DELETE, &path, Ask::default())
-            .await?
-            .is(204);
+        let deleted = server.send(&land.token, Method::DELETE, &path, Ask::default());
+        answer_of(deleted).await?.is(204);
         told.labels.get_mut(&id).unwrap().push(None);
         acknowledged.fetch_add(1, Ordering::Relaxed);
     }
     told.open = None;
-    Ok(())
+    Some(())
 }
 
 async fn make_node(server: &Server, land: &Land, key: &str) -> reqwest::Result<Answer> {

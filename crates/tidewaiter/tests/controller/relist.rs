@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use futures::{StreamExt as _, TryStreamExt as _, stream};
-use kube::api::PostParams;
+use kube::ResourceExt as _;
+use kube::api::{ListParams, PostParams};
 use serde_json::json;
 use tidewaiter_api::NodeIdentity;
 use tidewaiter_api::names::KOPS_LEASE;
@@ -25,23 +25,48 @@ async fn a_list_begun_anew_takes_no_second_copy_of_the_cluster() {
     });
     let lease = serde_json::from_value(lease).unwrap();
     world.leases().create(&PostParams::default(), &lease).await.unwrap();
-    let (nodes, records, params) = (world.nodes(), world.records(), PostParams::default());
-    stream::iter(0..NODES)
-        .map(|number| {
-            let (nodes, records, params) = (&nodes, &records, &params);
-            async move {
-                let instance = format!("i-{number:017x}");
-                let node = builders::node(&instance).provider_id(&format!("aws:///us-test-1a/{instance}"));
-                let node = nodes.create(params, &node.build()).await?;
-                records
-                    .create(params, &record(&instance, &node.metadata.uid.unwrap_or_default()))
-                    .await
-            }
-        })
-        .buffer_unordered(16)
-        .try_for_each(|_| async { Ok(()) })
+    let first = "i-00000000000000000";
+    let node = builders::node(first).provider_id(&format!("aws:///us-test-1a/{first}"));
+    let node = world
+        .nodes()
+        .create(&PostParams::default(), &node.build())
         .await
         .unwrap();
+    let record = record(first, &node.uid().unwrap());
+    let record = world.records().create(&PostParams::default(), &record).await.unwrap();
+    let uids = [node.uid().unwrap(), record.uid().unwrap()];
+    let texts = [first, &uids[0], &uids[1]];
+    let copies = || {
+        let uids = |number| uids.clone().map(|uid| format!("{number:08x}{}", &uid[8..]));
+        (1..NODES).map(move |number| {
+            let [node, record] = uids(number);
+            [format!("i-{number:017x}"), node, record]
+        })
+    };
+    for kind in ["minions", "tidewaiter.dev/nodeidentities"] {
+        world.cluster.copy(&format!("{kind}/{first}"), texts, copies()).await;
+    }
+    // What was copied is what the API server would have made.
+    let last = format!("i-{:017x}", NODES - 1);
+    let (node, record) = (
+        world.nodes().get(&last).await.unwrap(),
+        world.records().get(&last).await.unwrap(),
+    );
+    assert_eq!(
+        node.spec.unwrap().provider_id,
+        Some(format!("aws:///us-test-1a/{last}"))
+    );
+    assert_eq!(record.owner_references()[0].uid, node.metadata.uid.unwrap());
+    assert_eq!(
+        world
+            .nodes()
+            .list_metadata(&ListParams::default())
+            .await
+            .unwrap()
+            .items
+            .len(),
+        NODES
+    );
 
     let controller = world.controller().await;
     let asked = |watch| {

@@ -23,8 +23,8 @@ use tidewaiter_testkit::builders::{
 };
 use tidewaiter_testkit::fake_ec2::FakeInstance;
 use tidewaiter_testkit::{
-    ApiProxy, AuditEntry, Call, ControlPlane, FakeEc2, Identity, Kubelet, Process, Program, Scratch, eventually,
-    free_port, throughout,
+    ApiProxy, AuditEntry, Call, ControlPlane, FakeEc2, Identity, Kubelet, Process, Program, Reused, Scratch,
+    eventually, free_port, throughout,
 };
 
 pub const CLUSTER: &str = "test.example.com";
@@ -38,7 +38,7 @@ pub type Labels = BTreeMap<String, String>;
 /// What the controllers of a test run against.
 #[derive(Debug)]
 pub struct World {
-    pub cluster: ControlPlane,
+    pub cluster: Reused,
     pub ec2: FakeEc2,
     pub store: Store,
     scratch: Scratch,
@@ -68,22 +68,31 @@ pub fn service_account() -> Identity {
     Identity::service_account(KOPS_NAMESPACE, "tidewaiter-controller")
 }
 
+/// Applies what `deploy/` holds for the controller.
+async fn deploy(cluster: &ControlPlane) {
+    cluster.apply_manifests(repository().join("deploy/crds")).await;
+    cluster
+        .apply_manifests(repository().join("deploy/controller/rbac.yaml"))
+        .await;
+}
+
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 impl World {
-    /// A control plane of its own with what `deploy/` holds, an EC2 without instances, a store with the Cluster.
+    /// A control plane for itself with what `deploy/` holds, an EC2 without instances, a store with the Cluster.
     pub async fn start() -> Self {
-        Self::on(ControlPlane::start().await).await
+        Self::with(ControlPlane::reused(deploy).await).await
     }
 
     /// The same on a control plane that is there already.
     pub async fn on(cluster: ControlPlane) -> Self {
-        cluster.apply_manifests(repository().join("deploy/crds")).await;
-        cluster
-            .apply_manifests(repository().join("deploy/controller/rbac.yaml"))
-            .await;
+        deploy(&cluster).await;
+        Self::with(cluster.into()).await
+    }
+
+    async fn with(cluster: Reused) -> Self {
         let scratch = Scratch::new("controller-world");
         let folder = scratch.path().join("state");
         let url = format!("file://{}", folder.display());

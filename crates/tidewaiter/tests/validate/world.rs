@@ -10,7 +10,7 @@ use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 use tidewaiter_testkit::builders::{ClusterBuilder, cluster, instance_group};
 use tidewaiter_testkit::fake_ec2::{FakeGroup, group};
-use tidewaiter_testkit::{ControlPlane, FakeEc2, Identity, Scratch};
+use tidewaiter_testkit::{ControlPlane, FakeEc2, Identity, Reused, Scratch};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, Command};
 
@@ -110,7 +110,7 @@ pub fn workers() -> FakeGroup {
 }
 
 pub struct World {
-    pub cluster: ControlPlane,
+    pub cluster: Reused,
     pub store: Store,
     pub ec2: FakeEc2,
 }
@@ -118,8 +118,7 @@ pub struct World {
 impl World {
     /// Ready: without Nodes and pods, and with a group without instances.
     pub async fn start() -> Self {
-        let cluster = ControlPlane::start().await;
-        cluster.apply(MANIFESTS).await;
+        let cluster = ControlPlane::reused(async |cluster| cluster.apply(MANIFESTS).await).await;
         Self {
             cluster,
             store: Store::new(),

@@ -1,0 +1,200 @@
+//! Runs the tests of the workspace, several binaries at the same time. Most tests wait for other processes and use little of a core,
+//! and `cargo test` runs one binary after the other. cargo-nextest does not fit: it runs each test in a process of its own, so that
+//! the tests of a binary could share no control plane.
+//!
+//! Every binary runs to its end, also when another one fails. Its output is printed whole when it ends.
+
+use std::collections::VecDeque;
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+
+/// The targets that take longest, which start first, the longest before the others.
+const LONGEST: [&str; 7] = [
+    "controller",
+    "server",
+    "cloud_server",
+    "real",
+    "validate",
+    "gce",
+    "conformance",
+];
+
+/// How much runs at the same time.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Test binaries that run at the same time.
+    #[arg(long, default_value_t = 3)]
+    binaries: usize,
+    /// Tests that run at the same time in each of them.
+    #[arg(long, default_value_t = 4)]
+    threads: usize,
+}
+
+/// A test binary, or the documentation tests of all crates.
+struct Job {
+    /// As cargo prints it.
+    title: String,
+    command: Command,
+    /// The order in which jobs start.
+    rank: usize,
+}
+
+/// What became of a job.
+struct Outcome {
+    title: String,
+    passed: bool,
+}
+
+/// Builds and runs everything; fails when a test fails.
+pub fn run(options: &Options) -> Result<()> {
+    let start = now();
+    let mut jobs = build()?;
+    jobs.push(documentation_tests());
+    jobs.sort_by_key(|job| job.rank);
+    let count = jobs.len();
+    let queue = Mutex::new(VecDeque::from(jobs));
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let work = || -> Result<Vec<Outcome>> { std::iter::from_fn(next).map(|job| job.run(options.threads)).collect() };
+    let results: Vec<_> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..options.binaries).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().map(thread::ScopedJoinHandle::join).collect()
+    });
+    let mut failed = Vec::new();
+    for result in results {
+        let outcomes = result.map_err(|_| anyhow::anyhow!("a worker panicked"))??;
+        failed.extend(
+            outcomes
+                .into_iter()
+                .filter(|outcome| !outcome.passed)
+                .map(|outcome| outcome.title),
+        );
+    }
+    ensure!(
+        failed.is_empty(),
+        "{} of {count} test binaries failed:\n{}",
+        failed.len(),
+        failed.join("\n")
+    );
+    print(format_args!(
+        "{count} test binaries passed in {} s\n",
+        start.elapsed().as_secs()
+    ))
+}
+
+impl Job {
+    /// Runs it to its end and prints its output.
+    fn run(mut self, threads: usize) -> Result<Outcome> {
+        let start = now();
+        let (mut output, write) = io::pipe().context("a pipe")?;
+        self.command
+            .env("RUST_TEST_THREADS", threads.to_string())
+            .stdin(Stdio::null())
+            .stdout(write.try_clone().context("a pipe")?)
+            .stderr(write);
+        let mut child = self.command.spawn().with_context(|| self.title.clone())?;
+        // Its ends of the pipe: the output ends when the child's are closed too.
+        drop(self.command);
+        let mut text = Vec::new();
+        output.read_to_end(&mut text).context("the output of a test binary")?;
+        let status = child.wait().context("the end of a test binary")?;
+        let took = start.elapsed().as_secs_f64();
+        let verdict = if status.success() { "passed" } else { "FAILED" };
+        let text = String::from_utf8_lossy(&text);
+        print(format_args!(
+            "{:>12} {}\n{text}{verdict:>12} {} in {took:.1} s ({status})\n",
+            "Running", self.title, self.title
+        ))?;
+        Ok(Outcome {
+            title: self.title,
+            passed: status.success(),
+        })
+    }
+}
+
+/// Builds all tests; one job for each test binary.
+fn build() -> Result<Vec<Job>> {
+    let output = cargo()
+        .args([
+            "test",
+            "--workspace",
+            "--no-run",
+            "--message-format=json-render-diagnostics",
+        ])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cargo cannot be run")?;
+    if !output.status.success() {
+        bail!("the tests do not build");
+    }
+    let messages = String::from_utf8(output.stdout).context("cargo's messages")?;
+    let messages = messages
+        .lines()
+        .map(|line| serde_json::from_str(line).context("a message of cargo"));
+    messages
+        .filter_map(|message| message.map(|message| job(&message)).transpose())
+        .collect()
+}
+
+/// The job of a compiled test target; `None` for any other message.
+fn job(message: &Value) -> Option<Job> {
+    let executable = message["executable"]
+        .as_str()
+        .filter(|_| message["profile"]["test"] == true)?;
+    let folder = Path::new(message["manifest_path"].as_str()?).parent()?;
+    let (name, source) = (
+        message["target"]["name"].as_str()?,
+        message["target"]["src_path"].as_str()?,
+    );
+    let root = repository();
+    let shown = Path::new(source).strip_prefix(&root).unwrap_or(Path::new(source));
+    let mut command = Command::new(executable);
+    // As cargo does.
+    command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder);
+    Some(Job {
+        title: format!("{}", shown.display()),
+        command,
+        rank: LONGEST
+            .iter()
+            .position(|longest| *longest == name)
+            .unwrap_or(LONGEST.len()),
+    })
+}
+
+fn documentation_tests() -> Job {
+    let mut command = cargo();
+    command.args(["test", "--workspace", "--doc", "--quiet"]);
+    Job {
+        title: "documentation tests".to_owned(),
+        command,
+        rank: LONGEST.len(),
+    }
+}
+
+fn cargo() -> Command {
+    let mut command = Command::new("cargo");
+    command.current_dir(repository());
+    command
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .map(Path::to_path_buf)
+        .unwrap_or_default()
+}
+
+fn print(text: std::fmt::Arguments<'_>) -> Result<()> {
+    io::stdout().lock().write_fmt(text).context("the standard output")
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long a test binary takes, for its reader")]
+fn now() -> Instant {
+    Instant::now()
+}
