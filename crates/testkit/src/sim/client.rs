@@ -55,9 +55,11 @@ impl ApiServer {
 pub struct Connection {
     server: Arc<Shared>,
     process: Process,
-    connecting: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    connecting: Option<Connecting>,
     connected: bool,
 }
+
+type Connecting = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
 
 impl Clone for Connection {
     fn clone(&self) -> Self {
@@ -91,18 +93,17 @@ impl Service<Request<Bytes>> for Connection {
     }
 }
 
-fn connect(server: &Shared, process: Process) -> BoxFuture<'static, ()> {
+fn connect(server: &Shared, process: Process) -> Connecting {
     let takes = {
         let mut state = server.lock();
         let state = &mut *state;
         state.faults.connecting(&mut state.random)
     };
     let connected = now() + takes;
-    async move {
+    Box::pin(async move {
         if !takes.is_zero() {
             sleep_until(connected).await;
         }
         process.running().await;
-    }
-    .boxed()
+    })
 }
