@@ -15,11 +15,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use hyper::body::Body as HttpBody;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::ConfigExt as _;
 use kube::{Client, Config};
-use tower::{BoxError, Layer as _, ServiceBuilder};
+use tower::{BoxError, Layer as _, Service, ServiceBuilder, ServiceExt as _, service_fn};
 
 use crate::Kit;
 use crate::leader::Leadership;
@@ -32,6 +36,7 @@ mod request;
 
 use budget::Budget;
 pub use budget::NoPermit;
+use fence::FencedBody;
 pub use fence::{Fenced, is_fenced};
 use gate::Gates;
 
@@ -117,6 +122,25 @@ impl Clients {
         Ok(Self { make: Arc::new(make) })
     }
 
+    /// As [`Clients::new`], over another transport than HTTP: for simulations. `transport` is polled for readiness first, as a
+    /// connection is made, and gets a request when all of its body was given out, after the fence was asked for the last time.
+    pub fn over<S, B>(transport: S, leadership: &Leadership, kit: &Kit) -> Self
+    where
+        S: Service<Request<Bytes>, Response = Response<B>> + Clone + Send + Sync + 'static,
+        S::Error: Into<BoxError>,
+        S::Future: Send,
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let gates = Gates::new(leadership, kit);
+        let make = move |budget| {
+            let transport = transport.clone();
+            let service = service_fn(move |request: Request<FencedBody>| whole(transport.clone(), request));
+            Client::new(gates.layer(budget).layer(service), "default")
+        };
+        Self { make: Arc::new(make) }
+    }
+
     /// A client of `controller` that has at most `permits` requests under way, [`MOST_IN_FLIGHT`] at most; the rest wait
     /// for a permit. [`DEFAULT_IN_FLIGHT`] is right unless a measurement says otherwise.
     #[must_use]
@@ -143,6 +167,21 @@ impl fmt::Debug for Clients {
 /// When the credentials, certificates or proxy of `config` cannot be used.
 pub fn fenced(config: &Config, leadership: &Leadership, kit: &Kit) -> Result<Client, ClientError> {
     Ok(Clients::new(config, leadership, kit)?.for_controller("process", MOST_IN_FLIGHT))
+}
+
+/// Sends a request with all of its body.
+async fn whole<S: Service<Request<Bytes>>>(
+    mut transport: S,
+    request: Request<FencedBody>,
+) -> Result<S::Response, BoxError>
+where
+    S::Error: Into<BoxError>,
+{
+    let transport = transport.ready().await.map_err(Into::into)?;
+    let (parts, body) = request.into_parts();
+    let bytes = body.collect().await?.to_bytes();
+    let response = transport.call(Request::from_parts(parts, bytes)).await;
+    response.map_err(Into::into)
 }
 
 fn tcp() -> HttpConnector {

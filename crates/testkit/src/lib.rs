@@ -31,6 +31,7 @@ pub mod prometheus;
 pub mod schemathesis;
 mod scratch;
 mod server;
+pub mod sim;
 mod terminal;
 pub mod usage;
 

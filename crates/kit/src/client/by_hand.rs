@@ -1,17 +1,12 @@
 //! A client whose API server is a function of the test.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
 use kube::Client;
-use tower::{BoxError, Layer as _, service_fn};
+use tower::{BoxError, service_fn};
 
-use super::budget::Budget;
-use super::fence::FencedBody;
-use super::gate::Gates;
 use super::{Clients, MOST_IN_FLIGHT};
 use crate::Kit;
 use crate::leader::Leadership;
@@ -30,20 +25,7 @@ where
     F: Fn(Request<Bytes>) -> Fut + Clone + Send + Sync + 'static,
     Fut: Future<Output = Result<Answer, BoxError>> + Send + 'static,
 {
-    let gates = Gates::new(leadership, kit);
-    let make = move |budget: Budget| {
-        let answer = answer.clone();
-        let service = service_fn(move |request: Request<FencedBody>| {
-            let answer = answer.clone();
-            async move {
-                let (parts, body) = request.into_parts();
-                let bytes = body.collect().await?.to_bytes();
-                answer(Request::from_parts(parts, bytes)).await
-            }
-        });
-        Client::new(gates.layer(budget).layer(service), "default")
-    };
-    Clients { make: Arc::new(make) }
+    Clients::over(service_fn(answer), leadership, kit)
 }
 
 /// The client of a process that has only one.

@@ -133,6 +133,12 @@ impl Elector {
         Ok(Self::with(client, window, settings, kit))
     }
 
+    /// As [`Elector::new`], with a client that `connect` makes, fenced by what it is given: for simulations.
+    pub fn over(connect: impl FnOnce(&Leadership) -> Client, settings: LeaseSettings, kit: &Kit) -> (Self, Leadership) {
+        let window = Window::new(Arc::clone(&kit.clock));
+        Self::with(connect(window.fence()), window, settings, kit)
+    }
+
     fn with(client: Client, window: Window, settings: LeaseSettings, kit: &Kit) -> (Self, Leadership) {
         let requests = Requests::new(client, window, &settings, &kit.clock);
         let leadership = Leadership::new(Arc::clone(&kit.clock));
