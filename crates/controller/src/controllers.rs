@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::Client;
 use tidewaiter_api::ClusterName;
-use tidewaiter_identity::{CloudGroups, Lookup, GroupsUnavailable};
+use tidewaiter_identity::{CloudGroups, GroupsUnavailable, Lookup};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT, MOST_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Cache, ControllerContext, Kit, Tasks};

@@ -89,11 +89,9 @@ pub fn start(parts: VerdictParts, tasks: &mut Tasks, kit: &Kit) -> Latest {
     let forged = records.index(|record: &Record| Refusal::is_recorded_forgery(&record.status).then_some(()));
     nodes.notify(notifies(&changed).unless(same_to_the_verdict));
     pods.notify(notifies(&changed).unless(Pod::same));
-    records.notify(
-        notifies(&changed).unless(|before, after| {
-            Refusal::is_recorded_forgery(&before.status) == Refusal::is_recorded_forgery(&after.status)
-        }),
-    );
+    records.notify(notifies(&changed).unless(|before, after| {
+        Refusal::is_recorded_forgery(&before.status) == Refusal::is_recorded_forgery(&after.status)
+    }));
     let outside = Arc::new(Outside::new(
         cloud,
         definitions,

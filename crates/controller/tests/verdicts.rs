@@ -16,7 +16,7 @@ use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 use tidewaiter_controller::controllers::Caches;
 use tidewaiter_controller::verdicts::{self, Latest, VerdictParts};
-use tidewaiter_identity::{CloudGroup, CloudGroups, Member, MemberStatus, GroupsUnavailable};
+use tidewaiter_identity::{CloudGroup, CloudGroups, GroupsUnavailable, Member, MemberStatus};
 use tidewaiter_kit::client::fenced;
 use tidewaiter_kit::{Clock as _, Kit, Leadership, ManualClock, SharedClock, SystemClock, Tasks};
 use tidewaiter_kops::{Definitions, DefinitionsSettings, StateStore, StoreOptions};

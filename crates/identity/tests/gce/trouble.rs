@@ -324,7 +324,7 @@ async fn a_query_that_is_dropped_while_a_group_is_listed_leaves_nothing_behind()
         if listed { Ok(()) } else { Err(format!("{calls:?}")) }
     });
     tokio::select! {
-        _ = provider.gce.identify(&all, &|_, _| panic!("nothing was answered")) => panic!("nothing answers"),
+        () = provider.gce.identify(&all, &|_, _| panic!("nothing was answered")) => panic!("nothing answers"),
         () = listed => (),
     }
     assert!(provider.ask(&all).await.iter().all(Result::is_ok));

@@ -19,7 +19,7 @@ pub(crate) async fn a_query_that_is_dropped_leaves_nothing_behind<C: Faults>() {
     cloud.fake().always(Some(Scripted::Hang));
     let nothing = |_, _| panic!("nothing was answered");
     tokio::select! {
-        _ = bench.identifier.identify(&all, &nothing) => panic!("nothing answers"),
+        () = bench.identifier.identify(&all, &nothing) => panic!("nothing answers"),
         () = is_asked(cloud.fake()) => (),
     }
     cloud.fake().always(None);
