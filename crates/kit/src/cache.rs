@@ -23,8 +23,8 @@ use crate::key::Key;
 use crate::packed::{Packer, Packing};
 use crate::slim;
 use crate::tasks::Tasks;
-use crate::trigger::Trigger;
 
+mod change;
 mod faults;
 mod feed;
 mod guarded;
@@ -34,6 +34,7 @@ mod objects;
 mod subscribers;
 mod watch;
 
+pub use change::{Change, Trigger};
 pub use faults::UndecodableObjects;
 pub use feed::Feed;
 pub use health::WatchTrouble;
@@ -49,49 +50,6 @@ use subscribers::Subscribers;
 pub trait Cacheable: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static {}
 
 impl<K> Cacheable for K where K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static {}
-
-/// One change of a cached object. An object that was deleted and created again under its name is two changes.
-#[derive(Debug)]
-pub struct Change<'a, K> {
-    /// The object as it was cached before; None when it is new.
-    pub before: Option<&'a K>,
-    /// The object as it is cached now; None when it is gone.
-    pub after: Option<&'a K>,
-    object: &'a K,
-}
-
-impl<'a, K> Change<'a, K> {
-    /// The object is new, or differs from `before`.
-    #[must_use]
-    pub fn applied(before: Option<&'a K>, after: &'a K) -> Self {
-        Self {
-            before,
-            after: Some(after),
-            object: after,
-        }
-    }
-
-    /// The object is gone.
-    #[must_use]
-    pub fn deleted(before: &'a K) -> Self {
-        Self {
-            before: Some(before),
-            after: None,
-            object: before,
-        }
-    }
-
-    /// The object: as it is now, or as it was last.
-    #[must_use]
-    pub fn object(&self) -> &'a K {
-        self.object
-    }
-
-    /// Both versions of the object, as far as there are two.
-    pub fn versions(&self) -> impl Iterator<Item = &'a K> {
-        self.before.into_iter().chain(self.after)
-    }
-}
 
 /// Objects in a page of a list, unless a cache asks for more: a page is in memory as text and as objects at once, and a Node takes 15 kB.
 const PAGE_SIZE: u32 = 50;

@@ -7,24 +7,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde_json::json;
 
-use crate::key::Key;
-use crate::writer::{WriteError, Writer};
+use crate::writer::{ConfirmedGone, WriteError, Writer};
 
 /// A finalizer of ours, as it stands in `metadata.finalizers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finalizer(pub &'static str);
-
-/// The proof that an object does not exist: the API server said so. [`Writer::confirm_gone`] makes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfirmedGone(pub(crate) Key);
-
-impl ConfirmedGone {
-    /// The key of the object that is gone.
-    #[must_use]
-    pub fn key(&self) -> &Key {
-        &self.0
-    }
-}
 
 impl Finalizer {
     /// Whether the object has it.

@@ -37,14 +37,14 @@ pub mod writer;
 
 pub use admin::Checks;
 pub use backoff::{Backoff, Backoffs};
-pub use cache::{Cache, Cacheable, Change, Feed, Metadata, UndecodableObjects, WatchTrouble};
+pub use cache::{Cache, Cacheable, Change, Feed, Metadata, Trigger, UndecodableObjects, WatchTrouble};
 pub use chain::Chain;
 pub use children::{Children, ChildrenError, Ownership};
 pub use client::is_fenced;
 pub use clock::{Clock, ManualClock, SharedClock, SimulatedClock, SystemClock};
 pub use controller::{Controller, ControllerContext, Pass, Reconciler};
 pub use events::{Events, Notice, NoticeKind};
-pub use finalizer::{ConfirmedGone, Finalizer};
+pub use finalizer::Finalizer;
 pub use index::{Index, Projection};
 pub use key::Key;
 pub use leader::Leadership;
@@ -53,8 +53,7 @@ pub use packed::{Packed, Packer};
 pub use queue::Queue;
 pub use retry::{Next, ReconcileError, Retry};
 pub use tasks::Tasks;
-pub use trigger::Trigger;
-pub use writer::{WriteError, Writer};
+pub use writer::{ConfirmedGone, WriteError, Writer};
 
 /// What each part of a process shares: one clock, one set of metrics, one list of readiness checks.
 #[derive(Clone, Debug)]

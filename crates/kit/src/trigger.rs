@@ -4,56 +4,14 @@
 //! of its cache are updated.
 
 use std::any::TypeId;
-use std::fmt::{self, Debug};
 
 use k8s_openapi::NamespaceResourceScope;
 use kube::Resource;
 
-use crate::cache::{Cache, Cacheable, Change};
+use crate::cache::{Cache, Cacheable, Change, Trigger};
 use crate::index::Index;
 use crate::key::Key;
 use crate::queue::Queue;
-
-type Call<K> = Box<dyn Fn(&Change<'_, K>) + Send + Sync>;
-
-/// Pushes keys into a queue for each change of an object of kind `K`.
-pub struct Trigger<K> {
-    call: Call<K>,
-    same: fn(&K, &K) -> bool,
-}
-
-impl<K> Trigger<K> {
-    /// Calls `call` for each change. It runs in the task of the watch, so it must return at once.
-    #[must_use]
-    pub fn calls(call: impl Fn(&Change<'_, K>) + Send + Sync + 'static) -> Self {
-        Self {
-            call: Box::new(call),
-            same: |_, _| false,
-        }
-    }
-
-    /// Ignores an update for which `same` is true of the object before and after: a heartbeat, or fields that the controller does not
-    /// read.
-    #[must_use]
-    pub fn unless(self, same: fn(&K, &K) -> bool) -> Self {
-        Self { same, ..self }
-    }
-
-    pub(crate) fn call(&self, change: &Change<'_, K>) {
-        if let (Some(before), Some(after)) = (change.before, change.after)
-            && (self.same)(before, after)
-        {
-            return;
-        }
-        (self.call)(change);
-    }
-}
-
-impl<K> Debug for Trigger<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Trigger").finish_non_exhaustive()
-    }
-}
 
 impl Queue {
     /// Reconciles the object itself, or the object of another kind that has its name and namespace.

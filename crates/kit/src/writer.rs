@@ -15,7 +15,6 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::clock::SharedClock;
-use crate::finalizer::ConfirmedGone;
 use crate::key::Key;
 
 mod error;
@@ -243,6 +242,18 @@ impl Writer {
         let now = self.clock.monotonic();
         self.unseen
             .note(&K::plural(&()), &Key::of_meta(meta), before, after, now);
+    }
+}
+
+/// The proof that an object does not exist: the API server said so. [`Writer::confirm_gone`] makes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfirmedGone(Key);
+
+impl ConfirmedGone {
+    /// The key of the object that is gone.
+    #[must_use]
+    pub fn key(&self) -> &Key {
+        &self.0
     }
 }
 

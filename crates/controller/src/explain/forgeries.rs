@@ -13,7 +13,8 @@ use super::answer::TreatmentExplained;
 use super::live::{Live, name_of};
 use crate::node_controller::observation::{Finding, Observation};
 use crate::node_controller::observe::Claimed;
-use crate::node_controller::quarantine::{Brake, Classification, Decision, treat};
+use crate::node_controller::quarantine::brake::Brake;
+use crate::node_controller::quarantine::{Classification, Decision, treat};
 use crate::node_controller::{OnForgery, Policy};
 
 /// Every forged Node, and how many there may be.

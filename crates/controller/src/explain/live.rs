@@ -17,7 +17,8 @@ use tidewaiter_identity::Refusal;
 
 use super::{EventExplained, ExplainError};
 use crate::node_controller::observation::Finding;
-use crate::node_controller::quarantine::{Brake, Classification};
+use crate::node_controller::quarantine::Classification;
+use crate::node_controller::quarantine::brake::Brake;
 use crate::objects::{Node, Record};
 
 /// Objects in one answer of the API server.

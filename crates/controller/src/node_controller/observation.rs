@@ -17,7 +17,7 @@ use tidewaiter_kops::{DefinitionError, NodeLabels, OwnedKeys, RejectedLabel};
 
 use super::Policy;
 use super::error::NodeError;
-use super::quarantine::Brake;
+use super::quarantine::brake::Brake;
 use super::writes::RecordContent;
 use crate::objects::{Node, Record};
 

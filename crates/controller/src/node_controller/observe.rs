@@ -14,7 +14,8 @@ use tidewaiter_kops::{Definitions, OwnedKeys};
 use super::error::NodeError;
 use super::labels::{self, Given};
 use super::observation::{Finding, Observation};
-use super::quarantine::{Brake, Classification};
+use super::quarantine::Classification;
+use super::quarantine::brake::Brake;
 use super::{NodeController, OnForgery, Policy};
 use crate::objects::Node;
 

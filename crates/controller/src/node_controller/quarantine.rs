@@ -4,6 +4,7 @@
 //! A refusal can be wrong for many Nodes at once (a tag that was changed everywhere, names that follow another rule), and a Node that
 //! loses its labels loses its workload. So there is a brake: see [`Brake`].
 
+pub(crate) mod brake;
 mod census;
 
 use jiff::Timestamp;
@@ -16,40 +17,8 @@ use tidewaiter_kit::Notice;
 use super::OnForgery;
 use super::observation::Observation;
 use super::writes::NodePatch;
+use brake::Brake;
 pub(crate) use census::{Census, Classification};
-
-/// At most one in this many Nodes may be quarantined, and always at least one.
-const NODES_FOR_ONE: usize = 10;
-
-/// Whether forged Nodes may be quarantined, given how many there are. Every Node that is refused for forgery counts, also one that
-/// would be spared: a mistake shows in those first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Brake {
-    /// Some Node has not been classified since the start, so the number of forged Nodes is unknown.
-    Unjudged,
-    /// They may.
-    Free,
-    /// There are too many: the cause is probably not forgery.
-    Held,
-}
-
-impl Brake {
-    /// How many of this many Nodes may be forged before the brake holds.
-    #[must_use]
-    pub(crate) fn limit(nodes: usize) -> usize {
-        (nodes / NODES_FOR_ONE).max(1)
-    }
-
-    /// The brake once all `nodes` have been classified and `forged` of them are refused for forgery.
-    #[must_use]
-    pub(crate) fn of(nodes: usize, forged: usize) -> Self {
-        if forged > Self::limit(nodes) {
-            Self::Held
-        } else {
-            Self::Free
-        }
-    }
-}
 
 /// What is done to a forged Node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

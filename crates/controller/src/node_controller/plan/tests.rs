@@ -13,7 +13,7 @@ use tidewaiter_identity::{Claim, Identity, NodeNames, UnavailableCause, prove};
 use tidewaiter_kops::{Cluster, InstanceGroup, OwnedKeys, RejectedLabel, WantedLabel};
 
 use super::super::Policy;
-use super::super::quarantine::Brake;
+use super::super::quarantine::brake::Brake;
 use super::*;
 use crate::objects::{Node, Record};
 

@@ -11,7 +11,7 @@ use prometheus::IntGauge;
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Cache, Change, Key, Metrics, Queue, Trigger};
 
-use super::Brake;
+use super::brake::Brake;
 use crate::node_controller::observation::Finding;
 use crate::objects::{Node, Record};
 

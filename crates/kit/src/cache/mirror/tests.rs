@@ -3,10 +3,10 @@ use std::sync::{Arc, Mutex};
 use k8s_openapi::api::core::v1::Node;
 
 use super::*;
+use crate::cache::Trigger;
 use crate::cache::{Cache, Feed};
 use crate::index::Index;
 use crate::testing::kit;
-use crate::trigger::Trigger;
 
 /// A cache of Nodes whose subscriber ignores updates that leave the labels alone, and what the subscriber was told.
 struct World {
