@@ -162,3 +162,43 @@ impl NodeState {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+    use tidewaiter_kit::{Clock as _, ManualClock};
+
+    use super::*;
+    use crate::node_controller::Policy;
+    use crate::node_controller::plan::plan;
+    use crate::node_controller::quarantine::brake::Brake;
+
+    #[test]
+    fn a_node_whose_write_failed_is_not_counted_as_planned() {
+        let clock = ManualClock::default();
+        let metrics = Metrics::new(&clock.shared()).unwrap();
+        let status = Status::new(&metrics).unwrap();
+        let node = json!({"metadata": {"name": "n", "uid": "u"}});
+        let seen = Observation {
+            name: "n".parse().unwrap(),
+            uid: "u".parse().unwrap(),
+            node: Arc::new(serde_json::from_value(node).unwrap()),
+            record: None,
+            finding: Finding::Unclaimed,
+            fresh_for: None,
+            owned: Arc::default(),
+            brake: Brake::Unjudged,
+            policy: Policy::default(),
+        };
+        let plan = plan(&seen, clock.now());
+        let count = |state: &str| status.gauge.with_label_values(&[state]).get();
+        status.count(&seen, &plan, false);
+        assert_eq!((count("waiting"), count(FAILED)), (0, 1));
+        status.count(&seen, &plan, true);
+        assert_eq!((count("waiting"), count(FAILED)), (1, 0));
+        status.forget(&Key::new("n"));
+        assert_eq!((count("waiting"), count(FAILED)), (0, 0));
+    }
+}

@@ -19,5 +19,6 @@ mod state_store;
 mod tags;
 mod takeover;
 mod traces;
+mod undecodable;
 mod watches;
 mod world;
