@@ -30,7 +30,7 @@ pub fn without_labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Obje
     Ok(Slim::<IgnoredAny>::deserialize(deserializer)?.with_labels(|_| Labels::new()))
 }
 
-/// As [`metadata`], with only the labels that `L` reads.
+/// Keeps only name, namespace, uid, resourceVersion and the labels that `L` reads: for kinds with very many objects.
 ///
 /// # Errors
 /// When a field has the wrong type.
@@ -39,7 +39,15 @@ where
     D: Deserializer<'de>,
     L: Deserialize<'de> + Into<BTreeMap<String, String>>,
 {
-    Ok(Slim::<L>::deserialize(deserializer)?.with_labels(L::into))
+    let meta = Slim::<L>::deserialize(deserializer)?.with_labels(L::into);
+    Ok(ObjectMeta {
+        name: meta.name,
+        namespace: meta.namespace,
+        uid: meta.uid,
+        resource_version: meta.resource_version,
+        labels: meta.labels,
+        ..ObjectMeta::default()
+    })
 }
 
 /// As [`metadata`], with what a writer of the object needs: finalizers, annotations, and the fields that we manage.

@@ -12,95 +12,43 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 use tidewaiter_api::names::ROLE_CONTROL_PLANE_LABEL;
+use tidewaiter_kit::slim;
 
 pub use node::{LABELS_READ, Node, NodeCondition, NodeConditionType, conditions};
 pub use pod::{ContainerStatus, Phase, Pod, PodSpec, PodStatus, Priority, is_judged, matters};
 
-/// Makes `$slim` an object of the API, as `$full` is one.
-macro_rules! resource_like {
-    ($slim:ty, $full:ty) => {
-        impl kube::Resource for $slim {
-            type DynamicType = ();
-            type Scope = <$full as kube::Resource>::Scope;
-
-            fn kind((): &()) -> std::borrow::Cow<'_, str> {
-                <$full as kube::Resource>::kind(&())
-            }
-
-            fn group((): &()) -> std::borrow::Cow<'_, str> {
-                <$full as kube::Resource>::group(&())
-            }
-
-            fn version((): &()) -> std::borrow::Cow<'_, str> {
-                <$full as kube::Resource>::version(&())
-            }
-
-            fn plural((): &()) -> std::borrow::Cow<'_, str> {
-                <$full as kube::Resource>::plural(&())
-            }
-
-            fn meta(&self) -> &ObjectMeta {
-                &self.metadata
-            }
-
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.metadata
-            }
-        }
-    };
-}
-use resource_like;
-
 /// Name, namespace, uid, resourceVersion, and the labels that a rule reads. Nothing else of 150,000 pods is ever
 /// stored.
 fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Meta {
-        name: Option<String>,
-        namespace: Option<String>,
-        uid: Option<String>,
-        resource_version: Option<String>,
-        labels: Option<Labels>,
-    }
+    slim::with_labels_of::<D, Labels>(deserializer)
+}
 
-    /// Their names are repeated below as constants.
-    #[derive(Deserialize)]
-    struct Labels {
-        #[serde(rename = "k8s-app")]
-        app: Option<String>,
-        #[serde(rename = "kubernetes.io/hostname")]
-        hostname: Option<String>,
-        #[serde(rename = "topology.kubernetes.io/zone")]
-        zone: Option<String>,
-        #[serde(rename = "failure-domain.beta.kubernetes.io/zone")]
-        old_zone: Option<String>,
-        #[serde(rename = "node-role.kubernetes.io/control-plane")]
-        control_plane: Option<String>,
-    }
+/// The labels that a rule reads. Their names are repeated below as constants.
+#[derive(Deserialize)]
+struct Labels {
+    #[serde(rename = "k8s-app")]
+    app: Option<String>,
+    #[serde(rename = "kubernetes.io/hostname")]
+    hostname: Option<String>,
+    #[serde(rename = "topology.kubernetes.io/zone")]
+    zone: Option<String>,
+    #[serde(rename = "failure-domain.beta.kubernetes.io/zone")]
+    old_zone: Option<String>,
+    #[serde(rename = "node-role.kubernetes.io/control-plane")]
+    control_plane: Option<String>,
+}
 
-    let meta = Meta::deserialize(deserializer)?;
-    let labels = meta.labels.map(|labels| {
-        [
+impl From<Labels> for BTreeMap<String, String> {
+    fn from(labels: Labels) -> Self {
+        let all = [
             (pod::APP, labels.app),
             (node::HOSTNAME, labels.hostname),
             (node::ZONE, labels.zone),
             (node::OLD_ZONE, labels.old_zone),
             (ROLE_CONTROL_PLANE_LABEL, labels.control_plane),
-        ]
-    });
-    let labels = labels.into_iter().flatten();
-    let labels: BTreeMap<_, _> = labels
-        .filter_map(|(key, value)| Some((key.to_owned(), value?)))
-        .collect();
-    Ok(ObjectMeta {
-        name: meta.name,
-        namespace: meta.namespace,
-        uid: meta.uid,
-        resource_version: meta.resource_version,
-        labels: (!labels.is_empty()).then_some(labels),
-        ..ObjectMeta::default()
-    })
+        ];
+        all.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+    }
 }
 
 /// Whether the two metadata are equal except for the resourceVersion.

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod as FullPod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{known_text, label, resource_like, same_metadata};
+use super::{known_text, label, same_metadata};
 
 pub(super) const APP: &str = "k8s-app";
 const SYSTEM_NAMESPACE: &str = "kube-system";
@@ -14,7 +14,8 @@ const SYSTEM_NAMESPACE: &str = "kube-system";
 pub(crate) const STATIC_PODS: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 
 /// A slim Pod.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, kube::Resource)]
+#[resource(inherit = FullPod)]
 pub struct Pod {
     /// Namespace, name, uid, resourceVersion, and the label `k8s-app`.
     #[serde(deserialize_with = "super::metadata")]
@@ -160,8 +161,6 @@ impl Pod {
 fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ContainerStatus>, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
-
-resource_like!(Pod, FullPod);
 
 #[cfg(test)]
 mod tests {
