@@ -90,7 +90,7 @@ impl Model for RoleBindingSpec {
         let user_id: Option<UserId> = fields.optional("user_id")?;
         let team_id: Option<TeamId> = fields.optional("team_id")?;
         let other = |key| fields.invalid(key, format!("is not allowed in a {binding_type}; omit it"));
-        let missing = |key| fields.invalid(key, format!("is missing: it is required in a {binding_type}"));
+        let missing = |key| fields.invalid(key, format!("is missing: must be set in a {binding_type}"));
         let subject = match (binding_type, user_id, team_id) {
             (BindingType::User, Some(id), None) => BindingSubject::User(id),
             (BindingType::Team, None, Some(id)) => BindingSubject::Team(id),

@@ -144,7 +144,7 @@ fn clusters_and_plugins_are_refused_for_these_reasons() {
         cluster | /api_server_address | "http://" | api_server_address | HOST
         cluster | /status/percent | "101" | status.percent | 0 to 100
         cluster | /status/percent | 1 | status.percent | text
-        cluster | /configuration | {"other": {}} | configuration.other | is no field
+        cluster | /configuration | {"other": {}} | configuration.other | is not a field
         cluster label | /key | "example.com/env" | key | has a prefix; remove it
         cluster label | /key | "" | key | 63
         cluster label | /value | "a b" | value | 63
@@ -188,7 +188,7 @@ fn nodes_and_upgrades_are_refused_for_these_reasons() {
         node pool | /etcd | false | etcd_version | omit it
         node pool | /kubernetes_mode | "etcd" | kubernetes_mode | one of master, worker
         node pool | /kubernetes_version | "1.12" | kubernetes_version | 1.12.3
-        node pool change | /kubernetes_version | "1.12.3" | kubernetes_version | one after the other
+        node pool change | /kubernetes_version | "1.12.3" | kubernetes_version | send two requests
         node pool change | /count | null | count | count or kubernetes_version
         node status | /status/type | "ALL WELL" | status.type | RUNNING
         autoscaling policy | /sample_period | 14 | sample_period | at least the poll_interval, 15
@@ -231,7 +231,7 @@ fn nodes_and_upgrades_are_refused_for_these_reasons() {
 fn roles_are_refused_for_these_reasons() {
     table(
         r#"
-        role | /rules/0/verbs | [] | rules[0].verbs | one verb at least
+        role | /rules/0/verbs | [] | rules[0].verbs | at least one verb
         role | /rules/0/verbs | ["get", "get"] | rules[0].verbs[1] | twice
         role | /rules/0/verbs | ["GET"] | rules[0].verbs[0] | lower case
         role | /rules/0/resources | [] | rules[0].resources | one resource

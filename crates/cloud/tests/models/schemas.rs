@@ -43,7 +43,7 @@ const BEYOND: [&str; 24] = [
     "must have at least one resource; otherwise use non_resource_urls",
     "must have at least one group",
     "Binding; omit it",
-    "it is required in a",
+    "must be set in a",
 ];
 
 fn validator(schema: &RefOr<Schema>) -> Validator {
