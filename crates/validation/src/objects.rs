@@ -47,7 +47,9 @@ impl From<Labels> for BTreeMap<String, String> {
             (node::OLD_ZONE, labels.old_zone),
             (ROLE_CONTROL_PLANE_LABEL, labels.control_plane),
         ];
-        all.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+        all.into_iter()
+            .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+            .collect()
     }
 }
 

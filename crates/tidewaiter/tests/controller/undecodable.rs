@@ -31,8 +31,10 @@ async fn one_bad_record_blocks_no_other() {
     accept_anything(&world).await;
     world.group("nodes", &[("team", "red")]);
     let bad = world.join(1, "nodes").await;
-    let records: Api<DynamicObject> =
-        Api::all_with(world.cluster.client(&Identity::Admin), &ApiResource::erase::<NodeIdentity>(&()));
+    let records: Api<DynamicObject> = Api::all_with(
+        world.cluster.client(&Identity::Admin),
+        &ApiResource::erase::<NodeIdentity>(&()),
+    );
     let record = json!({
         "apiVersion": "tidewaiter.dev/v1alpha1", "kind": "NodeIdentity", "metadata": {"name": bad.name()},
         "spec": {"nodeUID": "u"},
