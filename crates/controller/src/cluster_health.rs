@@ -8,6 +8,7 @@ pub(crate) mod plan;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::Api;
 use kube::{Client, Resource as _};
 use tidewaiter_api::{ClusterHealth, ClusterHealthSpec, ClusterHealthStatus, ClusterName};
@@ -35,8 +36,16 @@ pub struct ClusterHealthController {
     latest: Latest,
     events: Events,
     clock: SharedClock,
-    /// The object's status, and when (monotonic) it was read or written.
-    known: Mutex<Option<(ClusterHealthStatus, Duration)>>,
+    known: Mutex<Option<Known>>,
+}
+
+/// The object as it was last read or written.
+#[derive(Clone)]
+struct Known {
+    uid: Option<String>,
+    status: ClusterHealthStatus,
+    /// Monotonic.
+    since: Duration,
 }
 
 /// Why the object could not be read or written.
@@ -122,18 +131,18 @@ impl Reconciler for ClusterHealthController {
         let Some(judged) = self.latest.borrow().clone() else {
             return Ok(Next::UntilChanged);
         };
-        pass.about(self.object(None).object_ref(&()));
-        let (known, since) = self.observe().await?;
-        let Some(plan) = plan(known.as_ref(), &judged.verdict, judged.at) else {
+        let known = self.observe().await?;
+        pass.about(self.reference(known.as_ref().and_then(|known| known.uid.clone())));
+        let Some(plan) = plan(known.as_ref().map(|known| &known.status), &judged.verdict, judged.at) else {
             return Ok(Next::UntilChanged);
         };
-        let age = self.clock.monotonic().saturating_sub(since);
+        let age = known.map_or(REST, |known| self.clock.monotonic().saturating_sub(known.since));
         if plan.notice.is_none() && age < REST {
             return Ok(Next::Pending(REST.saturating_sub(age)));
         }
-        self.write(plan.status).await?;
+        let uid = self.write(plan.status).await?;
         if let Some(notice) = plan.notice {
-            self.events.publish(&self.object(None).object_ref(&()), notice);
+            self.events.publish(&self.reference(uid), notice);
         }
         Ok(Next::UntilChanged)
     }
@@ -146,32 +155,51 @@ impl ClusterHealthController {
         health
     }
 
-    /// The object's status, if it exists, and since when that is known.
-    async fn observe(&self) -> Result<(Option<ClusterHealthStatus>, Duration), ClusterHealthError> {
+    /// The object as an Event refers to it: `kubectl describe` finds Events by the uid.
+    fn reference(&self, uid: Option<String>) -> ObjectReference {
+        ObjectReference {
+            uid,
+            ..self.object(None).object_ref(&())
+        }
+    }
+
+    /// The object, if it exists and has a status.
+    async fn observe(&self) -> Result<Option<Known>, ClusterHealthError> {
         let now = self.clock.monotonic();
         let known = self.lock().clone();
-        if let Some((status, since)) = known
-            && now.saturating_sub(since) < TRUST
-        {
-            return Ok((Some(status), since));
+        if let Some(known) = known.filter(|known| now.saturating_sub(known.since) < TRUST) {
+            return Ok(Some(known));
         }
         let found = self.api.get_opt(self.cluster.as_str()).await;
-        let status = found
-            .map_err(ClusterHealthError::Read)?
-            .and_then(|health| health.status);
-        *self.lock() = status.clone().map(|status| (status, now));
+        let found = found.map_err(ClusterHealthError::Read)?;
+        let known = found.and_then(|health| {
+            Some(Known {
+                uid: health.metadata.uid,
+                status: health.status?,
+                since: now,
+            })
+        });
+        self.lock().clone_from(&known);
         // What has just been read may be overwritten at once.
-        Ok((status, now.saturating_sub(REST)))
+        Ok(known.map(|known| Known {
+            since: now.saturating_sub(REST),
+            ..known
+        }))
     }
 
-    async fn write(&self, status: ClusterHealthStatus) -> Result<(), WriteError> {
+    async fn write(&self, status: ClusterHealthStatus) -> Result<Option<String>, WriteError> {
         let written = self.writer.apply(&self.object(Some(status.clone())), None).await;
+        let uid = written.as_ref().ok().and_then(|written| written.as_ref()?.uid.clone());
         // Whether a write that failed took place is not known.
-        *self.lock() = written.is_ok().then(|| (status, self.clock.monotonic()));
-        written.map(drop)
+        *self.lock() = written.is_ok().then(|| Known {
+            uid: uid.clone(),
+            status,
+            since: self.clock.monotonic(),
+        });
+        written.map(|_| uid)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<(ClusterHealthStatus, Duration)>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -58,7 +58,7 @@ impl Reconciler for NodeController {
 
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, NodeError> {
         let Some(claimed) = self.read(pass.key())? else {
-            self.status.forget(pass.key());
+            self.forget(pass.key());
             return Ok(Next::UntilChanged);
         };
         let found = pass.outside(Box::pin(self.find(claimed.claim.clone()))).await;

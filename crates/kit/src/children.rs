@@ -78,7 +78,8 @@ pub struct Changes<K> {
 #[must_use]
 pub fn compare<K: Resource>(desired: Vec<K>, actual: &[Arc<K>], ours: impl Fn(&K) -> bool, brake: Brake) -> Changes<K> {
     let mut by_key: BTreeMap<Key, &Arc<K>> = actual.iter().map(|object| (Key::of(&**object), object)).collect();
-    let owned = actual.iter().filter(|object| ours(object)).count();
+    let lives = |object: &&Arc<K>| ours(object) && object.meta().deletion_timestamp.is_none();
+    let owned = actual.iter().filter(lives).count();
     let mut changes = Changes {
         create: Vec::new(),
         update: Vec::new(),
@@ -96,7 +97,7 @@ pub fn compare<K: Resource>(desired: Vec<K>, actual: &[Arc<K>], ours: impl Fn(&K
         }
     }
     let left = by_key.into_values();
-    let unwanted = left.filter(|object| ours(object) && object.meta().deletion_timestamp.is_none());
+    let unwanted = left.filter(lives);
     changes.delete = unwanted.cloned().collect();
     if brake == Brake::On && owned > 5 && changes.delete.len() * 2 > owned {
         changes.held = changes.delete.len();
@@ -141,7 +142,8 @@ impl<K: Cacheable + Serialize> Children<K> {
             .collect();
         let outdated =
             |(key, object): (&Key, &Option<Arc<K>>)| writer.awaits::<K>(key, object.as_ref().map(|it| it.meta()));
-        if cached.iter().any(outdated) {
+        // All are asked, because each forgets the versions that the cache is past.
+        if cached.iter().filter(|child| outdated(*child)).count() > 0 {
             return Ok(Next::Pending(CATCH_UP));
         }
         let marked = desired.into_iter().map(|mut object| {

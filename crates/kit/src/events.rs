@@ -16,6 +16,7 @@ use std::convert::Infallible;
 use std::fmt::{self, Debug};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
@@ -30,7 +31,7 @@ use tracing::{debug, info, warn};
 use crate::Tasks;
 use crate::chain::Chain;
 use crate::client::is_fenced;
-use crate::clock::SharedClock;
+use crate::clock::{SharedClock, timeout};
 
 mod recent;
 
@@ -38,6 +39,9 @@ use recent::{Admitted, Recent};
 
 /// Notices that wait to be sent. A notice on each of 4,000 Nodes at once takes some 2 MiB.
 const QUEUE: usize = 4_096;
+
+/// How long queued notices may be sent at shutdown: less than the work under way has.
+const DRAIN: Duration = Duration::from_millis(300);
 
 /// The API server's limit for `note`, in bytes.
 const NOTE_LIMIT: usize = 1024;
@@ -232,6 +236,15 @@ impl Publisher {
             }
         }
         self.queue.close();
+        let clock = Arc::clone(&self.shared.clock);
+        if timeout(&*clock, DRAIN, self.drain()).await.is_err() {
+            info!("the queued Events are not published: the API server takes them too slowly");
+        }
+        Ok(())
+    }
+
+    /// Sends what is queued at shutdown.
+    async fn drain(&mut self) {
         let mut lost = 0_u64;
         while let Some(queued) = self.queue.recv().await {
             lost += u64::from(!self.send(queued).await);
@@ -239,7 +252,6 @@ impl Publisher {
         if lost > 0 {
             info!(lost, "Events are not published: no longer the leader");
         }
-        Ok(())
     }
 
     /// Whether it was published. If not, the next attempt may.

@@ -20,31 +20,31 @@ impl Finalizer {
         object.finalizers.iter().flatten().any(|finalizer| finalizer == self.0)
     }
 
-    /// Adds the finalizer, unless the object has it, and returns the object's metadata after that.
+    /// Adds the finalizer, unless the object has it. Reads the object first: the patch repeats the finalizers of others, which a cache may
+    /// have left out.
     ///
     /// # Errors
-    /// [`WriteError::is_conflict`] when the object is of another version by now.
-    pub async fn ensure<K>(&self, writer: &Writer, seen: &ObjectMeta) -> Result<ObjectMeta, WriteError>
+    /// [`WriteError::is_gone`] when the object does not exist or is being deleted; [`WriteError::is_conflict`] when it is another by now.
+    pub async fn ensure<K>(&self, writer: &Writer, seen: &ObjectMeta) -> Result<(), WriteError>
     where
         K: Resource<DynamicType = ()>,
     {
-        if self.is_on(seen) {
-            return Ok(seen.clone());
+        let object = writer
+            .read::<K>(seen)
+            .await?
+            .filter(|object| object.deletion_timestamp.is_none());
+        let object = object.ok_or_else(|| WriteError::gone::<K>(seen))?;
+        if self.is_on(&object) {
+            return Ok(());
         }
-        let all: Vec<&str> = seen
-            .finalizers
-            .iter()
-            .flatten()
-            .map(String::as_str)
-            .chain([self.0])
-            .collect();
-        writer.patch::<K>(seen, json!({"metadata": {"finalizers": all}})).await
+        let all: Vec<&str> = others(&object, self.0).chain([self.0]).collect();
+        self.write::<K>(writer, seen, &object, &all).await
     }
 
     /// Removes the finalizer, if the object has it. `_gone` holds a proof for each object that had to go first.
     ///
     /// # Errors
-    /// [`WriteError::is_conflict`] when the object is of another version by now.
+    /// [`WriteError::is_conflict`] when the object is another by now.
     pub async fn release<K>(
         &self,
         writer: &Writer,
@@ -54,22 +54,37 @@ impl Finalizer {
     where
         K: Resource<DynamicType = ()>,
     {
-        if !self.is_on(seen) {
+        let Some(object) = writer.read::<K>(seen).await?.filter(|object| self.is_on(object)) else {
             return Ok(());
-        }
-        let others: Vec<&str> = seen
-            .finalizers
-            .iter()
-            .flatten()
-            .map(String::as_str)
-            .filter(|it| *it != self.0)
-            .collect();
-        match writer
-            .patch::<K>(seen, json!({"metadata": {"finalizers": others}}))
-            .await
-        {
+        };
+        let all: Vec<&str> = others(&object, self.0).collect();
+        match self.write::<K>(writer, seen, &object, &all).await {
             Err(error) if error.is_gone() => Ok(()),
-            released => released.map(drop),
+            released => released,
         }
     }
+
+    /// Of the version that was read, and the uid that was observed.
+    async fn write<K>(
+        &self,
+        writer: &Writer,
+        seen: &ObjectMeta,
+        read: &ObjectMeta,
+        all: &[&str],
+    ) -> Result<(), WriteError>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let object = ObjectMeta {
+            uid: seen.uid.clone(),
+            ..read.clone()
+        };
+        let patch = json!({"metadata": {"finalizers": all}});
+        writer.patch::<K>(&object, patch).await.map(drop)
+    }
+}
+
+fn others<'a>(object: &'a ObjectMeta, ours: &'a str) -> impl Iterator<Item = &'a str> {
+    let all = object.finalizers.iter().flatten().map(String::as_str);
+    all.filter(move |finalizer| *finalizer != ours)
 }

@@ -57,6 +57,13 @@ impl Queue {
         self.len() == 0
     }
 
+    /// Completes when a key waits, and removes none. For the one consumer; cancel safe.
+    pub async fn filled(&self) {
+        while self.is_empty() {
+            self.0.pushed.notified().await;
+        }
+    }
+
     /// Removes the key that waits longest, or waits for a key. For one consumer; cancel safe.
     pub async fn next(&self) -> Key {
         loop {

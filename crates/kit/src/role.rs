@@ -255,7 +255,9 @@ fn role<'a>(
     } = context.clone();
     tasks.spawn(
         "undecodable-objects",
-        kit.undecodable.clone().report(leadership, events, shutdown),
+        kit.undecodable
+            .clone()
+            .report(leadership, events, kit.clock.clone(), shutdown),
     );
     Ok((
         elector,

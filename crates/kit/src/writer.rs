@@ -113,9 +113,13 @@ impl Writer {
     where
         K: Resource<DynamicType = ()> + Serialize,
     {
-        let (meta, body) = (desired.meta(), body(desired));
-        if cached.is_some_and(|cached| has_our_fields(&self.manager, &body, cached)) {
-            return Ok(None);
+        let (meta, mut body) = (desired.meta(), body(desired));
+        if let Some(cached) = cached {
+            if has_our_fields(&self.manager, &body, cached) {
+                return Ok(None);
+            }
+            // An object that was deleted, or created again under the name, is not touched.
+            body["metadata"]["uid"] = json!(cached.meta().uid);
         }
         let params = PatchParams::apply(&self.manager).force();
         let request = request::<K>(meta).patch(name(meta), &params, &Patch::Apply(body));
@@ -123,8 +127,9 @@ impl Writer {
         self.send::<K>(Verb::Apply, meta, before, request).await.map(Some)
     }
 
-    /// Creates `desired` by server-side apply, so that a later [`Writer::apply`] owns exactly its fields. If an object of the name exists
-    /// all the same, none of its values is overwritten, and what was added to it is given up again.
+    /// Creates `desired` by server-side apply, so that a later [`Writer::apply`] owns exactly its fields. Reads first whether an object of
+    /// the name exists, past every cache. If one is created in between, none of its values is overwritten, and what was added to it is
+    /// given up again.
     ///
     /// # Errors
     /// [`WriteError::is_conflict`] when there is an object of the name.
@@ -132,6 +137,9 @@ impl Writer {
     where
         K: Resource<DynamicType = ()> + Serialize,
     {
+        if self.read::<K>(desired.meta()).await?.is_some() {
+            return Err(WriteError::new::<K>(Verb::Create, desired.meta(), exists()));
+        }
         let meta = desired.meta();
         let apply = |body| {
             let request = request::<K>(meta).patch(name(meta), &PatchParams::apply(&self.manager), &Patch::Apply(body));
@@ -181,7 +189,8 @@ impl Writer {
     where
         K: Resource<DynamicType = ()>,
     {
-        if self.version::<K>(seen).await?.as_deref() == version {
+        let found = self.read::<K>(seen).await?.and_then(|found| found.resource_version);
+        if found.as_deref() == version {
             return Ok(());
         }
         Err(WriteError::new::<K>(Verb::Read, seen, outdated()))
@@ -195,20 +204,28 @@ impl Writer {
     where
         K: Resource<DynamicType = ()>,
     {
-        let found = self.version::<K>(object).await?;
+        let found = self.read::<K>(object).await?;
         Ok(found.is_none().then(|| ConfirmedGone(Key::of_meta(object))))
     }
 
-    /// The object's version as the API server knows it; None when there is no object.
-    async fn version<K: Resource<DynamicType = ()>>(&self, object: &ObjectMeta) -> Result<Option<String>, WriteError> {
+    /// The object's metadata as the API server knows it; None when there is no object.
+    pub(crate) async fn read<K>(&self, object: &ObjectMeta) -> Result<Option<ObjectMeta>, WriteError>
+    where
+        K: Resource<DynamicType = ()>,
+    {
         let failed = |error| WriteError::new::<K>(Verb::Read, object, error);
         let request = request::<K>(object).get_metadata(name(object), &GetParams::default());
         let request = request.map_err(|error| failed(kube::Error::BuildRequest(error)))?;
         match self.client.request::<PartialObjectMeta<K>>(request).await {
-            Ok(found) => Ok(found.metadata.resource_version),
+            Ok(found) => Ok(Some(found.metadata)),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
             Err(error) => Err(failed(error)),
         }
+    }
+
+    /// Forgets what was written to an object that is gone.
+    pub fn forget<K: Resource<DynamicType = ()>>(&self, key: &Key) {
+        self.unseen.forget(&K::plural(&()), key);
     }
 
     /// Whether the version that a cache shows is one that our own write has replaced, so that the pass should wait for the watch.

@@ -320,7 +320,7 @@ pub(crate) struct ControllerFlags {
 #[derive(Clone, Debug, Args, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RoleFlags {
-    /// The kubeconfig to use outside a cluster [default: in the cluster its service account, else KUBECONFIG]
+    /// The kubeconfig file [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     kubeconfig: Option<PathBuf>,

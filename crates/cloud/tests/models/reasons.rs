@@ -160,8 +160,8 @@ fn clusters_and_plugins_are_refused_for_these_reasons() {
         manifests | /manifests | [{}] | manifests[0] | a list
         manifests | /jobs/pre_apply/0/kind | "Pod" | jobs.pre_apply[0].kind | must be Job
         manifests | /jobs/pre_apply/0/apiVersion | "v1" | jobs.pre_apply[0].apiVersion | batch/v1
-        manifests | /jobs/pre_apply/0/spec | {} | jobs.pre_apply[0].spec.activeDeadlineSeconds | from 1
-        manifests | /jobs/pre_apply/0/spec/activeDeadlineSeconds | 0 | jobs.pre_apply[0].spec.activeDeadlineSeconds | from 1
+        manifests | /jobs/pre_apply/0/spec | {} | jobs.pre_apply[0].spec.activeDeadlineSeconds | at least 1
+        manifests | /jobs/pre_apply/0/spec/activeDeadlineSeconds | 0 | jobs.pre_apply[0].spec.activeDeadlineSeconds | at least 1
         "#,
     );
     check(vec![
@@ -236,7 +236,7 @@ fn roles_are_refused_for_these_reasons() {
         role | /rules/0/verbs | ["GET"] | rules[0].verbs[0] | lower case
         role | /rules/0/resources | [] | rules[0].resources | one resource
         role | /rules/0/resources | ["pods/"] | rules[0].resources[0] | pods/log
-        role | /rules/0/api_groups | [] | rules[0].api_groups | the core group is the empty text
+        role | /rules/0/api_groups | [] | rules[0].api_groups | the core group is the empty string
         role | /rules/0/api_groups | ["apps/v1"] | rules[0].api_groups[0] | rbac.authorization.k8s.io
         role | /rules/0/resource_names | [""] | rules[0].resource_names[0] | 1 to 253
         role | /rules/0/non_resource_urls | ["/a"] | rules[0].api_groups | a separate rule

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use tidewaiter_api::NodeIdentity;
 use tidewaiter_kit::{Key, WriteError, Writer};
 
+use super::NodeController;
 use super::observation::Observation;
 use super::plan::Plan;
 use super::writes::{NodePatch, RecordContent};
@@ -20,6 +21,15 @@ pub(super) fn awaits_cache(writer: &Writer, seen: &Observation) -> bool {
     let record = seen.record.as_deref().map(|record| &record.metadata);
     // Both are asked, because each forgets the versions that the cache is past.
     writer.awaits::<Node>(&key, Some(&seen.node.metadata)) | writer.awaits::<NodeIdentity>(&key, record)
+}
+
+impl NodeController {
+    /// The Node is gone.
+    pub(super) fn forget(&self, key: &Key) {
+        self.status.forget(key);
+        self.writer.forget::<Node>(key);
+        self.writer.forget::<NodeIdentity>(key);
+    }
 }
 
 pub(super) async fn apply(writer: &Writer, seen: &Observation, plan: &Plan) -> Result<(), WriteError> {

@@ -43,15 +43,16 @@ pub(super) enum Response {
 impl NodeController {
     /// What the Node of this key says of itself; None when there is no such Node.
     pub(super) fn read(&self, key: &Key) -> Result<Option<Claimed>, NodeError> {
-        let Some(node) = self.nodes.get(key) else {
-            return Ok(None);
-        };
+        self.nodes.get(key).map(|node| self.claimed(key, &node)).transpose()
+    }
+
+    fn claimed(&self, key: &Key, node: &Node) -> Result<Claimed, NodeError> {
         let claimants = node
             .claim()
             .map(|claim| self.claims.keys(&claim.into()))
             .unwrap_or_default();
         let rivals = claimants.iter().filter(|other| *other != key).map(Key::name);
-        Ok(Some(Claimed::read(&node, rivals)?))
+        Ok(Claimed::read(node, rivals)?)
     }
 
     /// Asks the cloud and the state store about a claim.
@@ -89,7 +90,7 @@ impl NodeController {
         let Some(node) = self.nodes.get(&key) else {
             return Ok(None);
         };
-        if self.read(&key)?.as_ref() != Some(&claimed) {
+        if self.claimed(&key, &node)? != claimed {
             return Ok(None);
         }
         Ok(Some(Observation {

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
@@ -14,10 +15,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::guarded::Undecodable;
+use crate::clock::{SharedClock, timeout};
 use crate::events::{Events, Notice};
 use crate::key::Key;
 use crate::leader::Leadership;
 use crate::metrics::Metrics;
+
+/// How often an Event on each is published again, while Events live an hour.
+const REPEAT: Duration = Duration::from_mins(55);
 
 /// The undecodable objects of every cache of a process. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +43,7 @@ impl UndecodableObjects {
         self,
         leadership: Leadership,
         events: Events,
+        clock: SharedClock,
         shutdown: CancellationToken,
     ) -> Result<(), Infallible> {
         let reporting = async {
@@ -47,7 +53,9 @@ impl UndecodableObjects {
                 for (object, error) in all {
                     events.publish(&object, notice(&error));
                 }
-                self.0.changed.notified().await;
+                // Again for those whose Event was not published.
+                let changed = self.0.changed.notified();
+                let _ = timeout(&*clock, REPEAT, changed).await;
             }
         };
         shutdown.run_until_cancelled(reporting).await;

@@ -93,7 +93,12 @@ impl Health {
         *state = Some(State { trouble, last: now });
     }
 
-    /// A list is complete, or an event came.
+    /// Whether there was a failure that nothing has ended yet.
+    pub(super) fn has_failed(&self) -> bool {
+        self.lock().is_some()
+    }
+
+    /// A list is complete, an event came, or nothing failed for a while.
     pub(super) fn recovered(&self) {
         *self.lock() = None;
         self.stale.set(0);

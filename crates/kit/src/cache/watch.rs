@@ -40,6 +40,10 @@ pub(super) async fn follow<K: Cacheable>(
             biased;
             () = shutdown.cancelled() => return Ok(()),
             event = events.next() => event,
+            () = quiet(&health, &kit) => {
+                health.recovered();
+                continue;
+            }
         };
         let wait = match event {
             Some(Ok(event)) => {
@@ -75,6 +79,15 @@ pub(super) async fn follow<K: Cacheable>(
             () = shutdown.cancelled() => return Ok(()),
             () = kit.clock.sleep(wait) => {}
         }
+    }
+}
+
+/// Completes after a minute without another failure; never while there was none.
+async fn quiet(health: &Health, kit: &Kit) {
+    if health.has_failed() {
+        kit.clock.sleep(QUIET).await;
+    } else {
+        std::future::pending::<()>().await;
     }
 }
 

@@ -70,6 +70,11 @@ impl Permits {
         }
     }
 
+    /// Whether a write of this client keeps the Lease from being released until it is answered. A late Event harms nobody.
+    pub(super) fn delay_release(&self) -> bool {
+        self.budget.within_process
+    }
+
     /// Waits for a permit: first for one of its own, so that no more of its requests than it has permits wait for the
     /// process, where whoever came first is served first.
     pub(super) async fn acquire(&self) -> Result<Permit<'_>, AcquireError> {

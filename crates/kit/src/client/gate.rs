@@ -175,7 +175,10 @@ impl GateLayer {
                 resource,
                 outcome: "unknown",
             };
-            let Some(_in_flight) = leadership.begin_write() else {
+            let in_flight = leadership
+                .begin_write()
+                .map(|entered| self.permits.delay_release().then_some(entered));
+            let Some(_in_flight) = in_flight else {
                 counted.outcome = "fenced";
                 return Err(Fenced.into());
             };

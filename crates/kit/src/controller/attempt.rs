@@ -14,7 +14,7 @@ use crate::backoff::{Backoff, Backoffs};
 use crate::chain::Chain;
 use crate::key::Key;
 use crate::metrics::Outcome;
-use crate::retry::{Next, ReconcileError as _, Retry};
+use crate::retry::{FLOOR, Next, ReconcileError as _, Retry};
 use crate::tasks::panic_message;
 
 /// When to reconcile a key again although nothing changes; None is never.
@@ -76,7 +76,7 @@ impl<R: Reconciler> Attempts<R> {
     fn wait(&self, key: &Key, retry: Retry) -> Duration {
         match retry {
             Retry::Slow => Retry::slow(),
-            Retry::After(delay) => delay,
+            Retry::After(delay) => delay.min(FLOOR),
             Retry::Backoff => self.backoffs.next(key),
         }
     }

@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::attempt::{Again, Attempts, spawn_attempt};
@@ -43,28 +44,36 @@ impl<R: Reconciler> Runner<R> {
 
     /// Starts passes until `shutdown`, and then waits for those that are under way.
     pub(super) async fn run(mut self, shutdown: &CancellationToken) -> Result<(), ControllerError> {
+        let mut ready = self.ready();
         loop {
-            let permits = Arc::clone(&self.permits);
-            let queue = self.queue.clone();
-            // The permit first: a key that is taken from the queue starts at once.
-            let ready = async move {
-                let permit = permits.acquire_owned().await;
-                (queue.next().await, permit)
-            };
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => break,
                 Some((key, again)) = self.under_way.next() => self.ended(key, again?),
                 key = self.deadlines.next() => self.queue.push(key),
-                (key, permit) = ready => if let Ok(permit) = permit {
-                    self.begin(Pass::new(key, Arc::clone(&self.permits), permit));
-                },
+                permit = &mut ready => {
+                    if let (Some(key), Ok(permit)) = (self.queue.try_next(), permit) {
+                        self.begin(Pass::new(key, Arc::clone(&self.permits), permit));
+                    }
+                    ready = self.ready();
+                }
             }
         }
         while let Some((_, again)) = self.under_way.next().await {
             again?;
         }
         Ok(())
+    }
+
+    /// Completes with a permit when a key waits. It takes the permit only then, so that an idle runner holds none, and is awaited until
+    /// it completes, so that it keeps its place among the passes that wait for a permit.
+    fn ready(&self) -> BoxFuture<'static, Result<OwnedSemaphorePermit, AcquireError>> {
+        let (queue, permits) = (self.queue.clone(), Arc::clone(&self.permits));
+        async move {
+            queue.filled().await;
+            permits.acquire_owned().await
+        }
+        .boxed()
     }
 
     fn begin(&mut self, pass: Pass) {

@@ -391,6 +391,20 @@ async fn never_more_at_once_than_allowed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_idle_runner_holds_no_permit() {
+    let mut world = world_with(1, true, true);
+    world.reconciler.permits.forget_permits(Semaphore::MAX_PERMITS);
+    world.feed().list([node("a", "1")]);
+    pass(SECOND).await;
+    world.reconciler.permits.add_permits(1);
+    pass(SECOND).await;
+    assert!(
+        world.reconciler.busy.lock().unwrap().is_empty(),
+        "the pass has its permit back"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn passes_that_wait_outside_hold_no_permit() {
     let mut world = world_with(3, true, true);
     world.reconciler.permits.forget_permits(Semaphore::MAX_PERMITS);

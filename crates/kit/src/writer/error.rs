@@ -62,6 +62,12 @@ impl WriteError {
         }
     }
 
+    /// The error of an object that does not exist, or not for long any more.
+    pub(crate) fn gone<K: Resource<DynamicType = ()>>(object: &ObjectMeta) -> Self {
+        let status = Status::failure("the object is gone or is being deleted", "NotFound").with_code(404);
+        Self::new::<K>(Verb::Patch, object, kube::Error::Api(Box::new(status)))
+    }
+
     /// Whether the object is of another version than was observed, or exists where none was.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
@@ -91,6 +97,7 @@ impl Failure {
                 404 | 410 => Self::Gone,
                 409 => Self::Conflict,
                 400 | 405 | 413 | 415 | 422 => Self::Rejected,
+                403 if is_terminating(status) => Self::Gone,
                 401 | 403 => Self::Denied,
                 _ => Self::Unknown,
             },
@@ -98,6 +105,12 @@ impl Failure {
             _ => Self::Unknown,
         }
     }
+}
+
+/// Whether the write was refused because its namespace is being deleted. Source: the admission plugin `NamespaceLifecycle`.
+fn is_terminating(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
 }
 
 /// The error of an object that exists although no cache shows it.

@@ -1,7 +1,10 @@
 //! Whether an object has exactly the fields that an apply would give it. Pure.
 //!
-//! Two halves: every applied field is there with its value, and every field that our last apply owned is still applied, so that none is
-//! left behind. Source of the second: the Kubernetes documentation, "Server-Side Apply", field `managedFields` (`fieldsV1`).
+//! It follows what the API server records of our last apply: every applied field is owned by us and has its value, and every field that we
+//! own is still applied, so that none is left behind. Source: the Kubernetes documentation, "Server-Side Apply", field `managedFields`
+//! (`fieldsV1`).
+
+use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::Resource;
@@ -14,7 +17,9 @@ const IDENTITY_METADATA: [&str; 4] = ["name", "namespace", "uid", "resourceVersi
 
 pub(super) fn has_our_fields<K: Resource + Serialize>(manager: &str, body: &Value, cached: &K) -> bool {
     let ours = |entry: &&ManagedFieldsEntry| {
-        entry.manager.as_deref() == Some(manager) && entry.operation.as_deref() == Some("Apply")
+        entry.manager.as_deref() == Some(manager)
+            && entry.operation.as_deref() == Some("Apply")
+            && entry.subresource.as_deref().unwrap_or_default().is_empty()
     };
     let entry = cached.meta().managed_fields.iter().flatten().find(ours);
     let Some(owned) = entry.and_then(|entry| entry.fields_v1.as_ref()) else {
@@ -30,53 +35,49 @@ pub(super) fn has_our_fields<K: Resource + Serialize>(manager: &str, body: &Valu
     if let Some(fields) = applied.get_mut("metadata").and_then(Value::as_object_mut) {
         fields.retain(|field, _| !IDENTITY_METADATA.contains(&field.as_str()));
     }
-    is_part(&applied, &present) && covers(&applied, &owned.0)
+    is_as_applied(&applied, &owned.0, &present)
 }
 
-/// Whether everything in `part` is in `whole`. Elements of a list are matched by place or, where they have names, by name.
-fn is_part(part: &Value, whole: &Value) -> bool {
-    match (part, whole) {
-        (Value::Null, _) => true,
-        (Value::Object(part), _) if part.is_empty() => true,
-        (Value::Object(part), Value::Object(whole)) => part
-            .iter()
-            .all(|(key, value)| value.is_null() || whole.get(key).is_some_and(|whole| is_part(value, whole))),
-        (Value::Array(part), Value::Array(whole)) if part.iter().all(|element| element.get("name").is_some()) => {
-            part.iter().all(|element| {
-                whole
-                    .iter()
-                    .any(|other| other.get("name") == element.get("name") && is_part(element, other))
-            })
+/// Whether `present` has exactly what `applied` gives it, and `owned` (in the form of `fieldsV1`) names exactly the applied fields: none
+/// that we do not apply any more, and none of which another manager has become the owner.
+fn is_as_applied(applied: &Value, owned: &Value, present: &Value) -> bool {
+    let paths = || owned.as_object().into_iter().flatten().filter(|(path, _)| *path != ".");
+    // A value that is owned whole: a scalar, an atomic list or map, an empty map.
+    if paths().next().is_none() {
+        return applied == present;
+    }
+    match (applied, present) {
+        (Value::Object(applied), Value::Object(present)) => {
+            let applied: BTreeMap<_, _> = applied.iter().filter(|(_, value)| !value.is_null()).collect();
+            applied.len() == paths().count()
+                && paths().all(|(path, below)| {
+                    let field = path.strip_prefix("f:").map(str::to_owned).unwrap_or_default();
+                    let (applied, present) = (applied.get(&field), present.get(&field));
+                    applied
+                        .zip(present)
+                        .is_some_and(|(applied, present)| is_as_applied(applied, below, present))
+                })
         }
-        (Value::Array(part), Value::Array(whole)) => {
-            part.len() == whole.len() && part.iter().zip(whole).all(|(part, whole)| is_part(part, whole))
+        (Value::Array(applied), Value::Array(present)) => {
+            applied.len() == paths().count()
+                && paths().all(|(path, below)| match path.split_once(':') {
+                    Some(("k", keys)) => element(applied, keys)
+                        .zip(element(present, keys))
+                        .is_some_and(|(applied, present)| is_as_applied(applied, below, present)),
+                    Some(("v", value)) => serde_json::from_str(value)
+                        .is_ok_and(|value: Value| applied.contains(&value) && present.contains(&value)),
+                    _ => false,
+                })
         }
-        (part, whole) => part == whole,
+        _ => false,
     }
 }
 
-/// Whether `applied` has every field of `managed`, which is in the form of `fieldsV1`.
-fn covers(applied: &Value, managed: &Value) -> bool {
-    let Some(managed) = managed.as_object() else {
-        return true;
-    };
-    managed.iter().all(|(path, below)| match path.split_once(':') {
-        Some(("f", field)) => applied.get(field).is_some_and(|value| covers(value, below)),
-        Some(("k", keys)) => element(applied, keys).is_some_and(|element| covers(element, below)),
-        Some(("v", value)) => {
-            let value: Option<Value> = serde_json::from_str(value).ok();
-            value.is_some_and(|value| applied.as_array().is_some_and(|all| all.contains(&value)))
-        }
-        // "." is the field itself; a place in a list ("i:0") is only used by lists that are replaced whole.
-        _ => true,
-    })
-}
-
 /// The element of a list that has these keys.
-fn element<'a>(list: &'a Value, keys: &str) -> Option<&'a Value> {
+fn element<'a>(list: &'a [Value], keys: &str) -> Option<&'a Value> {
     let keys: Map<String, Value> = serde_json::from_str(keys).ok()?;
     let has_keys = |element: &&Value| keys.iter().all(|(key, value)| element.get(key) == Some(value));
-    list.as_array()?.iter().find(has_keys)
+    list.iter().find(has_keys)
 }
 
 #[cfg(test)]
@@ -147,19 +148,17 @@ mod tests {
     }
 
     #[test]
-    fn lists_without_names_are_compared_whole() {
-        assert!(is_part(
-            &json!({"verbs": ["get"]}),
-            &json!({"verbs": ["get"], "more": 1})
-        ));
-        assert!(!is_part(&json!({"verbs": ["get"]}), &json!({"verbs": ["get", "list"]})));
-        assert!(covers(
-            &json!({"finalizers": ["a"]}),
-            &json!({"f:finalizers": {".": {}, "v:\"a\"": {}}})
-        ));
-        assert!(!covers(
-            &json!({"finalizers": ["b"]}),
-            &json!({"f:finalizers": {".": {}, "v:\"a\"": {}}})
-        ));
+    fn a_list_is_compared_as_it_is_owned() {
+        let whole = json!({"subjects": [{"name": "a"}]});
+        let owned = json!({"f:subjects": {}});
+        assert!(is_as_applied(&whole, &owned, &whole));
+        let added = json!({"subjects": [{"name": "a"}, {"name": "intruder"}]});
+        assert!(!is_as_applied(&whole, &owned, &added), "a list that is owned whole");
+        let taken = json!({"f:other": {}});
+        assert!(!is_as_applied(&whole, &taken, &whole), "another manager owns it by now");
+        let set = json!({"f:finalizers": {".": {}, "v:\"a\"": {}}});
+        let both = json!({"finalizers": ["theirs", "a"]});
+        assert!(is_as_applied(&json!({"finalizers": ["a"]}), &set, &both));
+        assert!(!is_as_applied(&json!({"finalizers": ["b"]}), &set, &both));
     }
 }

@@ -100,6 +100,22 @@ async fn a_new_object_overwrites_nothing_of_one_that_exists_all_the_same() {
 }
 
 #[tokio::test]
+async fn an_object_that_the_cache_does_not_show_yet_is_not_touched() {
+    let (writer, requests) = writer(vec![(200, object("8", "tidewaiter/test"))]);
+    assert!(writer.apply_new(&account(None)).await.unwrap_err().is_conflict());
+    assert_eq!(requests.lock().unwrap().len(), 1, "it is read, and nothing is written");
+}
+
+#[tokio::test]
+async fn an_apply_is_for_the_object_that_was_observed() {
+    let (writer, requests) = writer(vec![(200, object("8", "tidewaiter/test"))]);
+    let mut desired = account(None);
+    desired.metadata.uid = None;
+    writer.apply(&desired, Some(&account(Some("7")))).await.unwrap();
+    assert_eq!(requests.lock().unwrap()[0].2["metadata"]["uid"], "u");
+}
+
+#[tokio::test]
 async fn a_version_that_is_not_the_observed_one_is_a_conflict() {
     let (writer, _) = writer(vec![
         (200, object("7", "x")),

@@ -47,8 +47,18 @@ impl Unseen {
             state.sweep_at = state.versions.len() + SWEEP;
         }
         let versions = state.versions.entry((resource.into(), key.clone())).or_default();
-        versions.old.push(old.map(Into::into));
+        if now >= versions.until {
+            versions.old.clear();
+        }
+        if !versions.old.iter().any(|known| known.as_deref() == old) {
+            versions.old.push(old.map(Into::into));
+        }
         versions.until = now + LIMIT;
+    }
+
+    /// The object is gone.
+    pub(super) fn forget(&self, resource: &str, key: &Key) {
+        self.lock().versions.remove(&(resource.into(), key.clone()));
     }
 
     /// Whether this version, which the cache shows, is one that we have replaced.
@@ -113,6 +123,17 @@ mod tests {
         unseen.note("nodes", &key(), None, Some("1"), NOW);
         assert!(!unseen.holds("nodes", &key(), None, NOW + LIMIT));
         assert!(unseen.lock().versions.is_empty());
+    }
+
+    #[test]
+    fn an_object_that_nobody_asks_about_takes_no_more_room() {
+        let unseen = Unseen::default();
+        for number in 0..10_000_u32 {
+            unseen.note("clusterhealths", &key(), None, Some(&number.to_string()), NOW);
+        }
+        assert_eq!(unseen.lock().versions.values().map(|it| it.old.len()).sum::<usize>(), 1);
+        unseen.forget("clusterhealths", &key());
+        assert!(!unseen.holds("clusterhealths", &key(), None, NOW));
     }
 
     #[test]

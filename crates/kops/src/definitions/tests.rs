@@ -446,7 +446,7 @@ async fn a_broken_version_is_read_once_and_what_is_wrong_with_it_outlives_an_out
     );
     world.store.fail(GROUP_FILE, Trouble::Unavailable);
     world.definitions.refresh().await;
-    assert!(world.problem().contains("does not answer"), "{}", world.problem());
+    assert!(world.problem().contains("does not return"), "{}", world.problem());
     world.store.put(GROUP_FILE, "spec: [");
     world.definitions.refresh().await;
     assert!(world.problem().contains("is not valid YAML"), "{}", world.problem());

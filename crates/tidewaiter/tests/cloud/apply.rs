@@ -259,7 +259,7 @@ async fn a_name_that_nothing_has_or_two_have_changes_nothing() {
         ),
         (
             "kind: Role\nspec: {name: a, rules: []}\n---\nkind: Role\nspec: {name: a, rules: []}\n",
-            &["given twice", "(document 2)"],
+            &["occurs twice", "(document 2)"],
         ),
     ] {
         let file = person.file("a.yaml", text);

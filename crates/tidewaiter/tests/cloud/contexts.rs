@@ -70,7 +70,7 @@ async fn who_is_not_logged_in_is_told_what_to_do() {
     person
         .run(&["cloud", "get", "users", "--context", "other"])
         .await
-        .refused(1, &["\"other\"", "there are: test"]);
+        .refused(1, &["\"other\"", "existing contexts: test"]);
     person.run(&["cloud", "logout"]).await.well();
     assert!(!fs::read_to_string(person.contexts()).unwrap().contains(TOKEN));
     person

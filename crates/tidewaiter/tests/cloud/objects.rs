@@ -126,7 +126,7 @@ async fn what_is_edited_is_sent_alone_with_the_version_that_it_was_made_from() {
     );
     with("false")
         .await
-        .refused(1, &["the editor false ended", "nothing was changed"]);
+        .refused(1, &["the editor false exited", "nothing was changed"]);
     with("echo '[' >").await.refused(1, &["no mapping in YAML"]);
     assert!(person.cloud.writes().is_empty());
     assert_eq!(

@@ -143,7 +143,7 @@ async fn half_a_copy_fills_nothing() {
     let half = place.secret_file("half", &format!("{}\n", lines[..lines.len() - 1].join("\n")));
     let other = place.beside(On::Sqlite).await;
     let (code, said) = other.run(&["restore", &half.display().to_string()]).await;
-    assert!(code == 1 && said.contains("not whole"), "{said}");
+    assert!(code == 1 && said.contains("is incomplete"), "{said}");
     let changed = place.secret_file("changed", &copy.replace("Acme", "Acne"));
     let (code, said) = other.run(&["restore", &changed.display().to_string()]).await;
     assert!(code == 1 && said.contains("damaged"), "{said}");

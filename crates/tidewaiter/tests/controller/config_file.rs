@@ -166,7 +166,7 @@ async fn a_wrong_configuration_file_ends_it_with_one_line() {
         ),
         (
             good().set(&["configBase"], "do://x/y").to_yaml(),
-            "configBase: \"do://x/y\" is no state store … s3://BUCKET",
+            "configBase: \"do://x/y\" is not a state store … s3://BUCKET",
         ),
         (
             good().set(&["configBase"], "file://x/y").to_yaml(),
@@ -550,7 +550,7 @@ async fn it_prints_definitions_completions_help_and_version() {
                 "--conf <FILE>",
                 "--settings <FILE>",
                 "--print-config",
-                "[default: enforce]",
+                "--node-names <MODE>",
             ],
         ),
     ] {

@@ -201,7 +201,7 @@ async fn a_label_that_kubernetes_refuses_is_left_out_alone() {
     let rejected = [
         "instancegroup/nodes spec.nodeLabels[\"later\"]: … was not set … the value must be",
         "instancegroup/nodes spec.nodeLabels[\"a bad key\"]: … was not set",
-        "instancegroup/nodes spec.nodeLabels[\"number\"]: … write the value in quotes",
+        "instancegroup/nodes spec.nodeLabels[\"number\"]: … put the value in quotes",
         "cluster-completed.spec spec.kubelet.nodeLabels[\"-worse\"]: … was not set",
     ];
     for words in rejected {

@@ -123,7 +123,7 @@ async fn one_forged_node_of_ten_is_quarantined_and_two_are_not() {
     }
     counts(&controller, "held", 2.0).await;
     assert_eq!(controller.metric("tidewaiter_quarantine_held").await, 2.0);
-    controller.logs("more Nodes are refused for forgery").await;
+    controller.logs("too many Nodes are refused for forgery").await;
     world.quiet(Duration::from_secs(2)).await;
     for kubelet in [&first, &second] {
         is_untouched(&world, kubelet.name()).await;

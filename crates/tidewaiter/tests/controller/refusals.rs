@@ -29,7 +29,7 @@ const CASES: [Case; 6] = [
         spoil: |instance| instance.state("terminated"),
         reason: "NotRunning",
         forged: false,
-        words: "is terminated … Nothing to do if the instance is on its way out",
+        words: "No action is needed if the instance is being terminated",
     },
     Case {
         spoil: |instance| instance.tag("KubernetesCluster", "other.example.com"),
@@ -282,7 +282,7 @@ async fn begin(world: &World, trouble: &Trouble) -> (&'static str, &'static str)
             world.ec2.throttle(Some(NOTHING));
             (
                 "Throttled",
-                "ec2:DescribeInstances is throttled … Nothing to do if it passes",
+                "ec2:DescribeInstances is throttled … No action is needed if this is temporary",
             )
         }
         Trouble::Refused => {

@@ -92,7 +92,7 @@ async fn a_broken_file_leaves_its_last_good_version_in_force() {
             None => world.store.delete(file),
         }
         controller
-            .logs(&format!("its last good version stays in force … {file}: … {words}"))
+            .logs(&format!("its last valid version is used … {file}: … {words}"))
             .await;
         has_problems(&controller, 1.0).await;
         controller.is_ready(true, "[+]state-store ok").await;
@@ -193,7 +193,7 @@ async fn an_s3_that_denies_or_lies_is_told_apart() {
         s3.answer(answer);
         for file in [GROUP, CLUSTER_FILE] {
             controller
-                .logs(&format!("its last good version stays in force … {file}: {words}"))
+                .logs(&format!("its last valid version is used … {file}: {words}"))
                 .await;
         }
         has_problems(&controller, 2.0).await;

@@ -201,7 +201,11 @@ fn files_that_are_no_keys_are_left_alone_or_refused() {
     let p384 = KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384).unwrap().serialize_pem();
     let cut = &pem[..pem.len() / 2];
     let table = [
-        (format!("20260101T000000Z-{other}.pem"), pem.as_str(), "another key"),
+        (
+            format!("20260101T000000Z-{other}.pem"),
+            pem.as_str(),
+            "a key other than",
+        ),
         (format!("20260101T000001Z-{id}.pem"), p384.as_str(), "P-256"),
         (format!("20260101T000001Z-{id}.pem"), cut, "P-256"),
         (format!("20260101T000001Z-{id}.pem"), "", "P-256"),

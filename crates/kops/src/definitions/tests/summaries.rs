@@ -89,7 +89,7 @@ async fn groups_that_are_not_all_known_are_an_error_and_an_empty_folder_is_none(
     world.store.fail(GROUPS_FOLDER, Trouble::Unavailable);
     let error = world.sizes().await.unwrap_err();
     assert!(
-        error.starts_with("instancegroup: the state store does not answer"),
+        error.starts_with("instancegroup: the state store does not return"),
         "{error}"
     );
     world.store.fail(GROUPS_FOLDER, Trouble::Missing);
