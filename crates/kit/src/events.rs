@@ -164,6 +164,7 @@ impl Events {
             client,
             queue,
             shared: Arc::clone(&shared),
+            last: 0,
         };
         tasks.spawn("events", publisher.run(tasks.shutdown_token()));
         Self { queue: sender, shared }
@@ -221,6 +222,8 @@ struct Publisher {
     client: Client,
     queue: mpsc::Receiver<Queued>,
     shared: Arc<Shared>,
+    /// The nanosecond in the name of the last Event. The next one gets another, however coarse the clock is.
+    last: i128,
 }
 
 impl Publisher {
@@ -255,9 +258,10 @@ impl Publisher {
     }
 
     /// Whether it was published. If not, the next attempt may.
-    async fn send(&self, queued: Queued) -> bool {
+    async fn send(&mut self, queued: Queued) -> bool {
         let Shared { reporter, .. } = &*self.shared;
-        let event = event(queued.regarding, queued.notice, reporter, queued.time);
+        self.last = queued.time.0.as_nanosecond().max(self.last + 1);
+        let event = event(queued.regarding, queued.notice, reporter, queued.time, self.last);
         let object = event.metadata.name.as_deref().unwrap_or_default();
         let namespace = event.metadata.namespace.as_deref().unwrap_or(CLUSTER_SCOPED_NAMESPACE);
         let api = Api::<Event>::namespaced(self.client.clone(), namespace);
@@ -278,9 +282,10 @@ impl Publisher {
     }
 }
 
-fn event(regarding: ObjectReference, notice: Notice, reporter: &Reporter, time: MicroTime) -> Event {
+/// `nanos` makes the name unique.
+fn event(regarding: ObjectReference, notice: Notice, reporter: &Reporter, time: MicroTime, nanos: i128) -> Event {
     let object = regarding.name.as_deref().unwrap_or("unknown");
-    let name = format!("{}.{:x}", cut(object, NAME_LIMIT), time.0.as_nanosecond());
+    let name = format!("{}.{:x}", cut(object, NAME_LIMIT), nanos);
     let namespace = regarding
         .namespace
         .as_deref()

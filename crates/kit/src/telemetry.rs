@@ -1,7 +1,6 @@
-//! Logs and traces of the process: lines for people on a terminal, JSON for machines, spans to a collector when one is named.
+//! Logs and traces of the process: text on a terminal, JSON otherwise, and spans to a collector if one is configured.
 //!
-//! Logs go to standard error. Nothing here decides what is logged, and no secret may reach a log: what is logged is
-//! named field by field, never a whole request or configuration.
+//! Logs go to standard error. No secret may reach a log: log single fields, never a whole request or configuration.
 
 use std::io::{self, IsTerminal as _};
 
@@ -17,10 +16,10 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 use tracing_subscriber::{Layer, fmt};
 
-/// The variables of which one names a collector, as OpenTelemetry's specification defines them.
+/// The variables that configure a collector, from OpenTelemetry's specification.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
 
-/// What is logged, and how.
+/// Which events are logged, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     rename_all = "camelCase",
@@ -31,18 +30,18 @@ const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP
 pub struct LogSettings {
     /// Which events, as `target=level,…`: `info`, `warn,tidewaiter_controller=debug`.
     pub filter: String,
-    /// How each is written; when not set, text on a terminal and JSON otherwise.
+    /// The format; when not set, text on a terminal and JSON otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<LogFormat>,
 }
 
-/// How an event is written.
+/// The format of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// One line for a person.
+    /// One line of text.
     Text,
-    /// One JSON object a line.
+    /// One line of JSON.
     Json,
 }
 
@@ -55,10 +54,10 @@ impl Default for LogSettings {
     }
 }
 
-/// Logs or traces that cannot be set up.
+/// An error in setting up logs or traces.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
-    /// The filter is none.
+    /// The filter is malformed.
     #[error(
         "log.filter is {filter:?}, which is not of the form target=level,… (levels: error, warn, info, debug, trace)"
     )]
@@ -69,10 +68,10 @@ pub enum TelemetryError {
         #[source]
         source: ParseError,
     },
-    /// The collector named in the environment cannot be used.
+    /// The collector in the environment cannot be used.
     #[error("traces cannot be sent: see OTEL_EXPORTER_OTLP_ENDPOINT")]
     Exporter(#[source] ExporterBuildError),
-    /// The process logs already.
+    /// Logs are set up already.
     #[error("logs are set up twice")]
     Twice(#[source] TryInitError),
 }
@@ -83,10 +82,10 @@ pub struct Telemetry {
     traces: Option<SdkTracerProvider>,
 }
 
-/// Starts logging, and tracing when `environment` names a collector. `service` is the name that traces carry.
+/// Starts logging, and tracing if `environment` configures a collector. `service` is the service name of the traces.
 ///
 /// # Errors
-/// When the filter or the collector's address is not one, or the process logs already.
+/// When the filter or the collector's address is malformed, or logs are set up already.
 pub fn start(
     service: &'static str,
     settings: &LogSettings,
@@ -109,7 +108,7 @@ pub fn start(
 }
 
 impl Telemetry {
-    /// Sends what has not been sent yet. Blocks for as long as the exporter's own timeout allows.
+    /// Sends the remaining traces. Blocks until they are sent or the exporter's own time-out has passed.
     pub fn stop(self) {
         let Some(Err(error)) = self.traces.map(|traces| traces.shutdown()) else {
             return;

@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::future::pending;
 use std::sync::Mutex;
 
@@ -161,6 +162,20 @@ async fn says_the_same_once() {
 }
 
 #[tokio::test]
+async fn events_of_one_instant_have_different_names() {
+    let world = world();
+    for note in ["a", "b", "c"] {
+        world.publish(&node(), notice(note)).await;
+    }
+    let created = world.created.lock().unwrap();
+    let names: BTreeSet<_> = created
+        .iter()
+        .map(|(_, event)| event["metadata"]["name"].as_str())
+        .collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+}
+
+#[tokio::test]
 async fn a_failure_is_survived_and_the_next_attempt_made() {
     let world = world();
     *world.answer.lock().unwrap() = StatusCode::FORBIDDEN;
@@ -253,7 +268,7 @@ fn keeps_within_the_limits_of_the_api() {
         ..node()
     };
     let time = MicroTime("2026-01-01T00:00:00Z".parse().unwrap());
-    let event = event(regarding, notice(&long), &reporter, time);
+    let event = event(regarding, notice(&long), &reporter, time, i128::from(i64::MAX));
     assert_eq!(event.note.unwrap().len(), 1024);
     assert!(event.metadata.name.unwrap().len() <= 253);
     assert!(event.reporting_instance.unwrap().len() <= 128);
