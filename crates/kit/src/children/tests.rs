@@ -99,7 +99,12 @@ mod ensured {
         let answer = move |request: http::Request<Bytes>| {
             let name = request.uri().path().rsplit('/').next().unwrap().to_owned();
             log.lock().unwrap().push(format!("{} {name}", request.method()));
-            let (code, body) = if name == "bad" {
+            let (code, body) = if request.method() == http::Method::GET {
+                (
+                    404,
+                    json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "no"}),
+                )
+            } else if name == "bad" {
                 (
                     422,
                     json!({"kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid", "message": "no"}),
@@ -135,6 +140,7 @@ mod ensured {
 
         fn requests(&self) -> Vec<String> {
             let mut requests = std::mem::take(&mut *self.requests.lock().unwrap());
+            requests.retain(|request| !request.starts_with("GET "));
             requests.sort_unstable();
             requests
         }

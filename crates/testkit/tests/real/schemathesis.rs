@@ -39,7 +39,7 @@ impl Api {
             checks: &["not_a_server_error", "response_schema_conformance"],
             seed,
             examples: 5,
-            deadline: Duration::from_mins(2),
+            deadline: Duration::from_mins(10),
         };
         schemathesis.run().await
     }

@@ -127,7 +127,7 @@ async fn what_is_edited_is_sent_alone_with_the_version_that_it_was_made_from() {
     with("false")
         .await
         .refused(1, &["the editor false exited", "nothing was changed"]);
-    with("echo '[' >").await.refused(1, &["no mapping in YAML"]);
+    with("echo '[' >").await.refused(1, &["is not a YAML mapping"]);
     assert!(person.cloud.writes().is_empty());
     assert_eq!(
         fs::read_dir(person.path("config/tidewaiter")).unwrap().count(),

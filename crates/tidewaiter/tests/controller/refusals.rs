@@ -225,7 +225,7 @@ async fn without_an_answer_everything_stays_as_it_is() {
         Trouble::Throttled,
         Trouble::Answer(Scripted::Failed, "the cloud failed (InternalError)"),
         Trouble::Refused,
-        Trouble::Answer(Scripted::Html, "unusable response … no proxy that answers in its place"),
+        Trouble::Answer(Scripted::Html, "unusable response … no proxy responds in its place"),
         Trouble::Answer(Scripted::Garbage, "unusable response"),
         Trouble::Answer(Scripted::Drop, "not reachable … Check routes"),
         Trouble::Answer(Scripted::BreakOff, "not reachable"),

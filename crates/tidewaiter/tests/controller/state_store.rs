@@ -63,7 +63,7 @@ async fn a_broken_file_leaves_its_last_good_version_in_force() {
         (
             GROUP,
             Some(instance_group("masters", CLUSTER, "Master").to_yaml()),
-            "metadata.name … that of group nodes",
+            "metadata.name … belongs to group nodes",
         ),
         (GROUP, Some(HTML.to_owned()), "is HTML or XML, not YAML"),
         (GROUP, Some(String::new()), "is empty"),
