@@ -231,7 +231,7 @@ async fn without_an_answer_everything_stays_as_it_is() {
         Trouble::Answer(Scripted::BreakOff, "not reachable"),
         Trouble::Answer(
             Scripted::Denied,
-            "permission denied (UnauthorizedOperation) … Allow the role",
+            "permission denied (UnauthorizedOperation) … Grant the controller's role",
         ),
         Trouble::Answer(
             Scripted::Unauthenticated,
