@@ -77,6 +77,12 @@ impl Default for StoreOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Etag(pub(crate) String);
 
+impl From<String> for Etag {
+    fn from(version: String) -> Self {
+        Self(version)
+    }
+}
+
 /// The answer to a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {

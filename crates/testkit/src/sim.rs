@@ -14,12 +14,13 @@
 //! A client belongs to a [`Process`], which can be killed at any write and stopped for a while. What goes wrong on the way is
 //! drawn from the seed ([`Faults`]). A write that is on its way arrives although its client has given up, or has died.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 mod call;
@@ -53,7 +54,8 @@ pub struct ApiServer(Arc<Shared>);
 struct Shared {
     state: Mutex<State>,
     /// Wakes the watches: an object has changed, or they are interrupted.
-    changed: watch::Sender<()>,
+    /// Not tokio's watch channel, which wakes its receivers in an order of its own.
+    changed: Notify,
     start: Instant,
 }
 
@@ -62,6 +64,8 @@ struct State {
     faults: Faults,
     random: fastrand::Rng,
     away: bool,
+    /// The plurals of the kinds whose writes are rejected.
+    rejected: BTreeSet<String>,
     /// How often all watches were broken off.
     interruptions: u64,
     log: Vec<Write>,
@@ -79,12 +83,13 @@ impl ApiServer {
                 faults: Faults::none(),
                 random: fastrand::Rng::with_seed(seed),
                 away: false,
+                rejected: BTreeSet::new(),
                 interruptions: 0,
                 log: Vec::new(),
                 asked: Vec::new(),
                 observer: None,
             }),
-            changed: watch::Sender::new(()),
+            changed: Notify::new(),
             start: now(),
         }))
     }
@@ -107,10 +112,20 @@ impl ApiServer {
         }
     }
 
+    /// Rejects every write of a process to this kind with 422, as an admission policy does; or no more.
+    pub fn set_rejected(&self, resource: &str, rejected: bool) {
+        let mut state = self.0.lock();
+        if rejected {
+            state.rejected.insert(resource.to_owned());
+        } else {
+            state.rejected.remove(resource);
+        }
+    }
+
     /// Breaks off all watches.
     pub fn break_watches(&self) {
         self.0.lock().interruptions += 1;
-        self.0.changed.send_replace(());
+        self.0.changed.notify_waiters();
     }
 
     /// Forgets what happened until now: a watch or a list that goes on from before is answered 410.
@@ -167,7 +182,7 @@ impl ApiServer {
             state.note("garbage-collector", Verb::Delete, &done.key.clone(), &Ok(done));
         }
         drop(state);
-        self.0.changed.send_replace(());
+        self.0.changed.notify_waiters();
     }
 
     /// Every write that arrived so far, refused ones too.
@@ -225,7 +240,7 @@ impl Shared {
         let (key, result) = write(&mut state.store);
         state.note(by, verb, &key, &result);
         drop(state);
-        self.changed.send_replace(());
+        self.changed.notify_waiters();
         result
     }
 }

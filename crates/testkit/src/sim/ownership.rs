@@ -1,8 +1,8 @@
 //! Server-side apply: which manager owns which fields.
 //!
 //! The fields of an object are owned once somebody has applied it; what it had before then belongs to `before-first-apply`, as on a
-//! real server. A list is one field, but for those whose items the API addresses one by one ([`item_key`]). The owners are kept
-//! beside the object and are not shown as `managedFields`.
+//! real server. A list is one field, but for those whose items the API addresses one by one ([`item_key`]). `managedFields` shows the
+//! owners in the form of `fieldsV1`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,11 +10,14 @@ use serde_json::{Map, Value, json};
 
 use super::status::Refused;
 
-/// The path to one field: names of fields, and of an item of a list its key.
+/// The path to one field, its segments as `fieldsV1` has them: `f:name`, `k:{"key":"value"}`, `v:"value"`.
 type Path = Vec<String>;
 
 /// What other managers than the appliers own together.
 const BEFORE: &str = "before-first-apply";
+
+/// What is appended to the name of a manager that has not applied but updated.
+const UPDATE: &str = " (update)";
 
 /// The fields that each manager owns. Empty until somebody applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,15 +34,57 @@ fn item_key(list: &str) -> Option<&'static str> {
     }
 }
 
-/// The name of an item in a path.
-fn item_name(item: &Value, key: &str) -> String {
+/// The segment of an item in a path.
+fn item_segment(item: &Value, key: &str) -> String {
     match key {
-        "" => item.to_string(),
-        key => format!("{key}={}", item[key]),
+        "" => format!("v:{item}"),
+        key => format!("k:{}", json!({ key: item[key] })),
     }
 }
 
+/// The segment of a field in a path.
+fn field_segment(name: &str) -> String {
+    format!("f:{name}")
+}
+
+/// The name of the field that a segment is; empty for an item.
+fn field_name(segment: &str) -> &str {
+    segment.strip_prefix("f:").unwrap_or_default()
+}
+
 impl Owners {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The owners as metadata shows them.
+    pub(super) fn managed_fields(&self, api_version: &str) -> Value {
+        let entry = |(manager, paths): (&String, &BTreeSet<Path>)| {
+            let mut fields = json!({});
+            for path in paths {
+                let mut place = &mut fields;
+                for segment in path {
+                    if segment.starts_with("k:") {
+                        place[segment]["."] = json!({});
+                    }
+                    place = &mut place[segment];
+                }
+                if place.is_null() {
+                    *place = json!({});
+                }
+            }
+            let (manager, operation) = match manager.strip_suffix(UPDATE) {
+                Some(manager) => (manager, "Update"),
+                None if manager == BEFORE => (BEFORE, "Update"),
+                None => (manager.as_str(), "Apply"),
+            };
+            json!({
+                "manager": manager, "operation": operation, "apiVersion": api_version, "fieldsType": "FieldsV1", "fieldsV1": fields,
+            })
+        };
+        self.0.iter().map(entry).collect()
+    }
+
     /// The object is applied for the first time: what it has is somebody's.
     pub(super) fn begin(&mut self, value: &Value) {
         if self.0.is_empty() {
@@ -59,7 +104,7 @@ impl Owners {
         for owned in owners.0.values_mut() {
             owned.retain(|path| new.contains(path) && !changed.contains(path));
         }
-        owners.own(&format!("{manager} (update)"), changed);
+        owners.own(&format!("{manager}{UPDATE}"), changed);
         owners
     }
 
@@ -113,11 +158,12 @@ fn fields(object: &Value) -> BTreeSet<Path> {
             "metadata" => {
                 for part in ["labels", "annotations", "finalizers", "ownerReferences"] {
                     if let Some(value) = value.get(part) {
-                        collect(value, part, vec![name.clone(), part.to_owned()], &mut paths);
+                        let path = [name, part].map(field_segment).to_vec();
+                        collect(value, part, path, &mut paths);
                     }
                 }
             }
-            _ => collect(value, name, vec![name.clone()], &mut paths),
+            _ => collect(value, name, vec![field_segment(name)], &mut paths),
         }
     }
     paths
@@ -127,12 +173,12 @@ fn collect(value: &Value, name: &str, path: Path, into: &mut BTreeSet<Path>) {
     match (value, item_key(name)) {
         (Value::Object(fields), _) if !fields.is_empty() => {
             for (field, value) in fields {
-                collect(value, field, [&path[..], std::slice::from_ref(field)].concat(), into);
+                collect(value, field, [&path[..], &[field_segment(field)]].concat(), into);
             }
         }
         (Value::Array(items), Some(key)) if !items.is_empty() => {
             for item in items {
-                let place = [&path[..], &[item_name(item, key)]].concat();
+                let place = [&path[..], &[item_segment(item, key)]].concat();
                 collect(item, "", place, into);
             }
         }
@@ -147,11 +193,11 @@ fn field<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
         value = match value {
             Value::Array(items) => {
                 let key = item_key(list)?;
-                items.iter().find(|item| item_name(item, key) == *segment)?
+                items.iter().find(|item| item_segment(item, key) == *segment)?
             }
-            _ => value.get(segment.as_str())?,
+            _ => value.get(field_name(segment))?,
         };
-        list = segment;
+        list = field_name(segment);
     }
     Some(value)
 }
@@ -168,11 +214,11 @@ fn remove_below(value: &mut Value, path: &[String], list: &str) {
     match value {
         Value::Array(items) => {
             let Some(key) = item_key(list) else { return };
-            let Some(at) = items.iter().position(|item| item_name(item, key) == *first) else {
+            let Some(at) = items.iter().position(|item| item_segment(item, key) == *first) else {
                 return;
             };
             // The key of an item goes with the item.
-            if !rest.is_empty() && *rest != [key] {
+            if !rest.is_empty() && *rest != [field_segment(key)] {
                 remove_below(&mut items[at], rest, "");
             }
             let is_bare = |item: &Value| {
@@ -184,14 +230,15 @@ fn remove_below(value: &mut Value, path: &[String], list: &str) {
             }
         }
         Value::Object(fields) => {
+            let name = field_name(first);
             if !rest.is_empty()
-                && let Some(next) = fields.get_mut(first)
+                && let Some(next) = fields.get_mut(name)
             {
-                remove_below(next, rest, first);
+                remove_below(next, rest, name);
             }
             let is_empty = |value: &Value| *value == json!({}) || *value == json!([]);
-            if rest.is_empty() || fields.get(first).is_some_and(is_empty) {
-                fields.remove(first);
+            if rest.is_empty() || fields.get(name).is_some_and(is_empty) {
+                fields.remove(name);
             }
         }
         _ => {}
@@ -213,9 +260,9 @@ fn merge(target: &mut Value, config: &Value, list: Option<&str>) {
                 *target = json!([]);
             }
             for item in items {
-                let name = item_name(item, key);
+                let name = item_segment(item, key);
                 let Some(there) = target.as_array_mut() else { return };
-                match there.iter_mut().find(|there| item_name(there, key) == name) {
+                match there.iter_mut().find(|there| item_segment(there, key) == name) {
                     Some(there) => merge(there, item, None),
                     None => there.push(item.clone()),
                 }

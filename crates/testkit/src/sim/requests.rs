@@ -123,6 +123,9 @@ impl Shared {
                 Ok(body) => answer(200, body),
                 Err(error) => refused(&error),
             },
+            verb if verb.is_write() && self.rejects(call.kind) => {
+                refused(&Refused::invalid("admission webhook denied the request"))
+            }
             Verb::DeleteCollection => self.delete_collection(process, call),
             Verb::Create | Verb::Update | Verb::Patch | Verb::Delete => {
                 let result = self.result_of(process.name(), call.verb, |store| (call.key(), store.write(call)));
@@ -132,6 +135,11 @@ impl Shared {
                 }
             }
         }
+    }
+
+    fn rejects(&self, kind: usize) -> bool {
+        let state = self.lock();
+        state.rejected.contains(&state.store.kinds[kind].plural)
     }
 
     fn get(&self, call: &Call) -> Result<Bytes, Refused> {

@@ -122,7 +122,8 @@ enum Owner<'a> {
 }
 
 /// Fields of metadata that are the server's to write.
-const SERVERS: [&str; 6] = [
+const SERVERS: [&str; 7] = [
+    "managedFields",
     "uid",
     "resourceVersion",
     "creationTimestamp",
@@ -318,7 +319,7 @@ impl Store {
             None => self.check_namespace(&key)?,
         }
         if let Some(metadata) = config["metadata"].as_object_mut() {
-            metadata.retain(|field, _| !SERVERS.contains(&field.as_str()) && field != "managedFields");
+            metadata.retain(|field, _| !SERVERS.contains(&field.as_str()));
         }
         let (mut value, mut owners) = match &before {
             Some(before) => (before.value.clone(), before.owners.clone()),
@@ -473,6 +474,9 @@ impl Store {
             metadata["generation"] = 1.into();
         }
         metadata["resourceVersion"] = self.revision.to_string().into();
+        if !owners.is_empty() {
+            metadata["managedFields"] = owners.managed_fields(&self.kinds[key.kind].api_version());
+        }
         let stored = Stored::new(value, owners);
         self.objects.insert(key.clone(), Arc::clone(&stored));
         self.logs[key.kind].push(Change {

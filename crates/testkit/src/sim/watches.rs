@@ -1,6 +1,7 @@
 //! Watches: the log of a kind, as a stream of lines.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,7 +10,6 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tokio::time::{Duration, Instant, sleep_until};
 
 use super::call::Call;
@@ -24,6 +24,9 @@ use super::{BoxError, Shared, State, now};
 /// A real server sends a bookmark about this often.
 const BOOKMARKS: Duration = Duration::from_mins(1);
 
+/// Longer than any simulation.
+const FOREVER: Duration = Duration::from_hours(24 * 365);
+
 /// One watch.
 pub(super) struct Watch {
     server: Arc<Shared>,
@@ -35,7 +38,8 @@ pub(super) struct Watch {
     first: VecDeque<Bytes>,
     ends: End,
     bookmark: Option<Instant>,
-    changed: watch::Receiver<()>,
+    /// An event on its way.
+    under_way: Option<(Bytes, Instant)>,
     /// The server's count of interruptions when the watch began.
     interruptions: u64,
 }
@@ -135,7 +139,7 @@ impl Watch {
             Some(WatchFault::Ends { after, broken }) => (now + lasts.min(after), broken),
             _ => (now + lasts, false),
         };
-        let bookmarks = call.flag("allowWatchBookmarks");
+        let bookmarks = call.flag("allowWatchBookmarks") && fault != Some(WatchFault::Silent);
         let from = call.number("resourceVersion")?.unwrap_or_default();
         let all = from == 0 || call.flag("sendInitialEvents");
         let mut watch = Self {
@@ -150,7 +154,7 @@ impl Watch {
                 End::At { time, broken }
             },
             bookmark: bookmarks.then_some(now + BOOKMARKS),
-            changed: server.changed.subscribe(),
+            under_way: None,
             interruptions: state.interruptions,
         };
         if fault == Some(WatchFault::Expired) {
@@ -193,24 +197,27 @@ impl Watch {
     }
 
     async fn next(&mut self) -> Option<Result<Bytes, BoxError>> {
+        let server = Arc::clone(&self.server);
         loop {
             self.process.running().await;
             if let Some(line) = self.first.pop_front() {
                 return Some(Ok(line));
             }
+            let mut changed = pin!(server.changed.notified());
+            // What comes after this wakes it.
+            changed.as_mut().enable();
+            let (next, now) = match self.ends {
+                End::Ended => return None,
+                End::At { .. } => self.look(),
+                End::Never => (Next::Nothing, now()),
+            };
             let (time, broken) = match self.ends {
                 End::At { time, broken } => (time, broken),
-                End::Never => {
-                    self.interrupted().await;
-                    self.ends = End::Ended;
-                    return Some(Err(broken_off()));
-                }
-                End::Ended => return None,
+                End::Never | End::Ended => (now + FOREVER, true),
             };
-            let (next, now) = self.look();
             if self.is_interrupted() || now >= time {
-                self.ends = End::Ended;
                 let broken = broken || self.is_interrupted();
+                self.ends = End::Ended;
                 return broken.then(|| Err(broken_off()));
             }
             let wake = match next {
@@ -218,13 +225,10 @@ impl Watch {
                     self.first.push_back(line);
                     continue;
                 }
+                // Nothing overtakes it, but for the end of the watch.
                 Next::Event { line, due } => {
-                    // Nothing overtakes it, but for the end of the watch.
-                    self.wait_until(due.min(time)).await;
-                    if due <= time && !self.is_interrupted() {
-                        self.first.push_back(line);
-                    }
-                    continue;
+                    self.under_way = Some((line, due));
+                    due.min(time)
                 }
                 Next::Expired => {
                     self.ends = End::Ended;
@@ -236,29 +240,10 @@ impl Watch {
             };
             tokio::select! {
                 biased;
-                changed = self.changed.changed() => drop(changed),
+                () = changed => {}
                 () = sleep_until(wake) => self.remark(wake),
             }
         }
-    }
-
-    /// Waits for a time, or for an interruption.
-    async fn wait_until(&mut self, time: Instant) {
-        tokio::select! {
-            biased;
-            () = self.interrupted() => {}
-            () = sleep_until(time) => {}
-        }
-    }
-
-    async fn interrupted(&mut self) {
-        let interruptions = self.interruptions;
-        let server = Arc::clone(&self.server);
-        // The sender lives as long as the server.
-        let _ = self
-            .changed
-            .wait_for(|()| server.lock().interruptions != interruptions)
-            .await;
     }
 
     fn is_interrupted(&self) -> bool {
@@ -267,11 +252,12 @@ impl Watch {
 
     /// The next event that concerns this watch.
     fn look(&mut self) -> (Next, Instant) {
+        let now = now();
+        if let Some((line, due)) = self.under_way.take() {
+            return (Next::Event { line, due }, now);
+        }
         let server = Arc::clone(&self.server);
         let mut state = server.lock();
-        let now = now();
-        // What comes after this look wakes it.
-        self.changed.mark_unchanged();
         let found = {
             let Some(log) = state.store.log(self.what.kind, self.revision) else {
                 return (Next::Expired, now);
@@ -297,7 +283,7 @@ impl Watch {
 
     /// Queues a bookmark, if its time has come.
     fn remark(&mut self, now: Instant) {
-        let due = self.bookmark.is_some_and(|bookmark| bookmark <= now);
+        let due = self.bookmark.is_some_and(|bookmark| bookmark <= now) && self.under_way.is_none();
         if !due {
             return;
         }

@@ -1,0 +1,265 @@
+//! What must hold at each write, whatever goes wrong.
+//!
+//! A replica gives out a write only while it holds the Lease. A label comes only to a Node that is the instance which it claims to be,
+//! and that was in the label's group while it ran, as late as an answer of the cloud may be kept; the record holds its key before.
+//! Only what the record holds, a role, or with `foreignLabels: remove` what groups define goes from a proven Node, and from others
+//! nothing but in quarantine. No record forgets a key that we have set and that is still there. The startup taint goes with a proof
+//! only. Nothing else of a Node is touched, and no write changes nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::Value;
+use tidewaiter_api::names::{EXCLUSIVE_ROLE_LABELS, UNIDENTIFIED_TAINT};
+use tidewaiter_controller::node_controller::{ForeignLabels, OnForgery, Policy};
+use tidewaiter_testkit::sim::{Faults, Objects, Observer, Verb, Write};
+
+use crate::role::{EXPIRY, LEASE, LEASE_NAMESPACE};
+use crate::truth::{Labels, Truth, address, claimed, node_name};
+
+/// What every replica's name begins with.
+pub const REPLICA: &str = "replica-";
+
+/// From the question to the cloud until the write that rests on the answer has arrived: a silent call, waiting for leadership or a
+/// permit, and the way.
+const UNDER_WAY: Duration = Duration::from_mins(3).saturating_add(Faults::SLOW);
+
+/// Who gave a label its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setter {
+    Us,
+    Others,
+}
+
+/// What was seen so far. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Invariants {
+    pub truth: Arc<Mutex<Truth>>,
+    pub policy: Policy,
+    pub traces: bool,
+    pub seen: Arc<Mutex<Seen>>,
+}
+
+#[derive(Debug, Default)]
+pub struct Seen {
+    pub violations: Vec<String>,
+    /// By uid of the Node and key.
+    pub setters: BTreeMap<String, BTreeMap<String, Setter>>,
+    /// The uids of which a record ever said that they are proven.
+    pub verified: BTreeSet<String>,
+}
+
+pub fn labels(object: &Value) -> Labels {
+    serde_json::from_value(object["metadata"]["labels"].clone()).unwrap_or_default()
+}
+
+fn uid(object: &Value) -> &str {
+    object["metadata"]["uid"].as_str().unwrap_or_default()
+}
+
+/// The number of the instance that a Node claims and can be: by its name and its addresses.
+pub fn instance(node: &Value) -> Option<usize> {
+    let number = claimed(node["spec"]["providerID"].as_str()?)?;
+    let addresses: Vec<&Value> = node["status"]["addresses"].as_array().into_iter().flatten().collect();
+    let own = address(number).to_string();
+    let named = node["metadata"]["name"] == node_name(number);
+    let addressed = addresses.is_empty() || addresses.iter().any(|one| one["address"] == own);
+    (named && addressed).then_some(number)
+}
+
+/// Whether a Node claims an instance that there is, without being it.
+pub fn is_forged(node: &Value) -> bool {
+    node["spec"]["providerID"].as_str().and_then(claimed).is_some() && instance(node).is_none()
+}
+
+/// Whether the Node has the startup taint, and the taints of others.
+pub fn taints(node: &Value) -> (bool, Vec<&Value>) {
+    let all = node["spec"]["taints"].as_array().map_or(&[][..], Vec::as_slice);
+    let others: Vec<&Value> = all.iter().filter(|taint| taint["key"] != UNIDENTIFIED_TAINT).collect();
+    (others.len() < all.len(), others)
+}
+
+/// The keys that a record holds for the Node of this uid.
+pub fn recorded<'a>(record: Option<&'a Value>, uid: &str) -> BTreeSet<&'a str> {
+    let record = record.filter(|record| record["spec"]["nodeUID"] == uid);
+    let labels = record.and_then(|record| record["status"]["labels"].as_array());
+    labels
+        .into_iter()
+        .flatten()
+        .filter_map(|label| label["key"].as_str())
+        .collect()
+}
+
+pub fn condition<'a>(record: &'a Value, name: &str) -> &'a Value {
+    let conditions = record["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+    let found = conditions.iter().find(|condition| condition["type"] == name);
+    found.unwrap_or(&Value::Null)
+}
+
+/// Whether a patch that changes nothing makes sure that a key is gone which the record still holds: only then it may be forgotten.
+fn confirms_a_removal(write: &Write, objects: Objects<'_>) -> bool {
+    let Some(node) = write.after().filter(|_| write.resource == "nodes") else {
+        return false;
+    };
+    let there = labels(node);
+    let held = recorded(objects.get("nodeidentities", "", &write.name), uid(node));
+    held.into_iter().any(|key| !there.contains_key(key))
+}
+
+impl Observer for Invariants {
+    fn sent(&mut self, by: &str, verb: Verb, resource: &str, objects: Objects<'_>) {
+        if resource == "leases" {
+            return;
+        }
+        let lease = objects.get("leases", LEASE_NAMESPACE, LEASE);
+        let holder = lease
+            .and_then(|lease| lease["spec"]["holderIdentity"].as_str())
+            .unwrap_or_default();
+        if holder != by {
+            self.violated(format!(
+                "{by} gives out a {} of {resource} while {holder:?} leads",
+                verb.as_str()
+            ));
+        }
+    }
+
+    fn written(&mut self, write: &Write, objects: Objects<'_>) {
+        if self.traces && write.resource != "leases" {
+            println!("{write}");
+        }
+        if !write.is_accepted() {
+            return;
+        }
+        let ours = write.by.starts_with(REPLICA);
+        if ours && !write.has_changed() && !confirms_a_removal(write, objects) {
+            self.violated(format!("a write that changes nothing: {write}"));
+        }
+        match write.resource.as_str() {
+            "nodes" => self.node(write, ours, objects),
+            "nodeidentities" => self.record(write, objects),
+            _ => {}
+        }
+    }
+}
+
+impl Invariants {
+    pub fn violated(&self, what: String) {
+        if self.traces {
+            println!("VIOLATED: {what}");
+        }
+        self.seen.lock().unwrap().violations.push(what);
+    }
+
+    fn node(&self, write: &Write, ours: bool, objects: Objects<'_>) {
+        let Some(after) = write.after() else {
+            let gone = uid(write.before().unwrap());
+            self.seen.lock().unwrap().setters.remove(gone);
+            return;
+        };
+        let (old, new) = (write.before().map(labels).unwrap_or_default(), labels(after));
+        if ours {
+            self.patch(write, objects);
+        }
+        let setter = if ours { Setter::Us } else { Setter::Others };
+        let mut seen = self.seen.lock().unwrap();
+        let setters = seen.setters.entry(uid(after).to_owned()).or_default();
+        setters.retain(|key, _| new.contains_key(key));
+        for (key, value) in &new {
+            if old.get(key) != Some(value) {
+                setters.insert(key.clone(), setter);
+            }
+        }
+    }
+
+    fn patch(&self, write: &Write, objects: Objects<'_>) {
+        let (Some(before), Some(after)) = (write.before(), write.after()) else {
+            self.violated(format!("a Node is made or deleted: {write}"));
+            return;
+        };
+        let proven = instance(before);
+        let record = objects.get("nodeidentities", "", &write.name);
+        let recorded = recorded(record, uid(before));
+        let quarantined = self.may_quarantine(before);
+        let (old, new) = (labels(before), labels(after));
+        for (key, value) in new.iter().filter(|(key, value)| old.get(*key) != Some(*value)) {
+            if !proven.is_some_and(|number| self.was_given(number, key, value, write.at)) {
+                self.violated(format!("{key}={value} is set without a proof: {write}"));
+            }
+            if !recorded.contains(key.as_str()) {
+                self.violated(format!("{key} is set before the record holds it: {write}"));
+            }
+        }
+        for key in old.keys().filter(|key| !new.contains_key(*key)) {
+            let removes = self.policy.foreign_labels == ForeignLabels::Remove && Truth::is_definable(key);
+            let role = EXCLUSIVE_ROLE_LABELS.contains(&key.as_str());
+            let ours = proven.is_some() && (role || recorded.contains(key.as_str()) || removes);
+            if !ours && !(quarantined && Truth::is_definable(key)) {
+                self.violated(format!("{key} is not ours to remove: {write}"));
+            }
+        }
+        let ((was, others_before), (is, others_after)) = (taints(before), taints(after));
+        if others_before != others_after {
+            self.violated(format!("the taints of others are touched: {write}"));
+        }
+        if !was && is && !quarantined {
+            self.violated(format!("the startup taint comes outside of quarantine: {write}"));
+        }
+        if was && !is && proven.is_none() {
+            self.violated(format!("the startup taint goes without a proof: {write}"));
+        }
+        if before["status"] != after["status"] {
+            self.violated(format!("the status is touched: {write}"));
+        }
+    }
+
+    /// Whether the Node of an instance may have a label for what the cloud said of the instance not too long ago.
+    fn was_given(&self, number: usize, key: &str, value: &str, now: Duration) -> bool {
+        let truth = self.truth.lock().unwrap();
+        let since = now.saturating_sub(EXPIRY + UNDER_WAY);
+        truth
+            .groups_since(number, since)
+            .any(|group| truth.was_given(group, key, value))
+    }
+
+    fn may_quarantine(&self, node: &Value) -> bool {
+        let verified = self.seen.lock().unwrap().verified.contains(uid(node));
+        self.policy.on_forgery == OnForgery::Quarantine && is_forged(node) && !verified
+    }
+
+    /// Somebody deletes a record: what it remembered is nobody's.
+    fn forgotten(&self, record: Option<&Value>) {
+        let owner = record
+            .and_then(|record| record["spec"]["nodeUID"].as_str())
+            .unwrap_or_default();
+        let mut seen = self.seen.lock().unwrap();
+        seen.verified.remove(owner);
+        for setter in seen.setters.get_mut(owner).into_iter().flat_map(BTreeMap::values_mut) {
+            *setter = Setter::Others;
+        }
+    }
+
+    fn record(&self, write: &Write, objects: Objects<'_>) {
+        let Some(after) = write.after() else {
+            return self.forgotten(write.before());
+        };
+        let owner = after["spec"]["nodeUID"].as_str().unwrap_or_default();
+        let held = recorded(Some(after), owner);
+        let dropped = recorded(write.before(), owner)
+            .into_iter()
+            .filter(|key| !held.contains(key));
+        let node = objects.get("nodes", "", &write.name).filter(|node| uid(node) == owner);
+        let there = node.map(labels).unwrap_or_default();
+        let set_by_us = |key: &&str| {
+            let seen = self.seen.lock().unwrap();
+            let setter = seen.setters.get(owner).and_then(|setters| setters.get(*key));
+            setter == Some(&Setter::Us)
+        };
+        for key in dropped.filter(|key| there.contains_key(*key)).filter(set_by_us) {
+            self.violated(format!("the record forgets {key}, which is on the Node: {write}"));
+        }
+        if condition(after, "Verified")["status"] == "True" {
+            self.seen.lock().unwrap().verified.insert(owner.to_owned());
+        }
+    }
+}

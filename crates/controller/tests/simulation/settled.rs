@@ -1,0 +1,137 @@
+//! What must hold in the end, when nothing has gone wrong for a while: every Node is as it should be, and the world is quiet.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tidewaiter_controller::node_controller::{ForeignLabels, OnForgery};
+use tidewaiter_testkit::sim::{Verb, Write};
+
+use crate::invariants::{REPLICA, Setter, condition, instance, is_forged, labels, recorded, taints};
+use crate::truth::GROUPS;
+use crate::world::{World, sleep};
+
+/// Longer than any retry waits.
+pub const SETTLES: Duration = Duration::from_mins(7);
+/// Longer than a silent watch lasts, and then any retry waits.
+pub const SETTLES_LATE: Duration = Duration::from_mins(12);
+
+/// Checks every Node and its record.
+pub fn check(world: &World) {
+    let (nodes, records) = world.server.read(|objects| {
+        let nodes: Vec<Value> = objects.all("nodes").cloned().collect();
+        let records: Vec<Value> = objects.all("nodeidentities").cloned().collect();
+        (nodes, records)
+    });
+    let forged = nodes
+        .iter()
+        .filter(|node| (is_forged(node) && claims_running(world, node)) || is_quarantined(node, &records))
+        .count();
+    for node in &nodes {
+        let name = node["metadata"]["name"].as_str().unwrap_or_default();
+        let record = records.iter().find(|record| record["metadata"]["name"] == name);
+        for wrong in wrong(world, node, record, forged, nodes.len()) {
+            world
+                .invariants
+                .violated(format!("at rest, {name}: {wrong}\n  node {node}\n  record {record:?}"));
+        }
+    }
+}
+
+/// A Node that is in quarantine counts as forged as long as it is not proven, whatever it is refused for.
+fn is_quarantined(node: &Value, records: &[Value]) -> bool {
+    let its = |record: &&Value| record["spec"]["nodeUID"] == node["metadata"]["uid"];
+    let record = records.iter().find(its);
+    record.is_some_and(|record| condition(record, "Quarantined")["status"] == "True")
+}
+
+fn claims_running(world: &World, node: &Value) -> bool {
+    let claimed = node["spec"]["providerID"].as_str().and_then(crate::truth::claimed);
+    claimed.is_some_and(|number| world.truth.lock().unwrap().instance(number).runs)
+}
+
+/// What is wrong with a Node at rest.
+fn wrong(world: &World, node: &Value, record: Option<&Value>, forged: usize, nodes: usize) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let uid = node["metadata"]["uid"].as_str().unwrap_or_default();
+    let there = labels(node);
+    let set_by_us = |key: &str| {
+        let seen = world.invariants.seen.lock().unwrap();
+        let setter = seen.setters.get(uid).and_then(|setters| setters.get(key));
+        setter == Some(&Setter::Us)
+    };
+    let verified = record.map(|record| condition(record, "Verified")["status"].clone());
+    let Some(number) = instance(node).filter(|_| claims_running(world, node)) else {
+        let never = !world.invariants.seen.lock().unwrap().verified.contains(uid);
+        if let Some(key) = there.keys().find(|key| never && set_by_us(key)) {
+            wrong.push(format!("it has our {key}, and was never proven"));
+        }
+        if is_forged(node) && claims_running(world, node) {
+            let cleaned = world.policy.on_forgery == OnForgery::Quarantine && never && forged <= (nodes / 10).max(1);
+            let truth = world.truth.lock().unwrap();
+            if cleaned && let Some(key) = there.keys().find(|key| truth.needs_proof(key)) {
+                wrong.push(format!("it is forged and keeps {key}"));
+            }
+            drop(truth);
+            if cleaned && !taints(node).0 {
+                wrong.push("it is forged and has no startup taint".to_owned());
+            }
+            if verified != Some("False".into()) {
+                wrong.push(format!("it is forged, and its record says {verified:?}"));
+            }
+        }
+        return wrong;
+    };
+    let truth = world.truth.lock().unwrap();
+    let group = truth.instance(number).group;
+    let wanted = truth.wanted(group);
+    for (key, value) in wanted {
+        if there.get(key) != Some(value) {
+            wrong.push(format!("it should have {key}={value}"));
+        }
+    }
+    for key in there.keys().filter(|key| !wanted.contains_key(*key)) {
+        let foreign = truth.wanted(1 - group).contains_key(key);
+        if set_by_us(key) {
+            wrong.push(format!("it has our {key}, which its group does not define"));
+        } else if foreign && world.policy.foreign_labels == ForeignLabels::Remove {
+            wrong.push(format!("it has {key} of the other group"));
+        }
+    }
+    if taints(node).0 {
+        wrong.push("it has the startup taint".to_owned());
+    }
+    if verified != Some("True".into()) {
+        wrong.push(format!("its record says {verified:?}"));
+    }
+    let held = recorded(record, uid);
+    if !held.iter().copied().eq(wanted.keys().map(String::as_str)) {
+        wrong.push(format!("its record holds {held:?}"));
+    }
+    if record.is_some_and(|record| record["status"]["instanceGroup"] != GROUPS[group].0) {
+        wrong.push("its record names another group".to_owned());
+    }
+    wrong
+}
+
+/// Nothing is asked and nothing is written but what goes on for ever: watches, and the Lease.
+pub async fn check_quiet(world: &World, time: Duration) {
+    let (writes, asked) = (world.server.writes().len(), world.server.asked().len());
+    sleep(time).await;
+    let is_lease = |write: &Write| write.resource == "leases";
+    let is_repeated_event = |write: &Write| write.resource == "events" && time > Duration::from_mins(45);
+    for write in world.server.writes().iter().skip(writes) {
+        if !is_lease(write) && !is_repeated_event(write) {
+            world
+                .invariants
+                .violated(format!("written although nothing happens: {write}"));
+        }
+    }
+    for asked in world.server.asked().iter().skip(asked) {
+        let goes_on = asked.verb == Verb::Watch || asked.resource == "leases" || asked.resource == "events";
+        if asked.by.starts_with(REPLICA) && !goes_on {
+            world
+                .invariants
+                .violated(format!("asked although nothing happens: {asked:?}"));
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! The world of one seed: an API server, a cloud, a state store, and replicas that are started again whenever they end.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Namespace, Node};
+use k8s_openapi::api::events::v1::Event;
+use serde_json::json;
+use tidewaiter_api::NodeIdentity;
+use tidewaiter_controller::node_controller::{ForeignLabels, OnForgery, Policy};
+use tidewaiter_kit::leader::Timing;
+use tidewaiter_kit::tasks::TaskEnded;
+use tidewaiter_testkit::sim::{ApiServer, Kind, Process};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::cloud::{Account, Cloud, Mood};
+use crate::files::{Bucket, Files};
+use crate::invariants::{Invariants, REPLICA};
+use crate::role::{self, EXPIRY, LEASE_NAMESPACE, RoleParts};
+use crate::truth::{CLUSTER_FILE, GROUPS, Truth, cluster_content, group_file};
+
+/// Longer than a seed.
+const NEVER: Duration = Duration::from_hours(24);
+
+/// A replica that runs now.
+#[derive(Clone, Debug)]
+pub struct Replica {
+    pub process: Process,
+    /// Ends it as SIGTERM does.
+    pub stop: CancellationToken,
+}
+
+/// Clones share it.
+#[derive(Clone, Debug)]
+pub struct World {
+    pub server: ApiServer,
+    pub truth: Arc<Mutex<Truth>>,
+    pub cloud: Arc<Mutex<Cloud>>,
+    pub files: Files,
+    pub invariants: Invariants,
+    pub policy: Policy,
+    /// What runs now, by place; `None` between two runs.
+    pub replicas: Arc<Mutex<Vec<Option<Replica>>>>,
+    /// Where they do not, the cloud's answers are kept for ever, so that no asking anew makes up for a change that was missed.
+    pub instances_change: bool,
+    /// So many places, from the first on, are not filled again.
+    retired: Arc<AtomicUsize>,
+    timing: Timing,
+    traces: bool,
+}
+
+impl World {
+    /// A world without a Node, whose settings are drawn.
+    pub fn new(random: &mut fastrand::Rng, traces: bool) -> Self {
+        let kinds = [
+            Kind::of::<Node>().with_status(),
+            Kind::of::<Namespace>().with_status(),
+            Kind::of::<Lease>(),
+            Kind::of::<Event>(),
+            Kind::of::<NodeIdentity>(),
+        ];
+        let server = ApiServer::new(kinds, random.u64(..));
+        for name in ["default", LEASE_NAMESPACE] {
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            assert!(server.create("setup", &namespace));
+        }
+        let truth = Arc::new(Mutex::new(Truth::new()));
+        let policy = Policy {
+            foreign_labels: if random.bool() {
+                ForeignLabels::Remove
+            } else {
+                ForeignLabels::Report
+            },
+            on_forgery: if random.bool() {
+                OnForgery::Quarantine
+            } else {
+                OnForgery::Report
+            },
+            ..Policy::default()
+        };
+        let invariants = Invariants {
+            truth: Arc::clone(&truth),
+            policy,
+            traces,
+            seen: Arc::default(),
+        };
+        server.observe(invariants.clone());
+        let cloud = Cloud {
+            mood: Mood::Well,
+            latency: Duration::from_millis(100),
+            random: random.fork(),
+        };
+        let world = Self {
+            server,
+            truth,
+            cloud: Arc::new(Mutex::new(cloud)),
+            files: Files::default(),
+            invariants,
+            policy,
+            replicas: Arc::default(),
+            instances_change: random.bool(),
+            retired: Arc::default(),
+            timing: timing(random),
+            traces,
+        };
+        world.mend();
+        world
+    }
+
+    /// All files are whole.
+    pub fn mend(&self) {
+        self.files.put(CLUSTER_FILE, cluster_content());
+        for group in 0..GROUPS.len() {
+            self.files
+                .put(&group_file(group), self.truth.lock().unwrap().content(group));
+        }
+    }
+
+    /// Ends all replicas but the last.
+    pub fn retire(&self) {
+        let replicas = self.replicas.lock().unwrap().clone();
+        self.retired.store(replicas.len() - 1, Ordering::Relaxed);
+        for replica in replicas.iter().rev().skip(1).flatten() {
+            replica.stop.cancel();
+        }
+    }
+
+    pub fn say(&self, what: impl FnOnce() -> String) {
+        if self.traces {
+            println!("{:11.4} -- {}", self.server.elapsed().as_secs_f64(), what());
+        }
+    }
+
+    /// Keeps a replica running.
+    pub fn keep(&self, mut random: fastrand::Rng) -> JoinHandle<()> {
+        let world = self.clone();
+        let place = {
+            let mut replicas = self.replicas.lock().unwrap();
+            replicas.push(None);
+            replicas.len() - 1
+        };
+        beside(async move {
+            for run in 1.. {
+                if world.retired.load(Ordering::Relaxed) > place {
+                    return;
+                }
+                let replica = Replica {
+                    process: Process::new(&format!("{REPLICA}{place}.{run}")),
+                    stop: CancellationToken::new(),
+                };
+                world.replicas.lock().unwrap()[place] = Some(replica.clone());
+                world.say(|| format!("{} starts", replica.process.name()));
+                world.run(&replica).await;
+                world.say(|| format!("{} has ended", replica.process.name()));
+                world.replicas.lock().unwrap()[place] = None;
+                sleep(Duration::from_millis(random.u64(200..15_000))).await;
+            }
+        })
+    }
+
+    /// Runs a replica until it dies or ends.
+    async fn run(&self, replica: &Replica) {
+        let Replica { process, stop } = replica;
+        let parts = RoleParts {
+            server: self.server.clone(),
+            process: process.clone(),
+            account: Account {
+                cloud: Arc::clone(&self.cloud),
+                truth: Arc::clone(&self.truth),
+                process: process.clone(),
+            },
+            bucket: Bucket {
+                files: self.files.clone(),
+                process: process.clone(),
+            },
+            policy: self.policy,
+            timing: self.timing,
+            expiry: if self.instances_change { EXPIRY } else { NEVER },
+            stop: stop.clone(),
+        };
+        let mut runs = beside(role::run(parts));
+        tokio::select! {
+            biased;
+            () = process.died() => runs.abort(),
+            ended = &mut runs => {
+                process.kill();
+                match ended {
+                    Ok(Ok(())) => {}
+                    // What a leader does that cannot renew.
+                    Ok(Err(TaskEnded::Failed { task, .. })) if task == "leader-election" => {}
+                    Ok(Err(error)) => self.invariants.violated(format!("{} ended: {error}", process.name())),
+                    Err(error) => self.invariants.violated(format!("{} panicked: {error}", process.name())),
+                }
+            }
+        }
+    }
+}
+
+/// That of production, or a slow one, in which as much happens with fewer renewals.
+fn timing(random: &mut fastrand::Rng) -> Timing {
+    if random.u8(..8) == 0 {
+        return Timing::default();
+    }
+    let seconds = Duration::from_secs;
+    Timing::new(seconds(60), seconds(40), seconds(20)).unwrap()
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tokio's own clock is the one that is simulated"
+)]
+pub fn sleep(time: Duration) -> tokio::time::Sleep {
+    tokio::time::sleep(time)
+}
+
+#[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the seed")]
+pub fn beside<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+    tokio::spawn(task)
+}
