@@ -43,16 +43,16 @@ use instance_id::InstanceId;
 use query::Query;
 use suspects::Suspects;
 
-/// The call that says what an instance is, as IAM names it.
+/// The call that describes instances, as the IAM action.
 pub const API: &str = "ec2:DescribeInstances";
 
-/// As many ids as EC2 takes in one call: the most that it answers without pages.
+/// The maximum number of ids in one call of EC2 without pagination.
 const MAX_IDS: usize = 1_000;
 
-/// The calls that one query may cost, whatever EC2 answers: finding one bad id among 1,000 takes about 20.
+/// The maximum number of calls in one query, whatever EC2 responds: finding one bad id among 1,000 takes about 20.
 const MAX_CALLS: usize = 32;
 
-/// EC2 as a source of identities.
+/// The instances of a cluster on EC2.
 #[derive(Debug)]
 pub struct Ec2 {
     caller: Caller,
@@ -60,7 +60,7 @@ pub struct Ec2 {
     suspects: Suspects,
 }
 
-/// Ids that are asked together.
+/// Ids that are queried in one call.
 #[derive(Debug)]
 struct Part {
     ids: Vec<InstanceId>,
@@ -68,7 +68,7 @@ struct Part {
 }
 
 impl Ec2 {
-    /// A provider for the instances of `cluster`. Make the client with [`client`]: its deadlines are what bounds a query.
+    /// A provider for the instances of `cluster`. Create the client with [`client`], whose timeouts bound each query.
     #[must_use]
     pub fn new(client: aws_sdk_ec2::Client, cluster: ClusterName, clock: SharedClock, calls: CloudCalls) -> Self {
         Self {
@@ -81,22 +81,22 @@ impl Ec2 {
         }
     }
 
-    /// The same, and every [`Identity`](crate::Identity) says which labels its instance carries as tags
-    /// (`k8s.io/cluster-autoscaler/node-template/label/KEY`).
+    /// Also reads the labels in an instance's tags (`k8s.io/cluster-autoscaler/node-template/label/KEY`) into its
+    /// [`Identity`](crate::Identity).
     #[must_use]
     pub fn with_tag_labels(mut self) -> Self {
         self.reading.tag_labels = true;
         self
     }
 
-    /// Asks for `part`; what fails is split and asked again as long as that can tell good from bad.
+    /// Queries `part`. A failed part is split and queried again while that can isolate the failing ids.
     async fn settle(&self, part: Part, query: &Query<'_>) {
         let mut families = vec![vec![part]];
         while let Some(family) = families.pop() {
             let size = family.len();
             let failed = join_all(family.into_iter().map(|part| self.ask(part, query))).await;
             let failed: Vec<(Part, Failure)> = failed.into_iter().filter_map(Result::err).collect();
-            // When all the parts fail alike, it is not for what they ask.
+            // If all parts fail, the failure does not depend on the ids.
             let hopeless = size > 1 && failed.len() == size;
             for (part, failure) in failed {
                 if matches!(failure, Failure::Timeout) {
@@ -107,7 +107,8 @@ impl Ec2 {
                 } else if let Some(parts) = self.split(&part, query, size > 1) {
                     families.push(parts);
                 } else {
-                    // A single id whose sisters were answered is to blame; one that was asked alone need not be.
+                    // A single id fails while other parts succeed: it is the cause. An id that was queried alone need
+                    // not be.
                     if size > 1 {
                         self.suspects.suspect_ids(part.ids.iter());
                     }
@@ -117,17 +118,17 @@ impl Ec2 {
         }
     }
 
-    /// A call that was not answered in time holds up whoever is asked about with it, and EC2 does not say for which id: were
-    /// they all of one zone, whoever is asked next is asked apart from it.
+    /// A timeout delays every claim in the same call, and EC2 does not say which id caused it. If all ids are of one
+    /// zone, that zone is queried separately from now on.
     fn suspect_a_late_zone(&self, part: &Part, query: &Query<'_>) {
         if let [(zone, _)] = &query.by_zone(&part.ids)[..] {
             self.suspects.suspect_zone(zone);
         }
     }
 
-    /// Splits what failed, by zone if it names several, else in halves. `None` when it is a single id.
+    /// Splits a failed part by zone if it has several, otherwise into halves. `None` for a single id.
     ///
-    /// `others_fared_well` says that its sisters, of other zones or the other half, were answered.
+    /// `others_fared_well`: the other parts of the same split (other zones, or the other half) succeeded.
     fn split(&self, part: &Part, query: &Query<'_>, others_fared_well: bool) -> Option<Vec<Part>> {
         if part.ids.len() < 2 {
             return None;
@@ -147,10 +148,10 @@ impl Ec2 {
         Some(parts.into_iter().map(|ids| Part { ids, by: part.by }).collect())
     }
 
-    /// Asks for the ids of `part` and answers them. Unknown ids cost the others one more call.
+    /// Queries the ids of `part` and answers them. Unknown ids cost the others one more call.
     ///
     /// # Errors
-    /// What is left unanswered, and why.
+    /// The unanswered ids, and the failure.
     async fn ask(&self, part: Part, query: &Query<'_>) -> Result<(), (Part, Failure)> {
         let Part { mut ids, mut by } = part;
         let mut tried = 0;
@@ -168,7 +169,7 @@ impl Ec2 {
                 Err(Failure::Unknown { message }) if by == By::Id => {
                     let named = instance_id::named_in(&message);
                     let (unknown, rest): (Vec<_>, Vec<_>) = ids.into_iter().partition(|id| named.contains(id.as_str()));
-                    // Named a second time, or not at all: the filter needs no names.
+                    // EC2 named unknown ids twice, or named none: the filter ignores unknown ids.
                     if unknown.is_empty() || tried > 1 {
                         by = By::Filter;
                     }

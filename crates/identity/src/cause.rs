@@ -2,12 +2,12 @@
 
 use std::error::Error;
 
-/// The error and all that caused it, the innermost last.
+/// The error and its causes, the innermost last.
 pub(crate) fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error| (*error).source())
 }
 
-/// What the innermost cause says, made safe to show: `Connection refused (os error 111)`.
+/// The innermost cause, escaped and bounded: `Connection refused (os error 111)`.
 pub(crate) fn system_word(error: &(dyn Error + 'static)) -> String {
     let innermost = causes(error).last().map(ToString::to_string).unwrap_or_default();
     innermost.chars().flat_map(char::escape_debug).take(120).collect()

@@ -8,14 +8,14 @@ use crate::identifier::AnswerFn;
 use crate::identity::Identity;
 use crate::refusal::Refusal;
 
-/// The instances that the claims of one query name, as a provider's own `T`.
+/// The instances that the claims of one query name, as the provider's type `T`.
 pub(crate) struct Claimants<'a, T> {
     places: BTreeMap<T, Vec<usize>>,
     answers: &'a AnswerFn<'a>,
 }
 
 impl<'a, T: Clone + Display + Ord> Claimants<'a, T> {
-    /// Reads the claims; those that `read` refuses are answered here, and nothing of them is ever asked.
+    /// Parses the claims; those that `read` refuses are answered here and never queried.
     pub(crate) fn new(
         claims: &[Claim],
         answers: &'a AnswerFn<'a>,
@@ -31,12 +31,12 @@ impl<'a, T: Clone + Display + Ord> Claimants<'a, T> {
         Self { places, answers }
     }
 
-    /// What is claimed, each once.
+    /// The claimed instances, without duplicates.
     pub(crate) fn targets(&self) -> Vec<T> {
         self.places.keys().cloned().collect()
     }
 
-    /// Answers all who claim `target`.
+    /// Answers all claims of `target`.
     pub(crate) fn answer(&self, target: &T, result: &Result<Identity, Refusal>) {
         for place in self.places.get(target).map_or(&[][..], Vec::as_slice) {
             (self.answers)(*place, result.clone());

@@ -49,51 +49,51 @@ use instance::Found;
 use links::{InvalidLink, Mig, TemplateLink};
 use query::Query;
 
-/// The calls that are made, by the names of their methods. `roles/compute.viewer` may make them.
+/// The methods that are called. `roles/compute.viewer` grants them.
 pub mod api {
-    /// One instance by name.
+    /// Reads one instance by name.
     pub const GET_INSTANCE: &str = "gce:compute.instances.get";
-    /// The instances of all zones.
+    /// Lists the instances of all zones.
     pub const LIST_ALL_ZONES: &str = "gce:compute.instances.aggregatedList";
-    /// The instances of one zone.
+    /// Lists the instances of one zone.
     pub const LIST_ZONE: &str = "gce:compute.instances.list";
-    /// The managed instance groups of all zones and regions.
+    /// Lists the managed instance groups of all zones and regions.
     pub const LIST_ALL_GROUPS: &str = "gce:compute.instanceGroupManagers.aggregatedList";
-    /// The instances of a managed instance group of one zone.
+    /// Lists the instances of a zonal managed instance group.
     pub const LIST_ZONAL_GROUP: &str = "gce:compute.instanceGroupManagers.listManagedInstances";
-    /// The instances of a managed instance group of a region.
+    /// Lists the instances of a regional managed instance group.
     pub const LIST_REGIONAL_GROUP: &str = "gce:compute.regionInstanceGroupManagers.listManagedInstances";
-    /// A template of the project.
+    /// Reads a global template of the project.
     pub const GET_GLOBAL_TEMPLATE: &str = "gce:compute.instanceTemplates.get";
-    /// A template of a region.
+    /// Reads a regional template.
     pub const GET_REGIONAL_TEMPLATE: &str = "gce:compute.regionInstanceTemplates.get";
 }
 
-/// What one query takes at most: more than a cluster has nodes. A listing gives all of a group whoever is asked about, so a
-/// query that is split costs each of its parts the whole.
+/// The maximum number of claims in one query: more than a cluster has nodes. A listing returns the whole group, so each
+/// part of a split query would cost as much as the whole.
 const MAX_CLAIMS: usize = 10_000;
 
-/// The label that kOps gives the instances of a cluster, for finding them.
+/// The label that kOps sets on the instances of a cluster, used to find them.
 const CLUSTER_LABEL: &str = "k8s-io-cluster-name";
 
-/// How long after a zone's failure the zones are listed one by one. The first time that all of them answer ends it.
+/// How long the zones are listed separately after the failure of one. The first success of all of them ends this.
 const ZONES_APART: Duration = Duration::from_mins(15);
 
-/// Compute Engine as a source of identities.
+/// The instances of a cluster on Compute Engine.
 #[derive(Debug)]
 pub struct Gce {
     caller: Caller,
     cluster: ClusterName,
-    /// What lists the cluster's instances.
+    /// The filter for the cluster's instances.
     filter: String,
     clock: SharedClock,
-    /// Until when (monotonic time) the zones are listed one by one.
+    /// The monotonic time until which the zones are listed separately.
     zones_apart: Mutex<Duration>,
 }
 
 impl Gce {
-    /// A provider for the instances of `cluster` in `project`. Make the client with [`client`]: its deadlines are what bounds
-    /// a query.
+    /// A provider for the instances of `cluster` in `project`. Create the client with [`client`], whose timeouts bound
+    /// each query.
     #[must_use]
     pub fn new(
         client: Client,
@@ -102,7 +102,7 @@ impl Gce {
         clock: SharedClock,
         calls: CloudCalls,
     ) -> Self {
-        // A cluster's name has no character that means anything in a filter.
+        // A cluster's name contains no character with a meaning in a filter.
         let label = cluster.as_str().replace('.', "-");
         Self {
             caller: Caller::new(client, project, cluster.clone(), calls),
@@ -117,7 +117,7 @@ impl Gce {
         self.clock.monotonic() < *self.zones_apart.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the zones' own listings tell: that some failed and others did not, or that all is well again.
+    /// Starts listing the zones separately if some of them failed, and ends it if none did.
     fn note_zones(&self, ends: &[Result<(), Failure>]) {
         let failed = ends
             .iter()
@@ -126,25 +126,26 @@ impl Gce {
         let until = match failed {
             0 => Duration::ZERO,
             failed if failed < ends.len() => self.clock.monotonic() + ZONES_APART,
-            // All of them, or the only one: nothing tells whether it is for the zone.
+            // All zones failed, or the only one: the failure may not depend on the zone.
             _ => return,
         };
         *self.zones_apart.lock().unwrap_or_else(PoisonError::into_inner) = until;
     }
 
-    /// Answers those that run, each from the listing of the group that it names.
+    /// Answers running instances from the listing of the group that each names.
     async fn group(&self, running: Vec<Found>, query: &Query<'_>) {
         let mut by_mig: HashMap<Mig, Vec<Found>> = HashMap::new();
         for found in running {
             by_mig.entry(found.mig.clone()).or_default().push(found);
         }
         let mut migs: Vec<(Mig, Vec<Found>)> = by_mig.into_iter().collect();
-        // Should there be too many, those that only one instance names are left out first: a name may be made up.
+        // If there are too many groups, those named by the fewest instances are refused: an instance can name any
+        // group.
         migs.sort_by_key(|(_, members)| std::cmp::Reverse(members.len()));
         join_all(migs.iter().map(|(mig, found)| self.members(mig, found, query))).await;
     }
 
-    /// Answers instances that name the same group: its listing says for each of them from which template it was made.
+    /// Answers instances that name the same group. Its listing names the template of each.
     async fn members(&self, mig: &Mig, found: &[Found], query: &Query<'_>) {
         let Some(cell) = query.migs.cell(mig) else {
             let failure = Failure::unusable(mig.api(), "too many groups for one query");
@@ -169,7 +170,8 @@ impl Gce {
         .await;
     }
 
-    /// The template by which the group lists an instance: one of our project, for an instance can be made from no other.
+    /// The template that the group lists for an instance. It must be in our project: instances cannot be created from
+    /// another's.
     fn template(&self, members: &group::Members, mig: &Mig, found: &Found) -> Result<TemplateLink, Refusal> {
         let url = members.template(mig.api(), found)?;
         TemplateLink::read(url, found.target.zone.region(), self.caller.project()).map_err(|astray| match astray {
@@ -185,7 +187,7 @@ impl Gce {
         })
     }
 
-    /// Answers instances that were made from one template.
+    /// Answers instances that were created from one template.
     async fn made_from(&self, link: &TemplateLink, found: &[&Found], query: &Query<'_>) {
         let found = found.iter().copied();
         let Some(cell) = query.templates.cell(link) else {

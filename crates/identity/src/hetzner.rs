@@ -33,39 +33,39 @@ use failure::Failure;
 use server::identity;
 use server_id::ServerId;
 
-/// The calls that are made. A token that may only read may make them.
+/// The calls. A read-only token may make them.
 pub mod api {
-    /// One server by id.
+    /// Reads one server by id.
     pub const GET: &str = "hcloud:servers.get";
-    /// The servers of the cluster, or of the project.
+    /// Lists the servers of the cluster, or of the project.
     pub const LIST: &str = "hcloud:servers.list";
 }
 
-/// What one query takes at most: more than a cluster has nodes. A listing gives all of them whoever is asked about, so a
-/// query that is split costs each of its parts the whole.
+/// The maximum number of claims in one query: more than a cluster has nodes. A listing returns all servers, so each
+/// part of a split query would cost as much as the whole.
 const MAX_CLAIMS: usize = 10_000;
 
-/// As many servers are asked for one by one, at once. A project may make 3,600 calls an hour, and a cluster of 500 is
-/// a listing of ten pages.
+/// The maximum number of servers that are queried individually, concurrently. A project may make 3,600 calls an hour,
+/// and a cluster of 500 takes ten pages.
 const FEW: usize = 10;
 
-/// Hetzner Cloud as a source of identities.
+/// The servers of a cluster on Hetzner Cloud.
 #[derive(Debug)]
 pub struct Hetzner {
     caller: Caller,
     cluster: ClusterName,
-    /// What lists the cluster's servers.
+    /// The label selector for the cluster's servers.
     selector: String,
 }
 
 type Query<'a> = Claimants<'a, ServerId>;
 
 impl Hetzner {
-    /// A provider for the servers of `cluster` in the project of the client's token. Make the client with [`client`]: its deadlines
-    /// are what bounds a query.
+    /// A provider for the servers of `cluster` in the project of the client's token. Create the client with [`client`],
+    /// whose timeouts bound each query.
     #[must_use]
     pub fn new(client: Client, cluster: ClusterName, calls: CloudCalls) -> Self {
-        // A cluster's name has no character that means anything in a selector.
+        // A cluster's name contains no character with a meaning in a selector.
         let selector = format!("{}={cluster}", server::CLUSTER_LABEL);
         Self {
             caller: Caller::new(client, calls),
@@ -83,7 +83,7 @@ impl Hetzner {
         join_all(ids.iter().map(one)).await;
     }
 
-    /// Answers what one listing gives. What it leaves out is returned, or refused when there was none.
+    /// Answers the servers in one listing and returns the missing ones. If the listing fails, all are refused.
     async fn listed(&self, selector: Option<&str>, ids: &[ServerId], query: &Query<'_>) -> Vec<ServerId> {
         let listing = match self.caller.list(selector, ids).await {
             Ok(listing) => listing,

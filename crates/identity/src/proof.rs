@@ -193,7 +193,7 @@ mod tests {
             (ID, &[], &[], "ok", "ok"),
             ("other", &[], &[], REFUSED, "warning"),
             ("other", &["10.0.0.1"], &[], REFUSED, "warning"),
-            // No part of a name is the name.
+            // Part of a name does not match.
             ("ip-10-0-0-1", &[], &[], REFUSED, "warning"),
             ("ip-10-0-0-1.ec2.internal.example.com", &[], &[], REFUSED, "warning"),
         ]);
@@ -218,7 +218,7 @@ mod tests {
             (OWN, &[], &[ID], "Duplicate", "Duplicate"),
             (ID, &[], &[OWN], "Duplicate", "Duplicate"),
             (OWN, &[], &["other", ID], "Duplicate", "Duplicate"),
-            // A Node is no rival of itself, should a caller list it.
+            // A Node is not its own rival, even if a caller lists it.
             (OWN, &[], &[OWN], "ok", "ok"),
         ]);
     }

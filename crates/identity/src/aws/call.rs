@@ -1,4 +1,4 @@
-//! The calls, each counted, and pages read to their end.
+//! The calls, each counted, and the pagination.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -15,25 +15,25 @@ use super::API;
 use super::failure::Failure;
 use super::instance_id::InstanceId;
 
-/// As many values as EC2 takes in one filter.
+/// The maximum number of values in a filter of EC2.
 pub(super) const MAX_FILTER_VALUES: usize = 200;
 
-/// EC2 answers ids without pages; should it page all the same, this is where we stop.
+/// Limits the pages of one call. EC2 does not paginate calls by id, so this is only a safeguard.
 const MAX_PAGES: usize = 20;
 
-/// How ids are named in a call.
+/// How a call selects instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
-    /// As ids: one that is unknown fails the call.
+    /// By id: an unknown id fails the call.
     Id,
-    /// As values of a filter: one that is unknown is left out of the answer.
+    /// By a filter's values: an unknown id is missing from the response.
     Filter,
 }
 
-/// A page of any listing: its rows, and the token of the next.
+/// A page of a listing: its rows, and the token of the next page.
 type Page<T> = (Vec<T>, Option<String>);
 
-/// The calls that one query has cost so far.
+/// The number of calls that one query has made.
 #[derive(Debug, Default)]
 pub(super) struct CallCount(AtomicUsize);
 
@@ -58,7 +58,7 @@ impl Caller {
         Self { client, calls }
     }
 
-    /// What EC2 lists for `ids`, which are not empty: it would list everything.
+    /// Describes `ids`, which must not be empty: EC2 would list everything.
     pub(super) async fn describe(
         &self,
         by: By,
@@ -101,7 +101,7 @@ impl Caller {
     }
 }
 
-/// The instances of an answer of `DescribeInstances`.
+/// The instances in a response of `DescribeInstances`.
 pub(super) fn in_reservations(reservations: Option<Vec<Reservation>>) -> Vec<Instance> {
     let reservations = reservations.unwrap_or_default().into_iter();
     reservations
@@ -109,7 +109,7 @@ pub(super) fn in_reservations(reservations: Option<Vec<Reservation>>) -> Vec<Ins
         .collect()
 }
 
-/// The rows of all pages, of which there may be `at_most` so many. `ask` asks for the page of a token.
+/// The rows of all pages, at most `at_most` pages. `ask` requests the page of a token.
 pub(super) async fn pages<T, E, F>(
     api: &'static str,
     at_most: usize,

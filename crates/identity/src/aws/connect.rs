@@ -17,22 +17,22 @@ const REGION_PATH: &str = "/latest/meta-data/placement/region";
 /// The region is not known.
 #[derive(Debug, thiserror::Error)]
 pub enum RegionError {
-    /// The text is no name of a region, and must not become part of a host name.
+    /// The text is not a valid region and must not become part of a host name.
     #[error("the region {shown} is not valid: must be lower-case letters, digits and '-', for example us-east-1")]
     Invalid {
         /// The text, safe to show.
         shown: String,
     },
-    /// The instance metadata service does not say.
+    /// The instance metadata service does not return a region.
     #[error("the region is not set, and the instance metadata service does not provide it: set AWS_REGION")]
     NoMetadata(#[source] Box<dyn Error + Send + Sync>),
 }
 
-/// The region that is set, else the one that the instance metadata service says this machine is in. `metadata` is that
-/// service's address where it is not the usual one.
+/// The configured region, or else the one that the instance metadata service returns. `metadata` overrides the address
+/// of that service.
 ///
 /// # Errors
-/// When neither says one, or what is said is no region.
+/// If there is no region, or an invalid one.
 pub async fn region(set: Option<&str>, metadata: Option<&Url>) -> Result<Region, RegionError> {
     match set {
         Some(region) => checked(region),
@@ -58,8 +58,8 @@ fn checked(region: &str) -> Result<Region, RegionError> {
     }
 }
 
-/// A client for [`Ec2`](super::Ec2) and [`AutoScaling`](super::AutoScaling). It makes each call once: whoever asks tries again.
-/// `shared` brings the credentials and the region.
+/// A client for [`Ec2`](super::Ec2) and [`AutoScaling`](super::AutoScaling). It does not retry: the caller does.
+/// `shared` provides the credentials and the region.
 #[must_use]
 pub fn client(shared: &SdkConfig, settings: &ClientSettings) -> Client {
     let mut config = aws_sdk_ec2::config::Builder::from(shared)
@@ -71,7 +71,7 @@ pub fn client(shared: &SdkConfig, settings: &ClientSettings) -> Client {
     Client::from_conf(config.build())
 }
 
-/// The same for [`AutoScaling`](super::AutoScaling)'s own API.
+/// As [`client`], for the API of [`AutoScaling`](super::AutoScaling).
 #[must_use]
 pub fn groups_client(shared: &SdkConfig, settings: &ClientSettings) -> aws_sdk_autoscaling::Client {
     let mut config = aws_sdk_autoscaling::config::Builder::from(shared)

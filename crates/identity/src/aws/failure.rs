@@ -15,14 +15,14 @@ use crate::refusal::{Refusal, UnavailableCause};
 
 const TIMEOUT: &str = "timeout";
 
-/// A call that gave nothing.
+/// A failed call.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// EC2 does not know one or more of the ids; of instances its message names them.
+    /// EC2 does not know one or more of the ids; for instances, the message contains them.
     Unknown { message: String },
     /// Too many calls.
     Throttled,
-    /// AWS was reached and did not answer in time.
+    /// AWS was reached and did not respond in time.
     Timeout,
     /// Anything else.
     Unavailable { cause: UnavailableCause, detail: String },
@@ -36,7 +36,7 @@ impl Failure {
         failure(error)
     }
 
-    /// An answer that came and makes no sense.
+    /// An unusable response.
     pub(super) fn unusable(detail: String) -> Self {
         Self::Unavailable {
             cause: UnavailableCause::Unusable,
@@ -44,7 +44,7 @@ impl Failure {
         }
     }
 
-    /// Whether another choice of ids may fare better.
+    /// Whether a call with other ids may succeed.
     pub(super) fn may_depend_on_ids(&self) -> bool {
         matches!(
             self,
@@ -56,7 +56,7 @@ impl Failure {
         )
     }
 
-    /// What it means for those who depend on the answer of `api`.
+    /// The refusal for each claim that depends on this call of `api`.
     pub(super) fn refusal(&self, api: &'static str) -> Refusal {
         match self {
             Self::Unknown { .. } => unusable(api, "an unknown instance in the response to a filter".to_owned()),
@@ -74,7 +74,7 @@ impl Failure {
         }
     }
 
-    /// One word for the metric.
+    /// The value of the label `outcome` in the metric of calls.
     pub(super) fn outcome(&self) -> &'static str {
         match self {
             Self::Unknown { .. } => "not_found",
@@ -85,7 +85,7 @@ impl Failure {
     }
 }
 
-/// An answer that came and makes no sense.
+/// An unusable response.
 pub(super) fn unusable(api: &'static str, detail: String) -> Refusal {
     Failure::unusable(detail).refusal(api)
 }
@@ -108,7 +108,7 @@ where
         SdkError::DispatchFailure(sent) if sent.is_timeout() => unavailable(UnavailableCause::Unreachable, TIMEOUT),
         SdkError::DispatchFailure(_) => {
             let word = system_word(error);
-            // The SDK's own word, and no type of its own, for a source of credentials that never answers.
+            // The SDK has only this word, and no type, for a source of credentials that does not respond.
             let credentials = word.starts_with("identity resolver");
             unavailable(
                 if credentials {
@@ -127,11 +127,12 @@ where
     }
 }
 
-/// What AWS answered instead. Sources: "Error codes for the Amazon EC2 API", "Common errors" of Amazon EC2 Auto Scaling.
+/// Interprets an error response. Sources: "Error codes for the Amazon EC2 API", "Common errors" of Amazon EC2 Auto
+/// Scaling.
 fn answered(error: &impl ProvideErrorMetadata, status: u16) -> Failure {
     let with = |cause, detail: String| Failure::Unavailable { cause, detail };
     let Some(code) = error.code() else {
-        // Not AWS's own form of an error: a proxy, a captive portal, or a broken body.
+        // Not an error in AWS's format: a proxy, a captive portal, or a broken body.
         let cause = if status >= 500 {
             UnavailableCause::Failed
         } else {

@@ -30,31 +30,31 @@ use crate::groups::{CloudGroup, CloudGroups, GroupsUnavailable, in_time};
 use crate::refusal::{Refusal, UnavailableCause};
 use definition::{Definition, Versions};
 
-/// The groups with their instances, as IAM names the call.
+/// Lists the groups with their instances. The name is that of the IAM action.
 pub const DESCRIBE_GROUPS: &str = "autoscaling:DescribeAutoScalingGroups";
-/// The instances of one group's warm pool.
+/// Lists the instances of one group's warm pool.
 pub const DESCRIBE_WARM_POOL: &str = "autoscaling:DescribeWarmPool";
-/// The newest and the default version of launch templates.
+/// Reads the newest and the default version of launch templates.
 pub const DESCRIBE_LAUNCH_TEMPLATES: &str = "ec2:DescribeLaunchTemplates";
 
-/// The tag that kOps gives an instance that it takes out of its group to replace it: its value is the group's name.
+/// The tag that kOps sets on an instance that it detaches from its group to replace it; the value is the group's name.
 /// Source: `tagNameDetachedInstance` of kOps (`upup/pkg/fi/cloudup/awsup/aws_cloud.go`).
 const DETACHED_TAG: &str = "kops.k8s.io/detached-from-asg";
 
-/// The pages that one listing may have: 10,000 groups, 5,000 instances of one warm pool.
+/// The maximum number of pages of one listing: 10,000 groups, or 5,000 instances of one warm pool.
 const MAX_PAGES: usize = 100;
 
-/// As many groups, or instances, as one page can have.
+/// The maximum page size for groups and instances.
 const GROUPS_PAGE: i32 = 100;
 const INSTANCES_PAGE: i32 = 1_000;
 
-/// As many ids of launch templates as EC2 takes in one call.
+/// The maximum number of launch template ids in one call of EC2.
 const MAX_TEMPLATES: usize = 200;
 
-/// The warm pools that are asked for at once.
+/// The maximum number of warm pools that are queried concurrently.
 const AT_ONCE: usize = 8;
 
-/// Auto Scaling as a source of groups.
+/// The Auto Scaling groups of a cluster.
 #[derive(Debug)]
 pub struct AutoScaling {
     groups: aws_sdk_autoscaling::Client,
@@ -67,8 +67,8 @@ pub struct AutoScaling {
 type Groups = BTreeMap<String, (InstanceGroupName, AutoScalingGroup)>;
 
 impl AutoScaling {
-    /// The groups of `cluster`. Make the clients with [`groups_client`](super::groups_client) and [`client`](super::client): their
-    /// deadlines are what bounds a call.
+    /// A provider for the groups of `cluster`. Create the clients with [`groups_client`](super::groups_client) and
+    /// [`client`](super::client), whose timeouts bound each call.
     #[must_use]
     pub fn new(
         groups: aws_sdk_autoscaling::Client,
@@ -95,7 +95,7 @@ impl AutoScaling {
         read.collect()
     }
 
-    /// The groups that are the cluster's and name an `InstanceGroup`.
+    /// The groups that belong to the cluster and name an `InstanceGroup`.
     async fn described(&self) -> Result<Groups, Refusal> {
         let ours = Filter::builder()
             .name(format!("tag:{CLUSTER_TAG}"))
@@ -125,7 +125,7 @@ impl AutoScaling {
         Ok(groups)
     }
 
-    /// The instances that were taken out of a group to be replaced and still run, by the group's name.
+    /// The running instances that were detached from a group to be replaced, by the group's name.
     async fn detached(&self) -> Result<HashMap<String, Vec<InstanceId>>, Refusal> {
         let filter = |name: &str, values: &[&str]| {
             let values = values.iter().map(|value| (*value).to_owned()).collect();
@@ -180,9 +180,9 @@ impl AutoScaling {
         Ok((group.to_owned(), instances))
     }
 
-    /// What `$Latest` and `$Default` mean now, of the templates that a group names so. EC2 fails the whole call for one
-    /// template that is gone: it is found by halving, and left out. kOps lets its control planes describe the groups and not the
-    /// templates, so that this is not worth the rest of the answer.
+    /// The current versions behind `$Latest` and `$Default`, for the templates that a group refers to that way. EC2
+    /// fails the whole call if one template does not exist: it is found by bisection and left out. kOps permits its
+    /// control planes to describe the groups but not the templates, so a denied call does not fail the query.
     async fn versions(&self, groups: &Groups) -> Result<Versions, Refusal> {
         let named = groups
             .values()

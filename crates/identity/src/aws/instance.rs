@@ -15,30 +15,31 @@ use super::instance_id::InstanceId;
 use crate::identity::Identity;
 use crate::refusal::{Mark, Refusal};
 
-/// The tag that kOps gives every instance of a cluster: its value is the cluster's name.
+/// The tag that kOps sets on every instance of a cluster; the value is the cluster's name.
 pub(super) const CLUSTER_TAG: &str = "KubernetesCluster";
 
-/// What stands before the cluster's name in the key of the newer tag; its value is `owned` when the instance is the cluster's.
+/// The prefix of the newer tag's key, before the cluster's name; the value `owned` means that the instance belongs to
+/// the cluster.
 pub(super) const CLUSTER_TAG_PREFIX: &str = "kubernetes.io/cluster/";
 
-/// What stands before a label's key in the key of a tag: cluster-autoscaler's word for what a node of the instance will carry.
-/// kOps writes every label of a group so, and its newer controller takes them from here.
+/// The prefix of a tag's key before a label's key: cluster-autoscaler's format for the labels of a future node. kOps
+/// writes all labels of a group this way, and its newer controller reads them from here.
 const LABEL_TAG_PREFIX: &str = "k8s.io/cluster-autoscaler/node-template/label/";
 
-/// What is read of each instance.
+/// What to read from each instance.
 #[derive(Clone, Debug)]
 pub(super) struct Reading {
-    /// The cluster whose instances are ours.
+    /// Our cluster.
     pub(super) cluster: ClusterName,
-    /// Whether the labels that stand in tags are kept.
+    /// Whether the labels in tags are read.
     pub(super) tag_labels: bool,
 }
 
-/// Reads the instance, in the order in which a refusal says most: is it alive, is it ours, which group.
+/// Reads the instance. The checks are in order of significance: running, ours, group.
 ///
 /// # Errors
-/// [`Refusal::NotRunning`], [`Refusal::ForeignProject`], [`Refusal::NotInGroup`], or [`Refusal::Unavailable`] when something
-/// is missing that EC2 always says.
+/// [`Refusal::NotRunning`], [`Refusal::ForeignProject`], [`Refusal::NotInGroup`], or [`Refusal::Unavailable`] if a
+/// field is missing that EC2 always sets.
 pub(super) fn identity(id: &InstanceId, instance: &Instance, reading: &Reading) -> Result<Identity, Refusal> {
     check_state(id, instance)?;
     check_cluster(id, instance, &reading.cluster)?;
@@ -75,13 +76,13 @@ pub(super) fn check_state(id: &InstanceId, instance: &Instance) -> Result<(), Re
     }
 }
 
-/// `KubernetesCluster` decides where it stands; without it, `kubernetes.io/cluster/NAME=owned`.
+/// `KubernetesCluster` decides if it is present, otherwise `kubernetes.io/cluster/NAME=owned`.
 pub(super) fn check_cluster(id: &InstanceId, instance: &Instance, ours: &ClusterName) -> Result<(), Refusal> {
     let mut owners: Vec<&str> = match tag(instance, CLUSTER_TAG) {
         Some(name) => vec![name],
         None => owning_clusters(instance).collect(),
     };
-    // Sorted, because EC2 promises no order and the refusal should read the same each time.
+    // Sorted, because EC2 guarantees no order and equal refusals must have equal texts.
     owners.sort_unstable();
     match owners.as_slice() {
         [owner] if *owner == ours.as_str() => Ok(()),
@@ -116,13 +117,13 @@ fn lifecycle(instance: &Instance) -> Lifecycle {
     match instance.instance_lifecycle() {
         Some(InstanceLifecycleType::Spot) => Lifecycle::Spot,
         Some(InstanceLifecycleType::Scheduled) => Lifecycle::Scheduled,
-        // None is on demand; what is left are reservations that nobody takes away.
+        // An absent lifecycle is on demand; the other values are reservations, which are not interrupted.
         _ => Lifecycle::OnDemand,
     }
 }
 
-/// The id and the primary private DNS name of each interface. Those of secondary addresses are left out: they are pods' and
-/// move between instances.
+/// The id and the primary private DNS name of each interface. Names of secondary addresses are left out: those belong
+/// to pods and move between instances.
 fn names(id: &InstanceId, instance: &Instance) -> Vec<String> {
     let interfaces = instance
         .network_interfaces()
@@ -137,7 +138,7 @@ fn names(id: &InstanceId, instance: &Instance) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// Every private address, secondary ones too: they can only refute, so knowing one too many is harmless.
+/// All private addresses, including secondary ones: addresses can only refute, so extra ones are harmless.
 fn addresses(instance: &Instance) -> Vec<IpAddr> {
     let interfaces = instance.network_interfaces();
     let secondary = interfaces

@@ -1,4 +1,4 @@
-//! The id of an EC2 instance. One exists only when its text has the form of one, so nothing else is ever sent.
+//! The id of an EC2 instance. A value exists only if its text is well-formed, so nothing else is ever sent.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -13,7 +13,7 @@ const RULE: &str = "does not have the form aws:///ZONE/i-0123456789abcdef0";
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct InstanceId(Box<str>);
 
-/// What a providerID of EC2 names.
+/// The instance and the zone in a providerID of EC2.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) id: InstanceId,
@@ -21,7 +21,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Reads `aws:///ZONE/ID`.
+    /// Parses `aws:///ZONE/ID`.
     ///
     /// # Errors
     /// [`Refusal::InvalidProviderId`] for anything else.
@@ -59,7 +59,7 @@ impl InstanceId {
     }
 }
 
-/// What the text of an error could name: its words, so that no id is found in a longer one that begins like it.
+/// The words of an error message, so that an id does not match a longer one with the same prefix.
 pub(super) fn named_in(message: &str) -> HashSet<&str> {
     message
         .split(|c: char| c != '-' && !c.is_ascii_alphanumeric())

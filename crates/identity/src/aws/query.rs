@@ -17,14 +17,14 @@ use crate::identity::Identity;
 use crate::refusal::Refusal;
 
 pub(super) struct Query<'a> {
-    /// Who claims each id: the place of the claim and the zone that it names.
+    /// The claimants of each id: the index of the claim and the zone that it names.
     asked: BTreeMap<InstanceId, Vec<(usize, Box<str>)>>,
     answers: &'a AnswerFn<'a>,
     pub(super) call_count: CallCount,
 }
 
 impl<'a> Query<'a> {
-    /// Reads the claims; those that name no instance are refused here.
+    /// Parses the claims; those without a valid instance id are refused here.
     pub(super) fn new(claims: &[Claim], answers: &'a AnswerFn<'a>) -> Self {
         let mut asked: BTreeMap<InstanceId, Vec<(usize, Box<str>)>> = BTreeMap::new();
         for (place, claim) in claims.iter().enumerate() {
@@ -44,7 +44,7 @@ impl<'a> Query<'a> {
         self.asked.keys()
     }
 
-    /// The zone that the first to claim `id` names. It decides with whom an id is asked, nothing else.
+    /// The zone in the first claim of `id`. It decides only which ids share a call.
     pub(super) fn zone(&self, id: &InstanceId) -> &str {
         self.claimants(id).first().map_or("", |(_, zone)| zone)
     }
@@ -57,7 +57,7 @@ impl<'a> Query<'a> {
         zones.into_iter().map(|(zone, ids)| (zone.to_owned(), ids)).collect()
     }
 
-    /// Answers `ids` from what EC2 listed. What else it listed is ignored.
+    /// Answers `ids` from the instances that EC2 listed. Instances that were not requested are ignored.
     pub(super) fn answer(&self, ids: &[InstanceId], instances: &[Instance], reading: &Reading) {
         let mut listed: BTreeMap<&str, Vec<&Instance>> = BTreeMap::new();
         for instance in instances {

@@ -14,13 +14,13 @@ use super::instance_id::InstanceId;
 use super::query::Query;
 use super::{MAX_IDS, Part};
 
-/// Longer than any controller waits before it asks for a refused Node again, so that a bad id spoils one call in all.
+/// Longer than the maximum backoff for a refused Node, so that a bad id fails only one call.
 const ID_APART: Duration = Duration::from_hours(1);
 
-/// How long after a failure a zone is asked apart. Its first good answer ends it.
+/// How long a zone is queried separately after a failure. Its first success ends this.
 const ZONE_APART: Duration = Duration::from_mins(15);
 
-/// The ids and the zones that are remembered at most: more than there are Nodes that could name them.
+/// Limits the remembered ids and zones: more than there are Nodes that could name them.
 const MAX_IDS_APART: usize = 10_000;
 const MAX_ZONES_APART: usize = 64;
 
@@ -44,7 +44,7 @@ impl Suspects {
         }
     }
 
-    /// Ids that EC2 does not know, or that make it fail: asked by filter, apart from the others, from now on.
+    /// Marks ids that EC2 does not know, or that make it fail. They are queried by filter, separately from the others.
     pub(super) fn suspect_ids<'a>(&self, ids: impl Iterator<Item = &'a InstanceId>) {
         let now = self.clock.monotonic();
         let mut apart = self.lock();
@@ -53,7 +53,7 @@ impl Suspects {
         }
     }
 
-    /// A zone whose call failed while those of others did not.
+    /// Marks a zone whose call failed while calls for other zones succeeded.
     pub(super) fn suspect_zone(&self, zone: &str) {
         let now = self.clock.monotonic();
         remember(
@@ -65,7 +65,7 @@ impl Suspects {
         );
     }
 
-    /// These were answered.
+    /// Clears answered ids and their zones.
     pub(super) fn clear<'a>(&self, ids: impl Iterator<Item = &'a InstanceId>, query: &Query<'_>) {
         let mut apart = self.lock();
         if apart.ids.is_empty() && apart.zones.is_empty() {
@@ -77,7 +77,8 @@ impl Suspects {
         }
     }
 
-    /// The calls to begin with: one for all that nothing is held against, one for each zone in trouble, the rest by filter.
+    /// The initial calls: by id for all unsuspected ids, by id for each suspected zone, and by filter for suspected
+    /// ids.
     pub(super) fn divide(&self, query: &Query<'_>) -> Vec<Part> {
         let now = self.clock.monotonic();
         let apart = self.lock();
@@ -100,7 +101,7 @@ impl Suspects {
     }
 }
 
-/// Puts one in. When it is full, those whose time is over go, or else a new one is not taken.
+/// Inserts a key. If the map is full, expired entries are removed; if it is still full, a new key is dropped.
 fn remember<K: Eq + Hash>(apart: &mut HashMap<K, Duration>, key: K, now: Duration, until: Duration, limit: usize) {
     if apart.len() >= limit {
         apart.retain(|_, until| *until > now);

@@ -1,6 +1,6 @@
-//! The calls of the Compute Engine API, each counted and with a deadline, and pages read to their end.
+//! The calls of the Compute Engine API, each counted and with a timeout, and the pagination.
 //!
-//! Every call names our project by its id, and beside it only names of RFC 1035 and the tokens that Compute Engine gave us.
+//! Every call contains the id of our project; the rest is names according to RFC 1035 and tokens from Compute Engine.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,13 +22,13 @@ use super::links::{Mig, Place, TemplateLink};
 use super::names::{Name, ProjectId, Target, Zone};
 use crate::refusal::{Refusal, UnavailableCause};
 
-/// As many rows as one page can have.
+/// The maximum page size.
 const PAGE: u32 = 500;
 
-/// Where we stop reading pages: 50,000 rows, several times what a cluster can have.
+/// The maximum number of pages: 50,000 rows, several times what a cluster can have.
 const MAX_PAGES: usize = 100;
 
-/// Of a zone that a listing leaves out.
+/// The detail for a zone that a listing leaves out.
 pub(super) const NOT_REACHABLE: &str = "the zone is unreachable";
 
 const AGGREGATED_KIND: &str = "compute#instanceAggregatedList";
@@ -43,19 +43,19 @@ pub(super) struct Caller {
     calls: CloudCalls,
 }
 
-/// What is said of one instance. Its startup script and all else that nobody asked for is dropped at once.
+/// An instance as read from a response. Unused data, such as its startup script, is dropped at once.
 pub(super) type Reading = Result<Found, Refusal>;
 
-/// What a listing gave of the instances that were asked for.
+/// The requested instances in a listing.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
-    /// The instances, in every row that has them.
+    /// The instances, each with all its rows.
     pub(super) listed: HashMap<Target, Vec<Reading>>,
-    /// The zones that were left out.
+    /// The zones that the listing left out.
     pub(super) silent: HashSet<String>,
 }
 
-/// A page of any listing: its rows, and the token of the next.
+/// A page of a listing: its rows, and the token of the next page.
 type Page<T> = (T, Option<String>);
 
 impl Caller {
@@ -72,7 +72,7 @@ impl Caller {
         &self.project
     }
 
-    /// One instance, by name.
+    /// Reads one instance by name.
     pub(super) async fn instance(&self, target: &Target) -> Result<Reading, Failure> {
         let call = self.client.instances.get();
         let call = call
@@ -87,7 +87,7 @@ impl Caller {
         instance::read(api, target, instance, &self.project, &self.cluster)
     }
 
-    /// Takes the rows that are wanted of a page of `zone`.
+    /// Adds the wanted rows of a page of `zone`.
     fn take(&self, api: &'static str, zone: &Zone, page: Vec<Instance>, wanted: &HashSet<&Target>, into: &mut Listing) {
         for instance in page {
             let Some(name) = instance.name.as_deref().and_then(Name::parse) else {
@@ -104,10 +104,10 @@ impl Caller {
         }
     }
 
-    /// All zones in one listing.
+    /// Lists all zones in one listing.
     ///
-    /// The client cannot ask for partial success (`returnPartialSuccess`), so a zone in trouble may fail the whole call. Should
-    /// Compute Engine answer in part all the same, the zones that it leaves out are told.
+    /// The client cannot request partial success (`returnPartialSuccess`), so one failing zone may fail the whole call.
+    /// If the response is partial anyway, the missing zones are returned.
     pub(super) async fn all_zones(&self, filter: &str, wanted: &HashSet<&Target>) -> Result<Listing, Failure> {
         let api = api::LIST_ALL_ZONES;
         let mut listing = Listing::default();
@@ -128,7 +128,7 @@ impl Caller {
                     continue;
                 };
                 let nothing_there = instances_scoped_list::warning::Code::NoResultsOnPage;
-                // Any other warning than that there is nothing means that what there is may be missing.
+                // Any warning other than an empty result means that rows may be missing.
                 if list.warning.is_some_and(|warning| warning.code != Some(nothing_there)) {
                     listing.silent.insert(zone.as_str().to_owned());
                 }
@@ -144,7 +144,7 @@ impl Caller {
         Err(endless(api))
     }
 
-    /// One zone, all of it or what the filter lets through.
+    /// Lists one zone, filtered if there is a filter.
     pub(super) async fn one_zone(
         &self,
         zone: &Zone,
@@ -182,7 +182,7 @@ impl Caller {
         Err(endless(api))
     }
 
-    /// What a managed instance group lists.
+    /// Lists the members of a managed instance group.
     pub(super) async fn members(&self, mig: &Mig) -> Result<Members, Failure> {
         let mut members = Members::default();
         self.rows(mig, |rows| {
@@ -193,7 +193,7 @@ impl Caller {
         Ok(members)
     }
 
-    /// Gives each page of what a managed instance group lists to `take`, and ends with its error.
+    /// Passes each page of a managed instance group's listing to `take`, and stops at its error.
     pub(super) async fn rows(
         &self,
         mig: &Mig,
@@ -214,8 +214,8 @@ impl Caller {
         Err(endless(mig.api()))
     }
 
-    /// Every managed instance group of the project, in all zones and regions, each with where it is. What one of these does
-    /// not answer is missing from the whole, so nothing is given then.
+    /// Lists all managed instance groups of the project, in all zones and regions. It fails if any zone or region is
+    /// missing from the response.
     pub(super) async fn all_groups(&self) -> Result<Vec<(Place, InstanceGroupManager)>, Failure> {
         let api = api::LIST_ALL_GROUPS;
         let mut groups = Vec::new();
@@ -290,7 +290,7 @@ impl Caller {
         Ok((answer.managed_instances, answer.next_page_token))
     }
 
-    /// What a template says of those that were made from it.
+    /// Reads a template.
     pub(super) async fn template(&self, link: &TemplateLink) -> Result<Group, Failure> {
         let api = link.api();
         let template = match &link.region {
@@ -330,7 +330,7 @@ impl Caller {
 }
 
 impl Mig {
-    /// The call that lists it.
+    /// The call that lists its members.
     pub(super) fn api(&self) -> &'static str {
         match self.place {
             Place::Zone(_) => api::LIST_ZONAL_GROUP,

@@ -19,19 +19,19 @@ const PROJECT_PATH: &str = "/computeMetadata/v1/project/project-id";
 const FLAVOR: &str = "Metadata-Flavor";
 const FLAVOR_VALUE: &str = "Google";
 
-/// The longest that the metadata server may take: it is on the same machine.
+/// The timeout of the metadata server, which is on the same machine.
 const METADATA_DEADLINE: Duration = Duration::from_secs(5);
 
-/// How Compute Engine is called.
+/// Endpoint, credentials and timeouts of Compute Engine.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
-    /// Compute Engine's address where it is not the public one.
+    /// The endpoint, if it is not the public one.
     pub endpoint: Option<Url>,
-    /// Who calls. `None`: Application Default Credentials, which end at the metadata server.
+    /// The credentials. `None`: Application Default Credentials, which fall back to the metadata server.
     pub credentials: Option<Credentials>,
-    /// The longest that the credentials may take to come.
+    /// The timeout for obtaining credentials.
     pub credentials_deadline: Duration,
-    /// The longest that a call may take once there are credentials, connecting included.
+    /// The timeout of a call, including the connection but not the credentials.
     pub call: Duration,
 }
 
@@ -46,7 +46,7 @@ impl Default for ClientSettings {
     }
 }
 
-/// The part of Compute Engine that [`Gce`](super::Gce) asks. Make it with [`client`].
+/// The services of Compute Engine that [`Gce`](super::Gce) calls. Create it with [`client`].
 #[derive(Clone, Debug)]
 pub struct Client {
     pub(super) instances: Instances,
@@ -54,17 +54,17 @@ pub struct Client {
     pub(super) regional_groups: RegionInstanceGroupManagers,
     pub(super) global_templates: InstanceTemplates,
     pub(super) regional_templates: RegionInstanceTemplates,
-    /// The longest that a call may take, credentials included.
+    /// The timeout of a call, including credentials.
     pub(super) deadline: Duration,
 }
 
-/// No client could be made.
+/// The client could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The file of the credentials cannot be read, or another universe's are set.
+    /// The file of the credentials cannot be read, or they are for another universe.
     #[error("cannot create the Compute Engine client: check GOOGLE_APPLICATION_CREDENTIALS and the endpoint")]
     Build(#[source] client_builder::Error),
-    /// The source of the credentials does not answer.
+    /// The source of the credentials does not respond in time.
     #[error("cannot create the Compute Engine client: no response from the source of the credentials within {0:?}")]
     Late(Duration),
 }
@@ -72,19 +72,19 @@ pub enum ClientError {
 /// The project is not known.
 #[derive(Debug, thiserror::Error)]
 pub enum ProjectError {
-    /// The text is no id of a project, and must not become part of a URL.
+    /// The text is not a valid project id and must not become part of a URL.
     #[error(transparent)]
     Invalid(#[from] InvalidProject),
-    /// The metadata server does not say.
+    /// The metadata server does not return a project.
     #[error("the project is not set, and the metadata server does not provide it: set GCP_PROJECT")]
     NoMetadata(#[source] Box<dyn Error + Send + Sync>),
 }
 
-/// The project that is set, else the one that the metadata server says this machine is in. `metadata` is that server's address
-/// where it is not the usual one.
+/// The configured project, or else the one that the metadata server returns. `metadata` overrides the address of that
+/// server.
 ///
 /// # Errors
-/// When neither says one, or what is said is no id of a project.
+/// If there is no project, or an invalid one.
 pub async fn project(set: Option<&str>, metadata: Option<&Url>) -> Result<ProjectId, ProjectError> {
     let said = match set {
         Some(project) => project.to_owned(),
@@ -94,7 +94,7 @@ pub async fn project(set: Option<&str>, metadata: Option<&Url>) -> Result<Projec
 }
 
 async fn from_metadata(server: Option<&Url>) -> Result<String, Box<dyn Error + Send + Sync>> {
-    // The machine's own server is never behind a proxy.
+    // The metadata server is never behind a proxy.
     let client = reqwest::Client::builder()
         .no_proxy()
         .timeout(METADATA_DEADLINE)
@@ -106,17 +106,17 @@ async fn from_metadata(server: Option<&Url>) -> Result<String, Box<dyn Error + S
         .send()
         .await?
         .error_for_status()?;
-    // Whoever else answers at this address, a captive portal for example, does not say this.
+    // Anything else at this address, for example a captive portal, does not set this header.
     if answer.headers().get(FLAVOR).is_none_or(|flavor| flavor != FLAVOR_VALUE) {
         return Err("the response does not come from the metadata server".into());
     }
     Ok(answer.text().await?.trim().to_owned())
 }
 
-/// A client for [`Gce`](super::Gce). It makes each call once: whoever asks tries again.
+/// A client for [`Gce`](super::Gce). It does not retry: the caller does.
 ///
 /// # Errors
-/// When the credentials are set up wrongly. That there are none at all is found by the first call.
+/// If the credentials are misconfigured. Missing credentials are detected by the first call.
 pub async fn client(settings: &ClientSettings) -> Result<Client, ClientError> {
     tokio::time::timeout(settings.credentials_deadline, build(settings))
         .await
@@ -131,9 +131,9 @@ async fn build(settings: &ClientSettings) -> client_builder::Result<Client> {
             .build()
             .map_err(client_builder::Error::cred)?,
     };
-    // One source of credentials for all, so that a token is asked for once.
+    // All services share one source of credentials, so that a token is requested once.
     let with = Common { settings, credentials };
-    // At once, because each asks the source of the credentials which universe it is in.
+    // Concurrently, because each asks the source of the credentials for its universe.
     let (instances, zonal_groups, regional_groups, global_templates, regional_templates) = try_join!(
         with.settings(Instances::builder()).build(),
         with.settings(InstanceGroupManagers::builder()).build(),
@@ -151,7 +151,7 @@ async fn build(settings: &ClientSettings) -> client_builder::Result<Client> {
     })
 }
 
-/// What the clients of all services have in common.
+/// The common settings of the clients of all services.
 struct Common<'a> {
     settings: &'a ClientSettings,
     credentials: Credentials,

@@ -12,7 +12,7 @@ use crate::refusal::{Refusal, UnavailableCause};
 
 const TIMEOUT: &str = "timeout";
 
-/// A call that gave nothing.
+/// A failed call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) api: &'static str,
@@ -21,13 +21,13 @@ pub(super) struct Failure {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// What the call named does not exist.
+    /// The requested resource does not exist.
     NotFound,
-    /// The call itself is not taken; it would not be for another zone either.
+    /// The call itself was rejected; a call for another zone would be as well.
     Rejected { detail: String },
     /// Too many calls.
     Throttled,
-    /// Compute Engine was reached and did not answer in time.
+    /// Compute Engine was reached and did not respond in time.
     Timeout,
     /// Anything else.
     Unavailable { cause: UnavailableCause, detail: String },
@@ -41,12 +41,12 @@ impl Failure {
         }
     }
 
-    /// An answer that came and makes no sense.
+    /// An unusable response.
     pub(super) fn unusable(api: &'static str, detail: impl Into<String>) -> Self {
         Self::new(api, UnavailableCause::Unusable, detail)
     }
 
-    /// The credentials did not come within their deadline: the client's own bounds only the call after them.
+    /// The credentials did not arrive within their timeout: the client's own timeout covers only the call that follows.
     pub(super) fn no_credentials_in_time(api: &'static str) -> Self {
         Self::new(api, UnavailableCause::Credentials, TIMEOUT)
     }
@@ -59,7 +59,7 @@ impl Failure {
         self.kind == Kind::NotFound
     }
 
-    /// Whether one zone in trouble may be the reason, so that a call for another zone may fare better.
+    /// Whether one failing zone may be the reason, so that a call for another zone may succeed.
     pub(super) fn may_depend_on_zone(&self) -> bool {
         matches!(
             self.kind,
@@ -78,7 +78,7 @@ impl Failure {
             detail: detail.to_owned(),
         };
         match &self.kind {
-            // Of a call that names nothing but the project.
+            // For a call that names only the project.
             Kind::NotFound => unavailable(UnavailableCause::Failed, "not found"),
             Kind::Rejected { detail } => unavailable(UnavailableCause::Failed, detail),
             Kind::Throttled => Refusal::Throttled { api: self.api },
@@ -87,7 +87,7 @@ impl Failure {
         }
     }
 
-    /// One word for the metric.
+    /// The value of the label `outcome` in the metric of calls.
     pub(super) fn outcome(&self) -> &'static str {
         match &self.kind {
             Kind::NotFound => "not_found",
@@ -130,7 +130,7 @@ fn kind(error: &Error) -> Kind {
     unavailable_with(UnavailableCause::Unusable, "the request could not be sent")
 }
 
-/// Not Google's own form of an answer: a proxy, a captive portal, or a broken body.
+/// Not a response in Google's format: a proxy, a captive portal, or a broken body.
 fn not_google(code: u16) -> Kind {
     let cause = match code {
         429 => return Kind::Throttled,
@@ -140,7 +140,7 @@ fn not_google(code: u16) -> Kind {
     unavailable_with(cause, format!("status {code}, not a response of Compute Engine"))
 }
 
-/// What Compute Engine answered instead. Source: "Error messages" and "API rate quota" of its documentation, and AIP-193.
+/// Interprets an error response. Source: "Error messages" and "API rate quota" of the documentation, and AIP-193.
 fn answered(status: &Status, code: u16) -> Kind {
     let reason = reason(status);
     let shown: String = reason.chars().filter(char::is_ascii_graphic).take(64).collect();
@@ -155,14 +155,14 @@ fn answered(status: &Status, code: u16) -> Kind {
         401 => unavailable_with(UnavailableCause::Credentials, detail),
         403 => unavailable_with(UnavailableCause::Denied, detail),
         404 => Kind::NotFound,
-        // A zone that does not exist is told in words only, by all methods alike.
+        // All methods report a zone that does not exist only in the message.
         400 if reason == "invalid" && status.message.contains("Unknown zone") => Kind::NotFound,
         500.. => unavailable_with(UnavailableCause::Failed, detail),
         _ => Kind::Rejected { detail },
     }
 }
 
-/// The first reason that is given: `notFound`, `rateLimitExceeded`, `RATE_LIMIT_EXCEEDED`, …
+/// The first reason in the status: `notFound`, `rateLimitExceeded`, `RATE_LIMIT_EXCEEDED`, …
 fn reason(status: &Status) -> &str {
     status
         .details
@@ -174,7 +174,7 @@ fn reason(status: &Status) -> &str {
         .unwrap_or_default()
 }
 
-/// A quota of calls, which 403 may say as well as 429.
+/// Whether a quota of calls is exceeded, which may be reported with status 403 or 429.
 fn throttled(status: &Status, reason: &str) -> bool {
     status.code == Code::ResourceExhausted
         || status
@@ -193,7 +193,7 @@ fn throttled(status: &Status, reason: &str) -> bool {
         )
 }
 
-/// A body that does not end in time fails as a broken connection does.
+/// A timeout within the body is reported as a broken connection.
 fn timed_out(error: &Error) -> bool {
     causes(error).any(|cause| {
         cause

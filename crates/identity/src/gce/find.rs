@@ -21,10 +21,11 @@ use super::query::Query;
 use super::{Gce, api};
 use crate::refusal::{Refusal, UnavailableCause};
 
-/// As many instances are asked for by name at once: it takes one round trip, as a listing does, and reads nothing else.
+/// The maximum number of instances that are queried by name concurrently: one round trip, as for a listing, without
+/// unneeded rows.
 const FEW: usize = 4;
 
-/// The zones that one query lists one by one: a region has three or four.
+/// The maximum number of zones that one query lists separately: a region has three or four.
 const MAX_ZONES: usize = 32;
 
 impl Gce {
@@ -59,7 +60,7 @@ impl Gce {
         }
     }
 
-    /// Lists each zone for itself, and remembers whether that was for a reason.
+    /// Lists each zone separately, and records whether zones failed.
     async fn zone_by_zone(&self, targets: Vec<Target>, query: &Query<'_>) {
         let ends = in_zones(targets, query, |zone, targets| async move {
             let wanted: HashSet<&Target> = targets.iter().collect();
@@ -72,7 +73,7 @@ impl Gce {
         self.note_zones(&ends);
     }
 
-    /// Answers `targets` from a listing by label, and looks elsewhere for what it does not list.
+    /// Answers `targets` from a listing by label, and looks up missing ones elsewhere.
     async fn take(&self, api: &'static str, targets: &[Target], listing: Listing, query: &Query<'_>) {
         let mut missing = Vec::new();
         for target in targets {
@@ -101,7 +102,7 @@ impl Gce {
         self.settle(once, query).await;
     }
 
-    /// What the label did not lead to.
+    /// Looks up instances that the listing by label does not contain.
     async fn unlisted(&self, targets: Vec<Target>, query: &Query<'_>) {
         if query.take_gets(targets.len()) {
             return self.by_name(targets, query).await;
@@ -119,7 +120,7 @@ impl Gce {
         .await;
     }
 
-    /// Answers those that are refused already, and leads the others to their groups.
+    /// Answers refused instances, and continues with the groups of the others.
     async fn settle(&self, found: impl IntoIterator<Item = (Target, Reading)>, query: &Query<'_>) {
         let mut running = Vec::new();
         for (target, reading) in found {
@@ -132,7 +133,7 @@ impl Gce {
     }
 }
 
-/// Runs `ask` for each zone, all at once. Says for each whether it was answered.
+/// Runs `ask` concurrently for each zone and returns the results.
 async fn in_zones<'q, F>(
     targets: Vec<Target>,
     query: &Query<'_>,
@@ -146,7 +147,7 @@ where
         zones.entry(target.zone.clone()).or_default().push(target);
     }
     let mut zones: Vec<(Zone, Vec<Target>)> = zones.into_iter().collect();
-    // A kubelet can name any zone: those that most Nodes name go first.
+    // A kubelet can name any zone, so zones named by the most Nodes go first.
     zones.sort_by_key(|(_, targets)| std::cmp::Reverse(targets.len()));
     for (_, targets) in zones.split_off(zones.len().min(MAX_ZONES)) {
         let failure = Failure::unusable(api::LIST_ZONE, format!("more than {MAX_ZONES} zones"));
@@ -156,7 +157,7 @@ where
     join_all(asked).await
 }
 
-/// A zone's listing, or its Nodes refused.
+/// A zone's listing. On failure, refuses its Nodes.
 fn listed_or_refused(
     listing: Result<Listing, Failure>,
     targets: &[Target],

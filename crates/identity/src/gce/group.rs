@@ -17,7 +17,7 @@ use super::links::{Mig, TemplateLink};
 use crate::identity::Identity;
 use crate::refusal::{Mark, NotManaged, Refusal};
 
-/// The template's metadata entries that kOps writes.
+/// The metadata entries that kOps writes into a template.
 const CLUSTER: &str = "cluster-name";
 const INSTANCE_GROUP: &str = "kops-k8s-io-instance-group-name";
 
@@ -27,13 +27,13 @@ pub(super) struct Members(HashMap<u64, Member>);
 
 #[derive(Debug, PartialEq, Eq)]
 enum Member {
-    /// Listed once: the URL of the template it was made from, as far as it is said.
+    /// Listed once, with the URL of its template if present.
     Once(Option<Box<str>>),
-    /// Listed more than once, so that it cannot be told which row holds.
+    /// Listed more than once, so it is unknown which row is valid.
     Repeatedly,
 }
 
-/// What a template says of those that were made from it.
+/// The cluster and group in a template's metadata.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Group {
     cluster: Option<String>,
@@ -44,7 +44,7 @@ pub(super) struct Group {
 impl Members {
     pub(super) fn add(&mut self, rows: Vec<ManagedInstance>) {
         for row in rows {
-            // One that does not exist yet has no id.
+            // An instance that does not exist yet has no id.
             let Some(id) = row.id.filter(|id| *id != 0) else {
                 continue;
             };
@@ -60,10 +60,10 @@ impl Members {
         }
     }
 
-    /// The template of the row that lists this very instance.
+    /// The template in the row that lists this instance, by its numeric id.
     ///
     /// # Errors
-    /// [`Refusal::NotManaged`] when none does, [`Refusal::Unavailable`] when several do or the row names no template.
+    /// [`Refusal::NotManaged`] if no row lists it, [`Refusal::Unavailable`] if several do or the row names no template.
     pub(super) fn template(&self, api: &'static str, found: &Found) -> Result<&str, Refusal> {
         let unusable = |what: &str| Failure::unusable(api, format!("{} is listed {what}", found.target)).refusal();
         match self.0.get(&found.id) {
@@ -76,10 +76,10 @@ impl Members {
 }
 
 impl Group {
-    /// Reads what `api` answered for `link`.
+    /// Reads the response of `api` for `link`.
     ///
     /// # Errors
-    /// A failure when it is no answer for this template.
+    /// If the response is not for this template.
     pub(super) fn read(api: &'static str, link: &TemplateLink, template: &InstanceTemplate) -> Result<Self, Failure> {
         let properties = template
             .properties
@@ -97,7 +97,7 @@ impl Group {
         })
     }
 
-    /// Whether the template is this cluster's.
+    /// Whether the template belongs to this cluster.
     pub(super) fn is_of(&self, ours: &ClusterName) -> bool {
         self.cluster.as_deref() == Some(ours.as_str())
     }
@@ -107,10 +107,10 @@ impl Group {
         self.name.as_deref()?.parse().ok()
     }
 
-    /// What an instance is that was made from this template.
+    /// The identity of an instance that was created from this template.
     ///
     /// # Errors
-    /// [`Refusal::ForeignProject`] when the template is not our cluster's, [`Refusal::NotManaged`] when it names no group.
+    /// [`Refusal::ForeignProject`] if the template is not our cluster's, [`Refusal::NotManaged`] if it names no group.
     pub(super) fn identity(&self, found: &Found, link: &TemplateLink, ours: &ClusterName) -> Result<Identity, Refusal> {
         if !self.is_of(ours) {
             return Err(Refusal::ForeignProject {
@@ -139,7 +139,7 @@ impl Group {
     }
 }
 
-/// What became of a listing, for one of those that it should list.
+/// The refusal of an instance whose group could not be listed.
 pub(super) fn no_listing(found: &Found, mig: &Mig, failure: &Failure) -> Refusal {
     if failure.is_not_found() {
         not_managed(found, NotManaged::GroupGone(mig.to_string()))
@@ -148,7 +148,7 @@ pub(super) fn no_listing(found: &Found, mig: &Mig, failure: &Failure) -> Refusal
     }
 }
 
-/// What became of a template, for one of those that were made from it.
+/// The refusal of an instance whose template could not be read.
 pub(super) fn no_template(found: &Found, link: &TemplateLink, failure: &Failure) -> Refusal {
     if failure.is_not_found() {
         not_managed(found, NotManaged::TemplateGone(link.to_string()))

@@ -26,34 +26,35 @@ use super::links::{self, Mig, Place, TemplateLink};
 use super::names::{Name, ProjectId, Target};
 use crate::groups::{CloudGroup, CloudGroups, GroupsUnavailable, Member, MemberStatus, in_time};
 
-/// The groups, and the templates, that are asked for at once.
+/// The maximum number of groups, and of templates, that are queried concurrently.
 const AT_ONCE: usize = 8;
 
-/// Compute Engine as a source of groups.
+/// The managed instance groups of a cluster.
 #[derive(Debug)]
 pub struct InstanceGroupManagers {
     caller: Caller,
     cluster: ClusterName,
-    /// What the templates say that the groups of the last listing are made from. A template does not change, and cannot be
-    /// deleted while a group uses it; one that no group uses is forgotten.
+    /// The templates of the last listing. A template does not change and cannot be deleted while a group uses it;
+    /// unused ones are removed.
     templates: Mutex<Templates>,
 }
 
 /// The `InstanceGroup` of our cluster that each template names, if any.
 type Templates = HashMap<TemplateLink, Option<InstanceGroupName>>;
 
-/// A managed instance group as it is listed.
+/// A listed managed instance group.
 #[derive(Debug)]
 struct Listed {
     mig: Mig,
     target_size: Option<i32>,
-    /// Those of its versions: what it makes, and leaves as it is, now. While it changes over, or tries a new version on some
-    /// instances (a canary), there are several, and each is as its operator wants it.
+    /// The templates of its versions: new instances are created from them, and instances of them are left unchanged.
+    /// During a rollout or a canary there are several, all of them intended by the operator.
     templates: Vec<TemplateLink>,
 }
 
 impl InstanceGroupManagers {
-    /// The groups of `cluster` in `project`. Make the client with [`client`](super::client): its deadlines are what bounds a call.
+    /// A provider for the groups of `cluster` in `project`. Create the client with [`client`](super::client), whose
+    /// timeouts bound each call.
     #[must_use]
     pub fn new(client: Client, project: ProjectId, cluster: ClusterName, calls: CloudCalls) -> Self {
         Self {
@@ -73,7 +74,7 @@ impl InstanceGroupManagers {
         stream::iter(ours).buffer_unordered(AT_ONCE).try_collect().await
     }
 
-    /// Every group of the project that could be ours, once.
+    /// Every group of the project that could be ours, once each.
     async fn listed(&self) -> Result<Vec<Listed>, Failure> {
         let mut groups = BTreeMap::new();
         for (place, group) in self.caller.all_groups().await? {
@@ -96,7 +97,7 @@ impl InstanceGroupManagers {
         Ok(listed.collect())
     }
 
-    /// What the templates say that `groups` are made from.
+    /// Reads the templates of `groups`, from the cache or the cloud.
     async fn read(&self, groups: &[Listed]) -> Result<Templates, Failure> {
         let used: HashSet<&TemplateLink> = groups.iter().flat_map(|listed| &listed.templates).collect();
         let mut known = self.templates.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -117,7 +118,7 @@ impl InstanceGroupManagers {
                 }
             };
         }
-        // Those that were read need not be read again, though others could not be.
+        // Caches the templates that were read, even if others failed.
         self.templates
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -145,7 +146,7 @@ impl InstanceGroupManagers {
             warm_pool: false,
         });
         Ok(CloudGroup {
-            // A name is unique in its place only.
+            // A name is unique only within its zone or region.
             name: format!("{}/{}", mig.place.as_str(), mig.name.as_str()),
             instance_group,
             target_size: size,
@@ -156,13 +157,13 @@ impl InstanceGroupManagers {
     }
 }
 
-/// The templates of the group's versions. `None` when it has none, or one that is not of our project.
+/// The templates of the group's versions. `None` if it has none, or one outside our project.
 fn templates(group: &InstanceGroupManager, place: &Place, project: &ProjectId) -> Option<Vec<TemplateLink>> {
     let versions = group
         .versions
         .iter()
         .map(|version| version.instance_template.as_deref());
-    // The versions override what stands beside them.
+    // The versions override the group's own template.
     let urls: Vec<Option<&str>> = if group.versions.is_empty() {
         vec![group.instance_template.as_deref()]
     } else {
@@ -174,15 +175,15 @@ fn templates(group: &InstanceGroupManager, place: &Place, project: &ProjectId) -
     links.collect()
 }
 
-/// The one `InstanceGroup` that all these templates name.
+/// The `InstanceGroup` that all these templates name.
 fn one_group(links: &[TemplateLink], templates: &Templates) -> Option<InstanceGroupName> {
     let mut named = links.iter().map(|link| templates.get(link)?.as_ref());
     let first = named.next()??;
     named.all(|other| other == Some(first)).then(|| first.clone())
 }
 
-/// Adds an instance that a group lists, unless it is on its way out: whether it is as the group would make it now. It counts
-/// once, however often it is listed and in whatever order.
+/// Adds a listed instance and whether it is up to date, unless it is being removed. It counts once, no matter how often
+/// and in which order it is listed.
 fn add(
     row: &ManagedInstance,
     listed: &Listed,

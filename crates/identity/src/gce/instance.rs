@@ -16,25 +16,25 @@ use super::links::{InvalidLink, Mig};
 use super::names::{ProjectId, Target};
 use crate::refusal::{Mark, NotManaged, Refusal};
 
-/// The metadata entry in which a managed instance group signs its instances.
+/// The metadata entry in which a managed instance group records that it created the instance.
 const CREATED_BY: &str = "created-by";
 
-/// An instance that runs, and where to look for its group.
+/// A running instance, and the group that it names.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) target: Target,
-    /// Unique, and never used again: a later instance of the same name has another one.
+    /// Unique and never reused: a later instance of the same name has another id.
     pub(super) id: u64,
-    /// What the instance says made it. Only the listing of that group decides.
+    /// The group that the instance names as its creator. Only the listing of that group decides.
     pub(super) mig: Mig,
     pub(super) addresses: Vec<IpAddr>,
 }
 
-/// Reads what `api` answered for `target`.
+/// Reads the response of `api` for `target`.
 ///
 /// # Errors
-/// [`Refusal::NotRunning`]; [`Refusal::NotManaged`] or [`Refusal::ForeignProject`] when it names no group of ours that could
-/// hold it; [`Refusal::Unavailable`] when something is missing that Compute Engine always says.
+/// [`Refusal::NotRunning`]; [`Refusal::NotManaged`] or [`Refusal::ForeignProject`] if it names no group of ours that
+/// could contain it; [`Refusal::Unavailable`] if a field is missing that Compute Engine always sets.
 pub(super) fn read(
     api: &'static str,
     target: &Target,
@@ -89,7 +89,7 @@ fn creator(target: &Target, instance: &Instance, project: &ProjectId, cluster: &
     })
 }
 
-/// The value of an entry of metadata; one without a value is empty.
+/// The value of a metadata entry; an entry without a value is empty.
 pub(super) fn entry<'a>(metadata: Option<&'a Metadata>, key: &str) -> Option<&'a str> {
     let item = metadata?.items.iter().find(|item| item.key.as_deref() == Some(key))?;
     Some(item.value.as_deref().unwrap_or_default())
@@ -100,7 +100,7 @@ pub(super) fn last(url: &str) -> Option<&str> {
     url.rsplit('/').next()
 }
 
-/// The addresses of the interfaces themselves. Alias ranges are left out: they are pods'.
+/// The addresses of the interfaces themselves. Alias ranges are left out: they are pod addresses.
 fn addresses(instance: &Instance) -> Vec<IpAddr> {
     let interfaces = instance.network_interfaces.iter();
     let all = interfaces.flat_map(|interface| [interface.network_ip.as_deref(), interface.ipv_6_address.as_deref()]);

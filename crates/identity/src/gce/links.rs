@@ -9,46 +9,47 @@ use std::fmt;
 
 use super::names::{Name, ProjectId, Target, Zone};
 
-/// As long as a link is shown or compared at all.
+/// The maximum length of a link that is compared or printed.
 const MAX_LEN: usize = 512;
 
-/// A managed instance group that may hold an instance.
+/// A managed instance group that may contain an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Mig {
     pub(super) place: Place,
     pub(super) name: Name,
 }
 
-/// Where a managed instance group is.
+/// The location of a managed instance group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Place {
-    /// Its instances are all in this zone.
+    /// All its instances are in this zone.
     Zone(Zone),
-    /// Its instances are spread over zones of this region.
+    /// Its instances are distributed over zones of this region.
     Region(Name),
 }
 
 /// An instance template.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct TemplateLink {
-    /// `None`: a global one.
+    /// `None`: a global template.
     pub(super) region: Option<Name>,
     pub(super) name: Name,
 }
 
-/// A link that leads nowhere that we may ask.
+/// A link to a resource that we must not query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum InvalidLink {
-    /// Into another project.
+    /// It is in another project.
     Foreign(String),
-    /// It is no link of this kind, or names a place where the instance is not.
+    /// It is not a link of this kind, or is in another location than the instance.
     NotFound,
 }
 
 impl Mig {
-    /// Reads `created-by` of an instance of `zone`: `projects/P/zones/Z/instanceGroupManagers/NAME`, or with `regions/R`.
+    /// Parses `created-by` of an instance of `zone`: `projects/P/zones/Z/instanceGroupManagers/NAME`, or with
+    /// `regions/R`.
     ///
-    /// An instance can write what it wants there. It is a hint only: where to look for the listing that decides.
+    /// An instance can write any value there. It is only a hint which listing to read; that listing decides.
     pub(super) fn read(text: &str, zone: &Zone, ours: &ProjectId) -> Result<Self, InvalidLink> {
         let [_, scope, place, kind, name] = parts(text, ours)?;
         let place = match scope {
@@ -64,8 +65,8 @@ impl Mig {
 }
 
 impl TemplateLink {
-    /// Reads the URL of a template, `…/projects/P/global/instanceTemplates/T` or `…/projects/P/regions/R/instanceTemplates/T`,
-    /// of an instance in `region`. The cloud writes it; the node cannot.
+    /// Parses the URL of a template, `…/projects/P/global/instanceTemplates/T` or
+    /// `…/projects/P/regions/R/instanceTemplates/T`, of an instance in `region`. The cloud writes it; the node cannot.
     pub(super) fn read(url: &str, region: &str, ours: &ProjectId) -> Result<Self, InvalidLink> {
         let path = path(url);
         let name = |text: &str| Name::parse(text).ok_or(InvalidLink::NotFound);
@@ -86,7 +87,7 @@ impl TemplateLink {
 }
 
 impl Place {
-    /// Reads `zones/Z` or `regions/R`.
+    /// Parses `zones/Z` or `regions/R`.
     pub(super) fn of_scope(scope: &str) -> Option<Self> {
         match scope.split_once('/')? {
             ("zones", zone) => Zone::parse(zone).map(Self::Zone),
@@ -95,7 +96,7 @@ impl Place {
         }
     }
 
-    /// The zone's or region's name.
+    /// The name of the zone or region.
     pub(super) fn as_str(&self) -> &str {
         match self {
             Self::Zone(zone) => zone.as_str(),
@@ -111,7 +112,7 @@ impl Place {
     }
 }
 
-/// Reads the URL of an instance, `…/projects/P/zones/Z/instances/NAME`.
+/// Parses the URL of an instance, `…/projects/P/zones/Z/instances/NAME`.
 pub(super) fn instance(url: &str, ours: &ProjectId) -> Option<Target> {
     match parts(path(url), ours) {
         Ok([_, "zones", zone, "instances", name]) => Some(Target {
@@ -122,12 +123,12 @@ pub(super) fn instance(url: &str, ours: &ProjectId) -> Option<Target> {
     }
 }
 
-/// What of a URL begins with `projects/`, where anything does.
+/// The part of a URL that begins with `projects/`.
 fn path(url: &str) -> &str {
     url.find("/projects/").map_or(url, |start| &url[start + 1..])
 }
 
-/// What follows `projects/` in a link of `N` parts, the project first, which is ours.
+/// The `N` parts after `projects/`. The first is the project, which must be ours.
 fn parts<'a, const N: usize>(path: &'a str, ours: &ProjectId) -> Result<[&'a str; N], InvalidLink> {
     if path.len() > MAX_LEN {
         return Err(InvalidLink::NotFound);

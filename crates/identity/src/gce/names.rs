@@ -1,4 +1,5 @@
-//! Names of projects, zones and instances. One exists only when its text has the form of one, so nothing else is ever sent.
+//! Names of projects, zones and instances. A value exists only if its text is well-formed, so nothing else is ever
+//! sent.
 //!
 //! Source: "Resource naming conventions" (Compute Engine) and "Creating and managing projects" (Resource Manager).
 
@@ -13,11 +14,11 @@ use crate::refusal::{Mark, Refusal};
 
 const RULE: &str = "does not have the form gce://PROJECT/ZONE/NAME";
 
-/// The id of a project, with its domain where it has one: `my-project`, `example.com:my-project`.
+/// The id of a project, with its domain if it has one: `my-project`, `example.com:my-project`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ProjectId(Arc<str>);
 
-/// The text is no id of a project.
+/// The text is not a valid project id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the project {shown} is not valid: must be 6 to 30 lower-case letters, digits and '-', begin with a letter and end with a \
@@ -28,15 +29,16 @@ pub struct InvalidProject {
     pub shown: String,
 }
 
-/// The name of a resource by RFC 1035: 1 to 63 characters.
+/// A resource name according to RFC 1035: 1 to 63 characters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Name(Box<str>);
 
-/// A zone: the name of a region, and what tells the region's zones apart.
+/// A zone: the name of its region, and a suffix.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Zone(Name);
 
-/// What a providerID of our project names. A name is unique in its zone only, so the zone is part of what is asked.
+/// The instance in a providerID of our project. A name is unique only within its zone, so the zone is part of the
+/// query.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Target {
     pub(super) zone: Zone,
@@ -101,11 +103,11 @@ impl Zone {
 }
 
 impl Target {
-    /// Reads `gce://PROJECT/ZONE/NAME`.
+    /// Parses `gce://PROJECT/ZONE/NAME`.
     ///
     /// # Errors
-    /// [`Refusal::InvalidProviderId`] for anything else, [`Refusal::ForeignProject`] when the project is not ours: it is not
-    /// even asked about.
+    /// [`Refusal::InvalidProviderId`] for anything else, [`Refusal::ForeignProject`] if the project is not ours, which
+    /// is refused without a call.
     pub(super) fn read(provider_id: &ProviderId, ours: &ProjectId, cluster: &ClusterName) -> Result<Self, Refusal> {
         let invalid = || Refusal::InvalidProviderId {
             provider_id: provider_id.clone(),
@@ -152,7 +154,7 @@ fn is_rfc1035(text: &str) -> bool {
         && bytes.iter().all(|byte| lower_or_digit(byte) || *byte == b'-')
 }
 
-/// The domain of an organisation whose projects carry it: at least two labels.
+/// Whether the text is the domain of an organisation's projects: at least two labels.
 fn is_domain(text: &str) -> bool {
     let label = |part: &str| {
         let bytes = part.as_bytes();

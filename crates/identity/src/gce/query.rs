@@ -22,14 +22,13 @@ use crate::identifier::AnswerFn;
 use crate::identity::Identity;
 use crate::refusal::Refusal;
 
-/// The managed instance groups that one query lists at most: what instances say of their makers may not be true, and each
-/// could name another.
+/// The maximum number of managed instance groups that one query lists: each instance could name another, false one.
 const MAX_MIGS: usize = 256;
 
-/// The templates that one query reads at most.
+/// The maximum number of templates that one query reads.
 const MAX_TEMPLATES: usize = 256;
 
-/// The instances that one query asks for one by one, beside those that make it up when it is small.
+/// The maximum number of instances that one query reads by name, besides those of a small query.
 const MAX_GETS: usize = 32;
 
 pub(super) struct Query<'a> {
@@ -39,17 +38,17 @@ pub(super) struct Query<'a> {
     pub(super) templates: Once<TemplateLink, Group>,
 }
 
-/// Results that are asked for once.
+/// A map of results, each queried once.
 pub(super) struct Once<K, V> {
     limit: usize,
     cells: Mutex<HashMap<K, Cell<V>>>,
 }
 
-/// What was asked, or is being asked.
+/// The result of a call, finished or in flight.
 pub(super) type Cell<V> = Arc<OnceCell<Result<V, Failure>>>;
 
 impl<'a> Query<'a> {
-    /// Reads the claims; those that name no instance of our project are refused here.
+    /// Parses the claims; those that name no instance of our project are refused here.
     pub(super) fn new(claims: &[Claim], answers: &'a AnswerFn<'a>, project: &ProjectId, cluster: &ClusterName) -> Self {
         let read = |claim: &Claim| Target::read(&claim.provider_id, project, cluster);
         Self {
@@ -76,7 +75,7 @@ impl<'a> Query<'a> {
         self.claimants.not_found(target);
     }
 
-    /// Takes `count` calls for single instances, if so many are left.
+    /// Reserves `count` calls for single instances, if that many are left.
     pub(super) fn take_gets(&self, count: usize) -> bool {
         let take = |taken: usize| taken.checked_add(count).filter(|sum| *sum <= MAX_GETS);
         self.gets
@@ -93,7 +92,7 @@ impl<K: Eq + Hash + Clone, V> Once<K, V> {
         }
     }
 
-    /// Where the result for `key` is or will be; `None` when there are too many already.
+    /// The cell with the result for `key`, finished or not; `None` if there are too many keys.
     pub(super) fn cell(&self, key: &K) -> Option<Cell<V>> {
         let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(cell) = cells.get(key) {

@@ -1,6 +1,6 @@
-//! The calls of the API, each counted and with a deadline, and pages read to their end.
+//! The calls of the API, each counted and with a timeout, and the pagination.
 //!
-//! A call names nothing but a server's number or our cluster's name.
+//! A call contains only a server's id or our cluster's name.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,13 +17,13 @@ use super::failure::Failure;
 use super::server::Server;
 use super::server_id::ServerId;
 
-/// As many servers as one page can have.
+/// The maximum page size.
 const PAGE: &str = "50";
 
-/// Where we stop reading pages: 10,000 servers, several times what a cluster can have.
+/// The maximum number of pages: 10,000 servers, several times what a cluster can have.
 const MAX_PAGES: usize = 200;
 
-/// The servers that were asked for, in every row that has them.
+/// The requested servers, each with all its rows.
 pub(super) type Listing = HashMap<ServerId, Vec<Server>>;
 
 #[derive(Debug)]
@@ -58,15 +58,15 @@ impl Caller {
         Self { client, calls }
     }
 
-    /// One server.
+    /// Reads one server.
     pub(super) async fn server(&self, id: ServerId) -> Result<Server, Failure> {
         let url = format!("{}/{id}", self.client.servers);
         let one: One = self.counted(api::GET, url).await?;
         Ok(one.server)
     }
 
-    /// The servers that the selector lets through, or all of the project, as far as they are wanted. By id, so that one
-    /// that is made meanwhile does not move the others to another page.
+    /// Lists the `wanted` servers that match the selector, or of the whole project without one. Sorted by id, so that a
+    /// server created meanwhile does not move others to another page.
     pub(super) async fn list(&self, selector: Option<&str>, wanted: &[ServerId]) -> Result<Listing, Failure> {
         let wanted: HashSet<ServerId> = wanted.iter().copied().collect();
         let mut listing = Listing::default();

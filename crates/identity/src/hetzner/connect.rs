@@ -1,4 +1,4 @@
-//! How Hetzner Cloud is reached: the token, and a client whose every call ends in time.
+//! Connects to Hetzner Cloud: the token, and a client whose calls have timeouts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,14 +11,14 @@ use crate::client_settings::ClientSettings;
 
 const ENDPOINT: &str = "https://api.hetzner.cloud";
 
-/// Longer than any token is.
+/// Longer than any token.
 const MAX_TOKEN: usize = 512;
 
-/// A token of a project's API. It is never shown.
+/// A token for a project's API. It is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiToken(HeaderValue);
 
-/// The text is no token. It is not shown.
+/// The text is not a valid token. It is not printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the API token is not valid: must be 1 to 512 printable ASCII characters without spaces")]
 pub struct InvalidToken;
@@ -26,7 +26,7 @@ pub struct InvalidToken;
 impl FromStr for ApiToken {
     type Err = InvalidToken;
 
-    /// White space around the token is left out: a file that it is read from ends with a line break.
+    /// Whitespace around the token is ignored: a file usually ends with a line break.
     fn from_str(text: &str) -> Result<Self, InvalidToken> {
         let token = text.trim();
         if !(1..=MAX_TOKEN).contains(&token.len()) || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -44,7 +44,7 @@ impl fmt::Debug for ApiToken {
     }
 }
 
-/// What [`Hetzner`](super::Hetzner) calls. Make it with [`client`].
+/// The client of [`Hetzner`](super::Hetzner). Create it with [`client`].
 #[derive(Clone, Debug)]
 pub struct Client {
     pub(super) http: reqwest::Client,
@@ -52,16 +52,16 @@ pub struct Client {
     token: ApiToken,
 }
 
-/// No client could be made.
+/// The client could not be created.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot create the Hetzner Cloud client")]
 pub struct ClientError(#[source] reqwest::Error);
 
-/// A client for [`Hetzner`](super::Hetzner). It makes each call once: whoever asks tries again. It follows no redirection, so
-/// the token goes nowhere else.
+/// A client for [`Hetzner`](super::Hetzner). It does not retry: the caller does. It follows no redirects, so the token
+/// is not sent elsewhere.
 ///
 /// # Errors
-/// When TLS cannot be set up.
+/// If TLS cannot be set up.
 pub fn client(token: ApiToken, settings: &ClientSettings) -> Result<Client, ClientError> {
     let http = reqwest::Client::builder()
         .connect_timeout(settings.connect)

@@ -1,7 +1,7 @@
-//! What it means that a call gave nothing.
+//! The meaning of failed calls.
 //!
-//! What is told of a failure is the API's code or the system's word for a broken connection: never the API's own message, which may
-//! quote the request, and nothing that differs from call to call.
+//! A failure is described by the API's error code or the system's error for a broken connection, never by the API's
+//! message, which may quote the request, and by nothing that differs between calls.
 
 use serde::Deserialize;
 
@@ -10,7 +10,7 @@ use crate::refusal::{Refusal, UnavailableCause};
 
 const TIMEOUT: &str = "timeout";
 
-/// A call that gave nothing.
+/// A failed call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     api: &'static str,
@@ -19,17 +19,17 @@ pub(super) struct Failure {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
-    /// There is no such server.
+    /// The server does not exist.
     NotFound,
     /// Too many calls.
     Throttled,
-    /// The API was reached, perhaps, and did not answer in time.
+    /// The API may have been reached, but did not respond in time.
     Timeout,
     /// Anything else.
     Unavailable { cause: UnavailableCause, detail: String },
 }
 
-/// The form of all errors of the API.
+/// The format of all errors of the API.
 #[derive(Deserialize)]
 struct ErrorAnswer {
     error: ErrorCode,
@@ -50,12 +50,12 @@ impl Failure {
         Self::plain(api, Kind::Unavailable { cause, detail })
     }
 
-    /// An answer that came and makes no sense.
+    /// An unusable response.
     pub(super) fn unusable(api: &'static str, detail: impl Into<String>) -> Self {
         Self::unavailable(api, UnavailableCause::Unusable, detail)
     }
 
-    /// A call that got no answer, or lost it on the way.
+    /// A call without a response, or with an interrupted one.
     pub(super) fn of(api: &'static str, error: &reqwest::Error) -> Self {
         if error.is_timeout() {
             return Self::plain(api, Kind::Timeout);
@@ -63,7 +63,7 @@ impl Failure {
         Self::unavailable(api, UnavailableCause::Unreachable, system_word(error))
     }
 
-    /// What the API answered with a status that is no success. Source: "Errors" and "Rate Limiting" of its reference.
+    /// Interprets a response with an error status. Source: "Errors" and "Rate Limiting" of the API reference.
     pub(super) fn answered(api: &'static str, status: u16, body: &[u8]) -> Self {
         let Ok(answer) = serde_json::from_slice::<ErrorAnswer>(body) else {
             return Self::not_hetzner(api, status);
@@ -80,7 +80,7 @@ impl Failure {
         Self::unavailable(api, cause, format!("{status} {shown}"))
     }
 
-    /// Not the API's own form of an answer: a proxy, a captive portal, or a broken body.
+    /// Not a response in the API's format: a proxy, a captive portal, or a broken body.
     pub(super) fn not_hetzner(api: &'static str, status: u16) -> Self {
         let cause = match status {
             429 => return Self::plain(api, Kind::Throttled),
@@ -101,7 +101,7 @@ impl Failure {
             detail: detail.to_owned(),
         };
         match &self.kind {
-            // Of a call that names no server.
+            // For a call that names no server.
             Kind::NotFound => unavailable(UnavailableCause::Failed, "not found"),
             Kind::Throttled => Refusal::Throttled { api: self.api },
             Kind::Timeout => unavailable(UnavailableCause::Unreachable, TIMEOUT),
@@ -109,7 +109,7 @@ impl Failure {
         }
     }
 
-    /// One word for the metric.
+    /// The value of the label `outcome` in the metric of calls.
     pub(super) fn outcome(&self) -> &'static str {
         match &self.kind {
             Kind::NotFound => "not_found",

@@ -1,7 +1,7 @@
-//! What the API says of one server. Pure.
+//! Reads one server from a response of the API. Pure.
 //!
-//! A server that lacks what the API always says is refused as unusable, never guessed. What nothing here depends on is not read, so
-//! that it may change.
+//! A server without a field that the API always sets is refused as unusable, never guessed. Unused fields are not
+//! parsed, so they may change.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -14,16 +14,17 @@ use super::server_id::ServerId;
 use crate::identity::Identity;
 use crate::refusal::{Mark, Refusal};
 
-/// The label that kOps gives every server of a cluster: its value is the cluster's name.
+/// The label that kOps sets on every server of a cluster; the value is the cluster's name.
 ///
-/// Source: `TagKubernetesClusterName` and `TagKubernetesInstanceGroup` of kOps (`upup/pkg/fi/cloudup/hetzner/cloud.go`). The values
-/// are the names as they are: a label's value is at most 63 letters, digits, `-`, `_` and `.`, and kOps takes no longer names here.
+/// Source: `TagKubernetesClusterName` and `TagKubernetesInstanceGroup` of kOps
+/// (`upup/pkg/fi/cloudup/hetzner/cloud.go`). The values are the unmodified names: a label's value is at most 63
+/// letters, digits, `-`, `_` and `.`, and kOps accepts no longer names here.
 pub(super) const CLUSTER_LABEL: &str = "kops.k8s.io/cluster";
 
-/// The label that names the `InstanceGroup`; not the one that kOps uses elsewhere.
+/// The label that names the `InstanceGroup`; kOps uses another one on other clouds.
 const GROUP_LABEL: &str = "kops.k8s.io/instance-group";
 
-/// A server as the API describes it.
+/// A server in a response of the API.
 #[derive(Debug, Deserialize)]
 pub(super) struct Server {
     pub(super) id: u64,
@@ -60,11 +61,11 @@ struct PrivateNet {
     alias_ips: Vec<String>,
 }
 
-/// Reads the server, in the order in which a refusal says most: is it alive, is it ours, which group.
+/// Reads the server. The checks are in order of significance: running, ours, group.
 ///
 /// # Errors
-/// [`Refusal::NotRunning`], [`Refusal::ForeignProject`], [`Refusal::NotInGroup`], or [`Refusal::Unavailable`] when something is
-/// missing that the API always says.
+/// [`Refusal::NotRunning`], [`Refusal::ForeignProject`], [`Refusal::NotInGroup`], or [`Refusal::Unavailable`] if a
+/// field is missing that the API always sets.
 pub(super) fn identity(
     api: &'static str,
     id: ServerId,
@@ -91,7 +92,7 @@ pub(super) fn identity(
         instance: id.to_string(),
         group: group(id, server)?,
         zone: location.name.clone(),
-        // There is one way to pay for a server.
+        // Servers have only one billing model.
         lifecycle: Lifecycle::OnDemand,
         names: vec![name.ok_or_else(|| unusable("name"))?.to_ascii_lowercase()],
         addresses: addresses(server),
@@ -122,8 +123,8 @@ fn group(id: ServerId, server: &Server) -> Result<InstanceGroupName, Refusal> {
         })
 }
 
-/// Every address, public ones too: a Node without a private network lists its public address as its internal one. They can
-/// only refute, so knowing one too many is harmless.
+/// All addresses, including public ones: a Node without a private network lists its public address as its internal one.
+/// Addresses can only refute, so extra ones are harmless.
 fn addresses(server: &Server) -> Vec<IpAddr> {
     let private = server
         .private_net
@@ -137,7 +138,7 @@ fn addresses(server: &Server) -> Vec<IpAddr> {
     all.into_iter().collect()
 }
 
-/// A server has a whole network of IPv6, `2001:db8::/64`, and its images use the first address of it.
+/// The first address of a server's IPv6 network, for example `2001:db8::/64`: its images use that address.
 fn first_of(network: &str) -> Option<IpAddr> {
     let (address, _) = network.split_once('/')?;
     let network: Ipv6Addr = address.parse().ok()?;

@@ -1,4 +1,4 @@
-//! The id of a server. One exists only when its text has the form of one, so nothing else is ever sent.
+//! The id of a server. A value exists only if its text is well-formed, so nothing else is ever sent.
 
 use std::fmt;
 
@@ -8,15 +8,15 @@ use crate::refusal::Refusal;
 
 const RULE: &str = "does not have the form hcloud://ID, where ID is a number such as 42";
 
-/// As long as an id can be: the API keeps them below 2^53.
+/// The maximum length: the API keeps ids below 2^53.
 const MAX_DIGITS: usize = 16;
 
-/// A number without sign and leading zeros, so that one server has one providerID.
+/// A number without a sign or leading zeros, so that a server has only one providerID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct ServerId(u64);
 
 impl ServerId {
-    /// Reads `hcloud://ID`.
+    /// Parses `hcloud://ID`.
     ///
     /// # Errors
     /// [`Refusal::InvalidProviderId`] for anything else.
@@ -36,7 +36,7 @@ impl ServerId {
         ok.then(|| digits.parse().ok()).flatten().map(Self)
     }
 
-    /// The id that the API gave.
+    /// An id from a response of the API.
     pub(super) fn of(number: u64) -> Self {
         Self(number)
     }

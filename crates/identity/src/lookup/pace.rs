@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(pace.delay(), None);
     }
 
-    /// Replicas and other clusters of the account that were throttled together do not come back together.
+    /// Replicas and other clusters of the account that were throttled at the same time do not retry at the same time.
     #[test]
     fn the_wait_is_drawn() {
         let waits: std::collections::BTreeSet<_> = (0..20)

@@ -13,7 +13,7 @@ use crate::identifier::AnswerFn;
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_hours(1);
 
-/// A call as the test sees it: it answers through `give`, and ends the call by dropping it.
+/// A call in flight: the test answers it with `give`, and ends it by dropping it.
 struct Asked {
     claims: Vec<Claim>,
     give: mpsc::UnboundedSender<(usize, Result<Identity, Refusal>)>,
@@ -24,7 +24,7 @@ impl Asked {
         self.give.send((place, answer)).unwrap();
     }
 
-    /// Gives everyone the identity that their claim asks for.
+    /// Answers each claim with the claimed identity.
     fn answer_all(self) {
         for (place, claim) in self.claims.iter().enumerate() {
             self.give(place, Ok(identity_of(claim)));
@@ -60,7 +60,7 @@ impl Identifier for Scripted {
     }
 }
 
-/// A lookup whose run loop and whose callers are polled by the test itself: nothing happens between two lines.
+/// A lookup whose run loop and callers are polled only by the test, so that nothing runs between two lines.
 struct Bench {
     lookup: Arc<Lookup>,
     clock: ManualClock,
@@ -95,7 +95,7 @@ impl Bench {
         }
     }
 
-    /// A caller asks; returns its number.
+    /// Adds a caller and returns its number.
     fn ask(&mut self, claim: Claim) -> usize {
         let lookup = Arc::clone(&self.lookup);
         self.callers
@@ -110,7 +110,7 @@ impl Bench {
         self.settle();
     }
 
-    /// Lets everything that can go on go on.
+    /// Polls until no task can make progress.
     fn settle(&mut self) {
         for _ in 0..6 + 2 * YIELDS {
             let mut waiting = Vec::new();
@@ -134,7 +134,7 @@ impl Bench {
         self.settle();
     }
 
-    /// The call that is being made now.
+    /// The call in flight.
     fn call(&mut self) -> Asked {
         self.settle();
         self.asked.try_recv().expect("a call")
@@ -159,7 +159,7 @@ impl Bench {
         );
     }
 
-    /// Asks and answers, so that it is kept.
+    /// Queries and answers, so that the answer is cached.
     fn know(&mut self, claim: &Claim) {
         let number = self.ask(claim.clone());
         self.call().answer_all();
@@ -455,7 +455,7 @@ fn throttling_slows_everybody_down_together() {
 fn a_cloud_that_refuses_connections_is_not_stormed() {
     let mut bench = Bench::new();
     let mut calls = 0;
-    // A thousand Nodes, each of which asks again ten times a second, for ten seconds.
+    // A thousand Nodes query ten times a second for ten seconds.
     for tick in 0..100 {
         for n in 0..10 {
             bench.ask(claim(&format!("n{tick}-{n}")));
@@ -498,7 +498,7 @@ fn a_call_that_takes_long_holds_up_nobody_for_longer_than_patience() {
     bench.advance(Duration::from_millis(1));
     bench.call().answer_all();
     assert!(bench.answer(healthy).is_ok());
-    // While the slow one is still under way, the next is asked at once.
+    // While the slow call is in flight, the next one starts at once.
     bench.know(&claim("next"));
     slow.answer_all();
     bench.no_call();
@@ -568,7 +568,7 @@ fn who_waits_at_shutdown_is_told() {
     assert_eq!(bench.answer(late), Err(stopped()));
 }
 
-/// Real time and threads: whatever the order of events, everyone is answered, and rightly.
+/// Real time and threads: whatever the order of events, every caller gets its own answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_at_once_are_each_answered_for_themselves() {
     let (sender, mut asked) = mpsc::unbounded_channel::<Asked>();

@@ -1,4 +1,4 @@
-//! What a group makes its instances from now, and whether an instance was made from it. Pure.
+//! A group's current definition, and whether an instance was created from it. Pure.
 
 use std::collections::HashMap;
 
@@ -12,31 +12,31 @@ const DEFAULT: &str = "$Default";
 #[derive(Debug)]
 pub(super) struct Definition<'a> {
     configuration: Option<&'a str>,
-    /// The group's own, and those that a mixed instances policy puts in its place for some types of instance.
+    /// The group's own template, and the overrides of a mixed instances policy for some instance types.
     templates: Vec<Template<'a>>,
 }
 
 #[derive(Debug)]
 struct Template<'a> {
-    /// `None`: for every type.
+    /// `None`: all instance types.
     instance_type: Option<&'a str>,
     id: &'a str,
     version: &'a str,
 }
 
-/// The versions that launch templates have now, by id. A template that is gone is not in it.
+/// The current versions of launch templates, by id. A deleted template is absent.
 #[derive(Debug, Default)]
 pub(super) struct Versions {
     known: HashMap<String, Known>,
-    /// We may not ask: a template that is not known need not be gone.
+    /// The call was denied, so an absent template may still exist.
     denied: bool,
 }
 
-/// Whether an instance is what its group would make now; the later one is the worse.
+/// Whether an instance matches its group's current definition, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Made {
     Now,
-    /// It was made from a template of which only EC2 knows the version that is meant, and that we may not ask for.
+    /// Its template refers to a version that only EC2 can resolve, and that call was denied.
     Unresolved,
     Before,
 }
@@ -66,7 +66,7 @@ impl<'a> Definition<'a> {
         }
     }
 
-    /// The ids of the templates of which only EC2 knows the version that is meant.
+    /// The ids of the templates with a version that only EC2 can resolve.
     pub(super) fn to_resolve(&self) -> Vec<&'a str> {
         let relative = self
             .templates
@@ -75,8 +75,8 @@ impl<'a> Definition<'a> {
         relative.map(|template| template.id).collect()
     }
 
-    /// Whether the instance is what the group would make now. One that names neither a template nor a configuration is not:
-    /// what it was made from is gone.
+    /// Whether the instance matches the current definition. One that names neither a template nor a configuration does
+    /// not: its definition was deleted.
     pub(super) fn made(&self, instance: &Instance, versions: &Versions) -> Made {
         let from = match (instance.launch_template(), instance.launch_configuration_name()) {
             (Some(from), _) => from,
@@ -94,7 +94,7 @@ impl<'a> Definition<'a> {
 }
 
 impl<'a> Template<'a> {
-    /// AWS always says the id, whichever way a group names its template.
+    /// AWS always returns the id, even if a group names its template.
     fn of(instance_type: Option<&'a str>, specification: &'a LaunchTemplateSpecification) -> Option<Self> {
         Some(Self {
             instance_type,
@@ -108,7 +108,7 @@ impl<'a> Template<'a> {
 }
 
 impl Versions {
-    /// We may not ask.
+    /// The versions after a denied call.
     pub(super) fn denied() -> Self {
         Self {
             denied: true,
@@ -127,7 +127,7 @@ impl Versions {
         }
     }
 
-    /// Whether what was made `from` this was made from what `template` means.
+    /// Whether an instance created from `from` was created from the current version of `template`.
     fn made(&self, template: &Template<'_>, from: &LaunchTemplateSpecification) -> Made {
         let known = |number: fn(&Known) -> Option<i64>| {
             let number = self.known.get(template.id).and_then(number);
@@ -168,7 +168,8 @@ mod tests {
         group().launch_template(specification("lt-1", version)).build()
     }
 
-    /// `lt-1`, but `lt-arm` for `m6g.large`, and the default of `lt-any` for whatever has the requirements.
+    /// `lt-1`, except `lt-arm` for `m6g.large`, and the default version of `lt-any` for all types that match the
+    /// requirements.
     fn mixed() -> AutoScalingGroup {
         let chosen = LaunchTemplateOverrides::builder();
         let arm = chosen.clone().instance_type("m6g.large");

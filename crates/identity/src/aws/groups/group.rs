@@ -1,7 +1,7 @@
-//! What one Auto Scaling group is to the cluster, and its members. Pure.
+//! Reads one Auto Scaling group and its members. Pure.
 //!
-//! An instance counts once, however often it is listed and in whatever order. What cannot be is refused as unusable, never
-//! guessed; but the SDK reads a size that is not said as 0.
+//! An instance counts once, no matter how often and in which order it is listed. Impossible values are refused as
+//! unusable, never guessed; but the SDK reads a missing size as 0.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ use crate::aws::failure::unusable;
 use crate::groups::{CloudGroup, Member, MemberStatus};
 use crate::refusal::Refusal;
 
-/// What kOps puts between the name of an `InstanceGroup` and the cluster's, for all roles but nodes and bastions.
+/// What kOps puts between the name of an `InstanceGroup` and the cluster's, for all roles except nodes and bastions.
 /// Source: `matchInstanceGroup` of kOps (`upup/pkg/fi/cloudup/awsup/instancegroups.go`).
 const ROLE_PARTS: [&str; 6] = ["masters", "apiservers", "etcd", "scheduler", "ccm", "kcm"];
 
-/// How an instance stands to its group, as far as its rows have told.
+/// The status of an instance in its group, merged from its rows.
 #[derive(Debug)]
 struct Standing {
     detached: bool,
@@ -27,8 +27,8 @@ struct Standing {
     warm_pool: bool,
 }
 
-/// The `InstanceGroup` that the group was made for: by its tag, or where that is absent by its name. `None` when the group is not
-/// the cluster's, or names none.
+/// The `InstanceGroup` that the group was created for, from its tag, or without that tag from its name. `None` if the
+/// group is not the cluster's, or names none.
 pub(super) fn instance_group(group: &AutoScalingGroup, cluster: &ClusterName) -> Option<InstanceGroupName> {
     let tag = |key: &str| {
         let tag = group.tags().iter().find(|tag| tag.key() == Some(key))?;
@@ -51,7 +51,7 @@ fn by_name<'a>(name: &'a str, cluster: &ClusterName) -> Option<&'a str> {
     Some(ROLE_PARTS.iter().find_map(of_a_role).unwrap_or(own))
 }
 
-/// The group with its own instances, those of its warm pool and those that were detached from it.
+/// The group with its own instances, those of its warm pool, and detached ones.
 pub(super) fn read(
     name: String,
     instance_group: InstanceGroupName,
@@ -101,7 +101,7 @@ pub(super) fn read(
     })
 }
 
-/// The instance's id, and whether it is in the warm pool. `None` for one that leaves, or has left.
+/// The instance's id, and whether it is in the warm pool. `None` if it is leaving or has left the group.
 fn member(group: &str, instance: &Instance) -> Result<Option<(InstanceId, bool)>, Refusal> {
     let Some(warm_pool) = stays(instance.lifecycle_state().map_or("", LifecycleState::as_str)) else {
         return Ok(None);
@@ -111,8 +111,8 @@ fn member(group: &str, instance: &Instance) -> Result<Option<(InstanceId, bool)>
     Ok(Some((id, warm_pool)))
 }
 
-/// Whether an instance of this lifecycle state is in the warm pool; `None` when it is no member. A state that
-/// we do not know is a member's. Source: "Amazon EC2 Auto Scaling instance lifecycle".
+/// Whether an instance of this lifecycle state is in the warm pool; `None` if it is not a member. An unknown state
+/// counts as a member's. Source: "Amazon EC2 Auto Scaling instance lifecycle".
 fn stays(state: &str) -> Option<bool> {
     let (warm_pool, state) = match state.strip_prefix("Warmed:") {
         Some(state) => (true, state),
