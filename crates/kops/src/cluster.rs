@@ -1,7 +1,7 @@
 //! The fields of a kOps `Cluster` (v1alpha2) that decide labels.
 //!
-//! Read from `cluster-completed.spec`, the Cluster as kOps has filled it in. Every field that is not named here is
-//! ignored, whatever it holds; the ones that are read are strict.
+//! Read from `cluster-completed.spec`, the Cluster with the defaults of kOps. All other fields are ignored; the ones
+//! that are read are strict.
 
 use tidewaiter_api::ClusterName;
 
@@ -16,10 +16,10 @@ pub const CLUSTER_FILE: &str = "cluster-completed.spec";
 pub struct Cluster {
     /// `metadata.name`.
     pub name: ClusterName,
-    /// `spec.kubelet.nodeLabels`: for every node but those of the control plane.
+    /// `spec.kubelet.nodeLabels`: for every node except those of the control plane.
     pub kubelet: NodeLabelField,
-    /// For nodes of the control plane, the later ones winning: `spec.masterKubelet.nodeLabels`, the name in v1alpha2, and
-    /// `spec.controlPlaneKubelet.nodeLabels`, its name since.
+    /// For control-plane nodes, the last one overriding: `spec.masterKubelet.nodeLabels`, the name in v1alpha2, and
+    /// `spec.controlPlaneKubelet.nodeLabels`, the newer name.
     pub control_plane_kubelet: [NodeLabelField; 2],
 }
 
@@ -27,8 +27,8 @@ impl Cluster {
     /// Parses `bytes`, the content of `file`, as the Cluster named `expected`.
     ///
     /// # Errors
-    /// When it is not one document of YAML or JSON, not a Cluster of v1alpha2, another cluster's, or when a field that
-    /// decides labels has the wrong shape.
+    /// If it is not a single YAML or JSON document, not a Cluster of v1alpha2, another cluster, or if a field that
+    /// defines labels has the wrong type.
     pub fn parse(file: &str, bytes: &[u8], expected: &ClusterName) -> Result<Self, InvalidFile> {
         spec_of_cluster(file, bytes, expected, |spec| {
             Ok(Self {
@@ -43,7 +43,7 @@ impl Cluster {
     }
 }
 
-/// `nodeLabels` of the kubelet's settings under `key`.
+/// `nodeLabels` of the kubelet configuration under `key`.
 pub(crate) fn kubelet_labels(spec: &Mapping<'_>, key: &str) -> Result<NodeLabelField, InvalidFile> {
     match spec.get(key) {
         Some(kubelet) => kubelet

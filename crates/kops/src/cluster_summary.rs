@@ -11,7 +11,7 @@ use crate::config::Cloud;
 use crate::document::{InvalidFile, Mapping};
 use crate::spec::spec_of_cluster;
 
-/// Source: kOps. A cluster whose name has this ending finds its API by gossip and publishes no DNS name.
+/// Source: kOps. A cluster with this suffix finds its API by gossip and publishes no DNS name.
 const GOSSIP: &str = ".k8s.local";
 const A_MAPPING: &str = "a mapping";
 const A_STRING: &str = "a string";
@@ -22,8 +22,8 @@ const SUBNETS: &str = "a list of mappings";
 pub struct ClusterSummary {
     /// `metadata.name`.
     pub name: ClusterName,
-    /// The name under which DNS has the API: `spec.api.publicName`, `spec.masterPublicName` in v1alpha2, else `api.` and the
-    /// name of the cluster. None when the cluster publishes nothing: `spec.topology.dns.type` is `None`, or it gossips.
+    /// The DNS name of the API: `spec.api.publicName`, `spec.masterPublicName` in v1alpha2, or else `api.` and the name
+    /// of the cluster. `None` if the cluster publishes no name: `spec.topology.dns.type` is `None`, or it uses gossip.
     pub api_name: Option<String>,
     /// `spec.cloudProvider`: a name, or a mapping with the name as its only key.
     pub cloud: Option<Cloud>,
@@ -51,7 +51,7 @@ impl ClusterSummary {
         })
     }
 
-    /// The region of AWS in which all zones lie, those of local zones and wavelength zones too; none when they do not agree.
+    /// The AWS region of all zones, including local zones and wavelength zones; `None` if they differ.
     #[must_use]
     pub fn aws_region(&self) -> Option<String> {
         let regions: Option<BTreeSet<String>> = self.zones.iter().map(|zone| region_of(zone)).collect();
@@ -60,7 +60,7 @@ impl ClusterSummary {
     }
 }
 
-/// Words and the first number: `us-west-2` of `us-west-2b` and of `us-west-2-lax-1a`.
+/// The region of a zone: `us-west-2` for `us-west-2b` and `us-west-2-lax-1a`.
 fn region_of(zone: &str) -> Option<String> {
     let start = zone.find(|c: char| c.is_ascii_digit()).filter(|start| *start > 0)?;
     let digits = zone[start..].chars().take_while(char::is_ascii_digit).count();
@@ -124,7 +124,7 @@ mod tests {
         named("cluster.example.com", text)
     }
 
-    /// The fixture with more in its `spec`.
+    /// The fixture with additional fields in its `spec`.
     fn with(more: &str) -> String {
         COMPLETED.replace("\nspec:\n", &format!("\nspec:\n  {more}\n"))
     }

@@ -23,25 +23,25 @@ pub struct ControllerConfig {
     pub cluster_name: ClusterName,
     /// `cloud`. The caller checks whether Tidewaiter supports that cloud.
     pub cloud: Cloud,
-    /// `configBase`: where the cluster's files lie.
+    /// `configBase`: the location of the cluster's files.
     pub config_base: StateUrl,
-    /// `server.provider.aws.Region`, when the file gives it.
+    /// `server.provider.aws.Region`, if present.
     pub region: Option<String>,
 }
 
-/// A configuration, and what the operator should know about its file.
+/// A configuration, with warnings for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {
     /// The configuration.
     pub config: ControllerConfig,
-    /// One line for each key that has no effect, in the order of their names.
+    /// One line for each key without an effect, sorted by key.
     pub warnings: Vec<String>,
 }
 
 /// Why a configuration file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file is missing or may not be read.
+    /// The file is missing or unreadable.
     #[error("{path}: cannot be read")]
     Read {
         /// The file.
@@ -49,12 +49,12 @@ pub enum ConfigError {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// The file was read and is wrong.
+    /// The file is invalid.
     #[error(transparent)]
     Invalid(#[from] InvalidFile),
 }
 
-/// The clouds that kOps knows.
+/// The clouds that kOps supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "each variant is the name of a product")]
 pub enum Cloud {
@@ -171,10 +171,10 @@ impl ControllerConfig {
         Ok(Self::parse(&name, &bytes)?)
     }
 
-    /// Checks `bytes`, the content of `file`.
+    /// Validates `bytes`, the content of `file`.
     ///
     /// # Errors
-    /// As [`load`](Self::load), but for reading.
+    /// As [`load`](Self::load), except for reading.
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Loaded, InvalidFile> {
         let document = parse(file, bytes)?;
         let root = Mapping::root(file, &document);
@@ -189,7 +189,7 @@ impl ControllerConfig {
     }
 }
 
-/// At most one byte more than a file may have: a special file that never ends does not fill the memory.
+/// Reads at most one byte more than the maximum size, so that an endless special file does not fill the memory.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
@@ -226,7 +226,7 @@ fn region(root: &Mapping<'_>) -> Result<Option<String>, InvalidFile> {
         return Ok(None);
     };
     let text = field.text(A_REGION)?;
-    // It becomes part of the name of a host.
+    // It becomes part of a host name.
     let ok = text.len() <= 63
         && text
             .bytes()
@@ -238,7 +238,7 @@ fn region(root: &Mapping<'_>) -> Result<Option<String>, InvalidFile> {
     }
 }
 
-/// The warning for a key that has a value and no effect.
+/// The warning for a key with a value that has no effect.
 fn warning(file: &str, key: &str) -> Option<String> {
     if READ.iter().any(|known| known.eq_ignore_ascii_case(key)) {
         return None;

@@ -45,14 +45,14 @@ use reads::Reads;
 pub use stale::Stale;
 use tracked::{Content, Shared, Tracked};
 
-/// The number of files that are read concurrently.
+/// The maximum number of concurrent reads.
 const AT_ONCE: usize = 4;
 /// A poll stops after this many reads that cannot reach the store, and leaves the rest to the next poll.
 const AWAY: usize = 4;
 /// The jitter of the poll interval, as a fraction of it.
 const JITTER: f64 = 0.1;
 
-/// Which definitions are not what they were.
+/// A change of a definition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Changed {
     /// The Cluster: it concerns every group.
@@ -63,21 +63,21 @@ pub enum Changed {
     OwnedKeys,
 }
 
-/// A file in use that cannot be used as it is now.
+/// A required file that is currently unusable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The problem; names the file.
     pub error: DefinitionError,
-    /// Since when it has been exactly this.
+    /// The start of exactly this problem.
     pub since: Timestamp,
     /// Whether an earlier valid version is in use. If not, no node gets labels from this file.
     pub last_good_in_force: bool,
 }
 
-/// How definitions are kept up to date.
+/// The settings of [`Definitions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DefinitionsSettings {
-    /// Between two looks at every file in use; jittered by a tenth.
+    /// The interval between polls of all required files; with a jitter of a tenth.
     pub poll: Duration,
     /// A group that no caller has requested for this time is dropped. Must be longer than the interval at which callers
     /// request a group.
@@ -93,7 +93,7 @@ impl Default for DefinitionsSettings {
     }
 }
 
-/// The definitions in use. Clones share them.
+/// The required definitions. Clones share them.
 #[derive(Clone)]
 pub struct Definitions(Arc<Inner>);
 
@@ -110,10 +110,10 @@ struct Inner {
 }
 
 impl Definitions {
-    /// Nothing is read yet. `cluster` is the name that the Cluster must have.
+    /// Reads nothing yet. `cluster` is the name that the Cluster must have.
     ///
     /// # Errors
-    /// When the metrics are registered already.
+    /// If the metrics are already registered.
     pub fn new(
         store: Arc<dyn ReadFile>,
         cluster: ClusterName,
@@ -195,7 +195,7 @@ impl Definitions {
         Ok(())
     }
 
-    /// The files in use that cannot be used as they are now.
+    /// The required files that are currently unusable.
     #[must_use]
     pub fn problems(&self) -> Vec<Problem> {
         let groups: Vec<_> = self.groups().values().cloned().collect();
@@ -303,7 +303,7 @@ impl Definitions {
             .retain(|name, group| group.wanted_since(since) || all.is_listed(name));
     }
 
-    /// The group's file, wanted from now on: no poll can forget it before the caller has its answer.
+    /// The group's file, marked as required now, so that no poll drops it before the caller has its answer.
     fn group(&self, name: &InstanceGroupName) -> Arc<TrackedGroup> {
         let mut groups = self.groups();
         let group = match groups.get(name) {
@@ -344,7 +344,7 @@ impl Definitions {
     }
 }
 
-/// Reads of those of these groups that were never read well.
+/// The first reads of those of these groups that have no valid version yet.
 fn first_reads(groups: &[Arc<TrackedGroup>]) -> Vec<BoxFuture<'_, bool>> {
     let reads = groups
         .iter()

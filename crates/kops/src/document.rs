@@ -12,15 +12,15 @@ use serde_saphyr::Options;
 use serde_saphyr::options::NonFiniteFloatPolicy;
 use tidewaiter_api::values::quoted;
 
-/// No file that we read may be larger: the largest `Cluster` that kOps writes is a twentieth of it.
+/// The maximum size of a file: twenty times the largest `Cluster` that kOps writes.
 pub(crate) const MAX_BYTES: usize = 1024 * 1024;
 
-/// A file that cannot be used, with the field that makes it so.
+/// An unusable file, and the invalid field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct InvalidFile {
     /// The file: a path below the configuration base, or of the host for the configuration file.
     pub file: String,
-    /// The field, for example `spec.role`; empty when the whole document is at fault.
+    /// The field, for example `spec.role`; empty if the whole document is invalid.
     pub field: String,
     /// What is wrong and what is allowed.
     pub reason: String,
@@ -36,12 +36,12 @@ impl fmt::Display for InvalidFile {
     }
 }
 
-/// The text of a label's value as a file gives it.
+/// The value of a label in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LabelText {
-    /// A string; `null` and nothing at all are the empty one, as in kOps.
+    /// A string; `null` and an absent value are the empty string, as in kOps.
     Text(String),
-    /// Something else, shown for a message. kOps refuses the whole file for it; here only this label is refused.
+    /// Another type, formatted for a message. kOps rejects the whole file; here only this label is rejected.
     NotText(String),
 }
 
@@ -54,7 +54,7 @@ pub struct NodeLabelField {
     pub entries: BTreeMap<String, LabelText>,
 }
 
-/// Parses `bytes` as the one mapping that the file must hold.
+/// Parses `bytes` as a single mapping.
 pub(crate) fn parse(file: &str, bytes: &[u8]) -> Result<Map<String, Value>, InvalidFile> {
     let invalid = |reason: String| InvalidFile {
         file: file.to_owned(),
@@ -81,8 +81,8 @@ pub(crate) fn parse(file: &str, bytes: &[u8]) -> Result<Map<String, Value>, Inva
     }
 }
 
-/// Files that kOps writes hold no anchor at all. The bounds leave room for a person's few, and none for a bomb: eight
-/// aliases, nested at will, repeat a text at most 18 times (3 * 3 * 2).
+/// Files that kOps writes contain no anchors. The limits allow a few of a user's, but no YAML bomb: eight aliases, with
+/// any nesting, repeat a text at most 18 times (3 * 3 * 2).
 fn options() -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -97,7 +97,7 @@ fn options() -> Options {
             max_total_replayed_events: 1_000,
             max_replay_stack_depth: 8,
         },
-        // A field that we do not read may hold an infinity.
+        // Fields that are not read may contain an infinity.
         non_finite_float_policy: NonFiniteFloatPolicy::AsString,
         with_snippet: false,
     }
@@ -125,7 +125,7 @@ impl<'a> Mapping<'a> {
         self.field(key, self.map.get(key)?)
     }
 
-    /// The field `key` in any case of letters, as Go's `encoding/json` finds it. Two spellings of one key are an error.
+    /// The field `key`, ignoring case as Go's `encoding/json` does. Two spellings of one key are an error.
     pub(crate) fn get_any_case(&self, key: &str) -> Result<Option<Field<'a>>, InvalidFile> {
         let mut found = self.map.iter().filter(|(name, _)| name.eq_ignore_ascii_case(key));
         let (first, second) = (found.next(), found.next());
@@ -135,7 +135,7 @@ impl<'a> Mapping<'a> {
         Ok(first.and_then(|(name, value)| self.field(name, value)))
     }
 
-    /// The keys that have a value.
+    /// The keys with a value other than null.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &'a str> {
         self.map
             .iter()
@@ -222,7 +222,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A number of things.
+    /// A count, of any items.
     pub(crate) fn count(&self) -> Result<u32, InvalidFile> {
         let number = self.value.as_u64().and_then(|number| u32::try_from(number).ok());
         number.ok_or_else(|| self.must_be("a whole number from 0 to 4294967295"))
@@ -250,12 +250,12 @@ impl<'a> Field<'a> {
         mappings.ok_or_else(|| self.must_be(wanted))
     }
 
-    /// The error that this field holds something else than `wanted`.
+    /// The error that this field is not `wanted`.
     pub(crate) fn must_be(&self, wanted: &str) -> InvalidFile {
         self.invalid(format!("is {}, must be {wanted}", shown(self.value)))
     }
 
-    /// The error that this field is wrong for `reason`.
+    /// The error that this field is invalid for `reason`.
     pub(crate) fn invalid(&self, reason: String) -> InvalidFile {
         InvalidFile {
             file: self.file.to_owned(),
@@ -273,7 +273,7 @@ fn label_text(value: &Value) -> LabelText {
     }
 }
 
-/// A value for a message: always one short line.
+/// A value for a message, in one short line.
 fn shown(value: &Value) -> String {
     match value {
         Value::Null => "empty".to_owned(),
@@ -285,7 +285,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// The text with every run of white space and control characters as one space, cut after 200 characters.
+/// The text with each run of white space and control characters replaced by one space, cut after 200 characters.
 pub(crate) fn one_line(text: &str) -> String {
     const SHOWN: usize = 200;
     let words: Vec<&str> = text

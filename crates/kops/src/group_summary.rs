@@ -12,7 +12,7 @@ use crate::spec::spec_of_group;
 /// A row in a list of InstanceGroups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupSummary {
-    /// `metadata.name`, which is the name of its file too.
+    /// `metadata.name`, which is also the name of its file.
     pub name: InstanceGroupName,
     /// `spec.role`.
     pub role: Role,

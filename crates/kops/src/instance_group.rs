@@ -11,13 +11,13 @@ use crate::cluster::kubelet_labels;
 use crate::document::{InvalidFile, Mapping, NodeLabelField};
 use crate::spec::spec_of_group;
 
-/// The folder below the configuration base that holds a file for each group.
+/// The folder below the configuration base with one file for each group.
 pub const GROUPS_FOLDER: &str = "instancegroup";
 
 /// The fields of an InstanceGroup that define labels of its nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstanceGroup {
-    /// `metadata.name`, which is the name of its file too.
+    /// `metadata.name`, which is also the name of its file.
     pub name: InstanceGroupName,
     /// `spec.role`.
     pub role: Role,
@@ -34,7 +34,7 @@ pub enum Role {
     ControlPlane,
     /// A worker.
     Node,
-    /// A way in by SSH; usually no node at all.
+    /// An SSH jump host; usually not a node.
     Bastion,
     /// Runs only an API server.
     ApiServer,
@@ -60,7 +60,7 @@ impl Role {
     const ALLOWED: &str =
         "one of ControlPlane, Master, Node, Bastion, APIServer, Etcd, Scheduler, KubeControllerManager";
 
-    /// `role` of an InstanceGroup's `spec`.
+    /// Reads `role` from an InstanceGroup's `spec`.
     pub(crate) fn of(spec: &Mapping<'_>) -> Result<Self, InvalidFile> {
         let field = spec.require("role", Self::ALLOWED)?;
         let text = field.text(Self::ALLOWED)?;
@@ -86,8 +86,8 @@ impl InstanceGroup {
     /// Parses `bytes`, the content of `file`, as the InstanceGroup named `expected`.
     ///
     /// # Errors
-    /// When it is not one document of YAML or JSON, not an InstanceGroup of v1alpha2, another group's, without a role
-    /// that we know, or when a field that decides labels has the wrong shape.
+    /// If it is not a single YAML or JSON document, not an InstanceGroup of v1alpha2, another group, without a known
+    /// role, or if a field that defines labels has the wrong type.
     pub fn parse(file: &str, bytes: &[u8], expected: &InstanceGroupName) -> Result<Self, InvalidFile> {
         spec_of_group(file, bytes, expected, |spec| {
             Ok(Self {

@@ -20,52 +20,52 @@ use crate::definition::Definition;
 use crate::document::{LabelText, NodeLabelField};
 use crate::instance_group::{InstanceGroup, Role};
 
-/// The most labels that one definition gives a node. The record of a node holds old and new keys together while they
-/// change, 512 at most.
+/// The maximum number of labels that a definition sets on a node. During a change, a node's record contains the old and
+/// the new keys, at most 512.
 pub const MAX_LABELS: usize = 250;
 
-/// A DNS subdomain, a slash and a name.
+/// The maximum length of a key: a DNS subdomain, a slash and a name.
 const LONGEST_KEY: usize = 253 + 1 + 63;
 
 /// The resulting labels of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeLabels {
-    /// The labels that the node shall have, sorted by key; no key twice.
+    /// The labels that the node should have, sorted by key, each key once.
     pub wanted: Vec<WantedLabel>,
     /// Invalid labels in the files, sorted by key.
     ///
-    /// A key that is rejected is not set with another value either: the definition overrides the value of an earlier
-    /// layer. It is best to leave the Node's label with such a key unchanged until the file is corrected.
+    /// A rejected key is not set to another layer's value either: the definition overrides the earlier layers. Leave a
+    /// Node's label with such a key unchanged until the file is corrected.
     pub rejected: Vec<RejectedLabel>,
 }
 
-/// A label that the node shall have.
+/// A label that the node should have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedLabel {
     /// Its key.
     pub key: LabelKey,
     /// Its value.
     pub value: LabelValue,
-    /// Which layer gave it.
+    /// The layer that defines it.
     pub source: LabelSource,
-    /// The file below the configuration base that gave it; empty when it follows from the instance alone.
+    /// The file below the configuration base that defines it; empty if it follows from the instance alone.
     pub file: String,
-    /// The field of that file, or the tag of the instance; empty when it follows from the instance's lifecycle.
+    /// The field in that file, or the tag of the instance; empty if it follows from the instance's lifecycle.
     pub field: String,
 }
 
-/// A label in a file that cannot be set.
+/// An invalid label in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RejectedLabel {
-    /// Its key, as the file has it; cut when it is longer than any key.
+    /// Its key as in the file, cut if it is longer than any valid key.
     pub key: String,
-    /// Its value, quoted or described, fit for a message.
+    /// Its value, quoted or described, for a message.
     pub value: String,
-    /// Which layer gave it.
+    /// The layer that defines it.
     pub source: LabelSource,
-    /// The file below the configuration base; empty when it follows from the instance alone.
+    /// The file below the configuration base; empty if it follows from the instance alone.
     pub file: String,
-    /// The field of that file, or the tag of the instance.
+    /// The field in that file, or the tag of the instance.
     pub field: String,
     /// The reason and the remedy, in one line without file, field and value.
     pub reason: String,
@@ -176,14 +176,14 @@ fn lifecycle_label(lifecycle: Lifecycle) -> Option<&'static str> {
     }
 }
 
-/// Where the group's own name comes from.
+/// The source of the label with the group's name.
 struct WantedName {
     source: LabelSource,
     file: String,
     field: String,
 }
 
-/// The group's own name under kOps' label for it, also when nothing gives it, or gives it another.
+/// Sets kOps' label for the group to the group's own name, whatever the layers define.
 fn name_the_group(wanted: &mut Vec<WantedLabel>, group: &InstanceGroupName, name: impl FnOnce() -> WantedName) {
     let Err(place) = wanted.binary_search_by(|label| label.key.as_str().cmp(INSTANCE_GROUP_LABEL)) else {
         return;

@@ -5,7 +5,7 @@ use tidewaiter_api::{ClusterName, InstanceGroupName};
 
 use crate::document::{InvalidFile, Mapping, parse};
 
-/// The only version of kOps' API that state stores hold.
+/// The only version of kOps' API in state stores.
 const API_VERSION: &str = "kops.k8s.io/v1alpha2";
 
 /// Applies `read` to the `spec` of the Cluster named `expected`, which must be in `bytes`, the content of `file`.
@@ -19,7 +19,7 @@ pub(crate) fn spec_of_cluster<T>(
     spec(file, bytes, "Cluster", expected.as_str(), &why, read)
 }
 
-/// The same of an InstanceGroup.
+/// As [`spec_of_cluster`], for an InstanceGroup.
 pub(crate) fn spec_of_group<T>(
     file: &str,
     bytes: &[u8],
@@ -45,7 +45,7 @@ fn spec<T>(
     read(&root.require("spec", "a mapping")?.mapping("a mapping")?)
 }
 
-/// Makes sure that the document is a `kind` of v1alpha2.
+/// Checks that the document is a `kind` of v1alpha2.
 fn expect_kind(root: &Mapping<'_>, kind: &str) -> Result<(), InvalidFile> {
     for (key, wanted) in [("apiVersion", API_VERSION), ("kind", kind)] {
         let field = root.require(key, wanted)?;

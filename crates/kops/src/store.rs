@@ -33,7 +33,7 @@ pub use url::{InvalidStateUrl, Scheme, StateUrl};
 /// The maximum size of a file, in bytes.
 pub const MAX_FILE_BYTES: usize = MAX_BYTES;
 
-/// The most files that a folder may hold: a hundred times what the largest clusters have of groups.
+/// The maximum number of files in a folder: a hundred times the number of groups in the largest clusters.
 pub const MAX_NAMES: usize = 10_000;
 
 /// The timeout of one read, including retries and loading credentials.
@@ -45,13 +45,13 @@ pub struct StoreOptions {
     /// An endpoint other than the cloud's: a test server, or a store with the cloud's protocol. Buckets are then part
     /// of the path. Plain HTTP is used only if this starts with `http://`.
     pub endpoint: Option<Url>,
-    /// The region of the bucket, when it is known for certain; otherwise it is found out.
+    /// The region of the bucket, if it is known; otherwise it is determined.
     pub region: Option<String>,
-    /// The region in which to look first when [`region`](Self::region) is not set: the cluster's own.
+    /// The region that is tried first if [`region`](Self::region) is not set: the cluster's own.
     pub likely_region: Option<String>,
     /// The source of AWS credentials; by default the default chain of the AWS SDK.
     pub aws_credentials: Option<SharedCredentialsProvider>,
-    /// A file of Google credentials, a service account's or a user's; without it those of `gcloud` or of the machine are used.
+    /// A file with Google credentials of a service account or a user; by default those of `gcloud` or of the machine.
     pub google_credentials: Option<PathBuf>,
     /// Sends requests unsigned: for test servers and public buckets.
     pub anonymous: bool,
@@ -73,7 +73,7 @@ impl Default for StoreOptions {
     }
 }
 
-/// Which version of a file was read, as its store names it. Means nothing but to the store that gave it.
+/// The version of a file, as named by its store. Opaque to everything else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Etag(pub(crate) String);
 
@@ -83,16 +83,16 @@ impl From<String> for Etag {
     }
 }
 
-/// The answer to a read.
+/// The result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// The file is still the version that was named.
+    /// The file still has the given version.
     NotModified,
-    /// The file as it is now.
+    /// The current file.
     Found {
         /// Its content, at most [`MAX_FILE_BYTES`].
         bytes: Bytes,
-        /// Its version, if the store names versions.
+        /// Its version, if the store provides one.
         etag: Option<Etag>,
     },
 }
@@ -135,7 +135,7 @@ impl StateStore {
         })
     }
 
-    /// Its URL.
+    /// The URL of the store.
     #[must_use]
     pub fn url(&self) -> &StateUrl {
         &self.url
@@ -208,7 +208,7 @@ impl ReadFile for StateStore {
     }
 }
 
-/// The names right below `prefix`, or nothing when more than [`MAX_NAMES`] objects lie there, at whatever depth.
+/// The names directly below `prefix`, or `None` if there are more than [`MAX_NAMES`] objects at any depth.
 async fn names_below(store: &dyn ObjectStore, prefix: &Path) -> object_store::Result<Option<BTreeSet<String>>> {
     let mut names = BTreeSet::new();
     let mut objects = store.list(Some(prefix)).enumerate();
@@ -225,7 +225,7 @@ async fn names_below(store: &dyn ObjectStore, prefix: &Path) -> object_store::Re
     Ok(Some(names))
 }
 
-/// The whole body, or nothing when it is too large.
+/// The whole body, or `None` if it is too large.
 async fn body(result: GetResult) -> object_store::Result<Option<Read>> {
     let (size, etag) = (result.meta.size, result.meta.e_tag.clone());
     if size > MAX_FILE_BYTES as u64 {
@@ -239,7 +239,7 @@ async fn body(result: GetResult) -> object_store::Result<Option<Read>> {
             return Ok(None);
         }
     }
-    // Half a file of YAML is often a file of YAML.
+    // A truncated YAML file is often still valid YAML.
     if bytes.len() as u64 != size {
         return Err(error::incomplete(bytes.len(), size));
     }

@@ -1,4 +1,4 @@
-//! Why there is no definition to go by.
+//! Why a definition is unavailable.
 
 use crate::document::InvalidFile;
 use crate::store::StoreError;
@@ -16,18 +16,18 @@ pub enum DefinitionError {
         /// The error of the store.
         detail: String,
     },
-    /// The file is there and cannot be used.
+    /// The file exists but is unusable.
     #[error(transparent)]
     Invalid(InvalidFile),
-    /// Labels are to come from the instance's tags, and it carries none.
+    /// Labels should come from the instance's tags, and there are none.
     #[error(
         "instance {instance} has no tag k8s.io/cluster-autoscaler/node-template/label/KEY: kops update cluster sets these tags on new instances"
     )]
     Untagged {
-        /// The instance, as its cloud names it.
+        /// The id of the instance.
         instance: String,
     },
-    /// We may not read the file.
+    /// The permission to read the file is missing.
     #[error("{file}: the state store denies access ({detail})")]
     Denied {
         /// The file, below the configuration base.
@@ -35,7 +35,7 @@ pub enum DefinitionError {
         /// The error of the store.
         detail: String,
     },
-    /// The state store does not answer.
+    /// The state store is unavailable.
     #[error("{file}: the state store does not return the file ({detail})")]
     Unavailable {
         /// The file, below the configuration base.
@@ -46,7 +46,7 @@ pub enum DefinitionError {
 }
 
 impl DefinitionError {
-    /// The file, below the configuration base; empty where no file is at fault.
+    /// The file, below the configuration base; empty if the error is not about a file.
     #[must_use]
     pub fn file(&self) -> &str {
         match self {
@@ -62,7 +62,7 @@ impl DefinitionError {
         matches!(self, Self::Unavailable { .. })
     }
 
-    /// One word in CamelCase, for a condition's reason, an Event and a metric.
+    /// The reason in conditions, Events and metrics, in `CamelCase`.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {

@@ -85,9 +85,9 @@ pub(super) struct Groups {
 
 #[derive(Default)]
 struct State {
-    /// The last listing of the folder.
+    /// The last successful listing of the folder.
     listed: Option<BTreeSet<InstanceGroupName>>,
-    /// Why it could not be listed the last time, and since when it could not for whatever reason.
+    /// The error of the last listing, and the start of the current series of failures.
     problem: Option<(StoreError, Moment)>,
     /// The last announced value.
     told: Option<Arc<OwnedKeys>>,
@@ -99,12 +99,12 @@ impl Groups {
         self.lock().told.clone()
     }
 
-    /// Whether the group is in the folder, as far as known.
+    /// Whether the last successful listing contains the group.
     pub(super) fn is_listed(&self, group: &InstanceGroupName) -> bool {
         self.lock().listed.as_ref().is_some_and(|listed| listed.contains(group))
     }
 
-    /// The groups of the last list that went well.
+    /// The groups in the last successful listing.
     pub(super) fn listed(&self) -> Option<BTreeSet<InstanceGroupName>> {
         self.lock().listed.clone()
     }

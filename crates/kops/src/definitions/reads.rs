@@ -13,9 +13,9 @@ use crate::store::{Etag, Read, ReadFile, StoreError};
 pub(super) struct Reads {
     store: Arc<dyn ReadFile>,
     total: IntCounterVec,
-    /// Files in use that cannot be used as they are now.
+    /// The required files that are currently unusable.
     pub(super) problems: IntGauge,
-    /// 1 while it is not known of every group which keys it defines.
+    /// 1 while the keys of at least one group are unknown.
     pub(super) incomplete: IntGauge,
 }
 

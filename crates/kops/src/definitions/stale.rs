@@ -10,15 +10,15 @@ use super::error::DefinitionError;
 /// The last valid version is in use, and it is unknown whether it is still current.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stale {
-    /// Why it cannot; names the file, or the folder of the groups.
+    /// The reason; names the file, or the folder of the groups.
     pub error: DefinitionError,
-    /// Since when anything has been wrong with it, in whatever words: for people.
+    /// The start of the current series of failures, for messages.
     pub since: Timestamp,
-    /// For how long by now: for deadlines, because the time of day may jump.
+    /// The time since then, for deadlines: it does not depend on the wall clock, which may jump.
     pub age: Duration,
 }
 
-/// The start of something, on both clocks.
+/// A point in time, on the wall clock and the monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     time: Timestamp,

@@ -16,7 +16,7 @@ const NODES: &str = include_str!("../../fixtures/instancegroup/nodes-a");
 const GROUP_FILE: &str = "instancegroup/nodes-a";
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A store whose files and failures a test sets. The version of a file is its content.
+/// A store whose files and failures are set by a test. The version of a file is its content.
 #[derive(Debug)]
 struct FakeStore {
     files: Mutex<BTreeMap<String, Result<String, Trouble>>>,
@@ -53,7 +53,7 @@ impl FakeStore {
         self.files.lock().unwrap().insert(file.to_owned(), Err(trouble));
     }
 
-    /// The reads since the last call: file, and whether it was asked for only if changed.
+    /// The reads since the last call: the file, and whether the read was conditional.
     fn reads(&self) -> Vec<(String, bool)> {
         std::mem::take(&mut *self.reads.lock().unwrap())
     }
@@ -171,7 +171,7 @@ impl World {
     }
 }
 
-/// A test that waits for what never comes fails.
+/// Fails instead of waiting forever.
 async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(30 * SECOND, future).await.expect("it comes")
 }
@@ -306,7 +306,7 @@ async fn a_label_that_is_refused_now_is_a_change() {
     );
 }
 
-/// What a file may become, and what is said of it.
+/// The possible states of a file, and the message for each.
 fn troubles() -> Vec<(Result<String, Trouble>, &'static str)> {
     vec![
         (
@@ -426,7 +426,7 @@ async fn a_change_is_announced_though_the_caller_that_read_it_goes_away() {
     world.get().await.unwrap_err();
     world.store.put(GROUP_FILE, NODES);
     world.clock.advance(60 * SECOND);
-    // The group is read first; then the caller is gone.
+    // The caller is dropped after the group is read.
     let tracked = world.definitions.group(&name("nodes-a"));
     drop(tracked.get().now_or_never());
     assert_eq!(world.announced(), [Changed::Group(name("nodes-a"))]);

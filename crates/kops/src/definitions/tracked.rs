@@ -40,7 +40,7 @@ pub(super) struct Shared {
     pub(super) announcements: Announcements,
 }
 
-/// A file that is kept up to date.
+/// A required file.
 pub(super) struct Tracked<T, S> {
     file: String,
     changed: Changed,
@@ -61,12 +61,12 @@ struct State<T, S> {
     /// The problem with access to the file.
     access: Option<StoreError>,
     since: Timestamp,
-    /// Since when anything has been wrong.
+    /// The start of the current series of failures.
     failing: Option<Moment>,
     failures: u32,
     /// Monotonic time until which callers get the failure of the last read.
     ask_again: Duration,
-    /// Monotonic: when a caller last wanted it.
+    /// The monotonic time of the last request by a caller.
     wanted: Option<Duration>,
 }
 
@@ -109,7 +109,7 @@ impl<T: PartialEq, S> Tracked<T, S> {
         }
     }
 
-    /// A caller wants it now.
+    /// Records that a caller requests it now.
     pub(super) fn want(&self) {
         self.lock().wanted = Some(self.shared.clock.monotonic());
     }
@@ -184,7 +184,7 @@ impl<T: PartialEq, S> Tracked<T, S> {
         state.problem().filter(|_| told).map(Err)
     }
 
-    /// The caller holds the gate.
+    /// Requires that the caller holds the gate.
     async fn read(&self) -> bool {
         let version = self.lock().version.clone();
         let answer = match self.shared.reads.read(&self.file, version.as_ref()).await {
@@ -289,7 +289,7 @@ impl<T: PartialEq, S> State<T, S> {
 }
 
 impl<T, S> State<T, S> {
-    /// Not getting at the file comes first: what its content was is known only of the past.
+    /// An access error takes precedence: the error of the content is only that of an earlier version.
     fn problem(&self) -> Option<DefinitionError> {
         let access = self.access.clone().map(DefinitionError::from);
         access.or_else(|| self.content.clone().map(DefinitionError::Invalid))

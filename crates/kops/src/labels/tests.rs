@@ -12,7 +12,7 @@ const GROUP: LabelSource = LabelSource::GroupNodeLabels;
 const SPOT: &str = "node-role.kubernetes.io/spot-worker";
 const SCHEDULED: &str = "node-role.kubernetes.io/scheduled-worker";
 
-/// A definition through the real parsers; each argument is the YAML of a `spec`, one line for each key.
+/// A definition through the real parsers; each argument is the YAML of a `spec`, one line per key.
 fn definition(cluster: &str, group: &str) -> Definition {
     let document = |kind: &str, name: &str, spec: &str| {
         let spec = if spec.is_empty() {
@@ -31,7 +31,7 @@ fn definition(cluster: &str, group: &str) -> Definition {
     }
 }
 
-/// `key=value` of what is wanted, but for the group's name.
+/// The wanted labels as `key=value`, without the group's name.
 fn wanted(labels: &NodeLabels) -> Vec<String> {
     let others = labels
         .wanted
@@ -361,7 +361,7 @@ fn what_is_said_of_a_label_is_short_and_one_line() {
     }
 }
 
-/// The labels of a spot instance of group `nodes` that carries these tags.
+/// The labels of a spot instance of group `nodes` with these tags.
 fn of_tags(lifecycle: Lifecycle, tags: &[(&str, &str)]) -> NodeLabels {
     let tags: Vec<(String, String)> = tags
         .iter()

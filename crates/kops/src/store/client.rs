@@ -23,7 +23,7 @@ use super::url::{Scheme, StateUrl};
 /// The region of S3 itself: correct if nothing is known about the bucket.
 const DEFAULT_REGION: &str = "us-east-1";
 
-/// Speaks to one state store.
+/// The client of one state store.
 #[derive(Debug)]
 pub(super) struct Client {
     url: StateUrl,
@@ -72,7 +72,7 @@ impl Client {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// After `used` returned `error`: the client for the region of the bucket, if that is another one.
+    /// The client for the region of the bucket, after a request by `used` failed with `error`, if the region differs.
     pub(super) async fn follow(
         &self,
         used: &Arc<dyn ObjectStore>,
@@ -84,7 +84,7 @@ impl Client {
         }
         let current = self.store();
         if !Arc::ptr_eq(used, &current) {
-            // Another read has found the region meanwhile.
+            // Another read has already determined the region.
             return Some(current);
         }
         let found = (self.find_region)(self.url.bucket().to_owned(), client_options(&self.options)).await;
@@ -141,7 +141,7 @@ fn connect(
     })
 }
 
-/// `object_store` knows only the names of the partition `aws`.
+/// `object_store` only has the endpoints of the partition `aws`.
 fn endpoint_in_china(region: &str) -> Option<String> {
     region
         .starts_with("cn-")
@@ -164,8 +164,7 @@ fn client_options(options: &StoreOptions) -> ClientOptions {
         .with_timeout(Duration::from_secs(8))
 }
 
-/// Enough for a short interruption. A longer one is left to the caller's backoff, which knows how much there is to
-/// read.
+/// Covers a short interruption. A longer one is left to the caller's backoff, which covers all files.
 fn retry() -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig {

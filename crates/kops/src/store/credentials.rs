@@ -36,7 +36,7 @@ pub(super) struct AwsCredentials {
 struct Kept {
     credential: Arc<AwsCredential>,
     expiry: Option<SystemTime>,
-    /// Monotonic.
+    /// A monotonic time.
     ask_again: Duration,
 }
 
@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives numbered credentials that expire after a time, or fails.
+    /// Returns numbered credentials that expire after a while, or fails.
     #[derive(Debug)]
     struct Source {
         clock: ManualClock,

@@ -39,7 +39,8 @@ pub enum StoreError {
         /// The error of the store.
         detail: String,
     },
-    /// We may not read it. S3 answers so for a missing file too when it does not let us list the bucket.
+    /// The permission to read it is missing. S3 also responds this way for a missing file if the permission to list the
+    /// bucket is missing.
     #[error("{file}: the state store denies access ({detail})")]
     Denied {
         /// The file, below the configuration base.
@@ -47,7 +48,7 @@ pub enum StoreError {
         /// The error of the store.
         detail: String,
     },
-    /// The store did not answer, or not with a file. The next read may go well.
+    /// The store is unavailable or its response is not a file. A later read may succeed.
     #[error("{file}: the state store does not return the file ({detail})")]
     Unavailable {
         /// The file, below the configuration base.
@@ -55,7 +56,7 @@ pub enum StoreError {
         /// Details in words.
         detail: String,
     },
-    /// The file is larger than any that kOps writes.
+    /// The file exceeds [`MAX_FILE_BYTES`](crate::store::MAX_FILE_BYTES).
     #[error("{file}: is larger than 1 MiB")]
     TooLarge {
         /// The file, below the configuration base.
@@ -64,7 +65,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// One word for metrics.
+    /// The outcome of a read, for metrics.
     #[must_use]
     pub fn outcome(&self) -> &'static str {
         match self {

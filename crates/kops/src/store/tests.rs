@@ -25,7 +25,7 @@ fn text(read: &Read) -> &str {
     }
 }
 
-/// Answers each connection with the next answer, the last one for ever; keeps the heads of the requests.
+/// Answers each connection with the next response, and repeats the last one; records the heads of the requests.
 struct Server {
     listener: TcpListener,
     answers: Mutex<Vec<Vec<u8>>>,

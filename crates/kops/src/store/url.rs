@@ -6,7 +6,7 @@ use std::str::FromStr;
 use object_store::path::Path;
 use tidewaiter_api::values::quoted;
 
-/// The base of a cluster's files, as kOps writes it into `configBase`.
+/// The base of a cluster's files: the `configBase` of kOps.
 ///
 /// It contains no `..`, no empty part and no query, so that a path below it cannot escape it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,10 +16,10 @@ pub struct StateUrl {
     prefix: Path,
 }
 
-/// Which kind of store.
+/// The kind of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
-    /// Amazon S3, or a store with its protocol.
+    /// Amazon S3, or a store with the same protocol.
     S3,
     /// Google Cloud Storage.
     Gs,
@@ -39,7 +39,7 @@ impl Scheme {
     }
 }
 
-/// A text that names no state store.
+/// The text is not the URL of a state store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{shown} is not a state store: must be s3://BUCKET/PATH, gs://BUCKET/PATH or file:///PATH{hint}")]
 pub struct InvalidStateUrl {
@@ -48,7 +48,7 @@ pub struct InvalidStateUrl {
 }
 
 impl StateUrl {
-    /// Which kind of store.
+    /// The kind of the store.
     #[must_use]
     pub fn scheme(&self) -> Scheme {
         self.scheme

@@ -1,11 +1,11 @@
-//! Whose each label key is, as files come, change, break and go.
+//! The owners of label keys as files appear, change, break and disappear.
 
 use super::*;
 use crate::instance_group::GROUPS_FOLDER;
 
 const OTHER_FILE: &str = "instancegroup/other";
 
-/// The file of a group of workers that defines one key.
+/// The file of a worker group that defines one key.
 fn other(key: &str) -> String {
     format!(
         "apiVersion: kops.k8s.io/v1alpha2\nkind: InstanceGroup\nmetadata: {{name: other}}\n\
@@ -18,7 +18,7 @@ fn groups_of(owned: &OwnedKeys, key: &str) -> Vec<String> {
 }
 
 impl World {
-    /// With two groups, after the first look.
+    /// With two groups, after the first poll.
     async fn owned() -> Self {
         let world = Self::new();
         world.store.put(OTHER_FILE, &other("a"));

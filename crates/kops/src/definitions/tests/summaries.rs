@@ -1,4 +1,4 @@
-//! What the Cluster and its groups show, as files come, change and break, and how long what is shown may be gone by.
+//! The summaries of the Cluster and its groups as files appear, change and break, and their staleness.
 
 use super::*;
 use crate::instance_group::GROUPS_FOLDER;
@@ -8,7 +8,7 @@ const OTHER: &str =
     "{apiVersion: kops.k8s.io/v1alpha2, kind: InstanceGroup, metadata: {name: other}, spec: {role: Bastion}}";
 
 impl World {
-    /// The groups by name, with their least size.
+    /// The groups by name, with their minimum sizes.
     async fn sizes(&self) -> Result<Vec<(String, Option<u32>)>, String> {
         let summaries = self.definitions.summaries().await.map_err(|error| error.to_string())?;
         Ok(summaries
