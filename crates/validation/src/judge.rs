@@ -30,7 +30,7 @@ pub struct Options {
     pub max_unready_nodes: u32,
 }
 
-/// A failure, and what it happened to.
+/// A failure and its location.
 struct Found<'a> {
     failure: Failure,
     place: Place<'a>,
@@ -87,7 +87,7 @@ pub fn judge(seen: &Observation, options: &Options) -> Verdict {
     }
 }
 
-/// The parts of an observation that are known.
+/// The known parts of an observation.
 struct Known<'a> {
     groups: Option<&'a [GroupSummary]>,
     cloud: Option<&'a [CloudGroup]>,
@@ -98,7 +98,7 @@ struct Known<'a> {
 }
 
 impl<'a> Known<'a> {
-    /// The parts that are known, and why the others are not.
+    /// The known parts, and the reasons for the unknown ones.
     fn of(seen: &'a Observation) -> (Self, Vec<Unknown>) {
         fn known<'a, T>(part: &'a Part<T>, name: PartName, unknown: &mut Vec<Unknown>) -> Option<&'a T> {
             match part {
@@ -145,7 +145,7 @@ fn tolerate(found: Vec<Found<'_>>, unready: &BTreeSet<Place<'_>>, allowed: u32) 
     (bare(failures), bare(tolerated))
 }
 
-/// The number of items. No cluster has four billion of anything.
+/// The number of items, which fits for any cluster.
 fn count(things: impl IntoIterator) -> u32 {
     u32::try_from(things.into_iter().count()).unwrap_or(u32::MAX)
 }

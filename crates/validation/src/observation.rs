@@ -16,26 +16,26 @@ use crate::objects::{Node, Pod};
 /// A part of the observation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part<T> {
-    /// It was observed, whole.
+    /// Completely observed.
     Known(T),
-    /// It was not, or not wholly; why, in words.
+    /// Not observed, or incomplete; with the reason in words.
     Unknown(String),
 }
 
 /// An observation of one cluster. The order within a list has no meaning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
-    /// Which cluster.
+    /// The cluster.
     pub cluster: ClusterName,
-    /// Its InstanceGroups, as the state store has them. None at all counts as unknown: no cluster is without one.
+    /// Its InstanceGroups from the state store. An empty list counts as unknown: every cluster has at least one.
     pub groups: Part<Vec<GroupSummary>>,
     /// The groups of the cloud that belong to the cluster.
     pub cloud: Part<Vec<CloudGroup>>,
     /// All Nodes.
     pub nodes: Part<Vec<Arc<Node>>>,
-    /// The names of the Nodes that the controller's records call forged; empty without permission to read the records.
+    /// The names of Nodes that the controller's records mark as forged; empty without permission to read the records.
     pub forged: BTreeSet<String>,
-    /// At least the Pods that are [judged](crate::is_judged); others change nothing.
+    /// At least the [judged](crate::is_judged) Pods; others have no effect.
     pub pods: Part<Vec<Arc<Pod>>>,
     /// The addresses of the API's DNS name.
     pub dns: Part<Dns>,

@@ -10,7 +10,7 @@ use tidewaiter_kops::GroupSummary;
 /// The result of validating a cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// Which cluster.
+    /// The cluster.
     pub cluster: ClusterName,
     /// The failures: DNS; then by group its size and its machines, the missing groups, the pods, and the control
     /// plane's static pods.
@@ -32,11 +32,11 @@ pub struct Verdict {
 pub struct Failure {
     /// The kind of its subject.
     pub kind: FailureKind,
-    /// Which one: the name of the group or Node, the id of the instance, `namespace/name` of a pod, or `apiserver`.
+    /// Its subject: the name of the group or Node, the id of the instance, `namespace/name` of a pod, or `apiserver`.
     pub name: String,
     /// The failure in words.
     pub message: String,
-    /// The InstanceGroup that it is a matter of. A pod that the whole cluster needs is of none.
+    /// The InstanceGroup that it belongs to. A cluster-critical pod belongs to none.
     pub instance_group: Option<InstanceGroupName>,
 }
 
@@ -51,7 +51,7 @@ pub enum FailureKind {
     Machine,
     /// A Node.
     Node,
-    /// A pod of the system.
+    /// A system pod.
     Pod,
 }
 
@@ -81,9 +81,9 @@ impl fmt::Display for FailureKind {
 /// An unknown part of the observation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unknown {
-    /// Which part.
+    /// The part.
     pub part: PartName,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -126,7 +126,7 @@ impl fmt::Display for PartName {
     }
 }
 
-/// An InstanceGroup and what the cloud has of it.
+/// An InstanceGroup and its groups in the cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupRow {
     /// The InstanceGroup from the state store.
@@ -146,9 +146,9 @@ pub struct GroupCounts {
     pub needs_update: Option<u32>,
     /// The target size of the group.
     pub target: u32,
-    /// The fewest that it may mean to have.
+    /// The minimum size of the group.
     pub min: u32,
-    /// The most that it may mean to have.
+    /// The maximum size of the group.
     pub max: u32,
 }
 
@@ -161,7 +161,7 @@ pub struct NodeRow {
     pub zone: String,
     /// The role of its group: `control-plane`, `apiserver` or `node`.
     pub role: &'static str,
-    /// Its label for the host name; empty when it has none.
+    /// Its hostname label; empty if absent.
     pub hostname: String,
     /// The status of its Ready condition.
     pub status: ConditionStatus,
@@ -171,14 +171,14 @@ pub struct NodeRow {
     pub instance_group: InstanceGroupName,
 }
 
-/// The numbers of Nodes and pods by state. A number that is unknown is absent.
+/// The numbers of Nodes and pods by state. An unknown number is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Nodes of the table that are ready.
+    /// The ready Nodes of the table.
     pub nodes_ready: Option<u32>,
-    /// Nodes of the table that are not.
+    /// The Nodes of the table that are not ready.
     pub nodes_not_ready: Option<u32>,
-    /// Pods that are required on a ready control-plane node and are missing there.
+    /// Static pods that are missing on a ready control-plane node.
     pub pods_missing: Option<u32>,
     /// System pods with a container that is not ready.
     pub pods_not_ready: Option<u32>,
@@ -191,11 +191,11 @@ pub struct Counts {
 /// The verdict in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All is known, and all is well.
+    /// Everything is known, and there are no failures.
     Ready,
-    /// Something is wrong, whatever else is unknown.
+    /// There is a failure, whatever else is unknown.
     Failed,
-    /// Nothing is known to be wrong, but not all is known.
+    /// There is no failure, but a part is unknown.
     Unknown,
 }
 

@@ -6,7 +6,7 @@ use super::{Found, Place};
 use crate::observation::Dns;
 use crate::verdict::{Failure, FailureKind};
 
-/// Source: kOps; an address for documentation (RFC 5737), which is never assigned.
+/// The placeholder of kOps: a documentation address (RFC 5737), which is never assigned.
 const PLACEHOLDER: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 123));
 /// `fd00:dead:add::`, the same for IPv6.
 const PLACEHOLDER_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd00, 0xdead, 0x0add, 0, 0, 0, 0, 0));

@@ -1,4 +1,4 @@
-//! The rules for groups, instances and Nodes, and the rows that show them.
+//! The rules for groups, instances and Nodes, and their table rows.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::objects::Node;
 use crate::observation::MemberStatus;
 use crate::verdict::{Failure, FailureKind, GroupCounts, GroupRow, NodeRow};
 
-/// The role of a Node as kOps writes it; of the other roles no Node is judged.
+/// The role of a Node in kOps' output; Nodes of other roles are not judged.
 fn judged_role(role: Role) -> Option<&'static str> {
     match role {
         Role::ControlPlane => Some("control-plane"),
@@ -121,7 +121,7 @@ pub(super) fn node_rows(membership: &Membership<'_>) -> Vec<NodeRow> {
     rows
 }
 
-/// The InstanceGroups, by name, with what the cloud has of each.
+/// The InstanceGroups, by name, with their groups in the cloud.
 pub(super) fn group_rows(summaries: &[GroupSummary], membership: Option<&Membership<'_>>) -> Vec<GroupRow> {
     let mut rows: Vec<_> = summaries
         .iter()

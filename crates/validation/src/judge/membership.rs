@@ -16,15 +16,15 @@ use crate::observation::{CloudGroup, Member, MemberStatus};
 
 /// The instances of a cluster.
 pub(super) struct Membership<'a> {
-    /// The groups of the cloud that have an InstanceGroup, by its name and their own.
+    /// The groups in the cloud with an InstanceGroup, by the name of the InstanceGroup and their own.
     pub groups: Vec<Group<'a>>,
-    /// The InstanceGroups without one, by name.
+    /// The InstanceGroups without a group in the cloud, by name.
     pub missing: Vec<&'a GroupSummary>,
-    /// Whether Nodes are known at all. If not, no machine has one.
+    /// Whether Nodes are known. If not, no machine has one.
     pub nodes_known: bool,
 }
 
-/// One group of the cloud.
+/// A group in the cloud.
 pub(super) struct Group<'a> {
     pub summary: &'a GroupSummary,
     pub cloud: &'a CloudGroup,
@@ -90,14 +90,14 @@ impl<'a> Membership<'a> {
         }
     }
 
-    /// The instances under the groups where they are judged.
+    /// The judged instances with the group in which each is judged.
     pub(super) fn judged(&self) -> impl Iterator<Item = (&Group<'a>, Machine<'a>)> {
         self.groups
             .iter()
             .flat_map(|group| group.judged().map(move |machine| (group, machine)))
     }
 
-    /// The group of each Node that has an instance.
+    /// The group of each Node with an instance.
     pub(super) fn group_by_node(&self) -> HashMap<&'a str, &'a InstanceGroupName> {
         let nodes = self
             .judged()
@@ -133,14 +133,14 @@ fn judge_each_once<'a>(groups: &mut [Group<'a>]) {
 /// Finds the Node of an instance.
 struct Finder<'a> {
     by_name: HashMap<&'a str, &'a Node>,
-    /// By the last part of the providerID; the Nodes of an instance in their order of precedence.
+    /// By the last part of the providerID; the Nodes of an instance in order of precedence.
     by_instance: HashMap<&'a str, Vec<&'a Node>>,
 }
 
 impl<'a> Finder<'a> {
     fn new(nodes: &'a [Arc<Node>], forged: &BTreeSet<String>) -> Self {
         let mut nodes: Vec<&Node> = nodes.iter().map(Arc::as_ref).collect();
-        // Only a control plane has its label and must run its pods: no kubelet can set the label.
+        // A control-plane Node must run the static pods, and no kubelet can set its label, so it takes precedence.
         nodes.sort_by_key(|node| {
             let forged = forged.contains(node.name());
             (forged, node.is_ready(), !node.is_control_plane(), node.name())

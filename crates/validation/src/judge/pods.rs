@@ -10,7 +10,7 @@ use crate::objects::pod::{PodProblem, STATIC_PODS};
 use crate::objects::{Pod, Priority};
 use crate::verdict::{Failure, FailureKind};
 
-/// The failures of system pods, and their numbers by kind.
+/// The failures of system pods, and the numbers of unhealthy pods by problem.
 #[derive(Default)]
 pub(super) struct System<'a> {
     pub found: Vec<Found<'a>>,
@@ -19,7 +19,7 @@ pub(super) struct System<'a> {
     pub unknown: u32,
 }
 
-/// Judges the pods of the system's priority classes, by namespace and name.
+/// Judges the pods with a system priority class, by namespace and name.
 pub(super) fn failures<'a>(pods: &'a [Arc<Pod>], membership: Option<&Membership<'a>>) -> System<'a> {
     let group_by_node = membership.map(Membership::group_by_node).unwrap_or_default();
     let mut system = System::default();
@@ -34,7 +34,7 @@ pub(super) fn failures<'a>(pods: &'a [Arc<Pod>], membership: Option<&Membership<
         };
         *counted += 1;
         let node = pod.spec.node_name.as_deref();
-        // A pod that the cluster needs is the matter of no group, wherever it runs.
+        // A cluster-critical pod belongs to no group, wherever it runs.
         let group = node
             .filter(|_| priority == Priority::Node)
             .and_then(|node| group_by_node.get(node));
@@ -60,7 +60,7 @@ fn in_order(pods: &[Arc<Pod>]) -> Vec<(&Pod, Priority)> {
     of_system
 }
 
-/// The pods that ready control-plane nodes should run and do not, whatever state those that they run are in.
+/// Static pods that are missing on ready control-plane nodes; the state of existing ones does not matter.
 pub(super) fn missing<'a>(pods: &[Arc<Pod>], membership: &Membership<'a>) -> Vec<Found<'a>> {
     let running: HashSet<(&str, &str)> = pods
         .iter()

@@ -25,7 +25,7 @@ pub struct Node {
     name: Box<str>,
     /// The instance that the Node claims to be.
     pub(crate) provider_id: Option<ProviderId>,
-    /// Only if it differs from the name.
+    /// Present only if it differs from the name.
     hostname: Option<Box<str>>,
     zone: Box<str>,
     control_plane: bool,
@@ -33,7 +33,7 @@ pub struct Node {
     network_unavailable: Option<ConditionStatus>,
 }
 
-/// A Node as the API server sends it.
+/// A Node in a response of the API server.
 #[derive(Deserialize)]
 struct Sent {
     #[serde(deserialize_with = "super::metadata")]
@@ -76,9 +76,9 @@ pub struct NodeCondition {
 /// The conditions that decide readiness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NodeConditionType {
-    /// The kubelet is well.
+    /// The kubelet is healthy.
     Ready,
-    /// The node's network is not set up.
+    /// The node's network is not configured.
     NetworkUnavailable,
 }
 

@@ -28,14 +28,14 @@ pub struct Pod {
     pub status: PodStatus,
 }
 
-/// A slim `spec`.
+/// The fields of `spec` that are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodSpec {
-    /// The priority class, if it is one of the system's.
+    /// The priority class, if it is a system class.
     #[serde(default, deserialize_with = "known_text", skip_serializing_if = "Option::is_none")]
     pub priority_class_name: Option<Priority>,
-    /// The Node that it is bound to. No kubelet can write it.
+    /// The Node that the pod is bound to. A kubelet cannot change it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_name: Option<Box<str>>,
 }
@@ -43,10 +43,10 @@ pub struct PodSpec {
 /// The priority classes of critical pods. Source: Kubernetes, "Guaranteed Scheduling For Critical Add-On Pods".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Priority {
-    /// The cluster needs it, wherever it runs.
+    /// Critical for the cluster.
     #[serde(rename = "system-cluster-critical")]
     Cluster,
-    /// Its node needs it.
+    /// Critical for its node.
     #[serde(rename = "system-node-critical")]
     Node,
 }
@@ -60,14 +60,14 @@ impl Priority {
     }
 }
 
-/// A slim `status`.
+/// The fields of `status` that are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodStatus {
     /// The phase of the pod.
     #[serde(default, deserialize_with = "known_text", skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
-    /// Its containers but the init containers, in the order of the API.
+    /// The containers without init containers, in the API's order.
     #[serde(default, deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
     pub container_statuses: Vec<ContainerStatus>,
 }
@@ -75,15 +75,15 @@ pub struct PodStatus {
 /// `status.phase`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
-    /// Not all containers have been created.
+    /// Accepted, but not all containers have been started.
     Pending,
     /// Bound to a Node, with all containers created.
     Running,
-    /// All containers ended well, and none comes back.
+    /// All containers terminated successfully and will not be restarted.
     Succeeded,
-    /// All containers ended, one of them badly.
+    /// All containers terminated, at least one of them with a failure.
     Failed,
-    /// Its node does not report.
+    /// The state cannot be determined, usually because its node does not respond.
     Unknown,
 }
 
@@ -116,12 +116,12 @@ pub fn matters(pod: &Pod) -> bool {
 pub(crate) enum PodProblem<'a> {
     Pending,
     UnknownPhase,
-    /// These containers.
+    /// The containers that are not ready.
     NotReady(Vec<&'a str>),
 }
 
 impl Pod {
-    /// Why it is unhealthy, if it is.
+    /// The problem of an unhealthy pod.
     pub(crate) fn problem(&self) -> Option<PodProblem<'_>> {
         match self.status.phase {
             Some(Phase::Succeeded) => None,
@@ -149,7 +149,7 @@ impl Pod {
         self.metadata.namespace.as_deref().unwrap_or_default()
     }
 
-    /// Which of [`STATIC_PODS`] it is.
+    /// Which of [`STATIC_PODS`] this is, if any.
     pub(crate) fn static_app(&self) -> Option<&'static str> {
         let app = label(&self.metadata, APP)?;
         STATIC_PODS

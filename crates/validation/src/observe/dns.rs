@@ -11,7 +11,7 @@ use crate::observation::{Dns, Part};
 /// The timeout of a DNS lookup.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Resolves `name`; a cluster that publishes no name needs no lookup.
+/// Resolves `name`. A cluster without a published name needs no lookup.
 ///
 /// The lookup runs on a thread that cannot be cancelled: dropping a runtime waits for its end, unless the runtime is
 /// shut down in the background.

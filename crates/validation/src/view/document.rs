@@ -1,7 +1,7 @@
-//! The verdict as JSON and YAML, under kOps' field names; like kOps, without the fields that are empty.
+//! The verdict as JSON and YAML with kOps' field names. As in kOps, empty fields are omitted.
 //!
-//! `instanceGroup` holds as much of the InstanceGroup as was read of it, so that `.instanceGroup.metadata.name` is where it is
-//! in kOps.
+//! `instanceGroup` contains only the fields of the InstanceGroup that were read, so that `.instanceGroup.metadata.name`
+//! has the same path as in kOps.
 
 use serde::Serialize;
 use tidewaiter_api::ConditionStatus;
@@ -72,10 +72,10 @@ struct UnknownDocument<'a> {
     reason: &'a str,
 }
 
-/// The verdict as indented JSON, with a line break at its end.
+/// The verdict as indented JSON, ending with a line break.
 ///
 /// # Errors
-/// None that a verdict can cause.
+/// Never, for any verdict.
 pub fn json(verdict: &Verdict) -> Result<String, serde_json::Error> {
     Ok(serde_json::to_string_pretty(&document(verdict))? + "\n")
 }
@@ -83,7 +83,7 @@ pub fn json(verdict: &Verdict) -> Result<String, serde_json::Error> {
 /// The verdict as YAML.
 ///
 /// # Errors
-/// None that a verdict can cause.
+/// Never, for any verdict.
 pub fn yaml(verdict: &Verdict) -> Result<String, serde_saphyr::ser::Error> {
     serde_saphyr::to_string(&document(verdict))
 }

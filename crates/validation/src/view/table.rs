@@ -9,14 +9,14 @@ use crate::verdict::{Outcome, Verdict};
 
 const TAB: usize = 8;
 
-/// The meaning of a word, for colouring.
+/// The meaning of a cell or line, for colouring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// All is well.
+    /// Healthy.
     Good,
-    /// Something is wrong.
+    /// A failure.
     Bad,
-    /// Something is not known.
+    /// Unknown.
     Unsure,
 }
 
@@ -26,7 +26,7 @@ pub fn table(verdict: &Verdict) -> String {
     painted_table(verdict, &|_, text| text.to_owned())
 }
 
-/// The same with the words that decide as `paint` gives them back: READY where it is not True, and the last line.
+/// As [`table`], with `paint` applied to the READY cells that are not True and to the last line.
 #[must_use]
 pub fn painted_table(verdict: &Verdict, paint: &dyn Fn(Tone, &str) -> String) -> String {
     let size = |size: Option<u32>| size.map_or_else(|| "-".to_owned(), |size| size.to_string());
@@ -91,7 +91,7 @@ fn conclusion(verdict: &Verdict) -> (Tone, String) {
 }
 
 /// A title and its rows, aligned like Go's `text/tabwriter` with tabs (minimum width 0, tab width 8, padding 1).
-/// `paint` renders the cells of the last column, on whose width nothing depends.
+/// `paint` renders the cells of the last column, whose width does not affect the alignment.
 fn section<const N: usize>(
     title: &str,
     head: [&str; N],
@@ -134,7 +134,7 @@ mod tests {
         section("T", head, rows, &str::to_owned)
     }
 
-    /// What Go 1.26 prints through `text/tabwriter` with these parameters, for cells on both sides of a tab stop.
+    /// The output of Go 1.26's `text/tabwriter` with these parameters, for cells on both sides of a tab stop.
     #[test]
     fn cells_are_aligned_as_go_aligns_them() {
         let text = plain(["A", "B"], &[["1234567", "x"], ["12345678", "ä"], ["", ""]]);

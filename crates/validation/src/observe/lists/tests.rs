@@ -11,7 +11,7 @@ use tower::{BoxError, service_fn};
 use super::*;
 use crate::objects::{Pod, is_judged};
 
-/// An API server that gives these answers, one to a request, and then none. The requests' queries are kept.
+/// An API server with one scripted response per request, and none after the last. Records the queries.
 #[derive(Clone)]
 struct Server {
     answers: Arc<Mutex<Vec<(u16, Value)>>>,
