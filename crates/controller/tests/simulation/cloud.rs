@@ -1,4 +1,4 @@
-//! A cloud that knows the truth, and is slow, busy, silent or away.
+//! A cloud that answers from the true state, and may be slow, throttling, silent or unavailable.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,29 +14,29 @@ use crate::world::sleep;
 
 const API: &str = "ec2:DescribeInstances";
 
-/// How the cloud answers for now.
+/// The current behaviour of the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mood {
     Well,
     Throttles,
-    /// It answers nothing and does not hang up.
+    /// Accepts calls and never responds.
     Silent,
     Away,
-    /// It answers for some and not for others.
+    /// Answers some claims and fails or ignores others.
     Patchy,
-    /// Every instance is too young for its list.
+    /// Lists no instance, as if all were too new.
     Forgetful,
 }
 
 #[derive(Debug)]
 pub struct Cloud {
     pub mood: Mood,
-    /// The longest that an answer takes.
+    /// The maximum latency of an answer.
     pub latency: Duration,
     pub random: fastrand::Rng,
 }
 
-/// The way of one process to the cloud.
+/// The access of one process to the cloud.
 #[derive(Debug)]
 pub struct Account {
     pub cloud: Arc<Mutex<Cloud>>,

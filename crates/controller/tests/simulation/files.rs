@@ -1,4 +1,4 @@
-//! A state store whose files are whole, or broken in some way.
+//! A state store whose files are valid, or broken in some way.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -11,14 +11,14 @@ use tidewaiter_testkit::sim::Process;
 
 use crate::world::sleep;
 
-/// Why a file is no good.
+/// How a file is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// It is no YAML.
+    /// The file is not YAML.
     Garbage,
-    /// It is not there.
+    /// The file is missing.
     Missing,
-    /// The store does not answer.
+    /// The store does not respond.
     Away,
 }
 
@@ -33,7 +33,7 @@ struct File {
 pub struct Files(Arc<Mutex<BTreeMap<String, File>>>);
 
 impl Files {
-    /// The file is whole and says this.
+    /// Sets the content of a file and repairs it.
     pub fn put(&self, file: &str, content: String) {
         let mut files = self.0.lock().unwrap();
         let found = files.entry(file.to_owned()).or_default();
@@ -52,7 +52,7 @@ impl Files {
     }
 }
 
-/// The way of one process to the files.
+/// The access of one process to the files.
 #[derive(Debug)]
 pub struct Bucket {
     pub files: Files,

@@ -1,4 +1,4 @@
-//! What happens in a world: drawn, one thing after another.
+//! The random events in a world, one after another.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use crate::files::Broken;
 use crate::truth::{CLUSTER_FILE, GROUPS, Instance, KEYS, MINE, SIZE, address, group_file, node_name, provider_id};
 use crate::world::{World, beside, sleep};
 
-/// What persons and kubelets set: what groups define, their own, the name of a group and the role of the control plane.
+/// The labels that users and kubelets set: those that groups define, their own, the group's name and the control-plane
+/// role.
 const SET: [&str; 5] = [
     KEYS[0],
     KEYS[1],
@@ -21,11 +22,11 @@ const SET: [&str; 5] = [
 ];
 const VALUES: [&str; 3] = ["1", "2", "3"];
 
-/// How long a history is.
+/// The length of a history.
 const LENGTH: Duration = Duration::from_mins(3);
 const STEPS: u64 = 20;
 
-/// Plays a history.
+/// Runs a history.
 pub async fn play(world: &World, random: &mut fastrand::Rng) {
     for number in 0..SIZE {
         if random.u8(..4) > 0 {
@@ -37,7 +38,7 @@ pub async fn play(world: &World, random: &mut fastrand::Rng) {
     let end = world.server.elapsed() + LENGTH;
     while world.server.elapsed() < end {
         step(world, random);
-        // Many things happen at once, or nearly so.
+        // Some events are almost simultaneous.
         if random.u8(..3) > 0 {
             sleep(Duration::from_millis(
                 random.u64(..u64::try_from(longest).unwrap()) * 3 / 2,
@@ -49,7 +50,7 @@ pub async fn play(world: &World, random: &mut fastrand::Rng) {
     }
 }
 
-/// Nothing goes wrong any more.
+/// Ends all faults.
 pub fn calm(world: &World) {
     world.say(|| "all is well from now on".to_owned());
     world.server.set_faults(Faults::none());
@@ -121,7 +122,7 @@ fn addresses(number: usize) -> Value {
     json!([{"type": "InternalIP", "address": address(number).to_string()}, {"type": "Hostname", "address": "x"}])
 }
 
-/// The Node comes; honest most of the time.
+/// Creates the Node; usually honest.
 fn register(world: &World, number: usize, random: &mut fastrand::Rng) {
     let claims = if random.u8(..4) > 0 {
         number
@@ -234,7 +235,7 @@ fn away(world: &World, random: &mut fastrand::Rng) {
     });
 }
 
-/// Something happens to a replica.
+/// Disturbs a replica.
 fn disturb(world: &World, random: &mut fastrand::Rng) {
     let replicas = world.replicas.lock().unwrap().clone();
     let Some(replica) = replicas[random.usize(..replicas.len())].clone() else {

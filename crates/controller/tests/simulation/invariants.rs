@@ -1,10 +1,13 @@
-//! What must hold at each write, whatever goes wrong.
+//! The invariants of every write, whatever fails.
 //!
-//! A replica gives out a write only while it holds the Lease. A label comes only to a Node that is the instance which it claims to be,
-//! and that was in the label's group while it ran, as late as an answer of the cloud may be kept; the record holds its key before.
-//! Only what the record holds, a role, or with `foreignLabels: remove` what groups define goes from a proven Node, and from others
-//! nothing but in quarantine. No record forgets a key that we have set and that is still there. The startup taint goes with a proof
-//! only. Nothing else of a Node is touched, and no write changes nothing.
+//! - A replica sends a write only while it holds the Lease.
+//! - A label is set only on a Node that is the instance it claims to be, and whose instance was running in the label's
+//!   group no longer ago than an answer of the cloud may be cached; its key is recorded first.
+//! - From a proven Node, only recorded keys and roles are removed, or with `foreignLabels: remove` the keys that groups
+//!   define; from other Nodes, labels are removed only in quarantine.
+//! - A record keeps every key that we have set and that is still on the Node.
+//! - The startup taint is added only in quarantine, and removed only with a proof.
+//! - No other field of a Node is changed. No write is a no-op, except a patch that confirms that a recorded key is absent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -18,21 +21,21 @@ use tidewaiter_testkit::sim::{Faults, Objects, Observer, Verb, Write};
 use crate::role::{EXPIRY, LEASE, LEASE_NAMESPACE};
 use crate::truth::{Labels, Truth, address, claimed, node_name};
 
-/// What every replica's name begins with.
+/// The prefix of every replica's name.
 pub const REPLICA: &str = "replica-";
 
-/// From the question to the cloud until the write that rests on the answer has arrived: a silent call, waiting for leadership or a
-/// permit, and the way.
+/// The maximum time from the query of the cloud to the write that depends on the answer: a silent call, waiting for
+/// leadership or a permit, and the latency of the write.
 const UNDER_WAY: Duration = Duration::from_mins(3).saturating_add(Faults::SLOW);
 
-/// Who gave a label its value.
+/// Who set a label's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setter {
     Us,
     Others,
 }
 
-/// What was seen so far. Clones share it.
+/// What was observed so far. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Invariants {
     pub truth: Arc<Mutex<Truth>>,
@@ -44,9 +47,9 @@ pub struct Invariants {
 #[derive(Debug, Default)]
 pub struct Seen {
     pub violations: Vec<String>,
-    /// By uid of the Node and key.
+    /// By the Node's uid and the key.
     pub setters: BTreeMap<String, BTreeMap<String, Setter>>,
-    /// The uids of which a record ever said that they are proven.
+    /// The uids that a record has ever marked as verified.
     pub verified: BTreeSet<String>,
 }
 
@@ -58,7 +61,7 @@ fn uid(object: &Value) -> &str {
     object["metadata"]["uid"].as_str().unwrap_or_default()
 }
 
-/// The number of the instance that a Node claims and can be: by its name and its addresses.
+/// The number of the instance that a Node claims, if its name and its addresses match.
 pub fn instance(node: &Value) -> Option<usize> {
     let number = claimed(node["spec"]["providerID"].as_str()?)?;
     let addresses: Vec<&Value> = node["status"]["addresses"].as_array().into_iter().flatten().collect();
@@ -68,19 +71,19 @@ pub fn instance(node: &Value) -> Option<usize> {
     (named && addressed).then_some(number)
 }
 
-/// Whether a Node claims an instance that there is, without being it.
+/// Whether a Node claims an existing instance that it is not.
 pub fn is_forged(node: &Value) -> bool {
     node["spec"]["providerID"].as_str().and_then(claimed).is_some() && instance(node).is_none()
 }
 
-/// Whether the Node has the startup taint, and the taints of others.
+/// Whether the Node has the startup taint, and all other taints.
 pub fn taints(node: &Value) -> (bool, Vec<&Value>) {
     let all = node["spec"]["taints"].as_array().map_or(&[][..], Vec::as_slice);
     let others: Vec<&Value> = all.iter().filter(|taint| taint["key"] != UNIDENTIFIED_TAINT).collect();
     (others.len() < all.len(), others)
 }
 
-/// The keys that a record holds for the Node of this uid.
+/// The recorded keys of the Node with this uid.
 pub fn recorded<'a>(record: Option<&'a Value>, uid: &str) -> BTreeSet<&'a str> {
     let record = record.filter(|record| record["spec"]["nodeUID"] == uid);
     let labels = record.and_then(|record| record["status"]["labels"].as_array());
@@ -97,7 +100,7 @@ pub fn condition<'a>(record: &'a Value, name: &str) -> &'a Value {
     found.unwrap_or(&Value::Null)
 }
 
-/// Whether a patch that changes nothing makes sure that a key is gone which the record still holds: only then it may be forgotten.
+/// Whether a no-op patch confirms that a recorded key is absent: only then the record may forget it.
 fn confirms_a_removal(write: &Write, objects: Objects<'_>) -> bool {
     let Some(node) = write.after().filter(|_| write.resource == "nodes") else {
         return false;
@@ -213,7 +216,7 @@ impl Invariants {
         }
     }
 
-    /// Whether the Node of an instance may have a label for what the cloud said of the instance not too long ago.
+    /// Whether the Node of an instance may get a label, given the groups of the instance within the cache expiry.
     fn was_given(&self, number: usize, key: &str, value: &str, now: Duration) -> bool {
         let truth = self.truth.lock().unwrap();
         let since = now.saturating_sub(EXPIRY + UNDER_WAY);
@@ -227,7 +230,7 @@ impl Invariants {
         self.policy.on_forgery == OnForgery::Quarantine && is_forged(node) && !verified
     }
 
-    /// Somebody deletes a record: what it remembered is nobody's.
+    /// A user deleted a record: the labels in it no longer count as set by us.
     fn forgotten(&self, record: Option<&Value>) {
         let owner = record
             .and_then(|record| record["spec"]["nodeUID"].as_str())

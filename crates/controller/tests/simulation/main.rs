@@ -32,13 +32,13 @@ use history::{calm, play};
 use settled::{SETTLES, SETTLES_LATE, check, check_quiet};
 use world::{World, sleep};
 
-/// What is left of a seed.
+/// The result of a seed.
 struct Outcome {
     server: ApiServer,
     violations: Vec<String>,
 }
 
-/// Plays the history of a seed. It runs in a runtime of its own.
+/// Runs the history of a seed, in a runtime of its own.
 async fn simulate(seed: u64, traces: bool) -> Outcome {
     tidewaiter_kit::random::seed(seed);
     let mut random = fastrand::Rng::with_seed(seed);
@@ -49,7 +49,8 @@ async fn simulate(seed: u64, traces: bool) -> Outcome {
     }
     play(&world, &mut random).await;
     calm(&world);
-    // What costs most is tried now and then: two replicas at rest, silent watches that nobody breaks off, and a whole hour.
+    // The slowest checks run only for some seeds: two replicas at rest, silent watches that are not closed, and a whole
+    // hour.
     if !seed.is_multiple_of(8) {
         world.retire();
     }

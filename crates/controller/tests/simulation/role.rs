@@ -1,4 +1,4 @@
-//! The controller role as a process of the simulation: the one place that knows how it is put together.
+//! The controller role as a process of the simulation: the only module that knows how the role is wired.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,12 +25,12 @@ use crate::world::sleep;
 pub const LEASE_NAMESPACE: &str = "kube-system";
 pub const LEASE: &str = "kops-controller-leader";
 
-/// The longest that the cloud's answer is kept where instances change.
+/// The maximum age of a cached answer of the cloud when instances change.
 pub const EXPIRY: Duration = Duration::from_mins(5);
-/// Between two looks at the files.
+/// The interval between polls of the files.
 const POLL: Duration = Duration::from_mins(1);
 
-/// What a replica works with.
+/// The dependencies of a replica.
 #[derive(Debug)]
 pub struct RoleParts {
     pub server: ApiServer,
@@ -39,13 +39,13 @@ pub struct RoleParts {
     pub bucket: Bucket,
     pub policy: Policy,
     pub timing: Timing,
-    /// The longest that the cloud's answer is kept.
+    /// The maximum age of a cached answer of the cloud.
     pub expiry: Duration,
-    /// Told to stop, as by SIGTERM.
+    /// Stops the replica, as SIGTERM does.
     pub stop: CancellationToken,
 }
 
-/// Runs a replica until it ends.
+/// Runs a replica until it stops.
 pub async fn run(parts: RoleParts) -> Result<(), TaskEnded> {
     let RoleParts {
         server,
@@ -112,7 +112,7 @@ pub async fn run(parts: RoleParts) -> Result<(), TaskEnded> {
     tasks.run_until(stopped).await
 }
 
-/// The clock of one process: nothing is due in it while it is stopped.
+/// The clock of one process: while the process is stopped, no timer fires.
 #[derive(Debug)]
 struct ProcessClock {
     server: ApiServer,

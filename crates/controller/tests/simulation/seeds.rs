@@ -1,4 +1,4 @@
-//! Which seeds are played, and how their failures are told.
+//! The selection of seeds, and the report of their failures.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,18 +8,18 @@ use std::thread;
 
 use crate::{Outcome, simulate};
 
-/// What `make test` plays.
+/// The seeds of `make test`.
 const SEEDS: Range<u64> = 0..1000;
-/// A failure of this many seeds says enough.
+/// The run stops after this many failed seeds.
 const ENOUGH: usize = 5;
 
-/// The seeds to play, and whether to show what happens.
+/// The seeds to run, and whether to print their events.
 pub struct Chosen {
     seeds: Range<u64>,
     traces: bool,
 }
 
-/// What the environment names, or the usual seeds.
+/// The seeds in the environment, or the default ones.
 #[expect(clippy::disallowed_methods, reason = "how a person repeats a seed")]
 pub fn chosen() -> Chosen {
     let number = |text: &str| {
@@ -46,7 +46,7 @@ pub fn chosen() -> Chosen {
     Chosen { seeds, traces: false }
 }
 
-/// Plays one seed on this thread.
+/// Runs one seed on this thread.
 pub fn play(seed: u64, traces: bool) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -56,10 +56,10 @@ pub fn play(seed: u64, traces: bool) -> Outcome {
     runtime.block_on(simulate(seed, traces))
 }
 
-/// Plays the seeds on as many threads as there are cores.
+/// Runs the seeds on as many threads as there are cores.
 ///
 /// # Panics
-/// When a seed fails: names it, and how to repeat it.
+/// If a seed fails; names it, and how to repeat it.
 pub fn run(chosen: &Chosen) {
     let next = AtomicU64::new(chosen.seeds.start);
     let failures = Mutex::new(Vec::new());

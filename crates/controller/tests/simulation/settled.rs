@@ -1,4 +1,4 @@
-//! What must hold in the end, when nothing has gone wrong for a while: every Node is as it should be, and the world is quiet.
+//! The final state after a while without faults: every Node is correct, and nothing is written any more.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use crate::invariants::{REPLICA, Setter, condition, instance, is_forged, labels,
 use crate::truth::GROUPS;
 use crate::world::{World, sleep};
 
-/// Longer than any retry waits.
+/// Longer than any retry delay.
 pub const SETTLES: Duration = Duration::from_mins(7);
-/// Longer than a silent watch lasts, and then any retry waits.
+/// Longer than a silent watch, followed by any retry delay.
 pub const SETTLES_LATE: Duration = Duration::from_mins(12);
 
 /// Checks every Node and its record.
@@ -37,7 +37,7 @@ pub fn check(world: &World) {
     }
 }
 
-/// A Node that is in quarantine counts as forged as long as it is not proven, whatever it is refused for.
+/// A quarantined Node counts as forged until it is proven, whatever the reason of its refusal.
 fn is_quarantined(node: &Value, records: &[Value]) -> bool {
     let its = |record: &&Value| record["spec"]["nodeUID"] == node["metadata"]["uid"];
     let record = records.iter().find(its);
@@ -49,7 +49,7 @@ fn claims_running(world: &World, node: &Value) -> bool {
     claimed.is_some_and(|number| world.truth.lock().unwrap().instance(number).runs)
 }
 
-/// What is wrong with a Node at rest.
+/// The errors in the final state of a Node.
 fn wrong(world: &World, node: &Value, record: Option<&Value>, forged: usize, nodes: usize) -> Vec<String> {
     let mut wrong = Vec::new();
     let uid = node["metadata"]["uid"].as_str().unwrap_or_default();
@@ -113,7 +113,7 @@ fn wrong(world: &World, node: &Value, record: Option<&Value>, forged: usize, nod
     wrong
 }
 
-/// Nothing is asked and nothing is written but what goes on for ever: watches, and the Lease.
+/// Checks that nothing is requested or written except watches, the Lease, and after 45 minutes repeated Events.
 pub async fn check_quiet(world: &World, time: Duration) {
     let (writes, asked) = (world.server.writes().len(), world.server.asked().len());
     sleep(time).await;

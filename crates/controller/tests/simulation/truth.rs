@@ -1,4 +1,4 @@
-//! What is really so: the instances of the cloud and the definitions of the groups, with their pasts.
+//! The true state and its history: the instances of the cloud and the definitions of the groups.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,12 +10,12 @@ use tidewaiter_api::Lifecycle;
 use tidewaiter_api::names::{EXCLUSIVE_ROLE_LABELS, INSTANCE_GROUP_LABEL};
 use tidewaiter_kops::{Cluster, Definition, InstanceGroup, node_labels};
 
-/// So many instances, and so many Nodes that can be; the one of a number is the other of that number.
+/// The number of instances, and of possible Nodes. A Node and its instance have the same number.
 pub const SIZE: usize = 3;
 pub const GROUPS: [(&str, &str); 2] = [("nodes", "Node"), ("masters", "Master")];
-/// What groups define.
+/// The keys that groups define.
 pub const KEYS: [&str; 2] = ["example.com/a", "example.com/b"];
-/// What no group ever defines.
+/// A key that no group ever defines.
 pub const MINE: &str = "example.com/mine";
 pub const CLUSTER: &str = "c.example.com";
 pub const CLUSTER_FILE: &str = "cluster-completed.spec";
@@ -28,7 +28,7 @@ pub struct Instance {
     pub runs: bool,
 }
 
-/// Everything with its past; the last entry of each is how it is now.
+/// All versions of everything; the last one is current.
 #[derive(Debug)]
 pub struct Truth {
     instances: Vec<Vec<(Duration, Instance)>>,
@@ -39,7 +39,7 @@ pub struct Truth {
 #[derive(Clone, Debug)]
 struct Version {
     labels: Labels,
-    /// What a Node of the group gets.
+    /// The labels of a Node of the group.
     wanted: Labels,
 }
 
@@ -59,7 +59,7 @@ pub fn address(number: usize) -> IpAddr {
     IpAddr::from([10, 0, 0, u8::try_from(number).unwrap()])
 }
 
-/// The number of the instance that a providerID names, if there is such an instance.
+/// The number of the instance in a providerID, if that instance exists.
 pub fn claimed(provider: &str) -> Option<usize> {
     (0..SIZE).find(|number| provider_id(*number) == provider)
 }
@@ -91,7 +91,7 @@ impl Truth {
         self.instances[number].push((at, instance));
     }
 
-    /// Sets a label of a group, or takes it out.
+    /// Sets or removes a label of a group.
     pub fn define(&mut self, group: usize, key: &str, value: Option<&str>) {
         let mut labels = self.now(group).labels.clone();
         match value {
@@ -101,37 +101,37 @@ impl Truth {
         self.definitions[group].push(version(group, labels));
     }
 
-    /// What the file of a group says.
+    /// The content of a group's file.
     pub fn content(&self, group: usize) -> String {
         content(group, &self.now(group).labels)
     }
 
-    /// What a Node of this group should have now.
+    /// The labels that a Node of this group should have now.
     pub fn wanted(&self, group: usize) -> &Labels {
         &self.now(group).wanted
     }
 
-    /// Whether a label is one that a group has ever given.
+    /// Whether any version of the group has defined this label.
     pub fn was_given(&self, group: usize, key: &str, value: &str) -> bool {
         let gives = |version: &Version| version.wanted.get(key).is_some_and(|wanted| wanted == value);
         self.definitions[group].iter().any(gives)
     }
 
-    /// Whether the kinds of labels that groups define are of this key.
+    /// Whether groups may define this key.
     pub fn is_definable(key: &str) -> bool {
         key != MINE
     }
 
-    /// Whether a key is one that only a proven Node may have: a group gives it, or it is kOps' own.
+    /// Whether only a proven Node may have this key: a group defines it, or it is one of kOps' own.
     pub fn needs_proof(&self, key: &str) -> bool {
         let given = (0..GROUPS.len()).any(|group| self.wanted(group).contains_key(key));
         given || EXCLUSIVE_ROLE_LABELS.contains(&key) || key == INSTANCE_GROUP_LABEL
     }
 
-    /// The groups that an instance was in while it ran, at some time since `since`.
+    /// The groups of an instance while it ran, at any time after `since`.
     pub fn groups_since(&self, number: usize, since: Duration) -> impl Iterator<Item = usize> {
         let past = &self.instances[number];
-        // What it was at that time began before.
+        // The state at `since` began earlier.
         let first = past.partition_point(|(at, _)| *at <= since).saturating_sub(1);
         let ran = past[first..].iter().filter(|(_, instance)| instance.runs);
         ran.map(|(_, instance)| instance.group)

@@ -1,4 +1,4 @@
-//! The world of one seed: an API server, a cloud, a state store, and replicas that are started again whenever they end.
+//! The world of one seed: an API server, a cloud, a state store, and replicas that are restarted whenever they end.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,14 +22,14 @@ use crate::invariants::{Invariants, REPLICA};
 use crate::role::{self, EXPIRY, LEASE_NAMESPACE, RoleParts};
 use crate::truth::{CLUSTER_FILE, GROUPS, Truth, cluster_content, group_file};
 
-/// Longer than a seed.
+/// Longer than the whole simulation of a seed.
 const NEVER: Duration = Duration::from_hours(24);
 
-/// A replica that runs now.
+/// A running replica.
 #[derive(Clone, Debug)]
 pub struct Replica {
     pub process: Process,
-    /// Ends it as SIGTERM does.
+    /// Stops it, as SIGTERM does.
     pub stop: CancellationToken,
 }
 
@@ -42,18 +42,18 @@ pub struct World {
     pub files: Files,
     pub invariants: Invariants,
     pub policy: Policy,
-    /// What runs now, by place; `None` between two runs.
+    /// The running replica in each slot; `None` between two runs.
     pub replicas: Arc<Mutex<Vec<Option<Replica>>>>,
-    /// Where they do not, the cloud's answers are kept for ever, so that no asking anew makes up for a change that was missed.
+    /// If false, the cloud's answers are cached forever, so that no new query can make up for a missed change.
     pub instances_change: bool,
-    /// So many places, from the first on, are not filled again.
+    /// The first slots, this many, are not restarted.
     retired: Arc<AtomicUsize>,
     timing: Timing,
     traces: bool,
 }
 
 impl World {
-    /// A world without a Node, whose settings are drawn.
+    /// A world without Nodes, with random settings.
     pub fn new(random: &mut fastrand::Rng, traces: bool) -> Self {
         let kinds = [
             Kind::of::<Node>().with_status(),
@@ -110,7 +110,7 @@ impl World {
         world
     }
 
-    /// All files are whole.
+    /// Repairs all files.
     pub fn mend(&self) {
         self.files.put(CLUSTER_FILE, cluster_content());
         for group in 0..GROUPS.len() {
@@ -119,7 +119,7 @@ impl World {
         }
     }
 
-    /// Ends all replicas but the last.
+    /// Stops all replicas but the last.
     pub fn retire(&self) {
         let replicas = self.replicas.lock().unwrap().clone();
         self.retired.store(replicas.len() - 1, Ordering::Relaxed);
@@ -134,7 +134,7 @@ impl World {
         }
     }
 
-    /// Keeps a replica running.
+    /// Starts a replica, and restarts it whenever it ends.
     pub fn keep(&self, mut random: fastrand::Rng) -> JoinHandle<()> {
         let world = self.clone();
         let place = {
@@ -161,7 +161,7 @@ impl World {
         })
     }
 
-    /// Runs a replica until it dies or ends.
+    /// Runs a replica until it is killed or ends.
     async fn run(&self, replica: &Replica) {
         let Replica { process, stop } = replica;
         let parts = RoleParts {
@@ -189,7 +189,7 @@ impl World {
                 process.kill();
                 match ended {
                     Ok(Ok(())) => {}
-                    // What a leader does that cannot renew.
+                    // A leader that cannot renew its Lease ends.
                     Ok(Err(TaskEnded::Failed { task, .. })) if task == "leader-election" => {}
                     Ok(Err(error)) => self.invariants.violated(format!("{} ended: {error}", process.name())),
                     Err(error) => self.invariants.violated(format!("{} panicked: {error}", process.name())),
@@ -199,7 +199,7 @@ impl World {
     }
 }
 
-/// That of production, or a slow one, in which as much happens with fewer renewals.
+/// The default timing, or a slower one with fewer renewals in the same time.
 fn timing(random: &mut fastrand::Rng) -> Timing {
     if random.u8(..8) == 0 {
         return Timing::default();
