@@ -1,8 +1,8 @@
-//! Settings of a role: defaults, a file, the environment, flags; a later one wins.
+//! The settings of a role: defaults, a file, the environment, flags; each overrides the previous ones.
 //!
-//! Whatever is wrong stops the start with an error that names the setting, its value, where it came from and what is
-//! allowed. One exception: an unknown variable is a warning, because Kubernetes itself puts variables into every container
-//! that begin with the name of a Service.
+//! An invalid setting prevents the start. The error names the setting, its value, its origin and what is allowed. An
+//! unknown variable is only a warning, because Kubernetes itself sets variables in every container that begin with the
+//! name of a Service.
 
 use std::fs;
 use std::io;
@@ -14,59 +14,59 @@ use figment::{Figment, Metadata, Profile, Provider};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// What begins the name of every variable that is a setting: `TIDEWAITER_ADMIN_ADDRESS` is `adminAddress`, and
+/// The prefix of all variables that are settings: `TIDEWAITER_ADMIN_ADDRESS` is `adminAddress`, and
 /// `TIDEWAITER_LEASE__NAME` is `lease.name`.
 pub const PREFIX: &str = "TIDEWAITER_";
 
-/// Settings that are in force, and what the operator should know about how they were given.
+/// The effective settings, and warnings for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings<T> {
-    /// What is in force.
+    /// The effective settings.
     pub values: T,
-    /// One line for each variable that has no effect.
+    /// One line for each variable without an effect.
     pub warnings: Vec<String>,
 }
 
-/// Settings that cannot be used.
+/// Invalid settings.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// The file is missing or may not be read.
+    /// The file is missing or unreadable.
     #[error("the settings file {path} cannot be read")]
     Read {
         /// The file.
         path: String,
-        /// What the operating system says.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// The file is no mapping in YAML.
+    /// The file is not a YAML mapping.
     #[error("the settings file {path} is not a YAML mapping: {reason}")]
     Parse {
         /// The file.
         path: String,
-        /// What the parser says, in one line.
+        /// The error of the parser, in one line.
         reason: String,
     },
-    /// There is no such setting.
+    /// The setting does not exist.
     #[error("{origin}: there is no setting {key}; the nearest is {nearest}")]
     Unknown {
-        /// Where it was given.
+        /// The origin of the setting.
         origin: String,
         /// The setting, as a path with dots.
         key: String,
-        /// The known setting beside it whose name is most like it, as a path with dots.
+        /// The most similar setting on the same level, as a path with dots.
         nearest: String,
     },
-    /// A setting has a value that it cannot have.
+    /// A setting has an invalid value.
     #[error("{origin}: {key} is {value}: {reason}")]
     Invalid {
-        /// Where it was given.
+        /// The origin of the setting.
         origin: String,
         /// The setting, as a path with dots.
         key: String,
         /// The value.
         value: String,
-        /// What is wrong with it, and what is allowed.
+        /// The error, and what is allowed.
         reason: String,
     },
     /// The settings cannot be written as YAML.
@@ -74,12 +74,12 @@ pub enum SettingsError {
     Show(String),
 }
 
-/// Settings that can be read from all sources together.
+/// Settings that can be read from all sources combined.
 pub trait Extract: Default + Serialize {
-    /// Reads them.
+    /// Reads the settings.
     ///
     /// # Errors
-    /// When a setting is unknown, or a value is not allowed.
+    /// If a setting is unknown, or a value is not allowed.
     fn extract(figment: &Figment) -> Result<Self, Box<figment::Error>>;
 }
 
@@ -89,11 +89,11 @@ impl<T: Default + Serialize + DeserializeOwned> Extract for T {
     }
 }
 
-/// Reads the settings: the defaults of `T`, then `file`, then `environment` (its variables that begin with [`PREFIX`]), then
-/// `flags`, which must leave out what was not given.
+/// Reads the settings: the defaults of `T`, then `file`, then `environment` (its variables with [`PREFIX`]), then
+/// `flags`, which must omit flags that were not given.
 ///
 /// # Errors
-/// When the file cannot be read, a setting is unknown, or a value is not allowed.
+/// If the file cannot be read, a setting is unknown, or a value is not allowed.
 pub fn load<T: Extract>(
     file: Option<&Path>,
     environment: impl IntoIterator<Item = (String, String)>,
@@ -122,7 +122,7 @@ pub fn load<T: Extract>(
     Ok(Settings { values, warnings })
 }
 
-/// The variables of this process: the one place where the environment is read.
+/// The variables of this process: the only place that reads the environment.
 #[expect(clippy::disallowed_methods, reason = "this is the one place")]
 #[must_use]
 pub fn environment() -> Vec<(String, String)> {
@@ -132,15 +132,15 @@ pub fn environment() -> Vec<(String, String)> {
     std::env::vars_os().filter_map(readable).collect()
 }
 
-/// `settings` as they would stand in a settings file.
+/// `settings` in the format of a settings file.
 ///
 /// # Errors
-/// When they cannot be written as YAML.
+/// If they cannot be written as YAML.
 pub fn to_yaml<T: Serialize>(settings: &T) -> Result<String, SettingsError> {
     serde_saphyr::to_string(settings).map_err(|error| SettingsError::Show(error.to_string()))
 }
 
-/// One source of settings, under the name that errors give it.
+/// One source of settings, with its name for errors.
 struct Layer {
     origin: String,
     settings: Dict,
@@ -177,7 +177,7 @@ impl Layer {
 
     fn variable(name: &str, text: &str) -> Self {
         let path: Vec<String> = name[PREFIX.len()..].split("__").map(camel).collect();
-        // Figment's own reading of a variable: numbers, booleans and lists where the text is one, else a string.
+        // As Figment parses a variable: numbers, booleans and lists if the text is one, otherwise a string.
         let value = text.parse().unwrap_or_else(|_| Value::from(text));
         let settings = path
             .into_iter()
@@ -200,7 +200,7 @@ impl Provider for Layer {
     }
 }
 
-/// `ADMIN_ADDRESS` is `adminAddress`.
+/// Converts `ADMIN_ADDRESS` to `adminAddress`.
 fn camel(name: &str) -> String {
     let mut words = name.split('_').map(str::to_lowercase);
     let first = words.next().unwrap_or_default();

@@ -112,7 +112,7 @@ fn a_later_source_wins() {
     );
 }
 
-/// A file, variables, and the parts of what is said about them.
+/// A file, variables, and the expected parts of the error.
 type Row = (
     &'static str,
     &'static [(&'static str, &'static str)],
