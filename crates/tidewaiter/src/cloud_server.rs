@@ -1,4 +1,4 @@
-//! `tidewaiter cloud init`, `serve`, `backup`, `restore` and `keys`: what is done where the cloud's server runs.
+//! `tidewaiter cloud init`, `serve`, `backup`, `restore` and `keys`: the commands on the host of the cloud's server.
 
 mod settings;
 
@@ -42,7 +42,7 @@ fn run(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure
     runtime.block_on(command)
 }
 
-/// An error is that the command line, the environment or the settings' file is wrong; nothing was begun.
+/// Reads and checks the settings before anything else is done.
 fn read_alone(place: &ServerPlace) -> Result<ServerSettings, Failure> {
     let (settings, _) = read(place, &place.flags).map_err(Failure::Configuration)?;
     Ok(settings)
@@ -58,9 +58,9 @@ fn refuse_missing(keys: &Path) -> Result<()> {
     )
 }
 
-/// What is in force, and what the operator should know about it.
+/// The effective settings, and warnings for the operator.
 fn read(place: &ServerPlace, flags: &impl Serialize) -> Result<(ServerSettings, Vec<String>)> {
-    // Those of the commands that are clients are no settings of a server.
+    // The variables of the client commands are not settings of the server.
     let variables = environment()
         .into_iter()
         .filter(|(name, _)| !name.starts_with("TIDEWAITER_CLOUD_"));
@@ -112,7 +112,7 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Each client that listens holds a connection, so as many are open as the system allows.
+/// Each connected watcher holds a connection, so the limit of open files is raised to its maximum.
 fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = setrlimit(
@@ -137,7 +137,7 @@ async fn init(args: &InitArgs) -> Result<(), Failure> {
     founded(args, &settings, password).await.map_err(Failure::Running)
 }
 
-/// Where everything is, and which only its owner may look into.
+/// Creates the data directory, accessible only to its owner.
 fn make_folder(settings: &ServerSettings) -> Result<()> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&settings.data);
     made.with_context(|| format!("data is {}: the directory cannot be created", settings.data.display()))
@@ -172,7 +172,7 @@ async fn founded(args: &InitArgs, settings: &ServerSettings, password: Password<
     ))
 }
 
-/// A progress line on a terminal, over which the next line is written.
+/// Prints progress on one line of the terminal, overwritten by each update.
 fn progress(word: &'static str) -> impl FnMut(u64) + Send {
     let shown = io::stderr().is_terminal();
     move |rows| {
@@ -182,7 +182,7 @@ fn progress(word: &'static str) -> impl FnMut(u64) + Send {
     }
 }
 
-/// Written beside its name and then given it, so that no half copy is taken for a whole one.
+/// Writes a temporary file and renames it, so that a partial backup is never mistaken for a complete one.
 async fn copy_out(args: &BackupArgs) -> Result<(), Failure> {
     let settings = read_alone(&args.place)?;
     if args.file.exists() {

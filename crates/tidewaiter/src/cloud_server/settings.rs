@@ -1,4 +1,5 @@
-//! The settings of the cloud's server: a file, the environment, flags, in that order; later wins. None is a secret.
+//! The settings of the cloud's server: a file, the environment, flags; each overrides the previous ones. None is a
+//! secret.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
@@ -14,58 +15,58 @@ use url::Url;
 
 use crate::settings::{endpoint, seconds, whole_seconds};
 
-/// Everything that can be set.
+/// All settings of the server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub(super) struct ServerSettings {
-    /// The folder of the database and the keys, where nothing else is said of them.
+    /// The directory of the database and the keys, unless they are set separately.
     pub(super) data: PathBuf,
-    /// The database; without one a file in the folder.
+    /// The URL of the database; by default a file in the directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     database: Option<String>,
-    /// A file that holds the password for the database.
+    /// The file with the password of the database.
     #[serde(skip_serializing_if = "Option::is_none")]
     database_password_file: Option<PathBuf>,
-    /// The folder of the signing keys.
+    /// The directory of the signing keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     keys: Option<PathBuf>,
     /// The file of the sealing keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     sealing_keys: Option<PathBuf>,
-    /// Where it listens.
+    /// The listen address.
     #[serde(deserialize_with = "address")]
     address: SocketAddr,
-    /// Where /healthz and /readyz are served to probes, in plain HTTP.
+    /// The listen address of /healthz and /readyz, in plain HTTP, for probes.
     #[serde(deserialize_with = "address")]
     pub(super) health_address: SocketAddr,
-    /// Under which address everybody reaches it.
+    /// The public URL of the server.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "endpoint")]
     public_url: Option<Url>,
-    /// The file of its certificate.
+    /// The file of the TLS certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
     tls_certificate: Option<PathBuf>,
-    /// The file of the certificate's key.
+    /// The file of the certificate's private key.
     #[serde(skip_serializing_if = "Option::is_none")]
     tls_key: Option<PathBuf>,
-    /// So often a second may one caller ask; for a moment ten times as often.
+    /// The maximum rate of requests per caller; a burst may be ten times as large.
     #[serde(deserialize_with = "whole_seconds")]
     requests_per_second: NonZeroU32,
-    /// So many requests run at once.
+    /// The maximum number of concurrent requests.
     #[serde(deserialize_with = "whole_seconds")]
     requests_at_once: NonZeroU32,
-    /// So many connections are open at once; each client that listens holds one.
+    /// The maximum number of open connections; each watcher holds one.
     #[serde(deserialize_with = "whole_seconds")]
     connections: NonZeroU32,
-    /// How long a login lasts.
+    /// The lifetime of a login token.
     #[serde(deserialize_with = "whole_seconds")]
     login_seconds: NonZeroU32,
-    /// How long a cluster's token lasts.
+    /// The lifetime of a cluster's token.
     #[serde(deserialize_with = "whole_seconds")]
     cluster_token_seconds: NonZeroU32,
-    /// How long a token for a kube-apiserver lasts, which cannot be told of a revocation.
+    /// The lifetime of a token for a kube-apiserver, which does not learn of revocations.
     #[serde(deserialize_with = "whole_seconds")]
     kubernetes_token_seconds: NonZeroU32,
-    /// What is logged, and how.
+    /// The log settings.
     pub(super) log: LogSettings,
 }
 
@@ -78,7 +79,7 @@ impl Default for ServerSettings {
             keys: None,
             sealing_keys: None,
             address: (Ipv4Addr::LOCALHOST, 3990).into(),
-            // The controller has 3986.
+            // 3986 is the controller's port.
             health_address: (Ipv4Addr::LOCALHOST, 3985).into(),
             public_url: None,
             tls_certificate: None,
@@ -95,7 +96,7 @@ impl Default for ServerSettings {
 }
 
 impl ServerSettings {
-    /// Whether they can be kept together.
+    /// Checks settings that depend on each other.
     pub(super) fn check(&self) -> Result<()> {
         if self.tls_certificate.is_some() != self.tls_key.is_some() {
             bail!("tlsCertificate and tlsKey belong together: set both or neither");
@@ -104,7 +105,7 @@ impl ServerSettings {
         Ok(())
     }
 
-    /// The database, with its password from its file.
+    /// The URL of the database, with the password from its file.
     pub(super) fn database(&self) -> Result<Url> {
         let text = if let Some(database) = &self.database {
             database.clone()
@@ -141,7 +142,7 @@ impl ServerSettings {
             .unwrap_or_else(|| self.data.join("sealing-keys"))
     }
 
-    /// Under which address everybody reaches it.
+    /// The public URL; by default derived from the listen address.
     pub(super) fn public_url(&self) -> Result<Url> {
         if let Some(url) = &self.public_url {
             return Ok(url.clone());
@@ -154,7 +155,7 @@ impl ServerSettings {
         format!("{scheme}://{}", self.address).parse().context("address")
     }
 
-    /// What the server is made from.
+    /// The dependencies of the server.
     pub(super) fn parts(&self) -> Result<ServerParts> {
         let life = |seconds: NonZeroU32| SignedDuration::from_secs(seconds.get().into());
         let count = |number: NonZeroU32| usize::try_from(number.get()).unwrap_or(usize::MAX);
