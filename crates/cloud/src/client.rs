@@ -34,7 +34,7 @@ pub use watch::{ChangedKind, Wake};
 
 use transport::Transport;
 
-/// Between two attempts of one request.
+/// The delays between attempts of one request.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(10));
 
 /// The response to a conditional request.
@@ -42,7 +42,7 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from
 pub enum Fetched<T> {
     /// Unchanged since the entity tag in the request.
     Unchanged,
-    /// All of it.
+    /// The complete response.
     Complete {
         /// The object or the list.
         value: T,
@@ -51,10 +51,10 @@ pub enum Fetched<T> {
     },
 }
 
-/// A list, whole or unchanged.
+/// A complete list, or unchanged.
 pub type Listing<T> = Fetched<Vec<T>>;
 
-/// A client of the cloud. Clones share its connections.
+/// A client of the cloud API. Clones share its connections.
 #[derive(Clone, Debug)]
 pub struct Client {
     transport: Transport,
@@ -64,10 +64,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to nothing yet.
+    /// Creates a client without connecting.
     ///
     /// # Errors
-    /// When the settings cannot be used together, or the certificates cannot be read.
+    /// If the settings contradict each other, or the certificates cannot be read.
     pub fn new(settings: &ClientSettings, clock: SharedClock) -> Result<Self, SettingsError> {
         Ok(Self {
             transport: Transport::new(settings, clock.clone())?,
@@ -114,10 +114,10 @@ impl Client {
         }
     }
 
-    /// Reports how a cluster, a node pool, a node or an upgrade is doing.
+    /// Reports the status of a cluster, a node pool, a node or an upgrade.
     ///
     /// # Errors
-    /// When it was not taken; see [`ClientError`].
+    /// If the report is not accepted; see [`ClientError`].
     pub async fn put_status(&self, path: Path, report: &impl Serialize) -> Result<(), ClientError> {
         let mut request = Request::new(Method::PUT, path);
         let json = serde_json::to_value(report);
@@ -126,10 +126,10 @@ impl Client {
         self.request(&request).await.map(drop)
     }
 
-    /// The manifests of a plugin, and the jobs that lead there from the version that runs now.
+    /// The manifests of a plugin, and the jobs for the upgrade from the version `previous`.
     ///
     /// # Errors
-    /// When there is no whole answer; see [`ClientError`].
+    /// If there is no complete response; see [`ClientError`].
     pub async fn manifests(
         &self,
         cluster: Cluster,

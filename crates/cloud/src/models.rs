@@ -1,10 +1,11 @@
-//! The objects of the API, one file per kind: read strictly, written so that a client of the old service can read them.
+//! The objects of the API, one file per kind: parsed strictly, and serialized so that clients of the old service can
+//! read them.
 //!
-//! What [`parse`] accepts is valid as a whole: every string has become a type, every list and text is bounded, rules that
-//! span fields hold. What needs other objects to be known (that a member of a team exists) is not checked here. No error
-//! holds a control character or the text of a secret; no `Debug` shows a secret, and plain `Serialize` leaves it out.
+//! A result of [`parse`] is valid as a whole: every string is a type, all lists and texts are bounded, and rules that
+//! span fields hold. Rules that depend on other objects (that a member of a team exists) are not checked here. No error
+//! contains a control character or a secret; no `Debug` output contains a secret, and plain `Serialize` omits it.
 //!
-//! Why each kind is as it is: `docs/design/cloud.md`.
+//! The reasons for the design of each kind: `docs/design/cloud.md`.
 
 mod account;
 mod autoscaling;
@@ -62,35 +63,35 @@ pub use user::{SshKey, SshKeySpec, User, UserSpec};
 
 use fields::{At, Read as _};
 
-/// The most bytes that a list of objects may have.
+/// The maximum size of a list of objects, in bytes.
 const MAX_LIST_BYTES: usize = 64 * 1024 * 1024;
 
-/// The most bytes that any object may have.
+/// The maximum size of any object, in bytes.
 const MAX_OPEN_BYTES: usize = 16 * 1024 * 1024;
 
-/// Reads one object.
+/// Parses an object.
 ///
 /// # Errors
-/// The first field that is wrong, when `bytes` are no such object.
+/// The first invalid field, if `bytes` are not such an object.
 pub fn parse<T: Model>(bytes: &[u8], unknown: Unknown) -> Result<T, InvalidField> {
     let value = document::parse(bytes, T::MAX_BYTES)?;
     T::read(&At::root(&value, unknown))
 }
 
-/// Reads an object of which nothing is known but that it is one.
+/// Parses an object of any kind.
 ///
 /// # Errors
-/// When `bytes` are no object, or one in which a key occurs twice.
+/// If `bytes` are not an object, or a key occurs twice.
 pub fn parse_open(bytes: &[u8]) -> Result<OpenObject, InvalidField> {
     let value = document::parse(bytes, MAX_OPEN_BYTES)?;
     OpenObject::read(&At::root(&value, Unknown::Refuse))
 }
 
-/// Reads a list of objects. Only a JSON array is one: no bytes at all, `null` or a page of HTML is an error and never the
-/// empty list, which would mean that everything is to go.
+/// Parses a list of objects, which must be a JSON array: an empty body, `null` or HTML is an error and never the empty
+/// list, which would mean that everything must be deleted.
 ///
 /// # Errors
-/// As [`parse`]; the field begins with the place in the list, `[3]`.
+/// As [`parse`]; the field begins with the index in the list, `[3]`.
 pub fn parse_list<T: Model>(bytes: &[u8], unknown: Unknown) -> Result<Vec<T>, InvalidField> {
     let value = document::parse(bytes, MAX_LIST_BYTES)?;
     At::root(&value, unknown).items(usize::MAX)

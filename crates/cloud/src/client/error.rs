@@ -1,4 +1,4 @@
-//! The ways in which a request fails, one variant for each thing that a caller can do about it.
+//! The errors of a request, one variant for each possible reaction of a caller.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::models::Failure;
 /// Why there is no usable response. Contains neither the token nor a body.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// 401 or 403: the token is wrong, has expired, or does not allow this. Repeating it does not help.
+    /// 401 or 403: the token is invalid, expired, or lacks the permission. A retry does not help.
     #[error("{request} was refused with {status}: {message}")]
     Refused {
         /// The request.
@@ -26,12 +26,12 @@ pub enum ClientError {
         /// The server's message.
         message: String,
     },
-    /// It may work later, as far as this side can tell: the network, a timeout, 408, 429, 5xx, a redirect.
+    /// A retry may succeed: the network, a timeout, 408, 429, 5xx, or a redirect.
     #[error("{request} failed: {reason}")]
     Unavailable {
         /// The request.
         request: String,
-        /// What happened.
+        /// The cause.
         reason: String,
         /// The delay that the server requests.
         retry_after: Option<Duration>,
@@ -50,7 +50,7 @@ pub enum ClientError {
         #[source]
         source: Option<reqwest::Error>,
     },
-    /// The server rejects the request: the caller must send another one.
+    /// The server rejects the request: the caller must change it.
     #[error("{request} was rejected: {}", .failure.message)]
     Rejected {
         /// The request.
@@ -69,7 +69,7 @@ impl ClientError {
         }
     }
 
-    /// The least time after which the same request may succeed; nothing when it cannot.
+    /// The minimum delay before a retry; `None` if a retry cannot succeed.
     pub(super) fn retry(&self) -> Option<Duration> {
         match self {
             Self::Unavailable { retry_after, .. } => Some(retry_after.unwrap_or_default()),

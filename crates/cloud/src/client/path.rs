@@ -14,7 +14,7 @@ pub struct Path {
 }
 
 impl Path {
-    /// The path of these segments, each of which may contain any characters.
+    /// The path with these segments, which may contain any characters.
     pub fn new<S: Display>(segments: impl IntoIterator<Item = S>) -> Self {
         Self {
             segments: segments.into_iter().map(|segment| segment.to_string()).collect(),
@@ -22,28 +22,28 @@ impl Path {
         }
     }
 
-    /// One segment more.
+    /// Appends a segment.
     #[must_use]
     pub fn below(mut self, segment: impl Display) -> Self {
         self.segments.push(segment.to_string());
         self
     }
 
-    /// One parameter more.
+    /// Appends a query parameter.
     #[must_use]
     pub fn query(mut self, name: &'static str, value: impl Display) -> Self {
         self.query.push((name, value.to_string()));
         self
     }
 
-    /// The same with other segments.
+    /// Applies `change` to every segment.
     #[must_use]
     pub fn map(mut self, change: impl Fn(String) -> String) -> Self {
         self.segments = self.segments.into_iter().map(change).collect();
         self
     }
 
-    /// The whole URL, at the base that answers this path.
+    /// The full URL, on the base URL that serves this path.
     pub(super) fn url(&self, bases: &[Url; 3]) -> Url {
         let mut url = bases[self.base()].clone();
         if let Ok(mut segments) = url.path_segments_mut() {
@@ -55,7 +55,7 @@ impl Path {
         url
     }
 
-    /// API 0, Provision 1, Auth 2: as `containership.md` divides them.
+    /// API is 0, Provision 1, Auth 2, as in `containership.md`.
     fn base(&self) -> usize {
         const PROVISION: [&str; 5] = ["node-pools", "nodes", "autoscaling-policies", "upgrades", "templates"];
         const AUTH: [&str; 3] = ["roles", "role-bindings", "token"];
@@ -84,7 +84,7 @@ impl Display for Path {
 pub struct Organization(pub OrganizationId);
 
 impl Organization {
-    /// Itself.
+    /// Its own path.
     #[must_use]
     pub fn path(self) -> Path {
         Path::new(["organizations"]).below(self.0)
@@ -114,12 +114,12 @@ impl Organization {
 pub struct Cluster {
     /// The organization of the cluster.
     pub organization: OrganizationId,
-    /// Which one.
+    /// The id of the cluster.
     pub id: ClusterId,
 }
 
 impl Cluster {
-    /// Itself.
+    /// Its own path.
     #[must_use]
     pub fn path(self) -> Path {
         Organization(self.organization).path().below("clusters").below(self.id)
@@ -131,7 +131,7 @@ impl Cluster {
         Organization(self.organization)
     }
 
-    /// How it is doing.
+    /// Its status.
     #[must_use]
     pub fn status(self) -> Path {
         self.path().below("status")
@@ -179,7 +179,7 @@ impl Cluster {
         self.path().below("nodes")
     }
 
-    /// How a node is doing.
+    /// The status of a node.
     #[must_use]
     pub fn node_status(self, node: NodeId) -> Path {
         self.nodes().below(node).below("status")
@@ -198,14 +198,14 @@ impl Cluster {
         self.path().below("autoscaling-policies")
     }
 
-    /// Its roles with their rules, as far as they are of Kubernetes.
+    /// Its roles with their rules, without rules of other types than Kubernetes.
     #[must_use]
     pub fn roles(self) -> Path {
         let path = self.path().below("roles").query("side_load", "rules");
         path.query("remove_empty", true).query("rule_type", "kubernetes")
     }
 
-    /// The role bindings that count in it.
+    /// The role bindings that apply to it.
     #[must_use]
     pub fn role_bindings(self) -> Path {
         let path = Organization(self.organization).path().below("role-bindings");

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::path::Path;
 use crate::models::UpgradeScript;
 
-/// The version of an object or a list, as the server names it.
+/// The version of an object or a list, as named by the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ETag(pub(super) HeaderValue);
 
@@ -29,28 +29,28 @@ pub struct Request {
     pub method: Method,
     /// The path.
     pub path: Path,
-    /// Answered with 304 when it still is this.
+    /// `If-None-Match`: the response is 304 if this is the current version.
     pub known: Option<ETag>,
-    /// Refused with 412 unless it still is this.
+    /// `If-Match`: the response is 412 unless this is the current version.
     pub if_match: Option<ETag>,
     /// The body.
     pub body: Option<Body>,
-    /// It must not be repeated, whatever happens to it.
+    /// Whether the request must not be retried.
     pub once: bool,
 }
 
-/// A whole answer.
+/// A complete response.
 #[derive(Clone)]
 pub struct Answer {
     /// A success status, or 304.
     pub status: StatusCode,
-    /// Which version was answered.
+    /// The version in the response.
     pub etag: Option<ETag>,
     pub(super) body: Bytes,
 }
 
 impl Request {
-    /// One without a body and without a condition.
+    /// A request without a body and without a condition.
     #[must_use]
     pub fn new(method: Method, path: Path) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Request {
         }
     }
 
-    /// With an object.
+    /// Sets the body to an object.
     #[must_use]
     pub fn json(mut self, value: Value) -> Self {
         self.body = Some(Body::Json(value));

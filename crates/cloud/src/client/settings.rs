@@ -24,11 +24,11 @@ const DEADLINE: Duration = Duration::from_secs(90);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaseUrl(Url);
 
-/// A text that cannot be a base URL.
+/// The text is not a valid base URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{shown}: {reason}")]
 pub struct InvalidBaseUrl {
-    /// The text, quoted; not shown when it holds a user or password.
+    /// The text, quoted; omitted if it contains a user or password.
     pub shown: String,
     /// The violated rule and the remedy.
     pub reason: &'static str,
@@ -96,7 +96,7 @@ impl FromStr for BaseUrl {
 /// The settings of the client.
 #[derive(Clone)]
 pub struct ClientSettings {
-    /// The base URL of API.
+    /// The base URL of the API.
     pub api: BaseUrl,
     /// The base URL of Provision.
     pub provision: BaseUrl,
@@ -104,24 +104,24 @@ pub struct ClientSettings {
     pub auth: BaseUrl,
     /// The token of the caller; without it, only logging in is useful.
     pub token: Option<AccessToken>,
-    /// The certificates (PEM) that are trusted, and no others; else those of the system.
+    /// The trusted certificates (PEM), which replace those of the system.
     pub ca: Option<Vec<u8>>,
     /// The proxy; by default that of `HTTPS_PROXY` and `NO_PROXY`. A plain HTTP base URL is always requested directly.
     pub proxy: Option<Url>,
-    /// Within this time one attempt is answered.
+    /// The timeout of one attempt.
     pub timeout: Duration,
-    /// After this time a request is not repeated any more.
+    /// The timeout of a request with all its retries.
     pub deadline: Duration,
     /// The polling interval while there is no change stream.
     pub sync_interval: Duration,
     /// The user agent, for the logs of the server.
     pub user_agent: String,
-    /// Lets the token go in plain text to other hosts than this one.
+    /// Permits sending the token in plain text to other hosts.
     pub allow_plain_http: bool,
 }
 
 impl ClientSettings {
-    /// All three parts at one URL, without a token, otherwise with default settings.
+    /// All three parts at one URL, without a token, with default settings.
     #[must_use]
     pub fn new(base: BaseUrl) -> Self {
         Self {
@@ -202,11 +202,11 @@ impl fmt::Debug for ClientSettings {
 pub struct CloudEnvironment {
     /// The settings of the client.
     pub settings: ClientSettings,
-    /// For which cluster.
+    /// The cluster.
     pub cluster: Cluster,
 }
 
-/// Settings that cannot be used.
+/// Invalid settings.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// A variable is not set.
@@ -217,15 +217,15 @@ pub enum SettingsError {
         /// The expected value.
         wanted: &'static str,
     },
-    /// A variable has a value that it cannot have.
+    /// A variable has an invalid value.
     #[error("{variable} is {reason}")]
     Invalid {
         /// The variable.
         variable: String,
-        /// The value, unless it is secret, what is wrong with it and what is allowed.
+        /// The value unless it is secret, the error and what is allowed.
         reason: String,
     },
-    /// The file of certificates cannot be read.
+    /// The file with certificates cannot be read.
     #[error("{variable} is {path}: the file cannot be read")]
     Ca {
         /// The variable.
@@ -239,7 +239,7 @@ pub enum SettingsError {
     /// The certificates are invalid.
     #[error("the CA certificates cannot be used: they must be PEM, one or more CERTIFICATE blocks")]
     Certificates(#[source] Option<reqwest::Error>),
-    /// A base URL would let the token go in plain text to another host.
+    /// With this base URL the token would be sent in plain text to another host.
     #[error("{0} is plain HTTP, which exposes the token on the network: use https://")]
     Plain(BaseUrl),
     /// The user agent contains characters that are invalid in a header.

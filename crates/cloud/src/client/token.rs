@@ -5,11 +5,11 @@ use std::str::FromStr;
 
 use http::HeaderValue;
 
-/// A user's token or a cluster's API key, as the header that holds it. Nothing shows it.
+/// A user's token or a cluster's API key, as a header value. It is never printed.
 #[derive(Clone)]
 pub struct AccessToken(HeaderValue);
 
-/// A text that cannot be a token. It is not shown.
+/// The text is not a valid token. It is not printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("(not shown): must be 1 to 16384 visible ASCII characters without spaces, as the cloud issued it")]
 pub struct InvalidToken;

@@ -1,6 +1,6 @@
-//! One attempt of one request: its bytes out, the whole answer in, and what it means.
+//! One attempt of a request: sends it, reads the complete response, and interprets it.
 //!
-//! A body is read to its end or not at all, and at most 64 MiB of it. No redirect is followed.
+//! A body is read completely or is an error; the limit is 64 MiB. No redirect is followed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl Transport {
             }
             builder = builder.tls_certs_only(certificates);
         }
-        // A proxy would see the token of a plain request, one to this very machine too.
+        // A proxy would see the token of a plain HTTP request, even of one to this host.
         builder = match (&settings.proxy, plain) {
             (_, Some(_)) => builder.no_proxy(),
             (Some(proxy), None) => builder.proxy(Proxy::all(proxy.clone()).map_err(SettingsError::Build)?),
@@ -78,12 +78,12 @@ impl Transport {
         })
     }
 
-    /// Within this time a head is there.
+    /// The timeout of an attempt.
     pub(super) fn limit(&self) -> Duration {
         self.timeout
     }
 
-    /// One attempt, within the time of the settings.
+    /// One attempt, within the timeout.
     pub(super) async fn attempt(&self, request: &Request, key: Option<&str>) -> Result<Answer, ClientError> {
         let attempt = async {
             let response = self.send(request, key, HeaderMap::new()).await?;

@@ -27,18 +27,18 @@ use super::path::Cluster;
 use super::request::Request;
 use super::transport::Transport;
 
-/// Without a byte for this long (heartbeats come each 15 s) a stream is dead.
+/// The timeout of a silent stream; the server sends a heartbeat every 15 s.
 const DEAD: Duration = Duration::from_secs(45);
-/// Between two connections, and after a failed one.
+/// The delays between connections, also after failed ones.
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_mins(1));
-/// A server that has no stream may have one after its next upgrade.
+/// The delay after a server without a stream, which may have one after its next upgrade.
 const NO_STREAM: Duration = Duration::from_mins(10);
-/// Polls of many clients drift apart.
+/// Spreads the polls of many clients.
 const JITTER: f64 = 0.1;
-/// A connection is renewed after this many bytes, so that no event, however long, fills the memory.
+/// A connection is renewed after this many bytes, so that no event can fill the memory.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// Why to look again.
+/// The reason to list again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wake {
     /// Anything may have changed: list every kind.
@@ -56,7 +56,7 @@ macro_rules! kinds {
         }
 
         impl ChangedKind {
-            /// The kind that the stream calls `word`; none when it is newer than this client.
+            /// The kind with the name `word` in the stream; `None` if this client does not know it.
             #[must_use]
             pub fn named(word: &str) -> Option<Self> {
                 match word {
@@ -85,7 +85,7 @@ kinds! {
 }
 
 impl Client {
-    /// Tells of the changes of a cluster, for ever.
+    /// Yields the changes of a cluster. The stream never ends.
     pub fn watch(&self, cluster: Cluster) -> impl Stream<Item = Wake> + Send + use<> {
         let now = self.clock.monotonic();
         let watch = Watch {
@@ -127,7 +127,7 @@ enum Broken {
 /// The result of opening a connection.
 enum Opened {
     Events(Events),
-    /// Not now: not before the given time.
+    /// The connection failed; the next attempt is delayed by at least `wait`.
     Refused {
         reason: String,
         wait: Duration,
@@ -193,7 +193,7 @@ impl Watch {
         }
     }
 
-    /// Waits for one thing to happen. Dropped, it has changed nothing.
+    /// Waits for the next event of the state machine. Cancel safe.
     async fn step(&mut self) {
         match &mut self.state {
             State::Waiting { until } => {
@@ -318,7 +318,7 @@ async fn open(transport: &Transport, request: &Request, headers: HeaderMap, cloc
     Opened::Refused { reason, wait }
 }
 
-/// The events of a connection, which ends when it is silent, or has become long.
+/// The events of a connection, which ends if it is silent, or after [`MAX_BYTES`].
 fn events(bytes: BoxStream<'static, reqwest::Result<Bytes>>, clock: SharedClock) -> Events {
     let lively = stream::unfold(Some((bytes, 0)), move |state| {
         let clock = clock.clone();

@@ -1,4 +1,4 @@
-//! The account of whoever asks.
+//! The account of the caller.
 
 use jiff::Timestamp;
 use serde::Serialize;

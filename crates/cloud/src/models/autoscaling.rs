@@ -1,4 +1,4 @@
-//! Autoscaling policies: which metric, compared how, adds or removes how many nodes.
+//! Autoscaling policies: the metric, its threshold, and the number of nodes to add or remove.
 
 use serde::Serialize;
 use utoipa::ToSchema;

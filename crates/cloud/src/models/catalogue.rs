@@ -1,4 +1,4 @@
-//! The catalogue: which plugins there are, in which versions, and what each version goes together with.
+//! The catalogue: the existing plugins, their versions, and the compatibility of each version.
 
 use std::collections::BTreeMap;
 
@@ -71,7 +71,7 @@ pub struct PluginBounds {
     pub bounds: VersionBounds,
 }
 
-/// An object of plugin types, for the field that holds one.
+/// Parses an object with plugin types as keys.
 #[derive(Default)]
 struct ByType(BTreeMap<Slug, PluginBounds>);
 

@@ -1,4 +1,4 @@
-//! Clusters: one object with the fields of API's cluster and of Provision's, because one address answers for both.
+//! Clusters: one object with the fields of API's and Provision's cluster, because one URL serves both.
 
 use jiff::Timestamp;
 use serde::Serialize;

@@ -1,7 +1,6 @@
-//! JSON as a tree in which no key was given twice, and the error that every kind is refused with.
+//! JSON as a tree without duplicate keys, and the error of all kinds.
 //!
-//! Two spellings of one key are how one reader is told another thing than the next one: `serde_json` alone would keep the
-//! last one in silence.
+//! Parsers differ in how they treat duplicate keys; `serde_json` alone would silently use the last one.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -10,15 +9,15 @@ use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use tidewaiter_api::values::quoted;
 
-/// No list within one object may be longer.
+/// The maximum length of a list within an object.
 pub(super) const MAX_ITEMS: usize = 1_000;
 
-/// A document that is not what it should be, with the field that makes it so.
+/// An invalid document, and the invalid field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct InvalidField {
-    /// The path of the field, for example `rules[0].verbs[1]`; empty when the whole document is at fault. Safe to show.
+    /// The path of the field, for example `rules[0].verbs[1]`; empty if the whole document is invalid. Safe to print.
     pub field: String,
-    /// What is wrong with it and what is allowed: one line, without control characters and without a secret.
+    /// The error and what is allowed: one line, without control characters and secrets.
     pub reason: String,
 }
 
@@ -32,12 +31,12 @@ impl fmt::Display for InvalidField {
     }
 }
 
-/// What becomes of a field that the kind does not have.
+/// The treatment of unknown fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
-    /// It is an error: what a person writes should not lose half of its meaning to a typing error.
+    /// They are an error, so that a typing error of a user has no silent effect.
     Refuse,
-    /// It is passed over: a server that is newer than its reader may tell more.
+    /// They are ignored: a newer server may send more fields.
     Ignore,
 }
 
@@ -74,7 +73,7 @@ pub(super) fn parse(bytes: &[u8], max_bytes: usize) -> Result<Value, InvalidFiel
     }
 }
 
-/// `path.key`, or `path["key"]` for a key that could be taken for something else.
+/// `path.key`, or `path["key"]` for a key that would be ambiguous.
 pub(super) fn join(path: &str, key: &str) -> String {
     let plain = (1..=63).contains(&key.len()) && key.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
     match (plain, path.is_empty()) {
@@ -84,7 +83,7 @@ pub(super) fn join(path: &str, key: &str) -> String {
     }
 }
 
-/// Where the reader stands. It becomes a text only when something is wrong there.
+/// The current location of the parser. It is formatted only for an error.
 enum Path<'a> {
     Root,
     Key(&'a Path<'a>, &'a str),
@@ -92,7 +91,7 @@ enum Path<'a> {
 }
 
 impl Path<'_> {
-    /// The end of the text, which names the key: what is open may be nested deep, below long keys.
+    /// The end of the path with the key: a path may be deeply nested and have long keys.
     fn shortened(&self) -> String {
         const SHOWN: usize = 500;
         let text = self.text();

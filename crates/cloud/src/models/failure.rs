@@ -1,4 +1,4 @@
-//! What every request is answered with that is not granted.
+//! The body of every error response.
 
 use serde::Serialize;
 use tidewaiter_api::values::printable;
@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use super::document::InvalidField;
 use super::fields::{At, Fields, Model, Read};
 
-/// The most characters of a message.
+/// The maximum number of characters in a message.
 const SHOWN: usize = 1_024;
 
 /// `{"code", "message"}`, and the field, if one is invalid.
@@ -26,7 +26,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// That a document was refused, with `code`.
+    /// The rejection of a document, with `code`.
     #[must_use]
     pub fn refused(code: u32, error: &InvalidField) -> Self {
         Self {
@@ -41,7 +41,7 @@ fn line(text: &str) -> String {
     printable(text).chars().take(SHOWN).collect()
 }
 
-/// Text that is made safe instead of being refused: the message of a failure should not get lost over its form.
+/// Text that is sanitized instead of rejected, so that the message of a failure is never lost.
 struct Line(String);
 
 impl Read for Line {

@@ -1,5 +1,5 @@
-//! The fields that are read from one object. Every error names the path of the field, what stands there (never of a
-//! secret) and what may stand there.
+//! Parses the fields of an object. Every error contains the path of the field, its value (unless it may be secret) and
+//! what is allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,32 +18,32 @@ use super::schema;
 
 /// An object of the API.
 pub trait Model: Sized {
-    /// What it is called in a message, for example `a registry`.
+    /// Its name in messages, for example `a registry`.
     const KIND: &'static str;
 
-    /// The most bytes that one may have.
+    /// The maximum size of an object, in bytes.
     const MAX_BYTES: usize = 1024 * 1024;
 
-    /// Takes its fields. Objects that share fields take them from the same `fields`, one after the other.
+    /// Parses its fields. Objects that share fields parse them from the same `fields`, one after the other.
     ///
     /// # Errors
-    /// The first field that is wrong, or two that do not go together.
+    /// The first invalid field, or two fields that contradict each other.
     fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField>;
 }
 
-/// What can stand in a field.
+/// A type that can be parsed from a field.
 pub(super) trait Read: Sized {
     fn read(at: &At<'_>) -> Result<Self, InvalidField>;
 }
 
-/// A value that knows where it stands.
+/// A value with its path.
 pub(super) struct At<'a> {
     path: String,
     pub(super) value: &'a Value,
     unknown: Unknown,
 }
 
-/// The fields of one object, and which of them were asked for.
+/// The fields of one object, and which of them were requested.
 pub struct Fields<'a> {
     path: String,
     map: &'a Map<String, Value>,
@@ -65,7 +65,7 @@ impl<'a> At<'a> {
         self.value.as_str().ok_or_else(|| self.must_be(wanted))
     }
 
-    /// The items of a list of at most `most`.
+    /// The items of a list with at most `most` items.
     pub(super) fn items<T: Read>(&self, most: usize) -> Result<Vec<T>, InvalidField> {
         let items = self.value.as_array().ok_or_else(|| self.must_be("a list"))?;
         if items.len() > most {
@@ -82,11 +82,11 @@ impl<'a> At<'a> {
     }
 
     pub(super) fn map(&self) -> Result<&'a Map<String, Value>, InvalidField> {
-        // What stands here instead may be the secret that belongs into the object.
+        // The value may be a secret that belongs into the object.
         self.value.as_object().ok_or_else(|| self.secret_must_be("an object"))
     }
 
-    /// What stands below `key`.
+    /// The value of `key`.
     pub(super) fn at(&self, key: &str, value: &'a Value) -> Self {
         Self {
             path: join(&self.path, key),
@@ -105,12 +105,12 @@ impl<'a> At<'a> {
         })
     }
 
-    /// The error that this field holds something else than `wanted`.
+    /// The error that this field is not `wanted`.
     pub(super) fn must_be(&self, wanted: &str) -> InvalidField {
         self.invalid(format!("is {}, must be {wanted}", shown(self.value)))
     }
 
-    /// The same of a secret: the kind of the value is all that is told.
+    /// The same for a secret: only the type of the value is shown.
     pub(super) fn secret_must_be(&self, wanted: &str) -> InvalidField {
         self.invalid(format!("is {}, must be {wanted}", kind(self.value)))
     }
@@ -133,17 +133,18 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A field that must be there.
+    /// A required field.
     pub(super) fn required<T: Read>(&mut self, key: &'static str) -> Result<T, InvalidField> {
         let at = self.find(key);
-        // A type says best itself what it must be, and only the path tells a missing value from an empty one.
+        // The error of the type is the most specific one, but it does not distinguish a missing value from an empty
+        // one.
         T::read(&at).map_err(|error| match at.value {
             Value::Null => at.invalid(format!("is missing: {}", error.reason.replacen("is null, ", "", 1))),
             _ => error,
         })
     }
 
-    /// A field that may be absent or `null`.
+    /// A field that may be missing or `null`.
     pub(super) fn nullable<T: Read>(&mut self, key: &'static str) -> Result<Option<T>, InvalidField> {
         let at = self.find(key);
         if at.value.is_null() {
@@ -153,7 +154,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A text that may be absent, `null` or empty: clients that know no absent text write an empty one.
+    /// A text that may be missing, `null` or empty: some clients send an empty text instead of omitting it.
     pub(super) fn optional<T: Read>(&mut self, key: &'static str) -> Result<Option<T>, InvalidField> {
         let at = self.find(key);
         match at.value {
@@ -163,7 +164,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A field that stands for its default when it is absent or `null`.
+    /// A field that has a default if it is missing or `null`.
     pub(super) fn or_default<T: Read + Default>(&mut self, key: &'static str) -> Result<T, InvalidField> {
         let at = self.find(key);
         if at.value.is_null() {
@@ -196,7 +197,7 @@ impl<'a> Fields<'a> {
         self.number(key, least, most).map(Some)
     }
 
-    /// The error of `key` that spans fields.
+    /// An error of `key` for a rule that spans fields.
     pub(super) fn invalid(&self, key: &str, reason: impl Into<String>) -> InvalidField {
         InvalidField {
             field: join(&self.path, key),
@@ -204,7 +205,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// That no item of the list `key` is there twice.
+    /// Checks that the list `key` contains no duplicates.
     pub(super) fn unique<T: Ord>(&self, key: &str, items: &[T]) -> Result<(), InvalidField> {
         let mut seen = BTreeSet::new();
         match items.iter().position(|item| !seen.insert(item)) {
@@ -216,7 +217,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Every key with its value, of an object whose keys are names.
+    /// All entries of an object whose keys are names.
     pub(super) fn entries<K: FromStr<Err = InvalidValue> + Ord, V: Read>(
         &mut self,
     ) -> Result<BTreeMap<K, V>, InvalidField> {
@@ -235,7 +236,7 @@ impl<'a> Fields<'a> {
         entries.collect()
     }
 
-    /// The fields that nobody asked for, of an object that keeps them.
+    /// The fields that were not requested, for objects that store them.
     pub(super) fn rest(&mut self) -> OpenObject {
         let rest = self.map.iter().filter(|(key, _)| !self.known.contains(&key.as_str()));
         let rest = OpenObject(rest.map(|(key, value)| (key.clone(), value.clone())).collect());
@@ -286,7 +287,7 @@ impl Read for bool {
 }
 
 impl Read for Timestamp {
-    /// RFC 3339, and nothing of what else the library reads: no annotations, no missing seconds, no spaces.
+    /// RFC 3339 only: the library also accepts annotations, missing seconds and spaces.
     fn read(at: &At<'_>) -> Result<Self, InvalidField> {
         const WANTED: &str = "an RFC 3339 time, for example 2019-03-01T12:00:00Z";
         let text = at.text(WANTED)?;
@@ -301,7 +302,7 @@ impl Read for Timestamp {
     }
 }
 
-/// Reads a text through the type's own `FromStr`.
+/// Parses a text with the type's `FromStr`.
 pub(super) fn read_text<T: FromStr<Err = InvalidValue>>(at: &At<'_>, wanted: &str) -> Result<T, InvalidField> {
     at.text(wanted)?
         .parse()
@@ -326,8 +327,7 @@ impl Read for NodeName {
     }
 }
 
-/// An object whose fields are another's matter: kept as they are. `Debug` shows how many, because nobody here knows which
-/// of them are secret.
+/// An object with fields that are stored unchanged. `Debug` shows only their number, because any of them may be secret.
 #[derive(Clone, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct OpenObject(pub Map<String, Value>);

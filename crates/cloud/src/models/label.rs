@@ -1,4 +1,4 @@
-//! Labels that every node of a cluster, or of a node pool, gets: on the node each stands below a prefix of its kind.
+//! Labels for all nodes of a cluster or of a node pool. On the node, each kind has its own prefix.
 
 use jiff::Timestamp;
 use serde::Serialize;

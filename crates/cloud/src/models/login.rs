@@ -1,4 +1,4 @@
-//! Logging in, and small answers.
+//! Logging in, and small responses.
 
 use serde::Serialize;
 use utoipa::openapi::{RefOr, Schema};
@@ -10,12 +10,12 @@ use super::schema;
 use super::secret::Secret;
 use super::values::{ClusterId, Email};
 
-/// The body of `POST /v3/login/METHOD`. `Serialize` leaves the password out.
+/// The body of `POST /v3/login/METHOD`. `Serialize` omits the password.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Login {
-    /// Who logs in.
+    /// The user's e-mail address.
     pub email: Email,
-    /// With what.
+    /// The user's password.
     #[serde(skip)]
     pub password: Secret,
 }
@@ -52,7 +52,7 @@ impl Login {
 }
 
 impl Token {
-    /// The answer as the client that logged in gets it.
+    /// The response to the client that logged in.
     #[must_use]
     pub fn revealed(&self) -> impl Serialize + '_ {
         #[derive(Serialize)]
@@ -67,7 +67,7 @@ impl Token {
 
 impl ToSchema for Login {}
 
-/// By hand, because the derive leaves out what serde leaves out.
+/// Written by hand, because the derive omits fields that serde skips.
 impl PartialSchema for Login {
     fn schema() -> RefOr<Schema> {
         let login = schema::object("The credentials of a login.")

@@ -31,12 +31,12 @@ pub struct Jobs {
     pub post_apply: Vec<Job>,
 }
 
-/// A Kubernetes object: it says which, everything else of it is the API server's to check.
+/// A Kubernetes object. Only its identity is validated; the rest is validated by the API server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Manifest(OpenObject);
 
-/// A `Job` of `batch/v1` that ends: it has `activeDeadlineSeconds`.
+/// A `Job` of `batch/v1` with `activeDeadlineSeconds`, so that it ends.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Job(Manifest);
@@ -89,7 +89,7 @@ impl PartialSchema for Job {
     }
 }
 
-/// What can stand in a path; `word` is the same in code.
+/// The pattern of a path segment; `word` is the same rule in code.
 const WORD: &str = "^[!-$&-~]{1,253}$";
 
 fn open(description: &str) -> ObjectBuilder {
@@ -149,7 +149,7 @@ impl Read for Manifest {
     }
 }
 
-/// A text that can stand in a path: some kinds have names that are no DNS names.
+/// A text that is valid as a path segment: the names of some kinds are not DNS names.
 fn word(at: &At<'_>, wanted: &str) -> Result<(), InvalidField> {
     let ok = at
         .value

@@ -1,4 +1,4 @@
-//! Nodes of a node pool, and what a cluster reports of them.
+//! Nodes of a node pool, and the status that a cluster reports of them.
 
 use jiff::Timestamp;
 use serde::Serialize;

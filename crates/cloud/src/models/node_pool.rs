@@ -1,4 +1,4 @@
-//! Node pools: nodes that are alike.
+//! Node pools: nodes with the same settings.
 
 use serde::Serialize;
 use utoipa::openapi::{ObjectBuilder, OneOfBuilder, RefOr, Schema, Type};
@@ -10,7 +10,7 @@ use super::schema;
 use super::status::Status;
 use super::values::{DisplayName, KubernetesVersion, NodePoolId, VersionText, words};
 
-/// As many nodes as Kubernetes promises to work with in one cluster.
+/// The maximum number of nodes in one cluster that Kubernetes supports.
 const MAX_NODES: u32 = 5_000;
 
 words! {
@@ -72,7 +72,7 @@ pub struct Autoscaling {
     pub rest: OpenObject,
 }
 
-/// The body of a PATCH: one of the two, never both.
+/// The body of a PATCH: either of the two, never both.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodePoolChange {
@@ -84,7 +84,7 @@ pub enum NodePoolChange {
 
 impl ToSchema for NodePoolChange {}
 
-/// By hand, because the derive cannot bound a variant's number.
+/// Written by hand, because the derive cannot limit the number in a variant.
 impl PartialSchema for NodePoolChange {
     fn schema() -> RefOr<Schema> {
         let count = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0));

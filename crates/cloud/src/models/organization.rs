@@ -1,4 +1,4 @@
-//! Organizations: what owns everything else.
+//! Organizations, which own all other objects.
 
 use jiff::Timestamp;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Plugins of a cluster: which implementation of each type it runs, in which version.
+//! Plugins of a cluster: the implementation and version of each type.
 
 use jiff::Timestamp;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Accounts at clouds. Their credentials go in and never come out: no answer of the API has them.
+//! Accounts at clouds. Their credentials are write-only: no response contains them.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -37,7 +37,7 @@ pub struct Provider {
 
 impl ToSchema for ProviderSpec {}
 
-/// By hand, because the derive leaves out what serde leaves out.
+/// Written by hand, because the derive omits fields that serde skips.
 impl PartialSchema for ProviderSpec {
     fn schema() -> RefOr<Schema> {
         let spec = schema::object("The settings of a provider.")

@@ -40,7 +40,7 @@ impl RegistryProvider {
     }
 }
 
-/// The settings of a registry. `Serialize` leaves the credentials out.
+/// The settings of a registry. `Serialize` omits the credentials.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct RegistrySpec {
@@ -67,7 +67,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// The registry with its credentials in clear, for those answers alone that are documented to hold them.
+    /// The registry with its credentials, only for responses that are documented to contain them.
     #[must_use]
     pub fn revealed(&self) -> impl Serialize + '_ {
         #[derive(Serialize)]
@@ -85,7 +85,7 @@ impl Registry {
 
 impl ToSchema for RegistrySpec {}
 
-/// By hand, because the derive leaves out what serde leaves out.
+/// Written by hand, because the derive omits fields that serde skips.
 impl PartialSchema for RegistrySpec {
     fn schema() -> RefOr<Schema> {
         let spec = schema::object("The settings of a registry.")
@@ -109,7 +109,7 @@ impl RegistrySpec {
         })
     }
 
-    /// Whether a pull secret can be made of the credentials.
+    /// Checks that the credentials can become a pull secret.
     fn check(&self, fields: &Fields<'_>) -> Result<(), InvalidField> {
         if !self.provider.takes_password() {
             return Ok(());
@@ -120,7 +120,7 @@ impl RegistrySpec {
                 return Err(fields.invalid("credentials", reason));
             }
         }
-        // They are joined by ':' and encoded, so a name with one would move its end into the password.
+        // They are joined by ':' and encoded, so a ':' in the name would make part of it the password.
         let username = self.credentials.get("username").map_or("", |name| name.expose());
         if username.contains(':') || username.chars().any(char::is_control) {
             return Err(fields.invalid("credentials", "must have a username without ':' and control characters"));
@@ -144,7 +144,7 @@ impl Model for Registry {
 
     fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
         let spec = RegistrySpec::read(fields)?;
-        // Those who may not see the credentials are answered `{}`; whoever sees some sees all.
+        // Callers without permission get `{}` as credentials, all others get all of them.
         if !spec.credentials.revealed().is_empty() {
             spec.check(fields)?;
         }

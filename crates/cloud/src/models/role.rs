@@ -1,7 +1,7 @@
 //! Roles: named lists of rules, which become `ClusterRole`s.
 //!
-//! Source: `ValidatePolicyRule` of Kubernetes' `pkg/apis/rbac/validation`, so that no rule is taken here that an API server
-//! refuses later.
+//! Source: `ValidatePolicyRule` of Kubernetes' `pkg/apis/rbac/validation`, so that an API server accepts every rule
+//! that is accepted here.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -159,7 +159,7 @@ impl RuleSpec {
                 "is empty, must have at least one resource; otherwise use non_resource_urls",
             ));
         }
-        // Only Kubernetes' resources are in groups.
+        // Only the resources of Kubernetes have groups.
         if self.api_groups.is_empty() && self.rule_type == RuleType::Kubernetes {
             let reason = "is empty, must have at least one group; the core group is the empty string";
             return Err(fields.invalid("api_groups", reason));

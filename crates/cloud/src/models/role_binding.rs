@@ -1,4 +1,4 @@
-//! Role bindings: who has a role, in which cluster, in which namespace.
+//! Role bindings: a role for a user or a team, in a cluster or a namespace of it.
 
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
@@ -18,7 +18,7 @@ words! {
     }
 }
 
-/// Who has the role. On the wire `type`, `user_id` and `team_id`; of the ids the other one is `null`.
+/// The subject of a role binding. On the wire: `type`, `user_id` and `team_id`; the id that does not apply is `null`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingSubject {
     /// A user.

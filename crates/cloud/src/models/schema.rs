@@ -1,11 +1,11 @@
 //! The schemas of the objects, for the description of the API (JSON Schema 2020-12).
 //!
-//! They are derived from the types, and say the same as `parse`: what `parse` takes is valid, and what it refuses is not,
-//! but for rules that span fields or need a library to be checked. `parse` is also more lenient in two ways: an optional
-//! text may be empty, and Unix seconds may be a number.
+//! They are derived from the types, and equivalent to `parse`, except for rules that span fields or need a library.
+//! `parse` is also more lenient in two ways: an optional text may be empty, and Unix seconds may be a number.
 //!
-//! In every schema that leaves this module flattened fields stand in their object, values stand where they are used, and
-//! what may be `null` says so in its type. What people write is closed: an unknown field is invalid. Answers are open.
+//! In every schema that this module returns, flattened fields are part of their object, values are inlined, and
+//! nullable fields have `null` among their types. Request bodies are closed: an unknown field is invalid. Responses are
+//! open.
 
 mod example;
 mod foreign;
@@ -24,9 +24,9 @@ use super::document::MAX_ITEMS;
 
 const COMPONENTS: &str = "#/components/schemas/";
 
-/// The schema of a type with those of the types that it refers to.
+/// The schema of a type, with all schemas that it refers to.
 pub struct Described {
-    /// What the type is called.
+    /// The name of the type.
     pub name: String,
     derived: BTreeMap<String, RefOr<Schema>>,
     closed: bool,
@@ -46,7 +46,7 @@ impl Described {
         }
     }
 
-    /// As a part of a body that the server answers: objects refer to each other by their names.
+    /// The schema of a response body: objects refer to each other by name.
     #[must_use]
     pub fn answer(mut self) -> BTreeMap<String, RefOr<Schema>> {
         self.closed = false;
@@ -62,21 +62,21 @@ impl Described {
         schemas
     }
 
-    /// As a body that people write: closed, and without references.
+    /// The schema of a request body: closed, and without references.
     #[must_use]
     pub fn request(mut self) -> RefOr<Schema> {
         self.closed = true;
         self.named(&self.name)
     }
 
-    /// As a body that replaces what `answer` shows: what the server makes may stand in it, so that an answer can be edited
-    /// and sent back.
+    /// The schema of a body that replaces an object with the schema `answer`: fields that the server sets are
+    /// permitted, so that a response can be edited and sent back.
     #[must_use]
     pub fn replacement(self, answer: Self) -> RefOr<Schema> {
         merged(self.request(), answer.request())
     }
 
-    /// As a JSON merge patch (RFC 7386): no field must be there.
+    /// The schema of a JSON merge patch (RFC 7386): no field is required.
     #[must_use]
     pub fn patch(self, answer: Self) -> RefOr<Schema> {
         optional(self.replacement(answer))
@@ -98,7 +98,7 @@ impl Described {
         }
     }
 
-    /// Values in place of the reference, and objects too where everything stands in one schema.
+    /// Inlines values, and in closed schemas objects too.
     fn followed(&self, reference: &Ref) -> RefOr<Schema> {
         let name = reference.ref_location.trim_start_matches(COMPONENTS);
         let mut target = self.named(name);
@@ -134,7 +134,7 @@ impl Described {
         array
     }
 
-    /// One object with the fields of all, its own before the flattened ones.
+    /// Merges the fields of all parts into one object, the type's own fields before the flattened ones.
     fn flat(&self, all: &AllOf) -> Object {
         let mut flat = Object::new();
         flat.description.clone_from(&all.description);
@@ -156,7 +156,7 @@ impl Described {
         self.object(flat)
     }
 
-    /// `null` or something else, in the type where there is one.
+    /// A nullable schema, with `null` among its types if it has any.
     fn nullable(&self, one: &OneOf) -> RefOr<Schema> {
         let null = Object::with_type(Type::Null).into();
         let items = one
@@ -176,7 +176,7 @@ impl Described {
     }
 }
 
-/// Whether it stands where it is used: everything but objects with fields.
+/// Whether it is inlined: everything except objects with fields.
 fn is_value(schema: &RefOr<Schema>) -> bool {
     match schema {
         RefOr::T(Schema::Object(object)) => object.properties.is_empty(),
@@ -208,7 +208,7 @@ fn referred(schema: &RefOr<Schema>, names: &mut Vec<String>) {
     }
 }
 
-/// Puts what is said of a field before what is said of its type.
+/// Puts the description of a field before that of its type.
 fn describe(schema: &mut RefOr<Schema>, of_field: &str) {
     let description = match schema {
         RefOr::T(Schema::Object(object)) => &mut object.description,
@@ -238,7 +238,7 @@ fn or_null(mut schema: RefOr<Schema>) -> RefOr<Schema> {
     schema
 }
 
-/// `spec` with what only the answer has, which can be sent back and not be changed.
+/// Adds to `spec` the fields that only `answer` has, as read-only.
 fn merged(mut spec: RefOr<Schema>, answer: RefOr<Schema>) -> RefOr<Schema> {
     match (&mut spec, answer) {
         (RefOr::T(Schema::Object(spec)), RefOr::T(Schema::Object(answer))) => {
@@ -263,7 +263,7 @@ fn merged(mut spec: RefOr<Schema>, answer: RefOr<Schema>) -> RefOr<Schema> {
 fn read_only(mut schema: RefOr<Schema>) -> RefOr<Schema> {
     match &mut schema {
         RefOr::T(Schema::Object(object)) => object.read_only = Some(true),
-        // The library's array has no such field of its own.
+        // The library's array has no field for this.
         RefOr::T(Schema::Array(array)) => array.extensions = Some([("readOnly", true)].into_iter().collect()),
         _ => {}
     }
@@ -285,18 +285,18 @@ pub(super) fn object(description: &str) -> ObjectBuilder {
     ObjectBuilder::new().description(Some(description).filter(|text| !text.is_empty()))
 }
 
-/// A text of this form, such as `example`.
+/// A text with this pattern, for example `example`.
 pub(super) fn text(pattern: &str, example: &str) -> ObjectBuilder {
     let text = ObjectBuilder::new().schema_type(Type::String);
     text.pattern(Some(pattern)).examples([example])
 }
 
-/// The schema of a value that may be `null`.
+/// The nullable schema of a value.
 pub(super) fn nullable<T: PartialSchema>() -> RefOr<Schema> {
     or_null(T::schema())
 }
 
-/// The schema of a value that no answer has.
+/// A write-only schema, for values that no response contains.
 pub(super) fn write_only(mut schema: RefOr<Schema>) -> RefOr<Schema> {
     if let RefOr::T(Schema::Object(object)) = &mut schema {
         object.write_only = Some(true);
@@ -304,7 +304,7 @@ pub(super) fn write_only(mut schema: RefOr<Schema>) -> RefOr<Schema> {
     schema
 }
 
-/// The schema of a value, where no reference can stand.
+/// The schema of a value, where references are not possible.
 pub(super) fn value<T: PartialSchema>() -> Schema {
     match T::schema() {
         RefOr::T(schema) => schema,

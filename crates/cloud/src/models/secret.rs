@@ -1,4 +1,4 @@
-//! Secrets: nothing shows them, nothing writes them but the one view of each kind that says so by its name, `revealed`.
+//! Secrets are never printed, and serialized only by the one view of each kind named `revealed`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,12 +16,13 @@ const MAX_BYTES: usize = 16 * 1024;
 const MAX_CREDENTIALS: usize = 32;
 const WANTED: &str = "a string of 1 to 16384 bytes without NUL";
 
-/// A password, key or token. Its memory is cleared when it is dropped; that of the JSON that it was read from is not.
+/// A password, key or token. Its memory is cleared when it is dropped, but not that of the JSON that it was parsed
+/// from.
 #[derive(Clone)]
 pub struct Secret(SecretString);
 
 impl Secret {
-    /// The text, for the one place that needs it.
+    /// The text.
     #[must_use]
     pub fn expose(&self) -> &str {
         self.0.expose_secret()
@@ -34,7 +35,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// For tests and for "did the secret change"; not in constant time, so no answer to a stranger may depend on it.
+/// For tests and for detecting changes; not in constant time, so never compare a caller's secret with it.
 impl PartialEq for Secret {
     fn eq(&self, other: &Self) -> bool {
         self.expose() == other.expose()
@@ -73,7 +74,7 @@ impl Read for Secret {
 pub struct Credentials(BTreeMap<CredentialName, Secret>);
 
 impl Credentials {
-    /// The secret called `name`.
+    /// The secret with the name `name`.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Secret> {
         self.0.get(name)
@@ -84,7 +85,7 @@ impl Credentials {
         self.0.keys()
     }
 
-    /// Names and texts, for the answer that a cluster gets, and for sealing.
+    /// Names and texts, for the response to a cluster, and for encryption.
     #[must_use]
     pub fn revealed(&self) -> BTreeMap<&str, &str> {
         self.0
@@ -120,7 +121,7 @@ impl Read for Credentials {
             return Err(at.invalid(format!("has {} names, may have at most {MAX_CREDENTIALS}", map.len())));
         }
         let credentials = map.iter().map(|(key, value)| {
-            // Someone may have put the secret where its name belongs.
+            // The key may be a secret in the wrong place.
             let name: CredentialName = key.parse().map_err(|error: tidewaiter_api::InvalidValue| {
                 at.invalid(format!("has a name that is not valid (not shown): {}", error.rule))
             })?;

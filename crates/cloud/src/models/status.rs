@@ -1,4 +1,4 @@
-//! How something is doing.
+//! The status of a cluster, a node pool or a node.
 
 use serde::Serialize;
 use utoipa::ToSchema;

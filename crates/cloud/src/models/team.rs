@@ -1,4 +1,4 @@
-//! Teams: users to whom a role is given together.
+//! Teams: users who get roles together.
 
 use jiff::Timestamp;
 use serde::Serialize;

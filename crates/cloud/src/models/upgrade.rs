@@ -1,5 +1,5 @@
-//! Upgrades of a cluster, and the script that each node runs for one. Other than the rest of the API, an upgrade has
-//! camel-case names: it is the spec of the `ClusterUpgrade` in the cluster.
+//! Upgrades of a cluster, and the script that each node runs for one. Unlike the rest of the API, the fields of an
+//! upgrade are in camel case: it is the spec of the `ClusterUpgrade` in the cluster.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -157,7 +157,7 @@ impl FromStr for UpgradeScript {
     }
 }
 
-/// The statuses of nodes by name, for the field that holds them.
+/// Parses an object with the statuses of nodes by name.
 #[derive(Default)]
 struct ByNode(BTreeMap<NodeName, UpgradeStatus>);
 
@@ -213,7 +213,7 @@ impl Model for NodeSelector {
 }
 
 impl NodeSelector {
-    /// What the operator wants of its values, unless it has that.
+    /// The rule for the number of values that this operator requires, if it is violated.
     fn wanted(&self) -> Option<&'static str> {
         let number = |value: &LabelValue| value.as_str().parse::<i64>().is_ok();
         let (ok, wanted) = match self.operator {

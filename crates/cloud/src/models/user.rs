@@ -77,7 +77,7 @@ impl Model for User {
         };
         let ids: Vec<_> = user.ssh_keys.iter().map(|key| key.id).collect();
         fields.unique("ssh_keys", &ids)?;
-        // By their data: the same key under another comment opens the same door.
+        // Compared by their data: the same key with another comment is a duplicate.
         let keys: Vec<_> = user.ssh_keys.iter().map(|key| key.spec.key.fingerprint()).collect();
         fields.unique("ssh_keys", &keys)?;
         match user.ssh_keys.iter().find(|key| key.user_id != user.id) {

@@ -1,7 +1,7 @@
-//! Value types of the API: a string becomes one of these where it enters, and no raw one goes further in.
+//! Value types of the API: every string is parsed into one of these on entry.
 //!
-//! Identifiers are ASCII only, so that no two look alike. Text that people read ([`DisplayName`], [`Description`]) may be in
-//! any alphabet, but holds nothing that a terminal or a log line would obey.
+//! Identifiers are ASCII only, so that no two look alike. Text for users ([`DisplayName`], [`Description`]) may use any
+//! alphabet, but contains no control sequences for a terminal or a log.
 
 mod address;
 mod id;
@@ -22,8 +22,8 @@ pub use text::{CredentialName, Description, DisplayName, Email, Namespace, Perce
 pub use unix_seconds::UnixSeconds;
 pub use version::{KubernetesVersion, TargetVersion, Version, VersionText};
 
-/// Implements what the string newtypes share, through the type's own `check`, which gives the rule that a text breaks. The
-/// `schema` attributes say the same to whoever reads the API's description.
+/// Implements the common parts of string newtypes. `check` returns the rule that a text violates. The `schema`
+/// attributes describe the same rule in the API's description.
 macro_rules! text_value {
     ($(#[$doc:meta])* $type:ident, $kind:literal, $check:path) => {
         $crate::models::values::text_value! { $(#[$doc])* $type, $kind, $check, $crate::models::values::invalid }
@@ -64,7 +64,7 @@ macro_rules! text_value {
 }
 pub(super) use text_value;
 
-/// `Display` and reading, of types that have `as_str` and `FromStr`.
+/// `Display` and parsing, for types with `as_str` and `FromStr`.
 macro_rules! shown_and_read {
     ($type:ident, $kind:literal) => {
         impl std::fmt::Display for $type {
@@ -82,7 +82,7 @@ macro_rules! shown_and_read {
 }
 pub(super) use shown_and_read;
 
-/// An enum that is one of some words on the wire.
+/// An enum that is a string on the wire.
 macro_rules! words {
     ($(#[$doc:meta])* $type:ident, $kind:literal { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, utoipa::ToSchema)]
@@ -133,7 +133,7 @@ pub(super) fn invalid(kind: &'static str, text: &str, rule: &'static str) -> tid
     }
 }
 
-/// As [`invalid`], of an address, which may be refused because of the password in it.
+/// As [`invalid`], for an address, which is not shown because it may contain a password.
 pub(super) fn invalid_address(kind: &'static str, text: &str, rule: &'static str) -> tidewaiter_api::InvalidValue {
     let shown = if text.contains('@') {
         "(not shown: holds '@')"

@@ -9,17 +9,17 @@ use super::refusal::Refusal;
 /// The permission that an endpoint requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
-    /// None: also without a token.
+    /// None: not even a token.
     Anyone,
     /// Any valid token.
     Known,
-    /// Every user, about himself.
+    /// Any user, for the own account.
     User,
     /// An operator, who administers all organizations.
     Operator,
-    /// Those of the organization in the path.
+    /// A role in the organization in the path.
     Organization {
-        /// The least role of a user.
+        /// The minimum role of a user.
         role: OrgRole,
         /// Whether the cluster in the path, or any cluster of the organization if the path has none, is permitted.
         cluster: bool,
@@ -28,7 +28,7 @@ pub enum Permission {
     },
 }
 
-/// The ids in a path that decide.
+/// The ids in a path that determine the permission.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PathIds {
     /// `organization_id`.
@@ -92,7 +92,7 @@ pub fn allow(may: Permission, principal: Option<&Principal>, place: PathIds) -> 
     }
 }
 
-/// The error that a valid token is missing.
+/// The error of a missing or invalid token.
 #[must_use]
 pub fn unknown() -> Refusal {
     Refusal::new(

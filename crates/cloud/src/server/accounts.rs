@@ -26,10 +26,11 @@ use crate::models::values::{DisplayName, Phone, UserId};
 /// The maximum lifetime of a token that a user creates: a year.
 const LONGEST: u32 = 365 * 24 * 60 * 60;
 
-/// No token is valid for longer.
+/// The maximum lifetime of any token.
 pub const LONGEST_TOKEN: SignedDuration = SignedDuration::from_hours(365 * 24);
 
-/// Show the identity that a token belongs to, whatever it is for: a coordinator asks this about whoever calls it.
+/// Responds with the identity of the caller's token, for any use of the token: a coordinator requests this about its
+/// callers.
 pub(super) fn authenticate(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let known = call.known()?;
     let mut answer = match &known.principal {
@@ -80,7 +81,7 @@ fn account(row: &Row) -> Map<String, Value> {
     account.insert("id".to_owned(), Value::from(row.id.clone()));
     account.insert("created_at".to_owned(), Value::from(row.created_at.clone()));
     account.insert("updated_at".to_owned(), Value::from(row.updated_at.clone()));
-    // A user who may not log in is deleted.
+    // A user who may not log in is deleted, so existing users are enabled.
     account.insert("enabled".to_owned(), Value::Bool(true));
     account
 }

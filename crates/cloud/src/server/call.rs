@@ -36,14 +36,14 @@ impl Call {
         found.map_or("", |(_, value)| value.as_str())
     }
 
-    /// An id in the path. What is no id is the id of nothing.
+    /// An id in the path. An invalid id gives 404.
     pub(super) fn id(&self, name: &str) -> Result<Uuid, Refusal> {
         let text = self.word(name);
         let id = (text.len() == 36).then(|| Uuid::try_parse(text).ok()).flatten();
         id.ok_or_else(Refusal::not_found)
     }
 
-    /// The same as the text that the store has.
+    /// The id as in the store.
     pub(super) fn key(&self, name: &str) -> Result<String, Refusal> {
         Ok(self.id(name)?.hyphenated().to_string())
     }
@@ -61,7 +61,7 @@ impl Call {
         found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
     }
 
-    /// A number of the query, within bounds.
+    /// A number in the query, from 1 to `most`.
     pub(super) fn number(&self, name: &str, most: u32) -> Result<Option<u32>, Refusal> {
         let Some(text) = self.asked(name) else { return Ok(None) };
         let number = text.parse().ok().filter(|number| (1..=most).contains(number));
@@ -167,12 +167,12 @@ impl Reply {
         }
     }
 
-    /// This, of something that no GET answers.
+    /// Removes the ETag, for objects without a GET.
     pub(super) fn without_etag(self) -> Self {
         Self { etag: None, ..self }
     }
 
-    /// 200, with `body`.
+    /// 200 with `body`.
     pub(super) fn ok(body: &impl Serialize) -> Self {
         let body = text(body);
         Self {
@@ -211,7 +211,7 @@ impl IntoResponse for Reply {
     }
 }
 
-/// An answer that the caller may have already.
+/// 200 with `body`, or 304 if the caller has this version.
 pub(super) fn unless_known(call: &Call, tag: &str, body: Bytes) -> Response {
     let mut response = if call.has(tag) {
         StatusCode::NOT_MODIFIED.into_response()
@@ -240,7 +240,7 @@ pub(super) fn text(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// The body as JSON, with no key given twice.
+/// The body as a JSON object without duplicate keys.
 pub(super) fn object(body: &[u8]) -> Result<serde_json::Map<String, Value>, Refusal> {
     let crate::models::OpenObject(map) = crate::models::parse_open(body)?;
     Ok(map)

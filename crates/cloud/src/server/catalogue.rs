@@ -1,5 +1,5 @@
-//! The catalogue of plugins: the same for all organizations, and changed by the server's operators alone, because its
-//! manifests are applied in every cluster.
+//! The catalogue of plugins: shared by all organizations, and changed only by operators, because its manifests are
+//! applied in every cluster.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::store::{Draft, References, Row, Scope, Transaction};
 use crate::models::values::{Slug, Version};
 use crate::models::{PluginManifests, PluginVersion, Unknown, parse};
 
-/// Which part of the catalogue.
+/// A part of the catalogue.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Part {
     All,
@@ -94,7 +94,7 @@ fn version_id(call: &Call) -> String {
     )
 }
 
-/// The id in the path, if each word is one that may be there.
+/// The id in the path, if all its parts are valid.
 fn checked_id(call: &Call) -> Result<(String, Version), Refusal> {
     for word in ["type", "implementation"] {
         let parsed: Result<Slug, _> = call.word(word).parse();
@@ -178,7 +178,7 @@ pub(super) async fn delete_version(cloud: &Cloud, call: &Call) -> Result<Respons
                 .await?
                 .ok_or_else(Refusal::not_found)?;
             if !transaction.users_of(Kind::PluginVersion, &id).await?.is_empty() {
-                // Does not reveal whose clusters they are.
+                // The message must not reveal whose clusters they are.
                 let message = "clusters use this version; disable it, or change the clusters first";
                 return Err(Refusal::conflict(message).into());
             }
@@ -194,8 +194,8 @@ fn version_of(plugin: &Map<String, Value>) -> String {
     format!("{}/{}/{}", word("type"), word("implementation"), word("version"))
 }
 
-/// Adds the manifests of its version to a plugin: the old API answered both under one path. Where the catalogue has none
-/// they are left out, because empty ones would mean that there is nothing to apply.
+/// Adds the manifests of its version to a plugin: the old API returned both under one path. If the catalogue has none
+/// they are omitted, because empty manifests would mean that there is nothing to apply.
 pub(super) async fn add_manifests(source: &mut Source<'_>, plugin: &mut Map<String, Value>) -> Result<(), Error> {
     if let Some(row) = source.get(Kind::PluginManifests, &version_of(plugin)).await? {
         plugin.extend(row.spec);

@@ -59,7 +59,7 @@ pub struct CloudParts {
     pub store: Store,
     /// Signs and verifies tokens.
     pub tokens: Tokens,
-    /// Seals credentials.
+    /// Encrypts credentials.
     pub sealer: Sealer,
     /// The directory of the signing keys, which are reloaded from time to time.
     pub keys: PathBuf,
@@ -71,9 +71,9 @@ pub struct CloudParts {
     pub lives: TokenLifetimes,
     /// The rate limits.
     pub limits: Limits,
-    /// The time.
+    /// The source of time.
     pub clock: SharedClock,
-    /// Cancelled when the process is to stop: streams end then.
+    /// Cancelled when the process shuts down: then streams end.
     pub shutdown: CancellationToken,
 }
 
@@ -81,7 +81,7 @@ pub struct CloudParts {
 #[derive(Clone)]
 pub struct Cloud(Arc<Inner>);
 
-/// See [`Cloud`].
+/// The fields of [`Cloud`].
 pub struct Inner {
     pub(super) store: Store,
     pub(super) tokens: ArcSwap<Tokens>,
@@ -113,7 +113,7 @@ impl std::fmt::Debug for Cloud {
     }
 }
 
-/// An answer, and what it depends on.
+/// A cached response, and what it depends on.
 pub(super) struct Answer {
     as_of: i64,
     scopes: Vec<Scope>,
@@ -125,7 +125,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// An answer that was read when the feed stood at `as_of`.
+    /// A response that was read when `as_of` was the last published change.
     pub(super) fn new(as_of: i64, scopes: Vec<Scope>, body: Bytes, next: Option<String>) -> Self {
         Self {
             as_of,
@@ -165,7 +165,7 @@ impl Cloud {
         }))
     }
 
-    /// The response cached under `key`, while it is valid.
+    /// The response cached under `key`, if it is still valid.
     pub(super) async fn kept(&self, key: &str) -> Option<Arc<Answer>> {
         self.answers
             .get(key)
@@ -173,7 +173,7 @@ impl Cloud {
             .filter(|answer| answer.holds(self.store.feed()))
     }
 
-    /// Keeps `answer`; of one with `secrets` only what it is recognised by.
+    /// Caches `answer`; if it contains `secrets`, without its body.
     pub(super) async fn keep(&self, key: String, answer: Arc<Answer>, secrets: bool) {
         let kept = if secrets {
             Arc::new(Answer {
@@ -189,7 +189,7 @@ impl Cloud {
         self.answers.insert(key, kept).await;
     }
 
-    /// The contents of the secret column.
+    /// Encrypts `text` for the secret column.
     ///
     /// # Errors
     /// If encryption fails.
@@ -237,7 +237,7 @@ impl Cloud {
         self.sealer.load().is_current(&head)
     }
 
-    /// The credentials of `row`, as the object that they are in an answer.
+    /// The credentials of `row`, as a JSON object for a response.
     ///
     /// # Errors
     /// As [`open`](Self::open).

@@ -99,7 +99,7 @@ pub(super) async fn nodes(cloud: &Cloud, call: &Call) -> Result<Response, Error>
     super::lists::answered(call, &answer).ok_or_else(|| Refusal::not_found().into())
 }
 
-/// A node of whatever pool.
+/// A node of any pool.
 async fn node_row(cloud: &Cloud, spot: &Spot) -> Result<Row, Error> {
     let mut source = Source::Store(&cloud.store);
     cluster(&mut source, spot).await?;
@@ -122,7 +122,7 @@ fn script_id(upgrade: &str, node: &str) -> String {
     }
 }
 
-/// Keeps the script of an upgrade, sealed: it may hold a token with which a node joins. The audit has its digest.
+/// Stores the script of an upgrade, encrypted because it may contain a token for joining. The audit log has its digest.
 pub(super) async fn set_script(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let script = str::from_utf8(&call.body).map_err(|_| Refusal::field("script", "must be UTF-8"))?;
     let script: UpgradeScript = script.parse().map_err(|error| Refusal::field("script", error))?;

@@ -11,7 +11,7 @@ use crate::models::{
     TeamSpec, Unknown, UpgradeSpec, UserSpec, parse,
 };
 
-/// A document that was read.
+/// A parsed document.
 #[derive(Debug)]
 pub(super) struct Document {
     /// The fields that are stored and returned.
@@ -38,9 +38,9 @@ impl std::fmt::Debug for Credential {
 pub(super) struct Use {
     /// The field, for the message.
     pub(super) field: String,
-    /// The kind of what it refers to; of [`Kind::User`] a member is meant.
+    /// The kind of the object; [`Kind::User`] means a member of the organization.
     pub(super) kind: Kind,
-    /// Its id.
+    /// The id of the object.
     pub(super) id: String,
 }
 
@@ -109,7 +109,7 @@ fn read_as<S: SpecModel>(bytes: &[u8]) -> Result<Document, InvalidField> {
 
 /// The spec of a kind.
 trait SpecModel: Model + Serialize {
-    /// The field and the text that no other among its like may have.
+    /// The field that must be unique among its siblings, and its value.
     fn name(&self) -> Option<(&'static str, String)> {
         None
     }
@@ -165,7 +165,7 @@ impl SpecModel for TeamSpec {
 }
 
 impl SpecModel for RegistrySpec {
-    /// A cluster may pull from one address with several credentials: the description tells them apart.
+    /// Several credentials of one address are permitted: the description distinguishes them.
     fn name(&self) -> Option<(&'static str, String)> {
         Some(("description", format!("{} {}", self.serveraddress, self.description)))
     }

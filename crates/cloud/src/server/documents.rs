@@ -12,7 +12,7 @@ use super::endpoints::ENDPOINTS;
 use super::openapi::{Served, document};
 use super::signing::Discovery;
 
-/// The description, for programs and for people: the same bytes as long as the program runs.
+/// The description, as JSON and as HTML: constant while the program runs.
 static DESCRIPTION: LazyLock<[Served; 2]> = LazyLock::new(|| {
     let document = document(&ENDPOINTS);
     [Served::json(&document), Served::page(&document)]

@@ -13,7 +13,7 @@ use super::kind::Kind;
 use super::principal::OrgRole;
 pub(super) use collections::COLLECTIONS;
 
-/// One method of one path.
+/// A method of a path.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     /// The method.
@@ -22,15 +22,15 @@ pub struct Endpoint {
     pub path: String,
     /// A short summary.
     pub summary: String,
-    /// The section of the description.
+    /// The section in the description.
     pub tag: &'static str,
     /// The required permission.
     pub may: Permission,
     /// The action.
     pub action: Action,
-    /// The query's parameters beside those that its action brings (`limit` and `after` of lists).
+    /// The query parameters, besides those of its action (`limit` and `after` of lists).
     pub query: &'static [Parameter],
-    /// Its body.
+    /// The request body.
     pub takes: Input,
     /// The body of a successful response.
     pub answers: Output,
@@ -54,11 +54,11 @@ pub enum ParameterType {
     Bool,
     /// A UUID.
     Id,
-    /// A version.
+    /// A semantic version.
     Version,
-    /// One of these.
+    /// One of these values.
     Words(&'static [&'static str]),
-    /// A whole number from 1 to this.
+    /// An integer from 1 to this maximum.
     Number(u32),
 }
 
@@ -67,9 +67,9 @@ pub enum ParameterType {
 pub enum Input {
     /// No body.
     Nothing,
-    /// JSON of that schema.
+    /// JSON with this schema.
     Json(&'static str),
-    /// A JSON merge patch (RFC 7386) of that schema.
+    /// A JSON merge patch (RFC 7386) of this schema.
     Patch(&'static str),
     /// Text.
     Text,
@@ -78,19 +78,19 @@ pub enum Input {
 /// The successful response of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// 200 and a list of that schema.
+    /// 200 with a list of objects with this schema.
     List(&'static str),
-    /// 200 and one of that schema.
+    /// 200 with an object with this schema.
     One(&'static str),
-    /// 201 and one of that schema.
+    /// 201 with an object with this schema.
     Made(&'static str),
     /// 204.
     Nothing,
-    /// 200 and text of that type.
+    /// 200 with text of this media type.
     Text(&'static str),
-    /// 200 and a stream of events.
+    /// 200 with a stream of events.
     Events,
-    /// 200 and JSON that has no schema of ours.
+    /// 200 with JSON that has no schema here.
     Json,
 }
 
@@ -156,7 +156,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// The kind that it is about, of those that act alike on many kinds.
+    /// The kind of the objects, for actions that many kinds share.
     #[must_use]
     pub const fn kind(self) -> Option<Kind> {
         match self {

@@ -1,4 +1,4 @@
-//! Why a request failed.
+//! The error of a request.
 
 use super::refusal::Refusal;
 use super::store::StoreError;
@@ -6,10 +6,10 @@ use super::store::StoreError;
 /// A failed request.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The caller can do something about it.
+    /// The caller can correct the request.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The caller can only come again.
+    /// The caller can only retry later.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Only an operator can fix it; the caller gets no details.

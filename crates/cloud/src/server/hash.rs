@@ -25,10 +25,10 @@ const KEY_COST: (u32, u32, u32) = (64, 1, 1);
 const KEY_PREFIX: &str = "twk_";
 const KEY_BYTES: usize = 32;
 
-/// Something could not be hashed, or not be compared.
+/// A value could not be hashed or compared.
 #[derive(Debug, thiserror::Error)]
 pub enum HashError {
-    /// The library failed: there is no memory or no randomness.
+    /// The library failed: no memory or randomness is available.
     #[error("cannot hash")]
     Hash(#[source] password_hash::Error),
     /// The stored text is not a PHC string of argon2.
@@ -42,7 +42,7 @@ pub enum InvalidPassword {
     /// Too short or too long.
     #[error("must have {} to {} characters", PASSWORD_CHARACTERS.start(), PASSWORD_CHARACTERS.end())]
     Length,
-    /// Has a control character, which no keyboard types the same way twice.
+    /// It contains a control character, which cannot be typed reliably.
     #[error("must not have control characters")]
     Control,
 }
@@ -54,7 +54,7 @@ impl<'a> Password<'a> {
     /// Checks the rules.
     ///
     /// # Errors
-    /// When it breaks one.
+    /// The violated rule.
     pub fn new(text: &'a str) -> Result<Self, InvalidPassword> {
         if !PASSWORD_CHARACTERS.contains(&text.chars().count()) {
             return Err(InvalidPassword::Length);
@@ -94,19 +94,20 @@ pub fn verify_password(text: &str, stored: Option<&str>) -> Result<bool, HashErr
 #[error("not an API key")]
 pub struct InvalidApiKey;
 
-/// The key of a cluster: `twk_<id>_<secret>`, with the id as 32 hexadecimal digits and the secret as 43 characters of base64url.
+/// The key of a cluster: `twk_<id>_<secret>`, with the id as 32 hexadecimal digits and the secret as 43 characters of
+/// base64url.
 ///
-/// The id finds the stored hash; the secret proves that the key is the one.
+/// The id identifies the stored hash; the secret is verified with it.
 pub struct ApiKey {
     id: Uuid,
     secret: Zeroizing<[u8; KEY_BYTES]>,
 }
 
 impl ApiKey {
-    /// A new one.
+    /// Creates a key.
     ///
     /// # Errors
-    /// When there is no randomness.
+    /// If no randomness is available.
     pub fn generate() -> Result<Self, HashError> {
         let mut secret = Zeroizing::new([0; KEY_BYTES]);
         let filled = aws_lc_rs::rand::fill(&mut *secret);
@@ -115,10 +116,10 @@ impl ApiKey {
         Ok(Self { id, secret })
     }
 
-    /// Reads one; there is exactly one text of each key.
+    /// Parses a key; each key has exactly one text.
     ///
     /// # Errors
-    /// When it has another form.
+    /// If the text is not an API key.
     pub fn parse(text: &str) -> Result<Self, InvalidApiKey> {
         let (id, secret) = text
             .strip_prefix(KEY_PREFIX)
@@ -138,13 +139,13 @@ impl ApiKey {
         }
     }
 
-    /// Its id, which is no secret.
+    /// The id, which is not secret.
     #[must_use]
     pub fn id(&self) -> Uuid {
         self.id
     }
 
-    /// The text, for the one answer that holds it.
+    /// The text, for the only response that contains it.
     #[must_use]
     pub fn expose(&self) -> Zeroizing<String> {
         let secret = Zeroizing::new(URL_SAFE_NO_PAD.encode(*self.secret));
@@ -186,7 +187,7 @@ fn verify(secret: &[u8], stored: Option<&str>, cost: (u32, u32, u32)) -> Result<
         hash(secret, cost)?;
         return Ok(false);
     };
-    // The cost is the stored hash's own.
+    // The parameters are those of the stored hash.
     match Argon2::default().verify_password(secret, stored) {
         Ok(()) => Ok(true),
         Err(password_hash::Error::PasswordInvalid) => Ok(false),
@@ -226,7 +227,7 @@ mod tests {
             };
             (0..3).map(|_| one()).min().unwrap()
         };
-        // Nothing is hashed in a thousandth of the time: the margin is for a busy machine.
+        // Without hashing it would take a thousandth of the time: the margin is for a busy machine.
         let (known, unknown) = (cost(Some(&stored)), cost(None));
         assert!(unknown * 4 > known, "{unknown:?} of {known:?}");
     }
@@ -292,7 +293,7 @@ mod tests {
             format!("{good}="),
             format!("{good}\n"),
             good[..good.len() - 1].to_owned(),
-            // The last character has two bits that belong to no byte.
+            // The last character encodes two unused bits.
             format!("twk_{ID}_{}B", "A".repeat(42)),
             format!("twk_{ID}_{}+", "A".repeat(42)),
         ];

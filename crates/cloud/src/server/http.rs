@@ -1,4 +1,4 @@
-//! From a request to its response: authentication, permission, limits, errors.
+//! Handles a request: authentication, permission, limits, errors.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -44,9 +44,9 @@ use super::token::AcceptedUses;
 
 /// The timeout of a response; a stream only has to start within it.
 const LIMIT: Duration = Duration::from_secs(30);
-/// The most bytes of a body.
+/// The maximum size of a body, in bytes.
 const MAX_BODY: usize = 1024 * 1024;
-/// The same of manifests.
+/// The maximum size of manifests, in bytes.
 const MAX_MANIFESTS: usize = 16 * 1024 * 1024;
 /// `Retry-After` in seconds, while the database is unavailable.
 const COME_AGAIN: u64 = 2;
@@ -59,7 +59,7 @@ struct Shared {
     requests: Requests,
 }
 
-/// Answers the whole table of endpoints, and `/healthz`, `/readyz` and `/metrics` of the process.
+/// Serves the table of endpoints, and `/healthz`, `/readyz` and `/metrics` of the process.
 pub(super) fn router(cloud: Cloud, requests: Requests, kit: Kit) -> Router {
     let mut paths: BTreeMap<&str, MethodRouter<Shared>> = BTreeMap::new();
     for endpoint in ENDPOINTS.iter() {
@@ -91,14 +91,14 @@ async fn not_so(request: Request) -> Response {
     finish(refused(&refusal), &request_id(request.headers()))
 }
 
-/// The caller's id of the request, if it is safe in a log line.
+/// The request id from the caller, if it is safe in a log line.
 fn request_id(headers: &HeaderMap) -> String {
     let own = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
     let fits = |id: &&str| {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         (1..=128).contains(&id.len()) && id.bytes().all(plain)
     };
-    // It only has to differ each time, which needs no randomness from the system.
+    // It only has to be unique, which needs no randomness from the system.
     let new = || {
         Uuid::from_u64_pair(random::u64(), random::u64())
             .hyphenated()

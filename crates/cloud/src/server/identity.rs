@@ -82,7 +82,7 @@ impl Known {
         lives && proven && cloud.store.feed().identities_hold(self.as_of)
     }
 
-    /// A token for a kube-apiserver, which others hold too, opens nothing here.
+    /// A token for a kube-apiserver is known to others and is not valid for this API.
     fn is_for_us(&self) -> bool {
         let of_use = |claims: &Claims| !matches!(claims.token_use, TokenUse::Kubernetes { .. });
         self.claims.as_ref().is_none_or(of_use)
@@ -117,7 +117,7 @@ async fn by_token(
     };
     let principal = match &claims.token_use {
         TokenUse::User(user) => {
-            // It is revoked by taking its row away.
+            // A token is revoked by deleting its row.
             let row = cloud
                 .store
                 .get(Kind::Token, &claims.id.hyphenated().to_string())

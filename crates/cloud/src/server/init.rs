@@ -28,13 +28,13 @@ pub struct InitOptions<'a> {
     pub organization: &'a str,
     /// The name of the owner.
     pub name: &'a str,
-    /// With which address he logs in.
+    /// The owner's e-mail address, for logging in.
     pub email: &'a str,
-    /// And with which password.
+    /// The owner's password.
     pub password: Password<'a>,
 }
 
-/// The created object.
+/// The created organization and owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InitSummary {
     /// The organization.

@@ -14,7 +14,7 @@ use super::remember::made;
 use super::source::{Source, Spot, cluster, found};
 use super::store::{Draft, References, Row, Transaction};
 
-/// Makes a key for a cluster, and puts it where it is shown this once.
+/// Creates a key for a cluster, and adds its text to the response, the only one that contains it.
 pub(super) async fn add_key(
     transaction: &mut Transaction,
     cluster: &Row,

@@ -18,23 +18,23 @@ const GUESSES: u32 = 20;
 /// Unused entries are dropped beyond this number.
 const KEYS: usize = 50_000;
 
-/// A request that comes too soon, and when to come again.
+/// A request above the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooSoon {
-    /// Whole seconds, at least one.
+    /// The time until a retry, in whole seconds, at least one.
     pub(super) retry_after: u64,
 }
 
-/// The limits of a server.
+/// The rate limits of a server.
 #[derive(Debug)]
 pub struct Limits {
     callers: DefaultKeyedRateLimiter<String>,
     strangers: DefaultKeyedRateLimiter<IpAddr>,
     guesses: DefaultKeyedRateLimiter<String>,
     clock: DefaultClock,
-    /// Requests at once.
+    /// The permits for concurrent requests.
     pub(super) places: Semaphore,
-    /// Passwords at once.
+    /// The permits for concurrent password hashes.
     pub(super) hashes: Semaphore,
 }
 
@@ -55,7 +55,7 @@ impl Limits {
         }
     }
 
-    /// Counts a request of a known caller.
+    /// Counts a request of an authenticated caller.
     pub(super) fn caller(&self, actor: &str) -> Result<(), TooSoon> {
         self.count(&self.callers, &actor.to_owned())
     }
@@ -65,7 +65,7 @@ impl Limits {
         self.count(&self.strangers, &peer)
     }
 
-    /// Counts a guess at a password or a key, by what is guessed at.
+    /// Counts a guess of a password or key, by the account or key.
     pub(super) fn guess(&self, of: &str) -> Result<(), TooSoon> {
         self.count(&self.guesses, &of.to_owned())
     }

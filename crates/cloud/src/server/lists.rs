@@ -1,4 +1,4 @@
-//! Lists: from memory while nothing changed that they depend on, whole or in parts.
+//! Lists, complete or in pages, from the cache while they are valid.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ use super::source::{Source, Spot};
 use super::store::{Row, Scope};
 use super::view::shown;
 
-/// The most that are in one part of a list.
+/// The maximum number of items in a page.
 const PART: u32 = 1_000;
 
-/// Answers with a list: from memory while nothing changed that it depends on.
+/// Responds with a list, from the cache while nothing changed that it depends on.
 pub(super) async fn list(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Response, Error> {
     let spot = Spot::of(call)?;
     let secrets = kind == Kind::Registry && call.known()?.principal.sees_secrets(uuid(&spot.organization));
-    // A cluster sees of its organization's bindings its own.
+    // A cluster sees only those bindings of its organization that concern it.
     let bound = bound_cluster(call, kind)?;
     let key = format!("{} {:?} {secrets} {bound:?} {}", call.path, call.query, spot.user);
     if let Some(answer) = cloud.kept(&key).await

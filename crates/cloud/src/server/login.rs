@@ -108,7 +108,7 @@ async fn with_key(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     logged_in(cloud, call, principal.actor(), claims, row, Kind::ApiKey).await
 }
 
-/// The row without which a token is revoked. It stands below the user, or the key, that it was made for.
+/// The row of a token, below the user or the key that it was issued for. Deleting it revokes the token.
 pub(super) fn token_draft(claims: &Claims, parent: &Row, name: &str) -> Draft {
     let spec = json!({ "name": name, "expires_at": claims.expires_at.to_string() });
     Draft {
@@ -124,7 +124,7 @@ pub(super) fn token_draft(claims: &Claims, parent: &Row, name: &str) -> Draft {
     }
 }
 
-/// Tokens whose time is over are of no use; they go when another one comes.
+/// Deletes expired tokens of `parent`. Called when a new one is created.
 pub(super) async fn forget_expired(transaction: &mut Transaction, parent: &str) -> Result<(), Error> {
     let now = transaction.now();
     for token in transaction.children(Kind::Token, parent).await? {

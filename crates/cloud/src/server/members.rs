@@ -94,7 +94,7 @@ pub(super) async fn list(cloud: &Cloud, call: &Call) -> Result<Response, Error> 
     answered(call, &answer).ok_or_else(|| Refusal::not_found().into())
 }
 
-/// The memberships of an organization, each with its user's id in place of its own, by which a list is paged.
+/// The memberships of an organization, with the user's id as the row's id, which is the cursor for pages of members.
 async fn members_as_users(store: &Store, organization: &str) -> Result<Vec<Row>, Error> {
     let mut rows = store.children(Kind::Membership, organization).await?;
     for row in &mut rows {
@@ -111,7 +111,7 @@ pub(super) async fn get(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     Ok(unless_known(call, &etag(&body), body))
 }
 
-/// The role that `body` names.
+/// The role in `body`.
 fn role_of(body: &mut Map<String, Value>) -> Result<Option<OrgRole>, Refusal> {
     let Some(said) = body.remove("role") else {
         return Ok(None);

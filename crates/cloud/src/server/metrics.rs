@@ -9,10 +9,11 @@ use tidewaiter_kit::metrics::MetricsError;
 
 use super::endpoints::Endpoint;
 
-/// In seconds.
+/// The buckets, in seconds.
 const BUCKETS: [f64; 8] = [0.001, 0.002, 0.005, 0.01, 0.05, 0.2, 1.0, 5.0];
 
-/// Requests, by the endpoint's path with its parameters' names: nothing that a caller chooses is a label.
+/// The metrics of requests, by the path of the endpoint without its parameters' values: no label value is chosen by a
+/// caller.
 #[derive(Clone)]
 pub(super) struct Requests {
     count: IntCounterVec,

@@ -40,7 +40,7 @@ type Schemas = BTreeMap<String, RefOr<Schema>>;
 /// The document (`OpenAPI` 3.1) of these endpoints.
 #[must_use]
 pub fn document(endpoints: &[Endpoint]) -> OpenApi {
-    // Those of answers first: a body that a caller sends has another name where it has the name of one of them.
+    // Responses first: a request body with the same name as a response body is renamed.
     let mut schemas = bodies::answer("Failure");
     for endpoint in endpoints {
         if let Output::One(name) | Output::Made(name) | Output::List(name) = endpoint.answers {
@@ -106,7 +106,7 @@ fn operation(endpoint: &Endpoint, schemas: &mut Schemas) -> OperationBuilder {
     })
 }
 
-/// The verb and the words of the path: `list_organizations_clusters`.
+/// The verb and the segments of the path: `list_organizations_clusters`.
 fn operation_id(endpoint: &Endpoint) -> String {
     let verb = match (&endpoint.method, endpoint.answers) {
         (&Method::GET, Output::List(_)) => "list",
@@ -192,7 +192,7 @@ fn refusals(endpoint: &Endpoint) -> Vec<StatusCode> {
         .collect()
 }
 
-/// The parameters that many endpoints have, by their names among the components.
+/// The names of the shared parameters of an endpoint, among the components.
 fn shared_parameters(endpoint: &Endpoint) -> &'static [&'static str] {
     use Action as A;
     match endpoint.action {
@@ -277,7 +277,7 @@ fn request_body(endpoint: &Endpoint, schemas: &mut Schemas) -> Option<RequestBod
             &["application/json"],
         ),
         (Input::Json(said) | Input::Patch(said), _) => {
-            // A part of an answer too, where it is open.
+            // The name already belongs to an open response schema.
             let name = if schemas.contains_key(said) && !said.ends_with("Spec") {
                 format!("{said}Request")
             } else {
@@ -315,7 +315,7 @@ fn answer(endpoint: &Endpoint) -> Response {
     if let Some((media_type, content)) = content {
         response = response.content(media_type, content);
     }
-    // Nothing answers those again.
+    // No GET returns these, so they have no ETag.
     let once = matches!(endpoint.action, Action::CreateToken | Action::CreateKey);
     let object = matches!(endpoint.answers, Output::One(_) | Output::Made(_) | Output::List(_)) && !once;
     let shared = shared_parameters(endpoint);

@@ -76,7 +76,7 @@ pub(super) async fn add(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     Ok(reply.await?.into_response())
 }
 
-/// Makes a user no operator any more.
+/// Revokes a user's operator rights.
 pub(super) async fn remove(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let id = call.key("user_id")?;
     let reply = cloud.store.write(call.by(), move |transaction| {

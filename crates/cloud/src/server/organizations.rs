@@ -56,7 +56,7 @@ pub(super) async fn create_organization(cloud: &Cloud, call: &Call) -> Result<Re
     .await
 }
 
-/// An organization without anybody in it yet.
+/// Creates an organization without members.
 pub(super) async fn new_organization(
     transaction: &mut Transaction,
     spec: Map<String, Value>,
@@ -77,7 +77,7 @@ pub(super) async fn new_organization(
     transaction.insert(draft).await
 }
 
-/// Locks an organization, so that nothing in it changes, or unlocks it.
+/// Locks an organization against changes, or unlocks it.
 pub(super) async fn lock(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let mut body = object(&call.body)?;
     let locked = body.remove("locked").and_then(|locked| locked.as_bool());

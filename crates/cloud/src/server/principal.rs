@@ -10,21 +10,21 @@ use super::token::Claims;
 /// The role of a user in an organization. Each role includes the permissions of those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OrgRole {
-    /// See everything but credentials and the audit. His SSH keys are not given to clusters.
+    /// Sees everything except credentials and the audit log. The user's SSH keys are not sent to clusters.
     ReadOnly,
-    /// Change labels, node pools and autoscaling policies, and have SSH keys on the nodes.
+    /// Changes labels, node pools and autoscaling policies, and has SSH keys on the nodes.
     Member,
-    /// Change everything but the organization itself and its owners.
+    /// Changes everything except the organization itself and its owners.
     Admin,
-    /// Everything.
+    /// All permissions.
     Owner,
 }
 
 impl OrgRole {
-    /// Every role, the least one first.
+    /// All roles, in ascending order.
     pub const ALL: [Self; 4] = [Self::ReadOnly, Self::Member, Self::Admin, Self::Owner];
 
-    /// The word on the wire.
+    /// The name on the wire.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -51,18 +51,18 @@ impl fmt::Display for OrgRole {
 /// The caller of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Principal {
-    /// A person, or a program in his name.
+    /// A user, or a program with a user's token.
     User {
         /// The id of the user.
         id: Uuid,
-        /// In which organizations, and as what.
+        /// The role in each organization of the user.
         memberships: BTreeMap<Uuid, OrgRole>,
         /// Whether the user administers all organizations.
         operator: bool,
     },
-    /// A cluster, with its own key or a token that it got for it.
+    /// A cluster, with its own key or a token for that key.
     Cluster {
-        /// Which.
+        /// The id of the cluster.
         id: Uuid,
         /// The organization of the cluster.
         organization: Uuid,
@@ -114,8 +114,8 @@ pub(super) struct Known {
     pub(super) principal: Principal,
     /// The claims of the token; `None` for an API key.
     pub(super) claims: Option<Claims>,
-    /// The key that signed the token; None of an API key.
+    /// The key that signed the token; `None` for an API key.
     pub(super) signed_by: Option<String>,
-    /// The feed stood here when it was looked up.
+    /// The number of the last published change when the caller was looked up.
     pub(super) as_of: i64,
 }

@@ -1,4 +1,4 @@
-//! Why a request is refused, in words for the caller.
+//! The rejection of a request, with a message for the caller.
 
 use std::fmt::Display;
 
@@ -6,11 +6,11 @@ use http::StatusCode;
 
 use crate::models::{Failure, InvalidField};
 
-/// A refused request: the caller can correct it.
+/// A rejected request: the caller can correct it.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// The status of the answer.
+    /// The status of the response.
     pub status: StatusCode,
     /// The reason and the remedy.
     pub message: String,
@@ -21,7 +21,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// With `status`, and no field.
+    /// A rejection with `status`, without a field.
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
         Self {
             status,
@@ -70,7 +70,7 @@ impl Refusal {
         )
     }
 
-    /// The body of the answer.
+    /// The body of the response.
     #[must_use]
     pub fn failure(&self) -> Failure {
         let field = InvalidField {
@@ -90,7 +90,7 @@ impl Refusal {
     }
 }
 
-/// A document that was refused: 400 when it is not valid JSON at all, else 422 with the field.
+/// An invalid document: 400 if it is not valid JSON, otherwise 422 with the field.
 impl From<InvalidField> for Refusal {
     fn from(error: InvalidField) -> Self {
         if error.field.is_empty() {

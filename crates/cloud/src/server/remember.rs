@@ -1,4 +1,4 @@
-//! Requests that make something, once: the same request with the same Idempotency-Key gets the same answer.
+//! Idempotent creation: a repeated request with the same Idempotency-Key gets the stored response.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::response::{IntoResponse as _, Response};
@@ -14,7 +14,7 @@ use super::kind::Kind;
 use super::refusal::Refusal;
 use super::store::Transaction;
 
-/// The header.
+/// The name of the header.
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
@@ -71,10 +71,10 @@ impl Cloud {
         self.seal(Kind::ApiKey, &format!("{actor} {name}"), "", &text(remembered))
     }
 
-    /// The same answer, sealed with the key that seals now.
+    /// The same response, encrypted with the current key.
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// If it cannot be decrypted.
     pub(super) fn reseal_reply(&self, actor: &str, name: &str, sealed: &str) -> Result<String, Error> {
         let id = format!("{actor} {name}");
         let text = self.unseal(Kind::ApiKey, &id, "", sealed)?;

@@ -21,7 +21,7 @@ use super::store::{Draft, Row, Transaction};
 use super::ties::{said, ties};
 use super::view::shown;
 
-/// Answers with one object.
+/// Responds with one object.
 pub(super) async fn get(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Response, Error> {
     let spot = Spot::of(call)?;
     let mut source = Source::Store(&cloud.store);
@@ -45,7 +45,7 @@ async fn whole(cloud: &Cloud, source: &mut Source<'_>, row: &Row, secrets: bool)
     Ok(item)
 }
 
-/// Makes an object.
+/// Creates an object.
 pub(super) async fn create(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Response, Error> {
     if kind == Kind::Cluster {
         refuse_provisioning(&call.body)?;
@@ -99,7 +99,7 @@ pub(super) async fn create(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Res
 /// can add or remove the user's keys.
 async fn may_write(transaction: &mut Transaction, spot: &mut Spot, kind: Kind, asker: &Principal) -> Result<(), Error> {
     if spot.organization.is_empty() {
-        // A user's own key: it concerns his home, and where else he is.
+        // A user's own key: it belongs to the user's home, and concerns the user's other organizations too.
         let user = transaction.get(Kind::User, &spot.user).await?;
         spot.organization = user.ok_or_else(Refusal::not_found)?.organization_id;
     }
@@ -110,7 +110,7 @@ async fn may_write(transaction: &mut Transaction, spot: &mut Spot, kind: Kind, a
     Ok(())
 }
 
-/// An SSH key is its user's home's, wherever it was added from.
+/// An SSH key belongs to its user's home organization, whichever organization it was added in.
 async fn home_of(transaction: &mut Transaction, kind: Kind, spot: &Spot) -> Result<String, Error> {
     if kind != Kind::SshKey {
         return Ok(spot.organization.clone());
@@ -138,7 +138,7 @@ fn refuse_provisioning(body: &[u8]) -> Result<(), Refusal> {
     })
 }
 
-/// Replaces an object, or changes it by a merge patch.
+/// Replaces an object, or applies a merge patch to it.
 pub(super) async fn change(cloud: &Cloud, call: &Call, kind: Kind, patch: bool) -> Result<Response, Error> {
     let body = object(&call.body)?;
     let mut spot = Spot::of(call)?;

@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 use super::call::Call;
 use super::principal::Principal;
 
-/// Shows of each role what the query wants. Below an organization rules are always shown; below a cluster on demand, as
-/// the old API had it.
+/// Removes from each role what the query does not request. Below an organization rules are always included; below a
+/// cluster on request, as in the old API.
 pub(super) fn narrow(call: &Call, roles: &mut Vec<Map<String, Value>>) {
     let side_loaded = call.word("cluster_id").is_empty() || call.asked("side_load") == Some("rules");
     let wanted = call.asked("rule_type");
@@ -29,7 +29,7 @@ pub(super) fn narrow(call: &Call, roles: &mut Vec<Map<String, Value>>) {
     }
 }
 
-/// Leaves the bindings of `cluster`, and those of every cluster.
+/// Keeps the bindings of `cluster`, and those of all clusters.
 pub(super) fn of_cluster(cluster: Option<&str>, bindings: &mut Vec<Map<String, Value>>) {
     let Some(cluster) = cluster else { return };
     bindings.retain(|binding| match binding.get("cluster_id").and_then(Value::as_str) {

@@ -1,11 +1,11 @@
-//! Credentials at rest: sealed with AES-256-GCM-SIV (RFC 8452), so that a copy of the database gives nothing away.
+//! Encrypts credentials at rest with AES-256-GCM-SIV (RFC 8452), so that a copy of the database reveals none.
 //!
-//! What is kept true: a sealed value opens only as what it was sealed for, so one that was copied to another object, organization
-//! or kind does not open; a nonce is random and would, if it came twice, tell no more than that two values are equal; keys are in a
-//! file that only its owner can read. No error and no `Debug` holds a key or a value.
+//! Invariants: a sealed value can be decrypted only for the owner that it was encrypted for, so a copy under another
+//! object, organization or kind is useless; a nonce is random, and a repeated one would reveal only that two values are
+//! equal; keys are in a file that only its owner can read. No error and no `Debug` output contains a key or a value.
 //!
-//! The file has a line for each key, `<id>:<base64 of 32 bytes>`. The first seals, all open. Where several servers share a
-//! database, a new key is given to all of them as a later line before it becomes the first one anywhere.
+//! The file has one line per key, `<id>:<base64 of 32 bytes>`. The first key encrypts, all keys decrypt. If several
+//! servers share a database, add a new key to all of them as a later line before it becomes the first one anywhere.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -24,23 +24,23 @@ const KEY_BYTES: usize = 32;
 /// The version, the id of the key and the nonce, before the encrypted bytes.
 const HEAD: usize = 1 + KeyId::BYTES + NONCE_LEN;
 
-/// Something was not sealed or not opened.
+/// An encryption or decryption failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SealingError {
-    /// The file was not read or not written.
+    /// The file could not be read or written.
     #[error(transparent)]
     File(#[from] SecretFileError),
-    /// A line of the file is no key.
+    /// A line of the file is not a key.
     #[error("line {line} of {}: {rule}", path.display())]
     Line {
         /// The file.
         path: PathBuf,
-        /// Which one, from 1.
+        /// The number of the line, from 1.
         line: usize,
         /// The violated rule.
         rule: &'static str,
     },
-    /// The file has no key.
+    /// The file contains no key.
     #[error("{} contains no key", path.display())]
     Empty {
         /// The file.
@@ -54,21 +54,21 @@ pub enum SealingError {
         /// The file.
         path: PathBuf,
     },
-    /// The value is no sealed one, or a newer version's.
+    /// The value is not an encrypted one, or was written by a newer version.
     #[error("the value is not an encrypted value")]
     Malformed,
-    /// The value was changed, or sealed for something else.
+    /// The value was modified, or encrypted for another owner.
     #[error("the value encrypted with the key {id} was modified or belongs to another object")]
     Refused {
         /// The id of the key.
         id: KeyId,
     },
-    /// The library could not seal or make a key: there is no randomness.
+    /// The library could not encrypt or create a key: no randomness is available.
     #[error("cannot seal")]
     Seal,
 }
 
-/// The id of a key: eight hexadecimal digits, at random.
+/// The id of a key: eight random hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct KeyId([u8; Self::BYTES]);
 
@@ -116,7 +116,7 @@ impl Owner<'_> {
     }
 }
 
-/// The keys of a file, the one that seals first; at least one.
+/// The keys of a file, at least one; the first one encrypts.
 #[derive(Debug)]
 pub struct Sealer {
     path: PathBuf,
@@ -136,7 +136,7 @@ impl Sealer {
     /// Reads the file.
     ///
     /// # Errors
-    /// When others can read or change it, and when a line of it is no key.
+    /// If other users can read or change the file, or if a line is not a key.
     pub fn load(path: &Path) -> Result<Self, SealingError> {
         let text = secret_file::read(path)?;
         let mut keys: Vec<(KeyId, RandomizedNonceKey)> = Vec::new();
@@ -160,15 +160,15 @@ impl Sealer {
         Ok(Self { path, keys })
     }
 
-    /// Puts a new key before those of the file: it seals from now on, the others still open.
+    /// Adds a new key as the first one: it encrypts from now on, the others only decrypt.
     ///
     /// # Errors
-    /// As [`load`](Self::load), and when the file cannot be written.
+    /// As [`load`](Self::load), and if the file cannot be written.
     pub fn add_key(path: &Path) -> Result<Self, SealingError> {
         let sealer = Self::load(path)?;
         let (id, line) = new_line()?;
         if sealer.key(id).is_some() {
-            // One in four thousand million: the next attempt has another id.
+            // Two random ids are equal once in four billion cases: a retry uses another id.
             return Err(SealingError::Seal);
         }
         let text = secret_file::read(path)?;
@@ -179,14 +179,14 @@ impl Sealer {
         Self::load(path)
     }
 
-    /// Seals the value: version, id of the key, nonce, and what is sealed with its tag of 16 bytes.
+    /// Encrypts the value: version, id of the key, nonce, and the ciphertext with its tag of 16 bytes.
     ///
     /// # Errors
-    /// When there is no randomness.
+    /// If no randomness is available.
     pub fn seal(&self, owner: Owner<'_>, value: &[u8]) -> Result<Vec<u8>, SealingError> {
         let (id, key) = &self.keys[0];
         let head = head(*id);
-        // Encrypted in place; room for the tag, so that no copy of the value stays behind where it grew.
+        // Encrypted in place, with room for the tag, so that no reallocation leaves a copy of the value behind.
         let mut sealed = Zeroizing::new(Vec::with_capacity(value.len() + AES_256_GCM_SIV.tag_len()));
         sealed.extend_from_slice(value);
         let nonce = key.seal_in_place_append_tag(owner.bound_to(head), &mut *sealed);
@@ -220,7 +220,7 @@ impl Sealer {
         key_of(sealed) == Some(self.keys[0].0)
     }
 
-    /// The id of the key that seals now.
+    /// The id of the key that encrypts.
     #[must_use]
     pub fn first(&self) -> KeyId {
         self.keys[0].0
@@ -237,7 +237,7 @@ fn head(KeyId(id): KeyId) -> [u8; HEAD - NONCE_LEN] {
     [VERSION, a, b, c, d]
 }
 
-/// The key of a value that has a head.
+/// The id of the key in the head of a value.
 fn key_of(sealed: &[u8]) -> Option<KeyId> {
     match sealed {
         [VERSION, a, b, c, d, rest @ ..] if rest.len() >= NONCE_LEN => Some(KeyId([*a, *b, *c, *d])),

@@ -12,23 +12,23 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 use zeroize::Zeroizing;
 
-/// No file of keys comes near this.
+/// Larger than any key file.
 const MAX_BYTES: u64 = 64 * 1024;
 
 const ROOT: u32 = 0;
 
-/// Why a file of keys was not read or not written.
+/// The error of a key file.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretFileError {
-    /// It is not there, or the system refused it.
+    /// The file does not exist, or cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,
     },
-    /// Others may have read it, or may have put their own key there.
+    /// Other users may have read or replaced the key.
     #[error("{} is accessible to other users (mode {mode:04o}): run chmod 600 {}", path.display(), path.display())]
     Mode {
         /// The file.
@@ -41,10 +41,10 @@ pub enum SecretFileError {
     Owner {
         /// The file.
         path: PathBuf,
-        /// The number of the user that owns it.
+        /// The uid of the owner.
         owner: u32,
     },
-    /// Not UTF-8, or far too long.
+    /// The file is not UTF-8, or is too large.
     #[error("{} is not a key file: it must be text of at most {MAX_BYTES} bytes", path.display())]
     NoText {
         /// The file.
@@ -53,13 +53,13 @@ pub enum SecretFileError {
     /// The file already exists.
     #[error("{} already exists and is never overwritten: the data that its keys protect would be lost", path.display())]
     Exists {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
     },
-    /// The system refused it.
+    /// The file cannot be written.
     #[error("cannot write {}", path.display())]
     Write {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,
@@ -106,8 +106,8 @@ enum FileState {
     Theirs,
 }
 
-/// The rule of PostgreSQL for its key: our group may read a file that root owns, which is how Kubernetes mounts a
-/// Secret for a process that is not root (`fsGroup`).
+/// The rule of PostgreSQL for its key: our group may read a file of root, because Kubernetes mounts a Secret this way
+/// for a process that is not root (`fsGroup`).
 fn verdict(us: u32, owner: u32, mode: u32) -> FileState {
     let forbidden = match owner {
         _ if owner == us => 0o077,
@@ -146,7 +146,7 @@ pub(super) fn remove(path: &Path) -> Result<(), SecretFileError> {
     sync_folder_of(path)
 }
 
-/// Makes the folder, with mode 0700, unless it is there.
+/// Creates the directory with mode 0700, unless it exists.
 pub(super) fn create_folder(path: &Path) -> Result<(), SecretFileError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(unwritable(path))

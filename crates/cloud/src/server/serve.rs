@@ -1,4 +1,4 @@
-//! Puts the server together: the database, the keys, the certificate, the port, and the tasks that they need.
+//! Starts the server: the database, the keys, the certificate, the listener, and the tasks that they need.
 
 use std::convert::Infallible;
 use std::io;
@@ -27,11 +27,11 @@ use super::store::{Opened, Store, StoreError};
 use super::tls::{Certificate, TlsError};
 use super::token::Tokens;
 
-/// How often the files of keys and of the certificate are read again; on SIGHUP that happens at once.
+/// The interval at which the keys and the certificate are reloaded from their files; SIGHUP reloads them at once.
 const RELOAD: Duration = Duration::from_mins(1);
 /// A connection without a request is closed after this time; clients that poll every 30 seconds keep theirs.
 const IDLE: Duration = Duration::from_secs(75);
-/// The time for requests in progress to complete after the order to stop.
+/// The time for requests in progress to complete after the shutdown began.
 pub const DRAIN: Duration = Duration::from_secs(10);
 
 /// The parts of a server.
@@ -41,11 +41,11 @@ pub struct ServerParts {
     pub database: Url,
     /// The address to listen on.
     pub address: SocketAddr,
-    /// The files of the certificate and of its key; None is plain HTTP, on loopback only.
+    /// The files of the certificate and of its key; `None` for plain HTTP, which is permitted only on loopback.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// The public URL; the issuer of tokens.
     pub issuer: Url,
-    /// The folder of the signing keys.
+    /// The directory of the signing keys.
     pub keys: PathBuf,
     /// The file of the sealing keys.
     pub sealing: PathBuf,
@@ -62,33 +62,33 @@ pub struct ServerParts {
 /// The server cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The database.
+    /// An error of the database.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The signing keys.
+    /// An error of the signing keys.
     #[error(transparent)]
     Signing(#[from] SigningError),
-    /// The sealing keys.
+    /// An error of the sealing keys.
     #[error(transparent)]
     Sealing(#[from] SealingError),
-    /// The certificate.
+    /// An error of the certificate.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The library for TLS.
+    /// An error of the TLS library.
     #[error("TLS cannot be set up")]
     Protocol(#[from] rustls::Error),
-    /// The address.
+    /// An error of the listen address.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// Tokens would go over the network in clear.
+    /// Tokens would be sent in plain text over the network.
     #[error(
         "address is {0}, which is reachable from other hosts, but there is no certificate: set tlsCertificate and tlsKey, or listen on 127.0.0.1"
     )]
     Plain(SocketAddr),
-    /// The metrics.
+    /// An error of the metrics.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
-    /// The process cannot listen for signals.
+    /// The process cannot handle signals.
     #[error("cannot listen for signals")]
     Signals(#[source] io::Error),
 }
@@ -168,9 +168,9 @@ pub(super) fn issuer(url: &Url) -> String {
     url.as_str().trim_end_matches('/').to_owned()
 }
 
-/// Reloads the files periodically and on SIGHUP; a file that cannot be read is kept in its old version.
+/// Reloads the files periodically and on SIGHUP; if a file cannot be read, its last version stays in use.
 async fn reload_on(cloud: Cloud, certificate: Option<Arc<Certificate>>, mut hangups: Signal) -> Result<(), Infallible> {
-    // The key for which the completion was logged last.
+    // The key of the last logged completion.
     let mut told = None;
     loop {
         tokio::select! {

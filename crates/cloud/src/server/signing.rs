@@ -1,12 +1,12 @@
-//! The keys that sign tokens (ES256, RFC 7518), in a folder of files.
+//! The keys that sign tokens (ES256, RFC 7518), as files in a directory.
 //!
-//! What is kept true: a key is published for [`ACTIVATION_DELAY`] before it signs, so that whoever keeps the published keys that long
-//! never meets a token of a key that it has not seen; it stays published until no token that it signed can be valid. Which key
-//! signs follows from the keys' times and the time alone, so all servers of one folder agree. Private keys never leave the
-//! folder and this process.
+//! Invariants: a key is published for [`ACTIVATION_DELAY`] before it signs, so that a verifier that caches the
+//! published keys for at most that long never meets a token with an unknown key; it stays published until all tokens
+//! that it signed have expired. The signing key depends only on the keys' times and the current time, so all servers
+//! with the same directory agree. Private keys never leave the directory and this process.
 //!
-//! A file is called `<time of creation>-<kid>.pem` and holds the key as PKCS#8. The kid is the thumbprint of the public key
-//! (RFC 7638): a file under another key's name is refused.
+//! A file is named `<time of creation>-<kid>.pem` and contains the key as PKCS#8. The kid is the thumbprint of the
+//! public key (RFC 7638): a file with another key's name is rejected.
 
 mod document;
 
@@ -33,22 +33,22 @@ pub const ACTIVATION_DELAY: SignedDuration = SignedDuration::from_hours(1);
 const CREATED: &str = "%Y%m%dT%H%M%SZ";
 const SUFFIX: &str = ".pem";
 
-/// Why there is no ring of keys.
+/// The error of a key ring.
 #[derive(Debug, thiserror::Error)]
 pub enum SigningError {
-    /// A file was not read or not written.
+    /// A file could not be read or written.
     #[error(transparent)]
     File(#[from] SecretFileError),
-    /// The folder of a new ring has keys.
+    /// The directory of a new ring already contains keys.
     #[error("{} already contains signing keys: add one with tidewaiter cloud keys rotate", folder.display())]
     NotEmpty {
-        /// The folder.
+        /// The directory.
         folder: PathBuf,
     },
-    /// The folder has no key.
+    /// The directory contains no key.
     #[error("{} contains no signing key (<time>-<kid>{SUFFIX})", folder.display())]
     Empty {
-        /// The folder.
+        /// The directory.
         folder: PathBuf,
     },
     /// A file does not match its name, or is not a key.
@@ -59,12 +59,12 @@ pub enum SigningError {
         /// The violated rule.
         rule: &'static str,
     },
-    /// The library could not make a key: there is no randomness.
+    /// The library could not create a key: no randomness is available.
     #[error("cannot generate a signing key")]
     Generate,
 }
 
-/// The keys of a folder, the oldest first; at least one.
+/// The keys of a directory, at least one, the oldest first.
 #[derive(Debug)]
 pub struct KeyRing {
     keys: Vec<Key>,
@@ -75,9 +75,9 @@ pub(super) struct Key {
     created: Timestamp,
     /// Its `kid`.
     pub(super) id: String,
-    /// Signs.
+    /// The private key.
     pub(super) private: EncodingKey,
-    /// Verifies.
+    /// The public key.
     pub(super) public: DecodingKey,
     jwk: Jwk,
     path: PathBuf,
@@ -112,7 +112,7 @@ impl KeyRing {
         keys.sort_by(|one, other| (one.created, &one.id).cmp(&(other.created, &other.id)));
         for (nth, key) in keys.iter().enumerate() {
             if keys[..nth].iter().any(|other| other.id == key.id) {
-                // Its time would be two times.
+                // The key would have two times of creation.
                 let (path, rule) = (key.path.clone(), "is one of two files with the same key");
                 return Err(SigningError::Key { path, rule });
             }
@@ -140,7 +140,7 @@ impl KeyRing {
     pub fn retire(folder: &Path, now: Timestamp, longest_life: SignedDuration) -> Result<Vec<String>, SigningError> {
         let ring = Self::load(folder)?;
         let pairs = ring.keys.iter().zip(&ring.keys[1..]);
-        // A key signs until the next one does.
+        // A key signs until the next one is active.
         let over = pairs.take_while(|(_, next)| now.duration_since(next.signs_from()) >= longest_life);
         over.map(|(key, _)| {
             secret_file::remove(&key.path)?;
@@ -149,7 +149,7 @@ impl KeyRing {
         .collect()
     }
 
-    /// The public keys, as `/.well-known/jwks.json` has them (RFC 7517).
+    /// The public keys, as in `/.well-known/jwks.json` (RFC 7517).
     #[must_use]
     pub fn jwks(&self) -> JwkSet {
         let keys = self.keys.iter().map(|key| key.jwk.clone());
@@ -162,7 +162,7 @@ impl KeyRing {
         due.unwrap_or(&self.keys[0])
     }
 
-    /// The key of this kid. A kid is only ever compared: it names no file.
+    /// The key with this kid. A kid is only compared, never used as a file name.
     pub(super) fn find(&self, kid: &str) -> Option<&Key> {
         self.keys.iter().find(|key| key.id == kid)
     }
@@ -208,7 +208,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// All keys of the folder. Other files are left alone, also those of a write that was cut short, which begin with a dot.
+/// All keys in the directory. Other files are ignored, including those of an interrupted write, which begin with a dot.
 fn read_keys(folder: &Path) -> Result<Vec<Key>, SigningError> {
     let unreadable = |source| SecretFileError::Read {
         path: folder.to_owned(),
@@ -242,7 +242,7 @@ fn generate() -> Option<Zeroizing<String>> {
     let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).ok()?;
     let pkcs8 = pair.to_pkcs8v1().ok()?;
     let body = Zeroizing::new(STANDARD.encode(pkcs8.as_ref()));
-    // One allocation, so that no half of the key is left behind where the text grew.
+    // A single allocation, so that no reallocation leaves a part of the key behind.
     let mut pem = Zeroizing::new(String::with_capacity(2 * body.len() + 64));
     pem.push_str("-----BEGIN PRIVATE KEY-----\n");
     let mut rest = body.as_str();
@@ -265,7 +265,7 @@ fn public_half(key: &EncodingKey) -> Option<(Jwk, DecodingKey)> {
     Some((jwk, public))
 }
 
-/// The time and the kid of a file's name; a kid may begin with a hyphen, a time has none.
+/// The time and the kid in a file's name; a kid may begin with a hyphen, a time contains none.
 fn parse_name(name: &str) -> Option<(Timestamp, &str)> {
     let (time, kid) = name.split_once('-')?;
     let created = DateTime::strptime(CREATED, time).ok()?;

@@ -38,7 +38,7 @@ pub(super) struct Spot {
     pub(super) cluster: String,
     pub(super) pool: String,
     pub(super) user: String,
-    /// The item itself.
+    /// The id of the item.
     pub(super) id: String,
     /// Whether the user in the path is the caller.
     pub(super) own: bool,
@@ -108,7 +108,7 @@ impl Spot {
     /// The cluster that an object of `kind` concerns; empty for all of the organization.
     pub(super) fn concerned(&self, kind: Kind) -> &str {
         match kind {
-            // Itself, and not what its organization has.
+            // Not the organization's other objects.
             Kind::Cluster | Kind::Organization => "",
             _ if self.parent(kind) == self.organization => "",
             _ => &self.cluster,
@@ -146,7 +146,7 @@ impl Spot {
     }
 }
 
-/// The organization, if things may be changed in it.
+/// The organization, unless it is locked.
 pub(super) async fn unlocked(source: &mut Source<'_>, organization: &str) -> Result<Row, Error> {
     let row = source.get(Kind::Organization, organization).await?;
     let row = row.ok_or_else(Refusal::not_found)?;
@@ -158,7 +158,7 @@ pub(super) async fn unlocked(source: &mut Source<'_>, organization: &str) -> Res
     Ok(row)
 }
 
-/// The user, if he is at home in the organization: only there he is changed by others.
+/// The user, if the organization is the user's home: only there can others change the user.
 pub(super) async fn at_home(source: &mut Source<'_>, organization: &str, user: &str) -> Result<Row, Error> {
     let row = source.get(Kind::User, user).await?.ok_or_else(Refusal::not_found)?;
     if row.organization_id == organization {
@@ -175,7 +175,7 @@ pub(super) fn membership_id(organization: &str, user: &str) -> String {
     format!("{organization}.{user}")
 }
 
-/// The object that the path names.
+/// The object that the path refers to.
 pub(super) async fn found(source: &mut Source<'_>, kind: Kind, spot: &Spot) -> Result<Row, Error> {
     spot.check(source, kind, false).await?;
     let row = source.get(kind, &spot.id).await?;
@@ -186,7 +186,7 @@ pub(super) async fn found(source: &mut Source<'_>, kind: Kind, spot: &Spot) -> R
     Ok(row.ok_or_else(Refusal::not_found)?)
 }
 
-/// The cluster that the path names.
+/// The cluster that the path refers to.
 pub(super) async fn cluster(source: &mut Source<'_>, spot: &Spot) -> Result<Row, Error> {
     let row = source.get(Kind::Cluster, &spot.cluster).await?;
     let row = row.filter(|row| row.organization_id == spot.organization);

@@ -1,7 +1,7 @@
 //! The store: objects, each change in one transaction with its audit row and its event.
 //!
-//! Reads see committed data. Writes go through the process's one [`Writer`], in commits that many share. The [`Feed`]
-//! publishes changes, of this replica at once and of others as soon as they are received.
+//! Reads see committed data. Writes go through the single [`Writer`] of the process, which batches them into commits.
+//! The [`Feed`] publishes changes, of this replica at once and of others as soon as they are received.
 
 mod audit;
 mod backup;
@@ -41,40 +41,40 @@ use transaction::{DELETE, scope};
 pub use writer::Writer;
 use writer::{Job, QUEUE, Waiting};
 
-/// A client that is more than this many changes behind lists everything again.
+/// A client that missed more changes than this lists everything again.
 const REPLAYED: i64 = 10_000;
 
 static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
 
-/// The database cannot be used as it is.
+/// An error of the database.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The setting with its location is invalid.
+    /// The setting with its URL is invalid.
     #[error("{0}")]
     Setting(String),
-    /// The file, one beside it or their folder cannot be written.
+    /// The file, a file next to it, or their directory is not writable.
     #[error(
         "database is {path}, which cannot be written: the file, the files next to it and their directory must exist and be writable for the user that runs this process"
     )]
     File {
-        /// The file or folder.
+        /// The file or directory.
         path: String,
         /// The error of the operating system.
         source: io::Error,
     },
-    /// It does not answer, or does not take what it is given.
+    /// The database does not respond, or rejects a statement.
     #[error("the database is unusable")]
     Unavailable(#[source] sqlx::Error),
     /// It contains data that no version of the server wrote.
     #[error("the database is damaged: {0}")]
     Damaged(String),
-    /// Its tables cannot be brought to the form that this version reads.
+    /// The tables cannot be migrated to this version.
     #[error("the database schema does not match this version: {0}")]
     Migrate(#[source] MigrateError),
     /// The queue of writes is full.
     #[error("too many writes are pending")]
     Full,
-    /// The process is about to end.
+    /// The process is shutting down.
     #[error("the server is stopping")]
     Stopping,
     /// The error of another request in the same commit.
@@ -125,13 +125,13 @@ impl std::fmt::Debug for Store {
     }
 }
 
-/// A database that was opened, and the tasks that it needs.
+/// An open database, and the tasks that it needs.
 pub struct Opened {
-    /// Shared by all requests.
+    /// The handle for all requests.
     pub store: Store,
-    /// Without it nothing is written.
+    /// The task that writes.
     pub writer: Writer,
-    /// Without it changes of other replicas are not received.
+    /// The task that receives changes of other replicas.
     pub maintenance: Maintenance,
 }
 
@@ -151,7 +151,7 @@ impl Store {
             .fetch_one(&pool)
             .await?;
         let feed = Arc::new(Feed::at(sequence));
-        // Until the maintenance task listens.
+        // Until the maintenance task has subscribed.
         feed.set_deaf(engine.announce().is_some());
         let health = Arc::new(Health::default());
         let (jobs, waiting) = mpsc::channel(QUEUE);
@@ -187,7 +187,8 @@ impl Store {
         &self.feed
     }
 
-    /// Which database it is: a copy that was restored is another one, in which old numbers mean nothing.
+    /// The id of the database. A restored backup has another one, so that cursors of the old database are not valid in
+    /// it.
     #[must_use]
     pub fn epoch(&self) -> &str {
         &self.epoch
@@ -206,10 +207,10 @@ impl Store {
         }
     }
 
-    /// The object, if there is one.
+    /// The object, if it exists.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub async fn get(&self, kind: Kind, id: &str) -> Result<Option<Row>, StoreError> {
         transaction::get(&mut *self.reader().await?, kind, id).await
     }
@@ -235,10 +236,10 @@ impl Store {
         found.into_iter().map(Row::try_from).collect()
     }
 
-    /// Everything of one kind.
+    /// All objects of one kind.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub async fn of_kind(&self, kind: Kind) -> Result<Vec<Row>, StoreError> {
         transaction::of_kind(&mut *self.reader().await?, kind).await
     }
@@ -263,18 +264,18 @@ impl Store {
         Ok((rows(users)?, rows(keys)?))
     }
 
-    /// The id of the object with that name.
+    /// The id of the object with this name.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub async fn named(&self, kind: Kind, scope: &str, name: &str) -> Result<Option<String>, StoreError> {
         transaction::named(&mut *self.reader().await?, kind, scope, name).await
     }
 
-    /// Which organizations a user is in: the rows of his memberships.
+    /// The objects of `kind` that refer to the object `id` of the kind `used`, in the order of their creation.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub async fn using(&self, kind: Kind, used: Kind, id: &str) -> Result<Vec<Row>, StoreError> {
         let found: Vec<Columns> = sqlx::query_as(select!(
             "kind = $1 AND id IN (SELECT id FROM uses WHERE used_kind = $2 AND used_id = $3 AND kind = $1) ORDER BY position"
@@ -315,10 +316,11 @@ impl Store {
         answered.await.unwrap_or_else(|_| Err(StoreError::Stopping.into()))
     }
 
-    /// The changes after `sequence` that concern `cluster`; None when that was more than 10,000 changes ago.
+    /// The changes after `sequence` that concern `cluster`; `None` if there were more than 10,000 changes in total
+    /// since.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub async fn since(
         &self,
         sequence: i64,
@@ -336,10 +338,10 @@ impl Store {
         Ok(Some(notes))
     }
 
-    /// The audit of an organization, the newest first: at most `limit` changes before the number `before`.
+    /// The audit log of an organization, newest first: at most `limit` changes before the number `before`.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub async fn audit(&self, organization: &str, before: i64, limit: u32) -> Result<Vec<AuditRow>, StoreError> {
         let found: Vec<AuditColumns> = sqlx::query_as(
             "SELECT sequence, at, cluster_id, kind, object_id, action, actor, request_id, before, after FROM changes \

@@ -1,9 +1,9 @@
-//! The change stream: which kinds changed for one cluster. It wakes whoever listens and says nothing else, so that nothing
-//! secret is in it, and what it says is true whenever it is heard.
+//! The change stream: the kinds that changed for one cluster. It contains nothing else, so it contains no secrets, and
+//! a late event is still correct.
 //!
-//! A client that was away says with `Last-Event-ID` what it heard last, and misses nothing. A number of another database,
-//! one that was restored from a copy for example, means nothing here, and one that is very old would take long to go through:
-//! then it is told to look at everything. Changes are never thrown away, so every number of this database is known.
+//! After a reconnect, a client sends its last event id in `Last-Event-ID` and misses nothing. A cursor of another
+//! database, for example of a restored backup, or one that is too old, is answered with `reset`: the client lists
+//! everything. Changes are never deleted, so every number of this database is valid.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -33,14 +33,15 @@ use super::token::{AcceptedUses, Claims};
 
 /// The interval of comments, by which both sides detect a dead connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// A right that ended elsewhere, in the user's other organization for example, ends a stream after so long at the latest.
+/// The maximum time until a stream ends after a permission was revoked elsewhere, for example in the user's other
+/// organization.
 const RECOGNISE: Duration = Duration::from_mins(1);
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// The stream ends: its subscriber lost the permission, or the changes cannot be read.
 struct Ended;
 
-/// One listener.
+/// One subscriber.
 struct Listener {
     cloud: Cloud,
     organization: Uuid,
@@ -66,7 +67,7 @@ pub(super) async fn events(cloud: &Cloud, call: &Call) -> Result<Response, Error
         Some(Some(cursor)) if cursor <= latest => (cursor, None),
         Some(_) => (latest, Some("reset")),
     };
-    // A copy: the header is a part of the buffer that the request was read into, and would keep all of it.
+    // Copied, because the header refers to the buffer of the request and would keep all of it in memory.
     let authorization = call.headers.get(AUTHORIZATION);
     let authorization = authorization.and_then(|value| HeaderValue::from_bytes(value.as_bytes()).ok());
     let headers = authorization.into_iter().map(|value| (AUTHORIZATION, value)).collect();
@@ -87,7 +88,7 @@ pub(super) async fn events(cloud: &Cloud, call: &Call) -> Result<Response, Error
     });
     let heartbeat = KeepAlive::new().interval(HEARTBEAT);
     let mut response = Sse::new(events).keep_alive(heartbeat).into_response();
-    // A proxy that gathers what it passes on would make a stream of it that never comes.
+    // A buffering proxy would delay the events indefinitely.
     super::call::set(
         response.headers_mut(),
         HeaderName::from_static("x-accel-buffering"),

@@ -79,7 +79,7 @@ pub(super) fn said(
     if before.kind == Kind::Role {
         super::roles::forget_ids(&mut body);
     }
-    // Credentials that no response contains cannot be sent back: if omitted, they stay unchanged.
+    // Credentials are in no response and cannot be sent back: if omitted, they stay unchanged.
     if !patch
         && before.kind == Kind::Provider
         && !body.contains_key("credentials")

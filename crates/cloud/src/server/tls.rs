@@ -11,10 +11,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-/// The certificate cannot be used.
+/// The certificate is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file is missing, or holds something else.
+    /// A file is missing or invalid.
     #[error("{path} contains no {wanted} in PEM format")]
     File {
         /// The file.
@@ -32,13 +32,13 @@ pub enum TlsError {
         certificate: String,
         /// The file of the key.
         key: String,
-        /// Why.
+        /// The error of the TLS library.
         #[source]
         source: rustls::Error,
     },
 }
 
-/// A certificate in files.
+/// A certificate with its files.
 #[derive(Debug)]
 pub(super) struct Certificate {
     chain: PathBuf,
@@ -50,7 +50,7 @@ impl Certificate {
     /// Reads both files.
     ///
     /// # Errors
-    /// When they cannot be used.
+    /// If they are unusable.
     pub(super) fn load(certificate: &Path, key: &Path) -> Result<Arc<Self>, TlsError> {
         Ok(Arc::new(Self {
             current: ArcSwap::from_pointee(read(certificate, key)?),
@@ -69,10 +69,10 @@ impl Certificate {
         Ok(())
     }
 
-    /// How a server shows it.
+    /// The TLS configuration of a server with this certificate.
     ///
     /// # Errors
-    /// When the library knows no version of the protocol, which would be a fault of its build.
+    /// If the library supports no version of the protocol, which would be a build error.
     pub(super) fn config(self: Arc<Self>) -> Result<Arc<ServerConfig>, rustls::Error> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let config = ServerConfig::builder_with_provider(provider)

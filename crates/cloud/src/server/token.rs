@@ -18,7 +18,7 @@ use crate::models::values::{ClusterId, TeamId, UserId};
 /// The maximum length of a token, in bytes. With the rest of a request's head it fits into the limits of proxies.
 pub const MAX_BYTES: usize = 8 * 1024;
 
-/// How far a verifier's clock may be behind the signer's. Nothing is added to the end of a token's life.
+/// The maximum lag of a verifier's clock. The end of a token's lifetime has no leeway.
 const LEEWAY: SignedDuration = SignedDuration::from_secs(60);
 
 /// The `typ` of each token's header.
@@ -36,7 +36,7 @@ pub enum TokenUse {
     User(UserId),
     /// A cluster, for this API.
     Cluster(ClusterId),
-    /// A user, for the kube-apiserver of one cluster. This API does not take it.
+    /// A user, for the kube-apiserver of one cluster. Not valid for this API.
     Kubernetes {
         /// The user.
         user: UserId,
@@ -48,7 +48,7 @@ pub enum TokenUse {
 }
 
 impl TokenUse {
-    /// `sub`: `containership.io/user_id#…`, which role bindings in a cluster name, or `containership.io/cluster_id#…`.
+    /// `sub`: `containership.io/user_id#…`, as in the role bindings of a cluster, or `containership.io/cluster_id#…`.
     #[must_use]
     pub fn subject(&self) -> String {
         match self {
@@ -87,13 +87,13 @@ impl TokenUse {
 pub struct Claims {
     /// `sub`, `aud`, `groups` and `token_use`.
     pub token_use: TokenUse,
-    /// `iat`, in whole seconds as all times here.
+    /// `iat`, in whole seconds like all times here.
     pub issued_at: Timestamp,
-    /// `nbf`: it is refused earlier than a minute before this.
+    /// `nbf`: the token is rejected more than a minute before this time.
     pub not_before: Timestamp,
-    /// `exp`: it is refused from this time on.
+    /// `exp`: the token is rejected from this time on.
     pub expires_at: Timestamp,
-    /// `jti`: another one for each token.
+    /// `jti`: unique.
     pub id: Uuid,
 }
 
@@ -115,42 +115,42 @@ impl Claims {
 /// The uses of tokens that a request accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcceptedUses {
-    /// Those for this API: all requests but the next one.
+    /// Tokens for this API: all requests except `GET /v3/authenticate`.
     Api,
     /// All uses: `GET /v3/authenticate`, which describes a token.
     Any,
 }
 
-/// A token was not signed.
+/// The error of signing.
 #[derive(Debug, thiserror::Error)]
 pub enum SignError {
-    /// The library could not sign.
+    /// The library failed to sign.
     #[error("cannot sign a token")]
     Sign(#[source] jsonwebtoken::errors::Error),
-    /// No verifier would take it.
+    /// The token is longer than verifiers accept.
     #[error("the token would have {0} bytes, but the limit is {MAX_BYTES}: the user is a member of too many teams")]
     TooLong(usize),
 }
 
-/// Why a token is not accepted. For logs and metrics: the caller gets no details.
+/// The reason why a token is rejected. For logs and metrics: the caller gets no details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// More than [`MAX_BYTES`].
     #[error("the token is too long")]
     TooLong,
-    /// Not three parts, not base64url, not JSON, no JWT, or a header that wants more than is known here (`crit`).
+    /// Not three parts, not base64url, not JSON, not a JWT, or a header with unsupported requirements (`crit`).
     #[error("the token is not a JSON Web Token")]
     Malformed,
     /// Not ES256.
     #[error("the token is not signed with ES256")]
     Algorithm,
-    /// No `kid`, or one that is not in the ring.
+    /// No `kid`, or an unknown one.
     #[error("the signing key of the token is unknown")]
     Key,
-    /// Created or modified by somebody else.
+    /// The signature is invalid: another key signed it, or it was modified.
     #[error("the signature of the token is invalid")]
     Signature,
-    /// A claim is missing, or of another form.
+    /// A claim is missing or malformed.
     #[error("the token lacks a claim, or a claim is malformed")]
     Claims,
     /// Issued by another service.
@@ -159,10 +159,10 @@ pub enum TokenError {
     /// For another use.
     #[error("the token has another audience")]
     Audience,
-    /// Its time is over.
+    /// It has expired.
     #[error("the token has expired")]
     Expired,
-    /// Its time has not begun.
+    /// It is not valid yet.
     #[error("the token is not valid yet")]
     NotYetValid,
 }
@@ -180,14 +180,14 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// For this issuer (`iss`: the URL of this API) and these keys.
+    /// Tokens of this issuer (`iss`: the URL of this API) with these keys.
     #[must_use]
     pub fn new(issuer: impl Into<String>, ring: KeyRing) -> Self {
         let issuer = issuer.into();
         Self { issuer, ring }
     }
 
-    /// `iss` of each token.
+    /// The `iss` of all tokens.
     #[must_use]
     pub fn issuer(&self) -> &str {
         &self.issuer
@@ -220,7 +220,7 @@ impl Tokens {
     /// The claims of a token, if it is valid now.
     ///
     /// # Errors
-    /// If it is not.
+    /// The reason why it is not valid.
     pub fn verify(&self, token: &str, now: Timestamp, accepted: AcceptedUses) -> Result<Claims, TokenError> {
         if token.len() > MAX_BYTES {
             return Err(TokenError::TooLong);
@@ -229,7 +229,7 @@ impl Tokens {
         if header.alg != Algorithm::ES256 {
             return Err(TokenError::Algorithm);
         }
-        // RFC 7515, 4.1.11: what is critical must be understood, and nothing is here.
+        // RFC 7515, 4.1.11: critical parameters must be understood, and none is supported.
         if header.typ.as_deref() != Some(TYPE) || header.crit.is_some() {
             return Err(TokenError::Malformed);
         }
@@ -314,7 +314,7 @@ impl Wire {
         }
     }
 
-    /// `None` when a claim is not of its form. The audience is read only to know the cluster: it is compared as a whole later.
+    /// `None` if a claim is malformed. The audience is parsed only for the cluster; the caller compares it as a whole.
     fn claims(&self) -> Option<Claims> {
         let token_use = match self.token_use {
             Kind::User => TokenUse::User(named(&self.sub, USER)?),
@@ -343,7 +343,7 @@ fn named<T: FromStr>(text: &str, prefix: &str) -> Option<T> {
     text.strip_prefix(prefix)?.parse().ok()
 }
 
-/// Cut off, towards the past.
+/// Truncated to whole seconds.
 fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

@@ -19,7 +19,7 @@ use super::source::{Source, at_home, membership_id};
 use super::store::{Draft, References, Row, Transaction};
 use super::ties::ties;
 
-/// The hash of the password that `field` of `body` holds.
+/// Removes the password in `field` of `body`, and returns its hash.
 pub(super) async fn hashed(cloud: &Cloud, body: &mut Map<String, Value>, field: &str) -> Result<Option<String>, Error> {
     let password = match body.remove(field) {
         None => return Ok(None),
@@ -37,7 +37,7 @@ pub(super) async fn hashed(cloud: &Cloud, body: &mut Map<String, Value>, field: 
     hash.map(Some)
 }
 
-/// Makes `user` be in `organization` as `role`.
+/// Adds `user` to `organization` with `role`.
 pub(super) async fn join(
     transaction: &mut Transaction,
     organization: &str,
@@ -173,7 +173,8 @@ pub(super) async fn replace_password(
     Ok(())
 }
 
-/// Deletes a user, wherever he is, but for the last operator. Only the organization `going` may lose its last owner by it.
+/// Deletes a user and all memberships of the user, but never the last operator. Only the organization `going` may lose
+/// its last owner.
 pub(super) async fn forget(transaction: &mut Transaction, user: &Row, going: &str) -> Result<(), Error> {
     super::operators::keep_one(transaction, &user.id).await?;
     for (kind, id) in transaction.users_of(Kind::User, &user.id).await? {

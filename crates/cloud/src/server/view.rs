@@ -55,10 +55,10 @@ pub(super) const fn made(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// The object as it is answered. Credentials are in it only with `secrets`.
+/// The representation of the object, with credentials only if `secrets`.
 ///
 /// # Errors
-/// When its credentials cannot be opened.
+/// If its credentials cannot be decrypted.
 pub(super) fn shown(cloud: &Cloud, row: &Row, secrets: bool) -> Result<Map<String, Value>, Error> {
     let mut shown = row.spec.clone();
     for field in made(row.kind) {

@@ -1,4 +1,4 @@
-//! Examples, put together from those of the single values.
+//! Examples, composed of those of the single values.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use utoipa::openapi::schema::{ArrayItems, SchemaType};
 use utoipa::openapi::{KnownFormat, Object, RefOr, Schema, SchemaFormat, Type};
 
-/// A value that is valid by `schema`; references are looked up in `components`.
+/// A value that is valid according to `schema`; references are resolved in `components`.
 #[must_use]
 pub fn example(schema: &RefOr<Schema>, components: &BTreeMap<String, RefOr<Schema>>) -> Value {
     match schema {

@@ -1,4 +1,4 @@
-//! The schemas of values that other crates own.
+//! The schemas of types from other crates.
 #![expect(dead_code, reason = "stand for their schemas alone")]
 
 use utoipa::ToSchema;

@@ -1,4 +1,4 @@
-//! Where something is reached.
+//! Addresses of servers.
 
 use std::str::FromStr;
 
@@ -30,7 +30,7 @@ impl FromStr for HttpUrl {
         const KIND: &str = "URL";
         const RULE: &str =
             "must be an http or https URL of at most 2048 ASCII characters, for example https://example.com/a.png";
-        // Normalized, it may be longer than it was.
+        // Normalization may lengthen it.
         let url = plain_url(text).filter(|url| url.as_str().len() <= MAX_BYTES);
         url.map(Self).ok_or_else(|| invalid_address(KIND, text, RULE))
     }
@@ -67,7 +67,7 @@ fn address(text: &str) -> Result<(), &'static str> {
     }
 }
 
-/// The library reads white space and backslashes away; here they are refused.
+/// The library ignores white space and backslashes; here they are rejected.
 fn plain_url(text: &str) -> Option<Url> {
     let ascii = text.len() <= MAX_BYTES
         && text
@@ -75,7 +75,7 @@ fn plain_url(text: &str) -> Option<Url> {
             .all(|b| b.is_ascii_graphic() && !b"\\\"<>`{|}^@".contains(&b));
     let url = ascii.then(|| Url::parse(text).ok()).flatten()?;
     let web = matches!(url.scheme(), "http" | "https") && url.host().is_some();
-    // It also takes `https:host` and any number of slashes for a URL with a host, and decodes a host.
+    // The library also accepts `https:host` and any number of slashes before a host, and decodes a host.
     let authority = text.split_once("://").map_or("", |(_, rest)| rest);
     let host = authority.split('/').next().unwrap_or_default();
     (web && !host.is_empty() && !host.contains('%')).then_some(url)

@@ -1,4 +1,4 @@
-//! Ids: UUIDs of 36 characters, a type for each kind, so that none is taken for another's.
+//! Ids: UUIDs of 36 characters, with a type for each kind, so that they cannot be confused.
 
 use std::str::FromStr;
 
@@ -12,8 +12,8 @@ use crate::models::fields::{At, Read, read_text};
 
 const RULE: &str = "must be a UUID of 36 characters, for example 9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e";
 
-/// Only the hyphenated form: it is what every client wrote, and becomes the name of an object in the cluster. Upper case
-/// is read (RFC 9562) and written as lower case.
+/// Only the hyphenated form, which all clients wrote, and which becomes the name of an object in the cluster. Upper
+/// case is accepted (RFC 9562) and written as lower case.
 fn uuid(kind: &'static str, text: &str) -> Result<Uuid, InvalidValue> {
     let id = (text.len() == 36).then(|| Uuid::try_parse(text).ok()).flatten();
     id.ok_or_else(|| invalid(kind, text, RULE))

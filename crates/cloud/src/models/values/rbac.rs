@@ -1,7 +1,7 @@
-//! What stands in a rule of a role.
+//! The values in a rule of a role.
 //!
-//! Source: `ValidatePolicyRule` of Kubernetes' `pkg/apis/rbac/validation`, which asks little of the single words; here
-//! they must also be words that could match anything at all.
+//! Source: `ValidatePolicyRule` of Kubernetes' `pkg/apis/rbac/validation`, which hardly restricts single words; here
+//! they must also be able to match something.
 
 use super::text_value;
 
@@ -35,7 +35,7 @@ fn rule(ok: bool, rule: &'static str) -> Result<(), &'static str> {
     if ok { Ok(()) } else { Err(rule) }
 }
 
-/// A word of lower-case letters; resources may have digits and `-` too.
+/// Lower-case letters; resources may also contain digits and `-`.
 fn word(text: &str) -> bool {
     (1..=63).contains(&text.len())
         && text.starts_with(|c: char| c.is_ascii_lowercase())

@@ -1,5 +1,5 @@
-//! SSH public keys. They become lines of `authorized_keys`, so a key is only ever a type, its data and a comment: no
-//! options before it, no second line after it.
+//! SSH public keys. They become lines of `authorized_keys`, so a key consists only of a type, its data and a comment:
+//! no options before it, and no second line.
 
 use std::str::FromStr;
 
@@ -13,10 +13,10 @@ use super::{invalid, shown_and_read, text_value};
 const KIND: &str = "SSH public key";
 const MAX_BYTES: usize = 8 * 1024;
 const MAX_COMMENT: usize = 256;
-/// Its private half was thrown away.
+/// Its private key was deleted.
 const EXAMPLE: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG/rsOVAgJS+D+rWBWNBgfdevP0BO3X6IQI1/grYrdb5 alice@example.com";
-/// RFC 8301 asks for 2048 at least; nobody verifies with much larger ones, and OpenSSH refuses above 16384.
+/// RFC 8301 requires at least 2048; much larger ones are not in use, and OpenSSH rejects more than 16384.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=16384;
 
 /// A public key of a type that OpenSSH supports, in one line: the type, the key in base64 and an optional comment.
@@ -43,7 +43,7 @@ impl SshPublicKey {
 impl FromStr for SshPublicKey {
     type Err = InvalidValue;
 
-    /// Of what is refused only the beginning is shown: it may be a private key, and these all begin alike.
+    /// An error shows only the beginning: the text may be a private key, and all of these begin alike.
     fn from_str(text: &str) -> Result<Self, InvalidValue> {
         parse(text).map_err(|rule| {
             let start: String = text.chars().take(16).collect();
@@ -133,7 +133,7 @@ text_value! {
 }
 
 impl Fingerprint {
-    /// Whether it could be that of `key`. MD5 is not computed: there is no key that it could tell from another today.
+    /// Whether it may be the fingerprint of `key`. MD5 is not compared, because it does not distinguish keys securely.
     #[must_use]
     pub fn matches(&self, key: &SshPublicKey) -> bool {
         !self.0.starts_with("SHA256:") || self == key.fingerprint()
@@ -163,7 +163,7 @@ fn fingerprint(text: &str) -> Result<(), &'static str> {
 mod tests {
     use super::*;
 
-    // Made for these tests; the private halves were thrown away.
+    // Created for these tests; the private keys were deleted.
     const ED25519: &str =
         "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG/rsOVAgJS+D+rWBWNBgfdevP0BO3X6IQI1/grYrdb5 alice@example.com";
     const RSA_2048: &str = "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABAQCO7RLDLmVsLWMylWPmR0ViJK+7NGARtZdVlF7K8uPR1mkxCjoW0FdJAr2gFXIflu6DuCQ9l598RGiZJQYiGgjGA4CleXRHSgQ8nED7ckEM+sEmaZ2HxRxsZTbcqXo0ruGNOY1VsVvd+2ZSkNCFFQBfPnDLMxpynHDRsfQWfKHDdZfSey3FXFRrQWhu+G+agnn04hJHbunfnc1cYxzCFrfuioBLkOE+5hJK1EIYFpSUagMLTmxEngSVQ1akZIcgo5CwbIAbSdZ7ZIrTFLpfz3n3EgF2HeIJ+el0lwHam05q4N3FOCBx1HRqymEDaC+kbg4f9sJIm9vbh7nK6E/lfVr1 alice@example.com";

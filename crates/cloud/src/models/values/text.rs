@@ -52,7 +52,7 @@ fn rule(ok: bool, rule: &'static str) -> Result<(), &'static str> {
     if ok { Ok(()) } else { Err(rule) }
 }
 
-/// Neither control characters nor those that are invisible, break a line, or turn the direction of what follows.
+/// Excludes control characters, and characters that are invisible, break a line, or change the text direction.
 fn readable(text: &str) -> bool {
     !text.chars().any(|c| {
         c.is_control()

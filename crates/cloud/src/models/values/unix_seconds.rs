@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use crate::models::document::InvalidField;
 use crate::models::fields::{At, Read};
 
-/// The year 10000, from which on a time has no RFC 3339.
+/// The year 10000, the end of the range of RFC 3339.
 const END: u64 = 253_402_300_800;
 const WANTED: &str = "whole seconds since 1970, for example \"1551441600\"";
 
@@ -17,7 +17,7 @@ const WANTED: &str = "whole seconds since 1970, for example \"1551441600\"";
 pub struct UnixSeconds(u64);
 
 impl UnixSeconds {
-    /// The seconds, when they are before the year 10000.
+    /// The time, if it is before the year 10000.
     #[must_use]
     pub fn new(seconds: u64) -> Option<Self> {
         (seconds < END).then_some(Self(seconds))

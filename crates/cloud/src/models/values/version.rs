@@ -9,7 +9,7 @@ use super::{invalid, text_value};
 use crate::models::document::InvalidField;
 use crate::models::fields::{At, Read, read_text};
 
-/// As many bytes as a label's value, into which a version may be put.
+/// The maximum length of a label's value, because a version may become one.
 const MAX_BYTES: usize = 63;
 
 fn semver(text: &str) -> Option<semver::Version> {
@@ -64,7 +64,7 @@ impl FromStr for TargetVersion {
     }
 }
 
-/// `Display`, writing and reading, with the letters that stand before the number.
+/// `Display`, serializing and parsing, with a prefix before the number.
 macro_rules! written {
     ($type:ident, $before:literal, $wanted:literal) => {
         impl std::fmt::Display for $type {

@@ -1,4 +1,4 @@
-//! The kinds that are all alike: each line is six endpoints.
+//! The table of uniform kinds: each line is six endpoints.
 
 use http::Method;
 
@@ -14,7 +14,7 @@ pub(in crate::server) struct Collection {
     /// The path of the list.
     pub(super) path: &'static str,
     pub(super) tag: &'static str,
-    /// The least role that may change one.
+    /// The minimum role that may change an object.
     pub(super) writes: OrgRole,
     /// Whether clusters may read it.
     pub(super) cluster: bool,
@@ -75,7 +75,7 @@ impl Collection {
         };
         let item_query = if self.kind == Kind::Plugin { MANIFESTS } else { NOBODY };
         let (one, kind, tag) = (self.kind.singular(), self.kind, self.tag);
-        // A cluster sees itself, and no list of others.
+        // A cluster may read itself, but no list of clusters.
         let item_reads = organization(OrgRole::ReadOnly, self.cluster || kind == Kind::Cluster, own);
         let item_shown = if kind == Kind::Plugin {
             "PluginWithManifests"

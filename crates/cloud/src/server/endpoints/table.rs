@@ -1,4 +1,4 @@
-//! The lines of the table that are not alike for every kind.
+//! The endpoints that are not uniform for all kinds.
 
 use http::Method;
 

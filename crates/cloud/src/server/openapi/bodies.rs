@@ -1,5 +1,5 @@
-//! The schemas of the bodies, by the names that the table of endpoints gives them: those of the objects, and of what only
-//! this server says.
+//! The schemas of the bodies, by their names in the table of endpoints: those of the models, and those of types that
+//! only this server has.
 #![expect(dead_code, reason = "the types here stand for their schemas alone")]
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use crate::models::{
 
 macro_rules! described {
     ($($name:literal: $type:ty),+ $(,)?) => {
-        /// The schema that the table calls `name`.
+        /// The schema with the name `name` in the table.
         fn described(name: &str) -> Option<Described> {
             match name {
                 $($name => Some(Described::of::<$type>()),)+
@@ -49,12 +49,12 @@ described! {
     "UpgradeScript": UpgradeScript, "UpgradeSpec": UpgradeSpec, "User": Member, "UserSpec": UserSpec,
 }
 
-/// The schema of a request; of a name that is none, one that takes nothing.
+/// The schema of a request; an unknown name has an empty object.
 pub(super) fn request(name: &str) -> RefOr<Schema> {
     described(name).map_or_else(|| Object::new().into(), Described::request)
 }
 
-/// The schema of a body that replaces what `shown` answers.
+/// The schema of a body that replaces an object with the schema `shown`.
 pub(super) fn replacement(said: &str, shown: &str) -> RefOr<Schema> {
     let replacement = described(said)
         .zip(described(shown))
@@ -62,7 +62,7 @@ pub(super) fn replacement(said: &str, shown: &str) -> RefOr<Schema> {
     replacement.unwrap_or_else(|| request(said))
 }
 
-/// The schema of a patch of what `shown` answers.
+/// The schema of a patch of an object with the schema `shown`.
 pub(super) fn patch(said: &str, shown: &str) -> RefOr<Schema> {
     let patch = described(said)
         .zip(described(shown))
@@ -70,14 +70,14 @@ pub(super) fn patch(said: &str, shown: &str) -> RefOr<Schema> {
     patch.unwrap_or_else(|| request(said))
 }
 
-/// The schema of an answer with those that it refers to.
+/// The schema of a response, with all schemas that it refers to.
 pub(super) fn answer(name: &str) -> BTreeMap<String, RefOr<Schema>> {
     let Some(described) = described(name) else {
         return BTreeMap::new();
     };
     let own = described.name.clone();
     let mut schemas = described.answer();
-    // The table's name for it, where that is another one.
+    // The table may use another name than the type.
     if let Some(schema) = schemas.remove(&own) {
         schemas.insert(name.to_owned(), schema);
     }

@@ -15,7 +15,7 @@ The token is sent in `Authorization: Bearer TOKEN`, or `JWT TOKEN` as the client
 `{\"code\", \"message\", \"field\"}` with the same number as the HTTP status.
 ";
 
-/// The page, grouped as the document is.
+/// The page, grouped like the document.
 #[must_use]
 pub fn markdown(endpoints: &[Endpoint]) -> String {
     let mut page = HEAD.to_owned();
@@ -26,7 +26,7 @@ pub fn markdown(endpoints: &[Endpoint]) -> String {
         }
     }
     for tag in tags {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(
             page,
             "\n## {tag}\n\n| | request | response | permission |\n| --- | --- | --- | --- |\n"
@@ -79,7 +79,7 @@ fn answers(answers: Output) -> String {
     }
 }
 
-/// Text that cannot end its cell.
+/// Text that is safe in a table cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ").replace('<', "&lt;")
 }

@@ -1,15 +1,15 @@
-//! The description as one page for people: no script, nothing from another server, and every text escaped.
+//! The description as one HTML page: no script, nothing from other servers, and every text escaped.
 
 use std::fmt::{Display, Formatter, Result as Written, Write as _};
 
 use serde_json::{Map, Value};
 
-/// The page's only style: its hash is what the browser is told to allow.
+/// The only style of the page; its hash is in the content security policy.
 pub(super) const STYLE: &str = include_str!("page.css");
 
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 
-/// Text that HTML takes for nothing but text, in an attribute too.
+/// Text, escaped for HTML content and attributes.
 struct Escaped<'a>(&'a str);
 
 impl Display for Escaped<'_> {
@@ -25,7 +25,7 @@ impl Display for Escaped<'_> {
     }
 }
 
-/// The document, with the page that grows.
+/// The document, and the page under construction.
 struct Page<'a> {
     document: &'a Value,
     html: String,
@@ -38,7 +38,7 @@ pub fn page(document: &Value) -> String {
         document,
         html: String::new(),
     };
-    // Writing to a text cannot fail.
+    // Writing to a string cannot fail.
     let _ = page.whole();
     page.html
 }
@@ -192,7 +192,7 @@ impl<'a> Page<'a> {
         Ok(())
     }
 
-    /// The fields of an object, or what it is instead.
+    /// The fields of an object, or the description of another type.
     fn schema(&mut self, schema: &'a Value) -> Written {
         if !text(schema, "description").is_empty() {
             write!(self.html, "<p>{}</p>", Escaped(text(schema, "description")))?;
@@ -233,7 +233,7 @@ impl<'a> Page<'a> {
         Ok(())
     }
 
-    /// What a value is, in a few words: its type, its words, its bounds, or the object that it refers to.
+    /// A short description of a value: its type, its enum values, its limits, or the referenced object.
     fn kind(&mut self, schema: &'a Value) -> Written {
         if let Some(name) = text(schema, "$ref").strip_prefix("#/components/schemas/") {
             return write!(self.html, "<a href=\"#schema-{0}\">{0}</a>", Escaped(name));
@@ -281,7 +281,7 @@ impl<'a> Page<'a> {
         Ok(())
     }
 
-    /// What a reference leads to.
+    /// Resolves a reference.
     fn followed(&self, value: &'a Value) -> &'a Value {
         let place = value
             .get("$ref")
@@ -291,7 +291,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// A tag as the name of a place in the page.
+/// A tag as an anchor in the page.
 fn anchor(tag: &str) -> String {
     tag.chars()
         .map(|c| {

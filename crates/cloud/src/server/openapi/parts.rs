@@ -1,4 +1,4 @@
-//! The parts of the document that every endpoint shares: parameters, headers, refusals, and how a caller proves who it is.
+//! The parts of the document that all endpoints share: parameters, headers, error responses and authentication schemes.
 
 use http::StatusCode;
 use utoipa::openapi::header::HeaderBuilder;
@@ -6,13 +6,13 @@ use utoipa::openapi::path::{ParameterBuilder, ParameterIn};
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ComponentsBuilder, Content, ObjectBuilder, Ref, ResponseBuilder, SchemaFormat, Type};
 
-/// Either of them.
+/// The security schemes, of which a request needs either.
 pub(super) const SCHEMES: [&str; 2] = ["bearer", "jwt"];
 
-/// What a stream of events is.
+/// The description of a stream of events.
 pub(super) const EVENTS: &str = "A stream of events. The first is `hello`, whose id is the current cursor, unless `Last-Event-ID` is valid. `change` has the data `{\"kinds\": [\"users\", …]}`: list these kinds again. `reset` means that the cursor is unknown or more than 10,000 changes old: list everything again. A comment is sent every 15 seconds.";
 
-/// A header's name and what it says.
+/// The names and descriptions of headers.
 const HEADERS: [(&str, &str); 7] = [
     (
         "x-request-id",
@@ -32,7 +32,7 @@ const HEADERS: [(&str, &str); 7] = [
     ),
 ];
 
-/// A status, its name among the components, what it means.
+/// A status, its name among the components, its description.
 const REFUSALS: [(StatusCode, &str, &str); 14] = [
     (
         StatusCode::NOT_MODIFIED,
@@ -126,7 +126,7 @@ pub(super) fn number(least: u32, most: u32) -> ObjectBuilder {
         .maximum(Some(most))
 }
 
-/// Adds them all.
+/// Adds all shared parts.
 pub(super) fn add(components: ComponentsBuilder) -> ComponentsBuilder {
     let components = HEADERS.iter().fold(components, |components, (name, description)| {
         let text = ObjectBuilder::new().schema_type(Type::String);

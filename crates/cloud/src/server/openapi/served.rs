@@ -1,4 +1,4 @@
-//! The description as it is served: made once, and the same bytes for everybody.
+//! The description as a response: created once, with the same bytes for all callers.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::body::Body;
@@ -14,7 +14,7 @@ use super::page::{STYLE, page};
 
 const TYPE_OPTIONS: HeaderName = HeaderName::from_static("x-content-type-options");
 
-/// A document that is served as it is.
+/// A static document.
 #[derive(Clone, Debug)]
 pub struct Served {
     body: Bytes,
@@ -27,12 +27,12 @@ impl Served {
     /// `/openapi.json`.
     #[must_use]
     pub fn json(document: &OpenApi) -> Self {
-        // It is made of maps, lists and texts, which always can be written.
+        // Maps, lists and strings can always be serialized.
         let body = serde_json::to_vec(document).unwrap_or_default();
         Self::new(body, "application/json", "default-src 'none'; frame-ancestors 'none'")
     }
 
-    /// `/docs`. The browser may load nothing and run nothing; the style is allowed by its hash.
+    /// `/docs`. The browser may load and run nothing; the style is permitted by its hash.
     #[must_use]
     pub fn page(document: &OpenApi) -> Self {
         let style = STANDARD.encode(digest(&SHA256, STYLE.as_bytes()));
@@ -45,7 +45,7 @@ impl Served {
 
     fn new(body: Vec<u8>, media_type: &'static str, policy: &str) -> Self {
         let etag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(digest(&SHA256, &body)));
-        // Base64 and words of ours: always valid in a header.
+        // Base64 and our own words are always valid in a header.
         let value =
             |text: &str| HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static("default-src 'none'"));
         Self {
@@ -56,7 +56,7 @@ impl Served {
         }
     }
 
-    /// The answer: 304 without a body to whoever has it already.
+    /// The response: 304 without a body if the caller has the current version.
     #[must_use]
     pub fn answer(&self, request: &HeaderMap) -> Response {
         let known = request

@@ -1,4 +1,4 @@
-//! Sealing: what opens, what does not, and what the file may hold.
+//! Encryption: which values can be decrypted, and which files are valid.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -123,14 +123,14 @@ fn a_new_key_seals_and_the_old_ones_open() {
     assert!(!new.is_current(b""));
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
 
-    // The id of a key says which is missing.
+    // The error contains the id of the missing key.
     let refusal = old.open(owner(), &after).unwrap_err();
     let id = new.keys[0].0.to_string();
     assert!(matches!(refusal, SealingError::NoKey { .. }), "{refusal:?}");
     let text = refusal.to_string();
     assert!(text.contains(&id) && text.contains(path.to_str().unwrap()), "{text}");
 
-    // Another key under the same id opens nothing.
+    // Another key with the same id decrypts nothing.
     let lines = std::fs::read_to_string(&path).unwrap();
     let line = lines
         .lines()

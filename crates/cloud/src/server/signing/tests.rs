@@ -1,4 +1,4 @@
-//! The ring: who signs when, what is published, what is refused.
+//! The key ring: the signing key over time, the published keys, and the errors.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -22,7 +22,7 @@ fn file(folder: &TempDir) -> PathBuf {
     files.next().unwrap().unwrap().path()
 }
 
-/// Three keys, made at 0, 120 and 150 minutes.
+/// Three keys, created after 0, 120 and 150 minutes.
 fn three() -> (TempDir, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     KeyRing::create(folder.path(), at(0)).unwrap();
@@ -66,7 +66,7 @@ fn keys_of_one_second_follow_each_other_as_they_were_made() {
     let folder = tempfile::tempdir().unwrap();
     let ring = KeyRing::create(folder.path(), at(0)).unwrap();
     let mut made = kids(&ring);
-    // The clock may go back, too.
+    // The clock may also go back.
     for now in [at(0), at(0), at(0), at(-5), at(0)] {
         let ring = KeyRing::rotate(folder.path(), now).unwrap();
         assert_eq!(kids(&ring)[..made.len()], made);
@@ -95,7 +95,7 @@ fn of_files_of_one_second_the_kid_decides() {
 fn a_key_is_retired_when_no_token_of_it_can_be_valid() {
     let (folder, kids) = three();
     let life = SignedDuration::from_mins(30);
-    // The first signed until minute 180, the second until 210.
+    // The first key signed until minute 180, the second until 210.
     assert!(KeyRing::retire(folder.path(), at(209), life).unwrap().is_empty());
     assert_eq!(KeyRing::retire(folder.path(), at(210), life).unwrap(), kids[..1]);
     let ring = KeyRing::load(folder.path()).unwrap();
@@ -121,7 +121,7 @@ fn what_is_published_has_no_private_part() {
         assert_eq!((&key["kty"], &key["crv"]), (&"EC".into(), &"P-256".into()));
         assert_eq!((&key["alg"], &key["use"]), (&"ES256".into(), &"sig".into()));
         assert_eq!(key["kid"], kid.as_str());
-        // RFC 7638, 3.2 and 3.3, by hand.
+        // RFC 7638, 3.2 and 3.3, computed by hand.
         let canonical = format!(r#"{{"crv":"P-256","kty":"EC","x":{},"y":{}}}"#, key["x"], key["y"]);
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, canonical.as_bytes());
         let thumbprint = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(digest.as_ref());

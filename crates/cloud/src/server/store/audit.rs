@@ -1,4 +1,4 @@
-//! Rows of the audit.
+//! Rows of the audit log.
 
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ pub(super) type AuditColumns = (
     String,
 );
 
-/// A row of the audit.
+/// A row of the audit log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuditRow {
     /// The number of the change.
@@ -32,11 +32,11 @@ pub struct AuditRow {
     pub action: String,
     /// The author: `user:ID`, `cluster:ID` or `system`.
     pub actor: String,
-    /// On which request.
+    /// The id of the request.
     pub request_id: String,
-    /// The object before the change, without secrets; null if it did not exist.
+    /// The object before the change, without secrets; null if it was created.
     pub before: Value,
-    /// The object after the change, without secrets; null if it no longer exists.
+    /// The object after the change, without secrets; null if it was deleted.
     pub after: Value,
 }
 

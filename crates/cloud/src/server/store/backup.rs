@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::{MIGRATIONS, StoreError, engine};
 
-/// A table, its columns and how many of them, at the end, are numbers' places.
+/// A table, its columns, and which of them contain numbers.
 struct Table {
     name: &'static str,
     columns: &'static [&'static str],
@@ -77,21 +77,21 @@ const TABLES: &[Table] = &[
 /// A backup that cannot be created or read.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// The database cannot be used.
+    /// An error of the database.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The copy cannot be read or written.
+    /// The backup cannot be read or written.
     #[error("the backup cannot be read or written")]
     File(#[from] io::Error),
-    /// It is no copy, or not a whole one.
+    /// The file is not a backup, or is incomplete.
     #[error("line {line} of the backup: {reason}")]
     Copy {
         /// The line, from 1.
         line: u64,
-        /// What is wrong.
+        /// The error.
         reason: String,
     },
-    /// There is something where the copy is to go.
+    /// The target database is not empty.
     #[error("the database is not empty: it has {0} objects; restore into a new database")]
     NotEmpty(i64),
 }
@@ -102,10 +102,10 @@ impl From<sqlx::Error> for BackupError {
     }
 }
 
-/// How much was copied.
+/// The size of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackupSummary {
-    /// Rows of all tables.
+    /// The number of rows in all tables.
     pub rows: u64,
 }
 

@@ -16,7 +16,7 @@ pub struct Author {
 /// The unique names and the references of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct References {
-    /// Under which name no other may be there.
+    /// The unique name.
     pub name: Option<Name>,
     /// The objects that it refers to.
     pub uses: Vec<(Kind, String)>,
@@ -46,7 +46,7 @@ pub struct Draft {
     pub cluster_id: String,
     /// Its parent.
     pub parent_id: String,
-    /// Which user makes it, or empty.
+    /// The id of the user who creates it, or empty.
     pub owner_id: String,
     /// Its fields.
     pub spec: Map<String, Value>,

@@ -23,22 +23,24 @@ const SQLITE_READONLY: u32 = 8;
 const SQLITE_CORRUPT: u32 = 11;
 const SQLITE_CANTOPEN: u32 = 14;
 const SQLITE_NOTADB: u32 = 26;
-/// On which replicas tell each other of changes.
+/// The channel on which replicas notify each other of changes.
 const CHANNEL: &str = "tidewaiter_changes";
 
 /// A database.
 #[async_trait]
 pub(super) trait Engine: Send + Sync {
-    /// The statement with which a writer begins: from then on it knows that it will not have to give way.
+    /// The statement that begins a write transaction. On SQLite it takes the write lock, so that the transaction cannot
+    /// conflict later; on PostgreSQL the writer locks the row of `sequence` next.
     fn begin(&self) -> &'static str;
 
     /// The statement with which a reader starts a consistent snapshot.
     fn snapshot(&self) -> &'static str;
 
-    /// The statement that tells other replicas of a commit, within the transaction; None where there can be none.
+    /// The statement that notifies other replicas of a commit, within the transaction; `None` if there cannot be
+    /// others.
     fn announce(&self) -> Option<&'static str>;
 
-    /// Connections for reading, and one at a time for writing.
+    /// The connections, for concurrent reads and one writer at a time.
     async fn pool(&self) -> Result<AnyPool, StoreError>;
 
     /// Checks that the database exists, and that its file, if it has one, is intact and writable. Called once, before
@@ -49,11 +51,11 @@ pub(super) trait Engine: Send + Sync {
     async fn listen(&self) -> Result<Option<CommitListener>, StoreError>;
 }
 
-/// The other replicas' commits.
+/// The notifications of other replicas' commits.
 pub(super) struct CommitListener(PgListener);
 
 impl CommitListener {
-    /// Completes after each; an error is that the connection is lost, and some may have been missed.
+    /// Waits for the next commit. An error means that the connection was lost, and commits may have been missed.
     pub(super) async fn next(&mut self) -> Result<(), StoreError> {
         match self.0.try_recv().await {
             Ok(Some(_)) => Ok(()),
@@ -97,7 +99,7 @@ fn unwritable(path: &Path, source: io::Error) -> StoreError {
     }
 }
 
-/// One file, served by one process.
+/// A file, used by one process.
 struct Sqlite {
     path: PathBuf,
     url: String,
@@ -127,7 +129,7 @@ impl Sqlite {
                 ))
             })?;
             file(&path)?;
-            // SQLite creates files next to it while it is open, and removes them at the end.
+            // SQLite creates files next to it while it is open, and removes them when it is closed.
             if let Some(folder) = path.parent() {
                 access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| unwritable(folder, error.into()))?;
             }
@@ -163,7 +165,7 @@ impl Engine for Sqlite {
             .acquire_timeout(ACQUIRE)
             .after_connect(|connection, _| {
                 Box::pin(async move {
-                    // FULL: a commit that was acknowledged is on the disk, whatever happens to the machine.
+                    // FULL: an acknowledged commit is on disk, even after a power failure.
                     connection
                         .execute("PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")
                         .await?;

@@ -27,7 +27,7 @@ pub struct Scope {
     pub cluster: Uuid,
 }
 
-/// A change that was committed.
+/// A committed change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommittedChange {
     /// Its number.
@@ -48,7 +48,7 @@ impl CommittedChange {
     }
 }
 
-/// The subscribers: for each organization, for each of its clusters.
+/// The subscribers, by organization and cluster.
 type Listeners = HashMap<Uuid, HashMap<Uuid, watch::Sender<i64>>>;
 
 /// The published changes.
@@ -76,7 +76,7 @@ impl Feed {
         feed
     }
 
-    /// The number of the last change that was published.
+    /// The number of the last published change.
     pub fn latest(&self) -> i64 {
         self.latest.load(Ordering::Acquire)
     }
@@ -107,7 +107,7 @@ impl Feed {
         !self.deaf.load(Ordering::Acquire)
     }
 
-    /// Publishes `notes`, which are in order. Those that were published already are left out.
+    /// Publishes `notes`, which are in order. Already published ones are skipped.
     pub(super) fn publish(&self, notes: &[CommittedChange]) {
         // One at a time, so that numbers are published in order.
         let mut recent = held(&self.recent);
@@ -169,7 +169,8 @@ impl Feed {
             .subscribe()
     }
 
-    /// The changes after `sequence` that concern `cluster`; None when it is too long ago for the memory of this process.
+    /// The changes after `sequence` that concern `cluster`; `None` if the memory of this process does not reach back
+    /// that far.
     pub fn since(&self, sequence: i64, organization: Uuid, cluster: Uuid) -> Option<Vec<CommittedChange>> {
         let recent = held(&self.recent);
         let covered = recent.front().map_or(self.latest(), |first| first.sequence - 1);
@@ -210,7 +211,7 @@ mod tests {
         assert!(feed.holds(5, &[users]));
         assert!(!feed.holds(6, &[users, labels]));
         assert!(feed.holds(7, &[users, labels]));
-        // An old number once more changes nothing.
+        // An old number has no effect.
         feed.publish(&[note(6, Kind::User, 1, 0)]);
         assert!(feed.holds(5, &[users]));
         assert_eq!(feed.latest(), 7);

@@ -18,7 +18,7 @@ const PROBE: Duration = Duration::from_secs(5);
 /// The lifetime of responses stored for requests with an Idempotency-Key, in seconds.
 const REMEMBERED: i64 = 24 * 60 * 60;
 
-/// The task beside the writer.
+/// The maintenance task.
 pub struct Maintenance {
     pub(super) engine: Arc<dyn Engine>,
     pub(super) store: Store,
@@ -47,7 +47,7 @@ impl Maintenance {
                 self.store.feed.set_deaf(true);
                 warn!(error = %Chain(&error), "changes of other replicas are not received");
             } else {
-                // One process alone writes here.
+                // Only this process writes.
                 return std::future::pending().await;
             }
             self.clock.sleep(Duration::from_millis(500)).await;
@@ -58,7 +58,7 @@ impl Maintenance {
         let Some(mut heard) = self.engine.listen().await? else {
             return Ok(());
         };
-        // Commits before the connection was established.
+        // Reads commits from before the connection was established.
         catch_up(&self.store.pool, &self.store.feed).await?;
         self.store.feed.set_deaf(false);
         loop {
@@ -90,7 +90,7 @@ impl Maintenance {
             if probed.is_ok() {
                 break;
             }
-            // One that was opened while the file could not be written never writes; another one may.
+            // A connection that was opened while the file was read-only stays read-only; a new one may work.
             connection.close_on_drop();
         }
         probed

@@ -1,11 +1,11 @@
-//! An object as it is stored.
+//! A stored object.
 
 use serde_json::{Map, Value};
 
 use crate::server::kind::Kind;
 use crate::server::store::StoreError;
 
-/// An object. Ids, times and documents were checked before they came here; what is not there is empty.
+/// A stored object. Ids, times and documents were validated before; an absent value is empty.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// Its kind.
@@ -14,7 +14,7 @@ pub struct Row {
     pub id: String,
     /// Its organization; for an organization its own id, for the catalogue empty.
     pub organization_id: String,
-    /// Which cluster it concerns; empty when it concerns all of the organization.
+    /// The cluster that it concerns; empty if it concerns the whole organization.
     pub cluster_id: String,
     /// Its parent.
     pub parent_id: String,
@@ -34,7 +34,7 @@ pub struct Row {
     pub secret: SecretColumn,
 }
 
-/// The column that nothing shows.
+/// The secret column, which is never printed.
 #[derive(Clone, Default, PartialEq)]
 pub struct SecretColumn(pub String);
 
@@ -44,7 +44,7 @@ impl std::fmt::Debug for SecretColumn {
     }
 }
 
-/// A statement that selects objects, with the part after `WHERE`; the columns are in the order of [`Columns`].
+/// A statement that selects objects, given the part after `WHERE`; the columns are in the order of [`Columns`].
 macro_rules! select {
     ($where:literal) => {
         concat!(

@@ -97,10 +97,10 @@ impl Transaction {
         Ok(found.map(|(sealed,)| sealed))
     }
 
-    /// Remembers it, until the maintenance task throws it away.
+    /// Stores the response, until the maintenance task deletes it.
     ///
     /// # Errors
-    /// When the database cannot be written.
+    /// If the database cannot be written.
     pub async fn remember(&mut self, principal: &str, name: &str, sealed: &str) -> Result<(), StoreError> {
         sqlx::query::<Any>("INSERT INTO idempotency (principal, name, at, answer) VALUES ($1, $2, $3, $4)")
             .bind(principal)

@@ -29,16 +29,16 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// The time that everything in it happens at.
+    /// The time of all changes in this transaction.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// The object, if there is one.
+    /// The object, if it exists.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub async fn get(&mut self, kind: Kind, id: &str) -> Result<Option<Row>, StoreError> {
         get(&mut self.connection, kind, id).await
     }
@@ -51,26 +51,26 @@ impl Transaction {
         children(&mut self.connection, kind, parent).await
     }
 
-    /// Everything of one kind.
+    /// All objects of one kind.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub async fn of_kind(&mut self, kind: Kind) -> Result<Vec<Row>, StoreError> {
         of_kind(&mut self.connection, kind).await
     }
 
-    /// The id of the object with that name.
+    /// The id of the object with this name.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub async fn named(&mut self, kind: Kind, scope: &str, name: &str) -> Result<Option<String>, StoreError> {
         named(&mut self.connection, kind, scope, name).await
     }
 
-    /// Which objects refer to it.
+    /// The objects that refer to this one.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub async fn users_of(&mut self, kind: Kind, id: &str) -> Result<Vec<(Kind, String)>, StoreError> {
         let found: Vec<(String, String)> =
             sqlx::query_as("SELECT kind, id FROM uses WHERE used_kind = $1 AND used_id = $2 ORDER BY kind, id")
@@ -84,10 +84,10 @@ impl Transaction {
             .collect())
     }
 
-    /// Makes an object.
+    /// Creates an object.
     ///
     /// # Errors
-    /// When its name or id is taken, or the database cannot be written.
+    /// If its name or id already exists, or the database cannot be written.
     pub async fn insert(&mut self, draft: Draft) -> Result<Row, Error> {
         if self.get(draft.kind, &draft.id).await?.is_some() {
             let message = format!("{} {} already exists", draft.kind.singular(), draft.id);

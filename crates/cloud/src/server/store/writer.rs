@@ -1,4 +1,4 @@
-//! The one writer of a process: pending writes share one commit, each in its own savepoint.
+//! The single writer of a process: pending writes share one commit, each in its own savepoint.
 //!
 //! A write is acknowledged only after its commit, and a refused one does not affect the others. The caller may be
 //! dropped: its write is done completely or not at all.
@@ -31,10 +31,10 @@ pub(super) type Change<T> = Box<dyn for<'t> FnOnce(&'t mut Transaction) -> BoxFu
 
 /// A write with any result type.
 pub(super) trait Job: Send {
-    /// Makes the change; false when it was refused, so that what it began must go.
+    /// Applies the change. False if it was refused, so that it must be rolled back.
     fn run<'t>(&'t mut self, transaction: &'t mut Transaction) -> BoxFuture<'t, bool>;
 
-    /// Notifies the caller, after the commit or instead of it.
+    /// Notifies the caller, after the commit or its failure.
     fn finish(self: Box<Self>, committed: Result<(), Arc<StoreError>>);
 }
 
@@ -78,7 +78,7 @@ pub struct Writer {
     pub(super) feed: Arc<Feed>,
     pub(super) health: Arc<super::Health>,
     pub(super) clock: SharedClock,
-    /// The connection of the last commit, unless it failed.
+    /// The connection of the last successful commit.
     pub(super) kept: Option<PoolConnection<Any>>,
 }
 
@@ -118,13 +118,13 @@ impl Writer {
         let mut transaction = self.begin().await.map_err(Arc::new)?;
         let begun = transaction.sequence;
         if let Err(error) = fill(&*self.engine, &mut transaction, batch, begun).await {
-            // Dropping it closes everything that is open on it.
+            // Dropping the connection rolls back everything on it.
             transaction.connection.close_on_drop();
             return Err(Arc::new(error));
         }
         let Transaction { connection, notes, .. } = transaction;
         self.kept = Some(connection);
-        // If other replicas wrote since, their changes come first.
+        // The changes of other replicas since the last commit have smaller numbers and are published first.
         if self.feed.latest() < begun
             && let Err(error) = super::catch_up(&self.pool, &self.feed).await
         {
@@ -154,7 +154,7 @@ async fn begin_on(
 ) -> Result<Transaction, StoreError> {
     let begun = async {
         connection.execute(engine.begin()).await?;
-        // On PostgreSQL this row is the lock that makes writers take turns.
+        // On PostgreSQL this row is the lock that serializes writers.
         sqlx::query_as("UPDATE sequence SET value = value WHERE one = 1 RETURNING value")
             .fetch_one(&mut *connection)
             .await

@@ -1,4 +1,4 @@
-//! Tokens: what is believed, and each way in which one is not.
+//! Tokens: which are accepted, and each reason for a rejection.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -46,7 +46,7 @@ fn hour(token_use: TokenUse) -> Claims {
     Claims::new(token_use, at(0), SignedDuration::from_hours(1))
 }
 
-/// The claims of a user's token, as they stand in it.
+/// The claims of a user's token on the wire.
 fn good() -> Value {
     serde_json::to_value(Wire::of(&hour(user()), ISSUER)).unwrap()
 }
@@ -59,7 +59,7 @@ fn header_of(tokens: &Tokens) -> Value {
     json!({"alg": "ES256", "typ": "JWT", "kid": tokens.ring.signer(at(0)).id})
 }
 
-/// Signed with ES256 by this key, whatever the header says.
+/// Signed with ES256 by this key, whatever the header contains.
 fn signed_by(key: &EncodingKey, algorithm: Algorithm, header: &Value, claims: &str) -> String {
     let message = format!("{}.{}", part(header.to_string()), part(claims));
     let signature = crypto::sign(message.as_bytes(), key, algorithm).unwrap();
@@ -83,7 +83,7 @@ fn what_was_signed_is_believed() {
         let token = tokens.sign(&claims).unwrap();
         assert_eq!(tokens.verify(&token, at(0), AcceptedUses::Any), Ok(claims));
     }
-    // The tests below begin with this one, and change one thing.
+    // The tests below change one thing in this token.
     let token = signed(&tokens, &header_of(&tokens), &good().to_string());
     assert!(verdict(&tokens, &token).is_ok());
 }
@@ -209,7 +209,7 @@ fn every_claim_must_be_there_and_of_its_form() {
         let token = signed(&tokens, &header, &claims.to_string());
         assert_eq!(verdict(&tokens, &token), Err(TokenError::Claims), "{claims}");
     }
-    // Two audiences by giving the claim twice, which some read as the first and others as the last.
+    // The claim twice, of which some parsers use the first and others the last.
     let twice = good().to_string().replacen('{', &format!(r#"{{"aud":"{ISSUER}","#), 1);
     let token = signed(&tokens, &header, &twice);
     assert_eq!(verdict(&tokens, &token), Err(TokenError::Claims));
@@ -224,7 +224,7 @@ fn a_use_and_its_audience_go_together() {
         ("user", format!("{ISSUER}/"), TokenError::Audience),
         ("user", cluster.clone(), TokenError::Audience),
         ("user", String::new(), TokenError::Audience),
-        // The audience of a kube-apiserver names a cluster, or there is no use that it could be for.
+        // The audience of a kube-apiserver must name a cluster.
         ("kubernetes", ISSUER.to_owned(), TokenError::Claims),
         ("kubernetes", format!("{cluster}/"), TokenError::Claims),
         ("kubernetes", cluster.to_uppercase(), TokenError::Claims),
@@ -271,7 +271,7 @@ fn only_es256_with_a_key_of_the_ring_is_believed() {
         header
     };
 
-    // The public key as the secret of an HMAC, in each form in which it is published.
+    // The public key as an HMAC secret, in each published form.
     let jwk = serde_json::to_value(tokens.ring.jwks()).unwrap()["keys"][0].clone();
     let coordinates = ["x", "y"].map(|name| URL_SAFE_NO_PAD.decode(jwk[name].as_str().unwrap()).unwrap());
     let point = [&[4][..], &coordinates[0], &coordinates[1]].concat();
@@ -300,7 +300,7 @@ fn only_es256_with_a_key_of_the_ring_is_believed() {
         assert_eq!(verdict(&tokens, &signed), Err(TokenError::Malformed), "{none}");
     }
 
-    // Another service's key: under its own kid, under ours, and brought along.
+    // Another service's key: with its own kid, with our kid, and embedded in the header.
     let theirs = &other.ring.signer(at(0)).private;
     let forged = signed_by(theirs, Algorithm::ES256, &header_of(&other), &claims);
     assert_eq!(verdict(&tokens, &forged), Err(TokenError::Key));
@@ -394,7 +394,7 @@ fn a_token_may_be_so_long_and_no_longer() {
     let long = padded(room / 4 * 3 + 9);
     assert_eq!(verdict(&tokens, &long), Err(TokenError::TooLong));
 
-    // None is signed that nobody would take.
+    // A token that verifiers would reject is not signed.
     let teams = vec![ID.parse().unwrap(); 200];
     let (user, cluster) = (ID.parse().unwrap(), ID.parse().unwrap());
     let refusal = tokens
@@ -412,7 +412,7 @@ fn a_token_outlives_the_rotation_of_its_key() {
     let rotated = Tokens::new(ISSUER, ring);
     assert!(rotated.verify(&old, at(20), AcceptedUses::Api).is_ok());
 
-    // Until the new key signs, a verifier that has only the old one knows every token.
+    // Until the new key signs, a verifier that has only the old key accepts every token.
     let early = rotated.sign(&Claims::new(user(), at(20), day)).unwrap();
     assert!(tokens.verify(&early, at(20), AcceptedUses::Api).is_ok());
     let later = at(10) + ACTIVATION_DELAY;
