@@ -37,6 +37,14 @@ pub struct Condition {
     /// The reason for the status in plain words, with its remedy.
     #[schemars(length(max = 1024))]
     pub message: String,
+    /// The `metadata.generation` of the object whose spec the condition describes. Absent where one write updates spec and status, as
+    /// in a `NodeIdentity` and a `ClusterHealth`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        description = "The generation of the object whose spec the condition describes; absent where one write updates spec and status.",
+        range(min = 0)
+    )]
+    pub observed_generation: Option<i64>,
     /// The time of the last change of the status (UTC, whole seconds).
     #[schemars(with = "String", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
     pub last_transition_time: Timestamp,
@@ -71,7 +79,17 @@ impl Condition {
             status,
             reason: reason.to_owned(),
             message: cut(message, MAX_MESSAGE),
+            observed_generation: None,
             last_transition_time: since.unwrap_or_else(|| whole_seconds(now)),
+        }
+    }
+
+    /// The condition as it describes the spec of this generation.
+    #[must_use]
+    pub fn observing(self, generation: Option<i64>) -> Self {
+        Self {
+            observed_generation: generation,
+            ..self
         }
     }
 }
@@ -111,6 +129,19 @@ mod tests {
         assert_eq!(second.last_transition_time, at(10));
         let third = Condition::new("Verified", ConditionStatus::True, "Proven", "ok", &[second], at(30));
         assert_eq!(third.last_transition_time, at(30));
+    }
+
+    #[test]
+    fn a_condition_names_the_generation_that_it_describes_if_there_is_one() {
+        let condition = Condition::new("Ready", ConditionStatus::True, "Done", "ok", &[], at(10));
+        let shown = |condition: &Condition| serde_json::to_value(condition).unwrap();
+        assert_eq!(shown(&condition).get("observedGeneration"), None);
+        let condition = condition.observing(Some(7));
+        assert_eq!(shown(&condition)["observedGeneration"], 7);
+        assert_eq!(
+            serde_json::from_value::<Condition>(shown(&condition)).unwrap(),
+            condition
+        );
     }
 
     #[test]

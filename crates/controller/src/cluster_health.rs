@@ -90,7 +90,7 @@ pub fn start(cluster: ClusterName, client: Client, latest: Latest, context: &Con
         api: Api::all(client.clone()),
         writer: Writer::new(client, ClusterHealthController::NAME, Arc::clone(&clock)),
         latest: latest.clone(),
-        events: context.events.clone(),
+        events: context.events.of(ClusterHealthController::NAME),
         clock,
         known: Mutex::default(),
         cluster: cluster.clone(),

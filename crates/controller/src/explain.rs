@@ -110,6 +110,7 @@ impl Explainer {
             policy: self.policy,
         };
         let mut explained = describe::explain(&seen, uncompared, self.cloud.is_some(), self.clock.now());
+        explained.notes.extend(live.note(name.as_str()));
         explained.notes.extend(self.notes(&seen));
         explained.events = live::events(&self.client, name).await?;
         Ok(explained)

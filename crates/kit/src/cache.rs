@@ -40,7 +40,7 @@ pub use feed::Feed;
 pub use health::WatchTrouble;
 
 use faults::Faults;
-use guarded::Guarded;
+pub use guarded::{Guarded, Undecodable};
 use health::Health;
 use mirror::Mirror;
 use objects::Objects;

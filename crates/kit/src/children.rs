@@ -5,6 +5,8 @@
 //! because what is missing is created without overwriting anything. One failed write does not stop the others.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
+use std::fmt::{self, Display};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -133,7 +135,7 @@ impl<K: Cacheable + Serialize> Children<K> {
     /// Makes the children of `owner` as `desired`: missing ones are created, edited ones put right, the others of ours deleted.
     ///
     /// # Errors
-    /// The writes that failed, after all were tried; or the desired names that somebody else's objects have.
+    /// [`ChildrenError`], after every write was tried.
     pub async fn ensure(&self, writer: &Writer, owner: &Key, desired: Vec<K>) -> Result<Next, ChildrenError> {
         let keys: BTreeSet<Key> = desired.iter().map(Key::of).chain(self.by_owner.keys(owner)).collect();
         let cached: BTreeMap<Key, Option<Arc<K>>> = keys
@@ -151,12 +153,8 @@ impl<K: Cacheable + Serialize> Children<K> {
             object
         });
         let actual: Vec<Arc<K>> = cached.into_values().flatten().collect();
-        let changes = compare(
-            marked.collect(),
-            &actual,
-            |object| self.ownership.owns(object),
-            Brake::Off,
-        );
+        let ours = |object: &K| self.ownership.owns(object);
+        let changes = compare(marked.collect(), &actual, ours, Brake::Off);
         execute(writer, changes).await?;
         Ok(Next::UntilChanged)
     }
@@ -189,71 +187,95 @@ pub async fn execute<K: Cacheable + Serialize>(writer: &Writer, changes: Changes
         }
     });
     let results: Vec<Result<(), WriteError>> = stream::iter(steps).buffer_unordered(CONCURRENCY).collect().await;
-    let failed: Vec<WriteError> = results.into_iter().filter_map(Result::err).collect();
-    match (failed.is_empty(), changes.foreign.is_empty()) {
-        (true, true) => Ok(()),
-        (true, false) => Err(ChildrenError::Foreign {
-            kind: K::kind(&()).into_owned(),
-            names: changes.foreign,
-        }),
-        (false, _) => Err(ChildrenError::Write(failed)),
+    let error = ChildrenError {
+        kind: K::kind(&()).into_owned(),
+        failed: results.into_iter().filter_map(Result::err).collect(),
+        foreign: changes.foreign,
+        held: changes.held,
+    };
+    if error.failed.is_empty() && error.foreign.is_empty() && error.held == 0 {
+        return Ok(());
     }
+    Err(error)
 }
 
-/// Why the children are not as desired.
-#[derive(Debug, thiserror::Error)]
-pub enum ChildrenError {
-    /// Writes failed; the others took place.
-    #[error("{} of the writes failed, the first: {}", .0.len(), first(.0))]
-    Write(Vec<WriteError>),
-    /// Somebody else's objects have desired names. Nothing was changed on them.
-    #[error("{kind} {} exists and is not managed by Tidewaiter", list(.names))]
-    Foreign {
-        /// The kind of the objects.
-        kind: String,
-        /// Their keys.
-        names: Vec<Key>,
-    },
+/// Why the children are not as desired. Everything that is not named took place.
+#[derive(Debug)]
+pub struct ChildrenError {
+    /// The kind of the objects.
+    kind: String,
+    /// Writes that failed.
+    failed: Vec<WriteError>,
+    /// Somebody else's objects that have desired names. Nothing was changed on them.
+    foreign: Vec<Key>,
+    /// How many deletions the brake holds.
+    held: usize,
 }
 
-fn first(failed: &[WriteError]) -> String {
-    failed
-        .first()
-        .map(|error| crate::Chain(error).to_string())
-        .unwrap_or_default()
-}
+impl Error for ChildrenError {}
 
-fn list(names: &[Key]) -> String {
-    names.iter().map(Key::to_string).collect::<Vec<_>>().join(", ")
+impl Display for ChildrenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            kind,
+            failed,
+            foreign,
+            held,
+        } = self;
+        let mut parts = Vec::new();
+        if let Some(first) = failed.first() {
+            parts.push(format!(
+                "{} of the writes failed, the first: {}",
+                failed.len(),
+                crate::Chain(first)
+            ));
+        }
+        if !foreign.is_empty() {
+            let names: Vec<String> = foreign.iter().map(Key::to_string).collect();
+            parts.push(format!(
+                "{kind} {} exists and is not managed by Tidewaiter",
+                names.join(", ")
+            ));
+        }
+        if *held > 0 {
+            parts.push(format!(
+                "the deletion of {held} of kind {kind} is held: it is more than half of them"
+            ));
+        }
+        f.write_str(&parts.join("; "))
+    }
 }
 
 impl ReconcileError for ChildrenError {
     fn retry(&self) -> Retry {
-        match self {
-            Self::Write(failed) => failed
-                .iter()
-                .map(WriteError::retry)
-                .find(|retry| *retry != Retry::Slow)
-                .unwrap_or(Retry::Slow),
-            Self::Foreign { .. } => Retry::Slow,
-        }
+        let mut retries = self.failed.iter().map(WriteError::retry);
+        retries.find(|retry| *retry != Retry::Slow).unwrap_or(Retry::Slow)
     }
 
     fn class(&self) -> &'static str {
-        match self {
-            Self::Write(failed) => failed.first().map_or("api", WriteError::class),
-            Self::Foreign { .. } => "foreign",
+        match self.failed.first() {
+            Some(error) => error.class(),
+            None if self.foreign.is_empty() => "held",
+            None => "foreign",
         }
     }
 
     fn notice(&self) -> Option<Notice> {
-        match self {
-            Self::Write(failed) => failed.iter().find_map(WriteError::notice),
-            Self::Foreign { .. } => {
-                let note = format!("{self}. It is left as it is: delete it, and Tidewaiter creates its own.");
-                Some(Notice::warning("ForeignObject", "Create", note))
-            }
+        let Self { kind, foreign, .. } = self;
+        if let Some(first) = foreign.first() {
+            let note = format!(
+                "{kind} {first} exists and is not managed by Tidewaiter. It is left as it is: delete it, and Tidewaiter creates its own."
+            );
+            return Some(Notice::warning("ForeignObject", "Create", note));
         }
+        if self.held > 0 {
+            // No number: it would be a new Event whenever it changes.
+            let note = format!(
+                "More than half of the objects of kind {kind} that Tidewaiter manages here would be deleted. They are kept until the input is confirmed."
+            );
+            return Some(Notice::warning("DeletionsHeld", "Delete", note));
+        }
+        self.failed.iter().find_map(WriteError::notice)
     }
 }
 

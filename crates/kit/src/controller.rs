@@ -135,7 +135,8 @@ impl<R: Reconciler> Controller<R> {
     ///
     /// # Errors
     /// When a pass panicked, or a cache is gone.
-    pub async fn run(self, context: ControllerContext) -> Result<(), ControllerError> {
+    pub async fn run(self, mut context: ControllerContext) -> Result<(), ControllerError> {
+        context.events = context.events.of(R::NAME);
         let shutdown = context.shutdown.clone();
         let leadership = context.leadership.clone();
         let prepared = async {

@@ -119,7 +119,7 @@ impl Notice {
 /// Who publishes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reporter {
-    /// The controller, as a qualified name: `tidewaiter.dev/node-controller`.
+    /// The role, or a controller of it as a qualified name: `tidewaiter-controller`, `tidewaiter/node`.
     pub controller: String,
     /// The replica: the name of its pod or host.
     pub instance: String,
@@ -130,11 +130,11 @@ pub struct Reporter {
 pub struct Events {
     queue: mpsc::Sender<Queued>,
     shared: Arc<Shared>,
+    reporter: Arc<Reporter>,
 }
 
 struct Shared {
     clock: SharedClock,
-    reporter: Reporter,
     recent: Mutex<Recent>,
     /// Notices that found the queue full, since it was last empty.
     dropped: AtomicU64,
@@ -142,6 +142,7 @@ struct Shared {
 
 /// A notice that waits to be sent.
 struct Queued {
+    reporter: Arc<Reporter>,
     regarding: ObjectReference,
     notice: Notice,
     time: MicroTime,
@@ -156,7 +157,6 @@ impl Events {
         let (sender, queue) = mpsc::channel(QUEUE);
         let shared = Arc::new(Shared {
             clock,
-            reporter,
             recent: Mutex::default(),
             dropped: AtomicU64::new(0),
         });
@@ -167,7 +167,25 @@ impl Events {
             last: 0,
         };
         tasks.spawn("events", publisher.run(tasks.shutdown_token()));
-        Self { queue: sender, shared }
+        Self {
+            queue: sender,
+            shared,
+            reporter: Arc::new(reporter),
+        }
+    }
+
+    /// The same queue for one controller of the role: its Events name `tidewaiter/<controller>` as their reporter, as its writes name
+    /// their field manager.
+    #[must_use]
+    pub fn of(&self, controller: &str) -> Self {
+        let reporter = Reporter {
+            controller: format!("tidewaiter/{controller}"),
+            instance: self.reporter.instance.clone(),
+        };
+        Self {
+            reporter: Arc::new(reporter),
+            ..self.clone()
+        }
     }
 
     /// Queues `notice` on the object, unless it was published already, or the object has had its share.
@@ -179,6 +197,7 @@ impl Events {
             return;
         };
         let queued = Queued {
+            reporter: Arc::clone(&self.reporter),
             regarding: regarding.clone(),
             notice,
             time: MicroTime(clock.now()),
@@ -212,7 +231,7 @@ impl Shared {
 impl Debug for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Events")
-            .field("reporter", &self.shared.reporter)
+            .field("reporter", &self.reporter)
             .finish_non_exhaustive()
     }
 }
@@ -259,9 +278,14 @@ impl Publisher {
 
     /// Whether it was published. If not, the next attempt may.
     async fn send(&mut self, queued: Queued) -> bool {
-        let Shared { reporter, .. } = &*self.shared;
         self.last = queued.time.0.as_nanosecond().max(self.last + 1);
-        let event = event(queued.regarding, queued.notice, reporter, queued.time, self.last);
+        let event = event(
+            queued.regarding,
+            queued.notice,
+            &queued.reporter,
+            queued.time,
+            self.last,
+        );
         let object = event.metadata.name.as_deref().unwrap_or_default();
         let namespace = event.metadata.namespace.as_deref().unwrap_or(CLUSTER_SCOPED_NAMESPACE);
         let api = Api::<Event>::namespaced(self.client.clone(), namespace);

@@ -10,6 +10,8 @@
 //!   before they take over, by their own clocks. A response that did not arrive is never taken for a success.
 //! - Leadership is a latch: once it has lapsed, or somebody has seen it lapsed, nothing brings it back, and the process exits.
 //!   A write that was refused, or a reconcile that was skipped, in the gap would otherwise be lost.
+//!
+//! Both hold as long as nobody else deletes or empties the Lease: then two replicas may lead until the next renewal, as with client-go.
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
@@ -42,6 +44,32 @@ struct Shared {
     work: InFlight,
     /// Writes that were sent and not answered.
     writes: InFlight,
+    /// Monotonic nanoseconds at which the last write was abandoned without an answer; zero if there was none.
+    abandoned: AtomicU64,
+}
+
+/// A write that may have been sent. Dropped before [`UnderWay::answered`], it is abandoned: it may still take effect.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    leadership: Leadership,
+    answered: bool,
+    _entered: Entered,
+}
+
+impl UnderWay {
+    /// Its answer is known, or it was not sent.
+    pub(crate) fn answered(mut self) {
+        self.answered = true;
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if !self.answered {
+            let Shared { clock, abandoned, .. } = &*self.leadership.shared;
+            abandoned.fetch_max(nanos(clock.monotonic()), Ordering::SeqCst);
+        }
+    }
 }
 
 /// It has not led yet.
@@ -59,6 +87,7 @@ impl Leadership {
                 acquired: watch::Sender::new(false),
                 work: InFlight::new(),
                 writes: InFlight::new(),
+                abandoned: AtomicU64::new(0),
             }),
         }
     }
@@ -97,10 +126,20 @@ impl Leadership {
     }
 
     /// Permission for one write, to be held until its response is there; `None` when this replica does not lead.
-    pub(crate) fn begin_write(&self) -> Option<Entered> {
+    pub(crate) fn begin_write(&self) -> Option<UnderWay> {
         // Counted first: after resigning, a count of zero means that no write begins any more.
         let entered = self.shared.writes.enter();
-        self.is_leader().then_some(entered)
+        self.is_leader().then(|| UnderWay {
+            leadership: self.clone(),
+            answered: false,
+            _entered: entered,
+        })
+    }
+
+    /// Whether a write was abandoned without an answer at or after this monotonic time.
+    pub(crate) fn abandoned_since(&self, time: Duration) -> bool {
+        let abandoned = self.shared.abandoned.load(Ordering::SeqCst);
+        abandoned > 0 && abandoned >= nanos(time)
     }
 
     /// Completes when no controller works under this leadership.

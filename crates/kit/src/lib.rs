@@ -37,7 +37,9 @@ pub mod writer;
 
 pub use admin::Checks;
 pub use backoff::{Backoff, Backoffs};
-pub use cache::{Cache, Cacheable, Change, Feed, Metadata, Trigger, UndecodableObjects, WatchTrouble};
+pub use cache::{
+    Cache, Cacheable, Change, Feed, Guarded, Metadata, Trigger, Undecodable, UndecodableObjects, WatchTrouble,
+};
 pub use chain::Chain;
 pub use children::{Children, ChildrenError, Ownership};
 pub use client::is_fenced;

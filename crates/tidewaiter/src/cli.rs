@@ -325,7 +325,7 @@ pub(crate) struct RoleFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     kubeconfig: Option<PathBuf>,
 
-    /// Where /metrics is served, besides /healthz and /readyz [default: 127.0.0.1:3989]
+    /// Where /metrics is served, besides /healthz and /readyz [default: 127.0.0.1:3984]
     #[arg(long, value_name = "ADDRESS:PORT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     admin_address: Option<String>,

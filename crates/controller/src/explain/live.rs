@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::fmt::Debug;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -14,6 +13,7 @@ use tidewaiter_api::node_identity::VERIFIED;
 use tidewaiter_api::values::printable;
 use tidewaiter_api::{ConditionStatus, NodeName};
 use tidewaiter_identity::Refusal;
+use tidewaiter_kit::{Cacheable, Guarded, Undecodable};
 
 use super::{EventExplained, ExplainError};
 use crate::node_controller::observation::Finding;
@@ -30,6 +30,8 @@ const EVENTS: usize = 10;
 pub(super) struct Live {
     pub(super) nodes: Vec<Arc<Node>>,
     records: HashMap<String, Arc<Record>>,
+    /// The records that cannot be decoded, by name, and why.
+    undecodable: HashMap<String, String>,
 }
 
 /// How many Nodes there are, by what is known of them.
@@ -42,9 +44,9 @@ pub(super) struct Census {
 
 impl Live {
     pub(super) async fn read(client: &Client) -> Result<Self, ExplainError> {
-        let nodes = all(&Api::<Node>::all(client.clone())).await;
-        let nodes = nodes.map_err(|source| ExplainError::Read { what: "Nodes", source })?;
-        let records = match all(&Api::<Record>::all(client.clone())).await {
+        let nodes = all::<Node>(client).await;
+        let (nodes, _) = nodes.map_err(|source| ExplainError::Read { what: "Nodes", source })?;
+        let (records, undecodable) = match all::<Record>(client).await {
             // Of a list only the kind can be missing.
             Err(kube::Error::Api(status)) if status.code == 404 => return Err(ExplainError::NoRecords),
             records => records.map_err(|source| ExplainError::Read {
@@ -52,7 +54,13 @@ impl Live {
                 source,
             })?,
         };
-        Ok(Self::new(nodes, records))
+        let undecodable = undecodable
+            .into_iter()
+            .map(|Undecodable { metadata, error }| (metadata.name.unwrap_or_default(), printable(&error)));
+        Ok(Self {
+            undecodable: undecodable.collect(),
+            ..Self::new(nodes, records)
+        })
     }
 
     pub(super) fn new(nodes: Vec<Node>, records: Vec<Record>) -> Self {
@@ -60,6 +68,7 @@ impl Live {
         Self {
             nodes: nodes.into_iter().map(Arc::new).collect(),
             records: records.into_iter().map(named).collect(),
+            undecodable: HashMap::new(),
         }
     }
 
@@ -70,6 +79,14 @@ impl Live {
 
     pub(super) fn record(&self, name: &str) -> Option<Arc<Record>> {
         self.records.get(name).cloned()
+    }
+
+    /// What an operator has to know of a record that is there and cannot be read.
+    pub(super) fn note(&self, name: &str) -> Option<String> {
+        let error = self.undecodable.get(name)?;
+        Some(format!(
+            "its record cannot be decoded: {error}. Correct it, or delete it: kubectl delete nodeidentity {name}"
+        ))
     }
 
     /// The names of the other Nodes with the providerID of `node`, to the letter.
@@ -153,15 +170,22 @@ pub(super) fn name_of(node: &Node) -> &str {
     node.metadata.name.as_deref().unwrap_or_default()
 }
 
-async fn all<K: Clone + Debug + DeserializeOwned>(api: &Api<K>) -> kube::Result<Vec<K>> {
+/// The objects that can be decoded, and those that cannot.
+async fn all<K: Cacheable + DeserializeOwned>(client: &Client) -> kube::Result<(Vec<K>, Vec<Undecodable>)> {
+    let api = Api::<Guarded<K>>::all(client.clone());
     let mut asked = ListParams::default().limit(PAGE);
-    let mut items = Vec::new();
+    let (mut items, mut undecodable) = (Vec::new(), Vec::new());
     loop {
         let page = api.list(&asked).await?;
-        items.extend(page.items);
+        for Guarded(item) in page.items {
+            match item {
+                Ok(item) => items.push(item),
+                Err(bad) => undecodable.push(bad),
+            }
+        }
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => asked = asked.continue_token(&token),
-            None => return Ok(items),
+            None => return Ok((items, undecodable)),
         }
     }
 }

@@ -76,7 +76,7 @@ pub fn start(parts: NodeControllerParts, context: &ControllerContext, tasks: &mu
         census,
         writer: Writer::new(client, NodeController::NAME, Arc::clone(&kit.clock)),
         status: Status::new(&kit.metrics)?,
-        events: context.events.clone(),
+        events: context.events.of(NodeController::NAME),
         clock: Arc::clone(&kit.clock),
     };
     Controller::new(controller, queue)

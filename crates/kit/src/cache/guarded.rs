@@ -11,15 +11,15 @@ use serde_json::Value;
 
 /// An object, or what is known of one that cannot be decoded.
 #[derive(Clone, Debug)]
-pub(super) struct Guarded<K>(pub(super) Result<K, Undecodable>);
+pub struct Guarded<K>(pub Result<K, Undecodable>);
 
 /// An object that our type refuses.
 #[derive(Clone, Debug)]
-pub(super) struct Undecodable {
-    /// Name, namespace, uid and version.
-    pub(super) metadata: ObjectMeta,
-    /// What is wrong, with the field where the type names it.
-    pub(super) error: String,
+pub struct Undecodable {
+    /// Name, namespace, uid and version; nothing else.
+    pub metadata: ObjectMeta,
+    /// What is wrong, with the field where the type names it. Written by whoever wrote the object: not fit to be shown as it is.
+    pub error: String,
 }
 
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {

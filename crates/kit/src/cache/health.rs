@@ -1,7 +1,7 @@
 //! Whether a cache is stale: since when its lists or watches fail.
 //!
-//! A healthy watch may be silent for hours, so silence means nothing. The first failure in a row starts a period of trouble; a good
-//! response, or a minute without another failure, ends it.
+//! A healthy watch may be silent for hours, so silence means nothing. The first failure in a row starts a period of trouble; a complete
+//! list, an event, or a watch that does not fail for a minute ends it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -34,13 +34,7 @@ pub(super) struct Health {
     clock: SharedClock,
     /// Seconds since the first failure; 0 without trouble.
     stale: IntGauge,
-    state: Arc<Mutex<Option<State>>>,
-}
-
-struct State {
-    trouble: WatchTrouble,
-    /// Monotonic.
-    last: Duration,
+    trouble: Arc<Mutex<Option<WatchTrouble>>>,
 }
 
 impl Health {
@@ -48,7 +42,7 @@ impl Health {
         Self {
             clock,
             stale,
-            state: Arc::default(),
+            trouble: Arc::default(),
         }
     }
 
@@ -69,28 +63,23 @@ impl Health {
     }
 
     pub(super) fn trouble(&self) -> Option<WatchTrouble> {
-        let now = self.clock.monotonic();
-        let state = self.lock();
-        let state = state.as_ref().filter(|state| now.saturating_sub(state.last) <= QUIET);
-        state.map(|state| state.trouble.clone())
+        self.lock().clone()
     }
 
     pub(super) fn failed(&self, error: String) {
         let now = self.clock.monotonic();
-        let mut state = self.lock();
-        let before = state.take().filter(|state| now.saturating_sub(state.last) <= QUIET);
-        let (since, since_monotonic) = match before {
-            Some(State { trouble, .. }) => (trouble.since, trouble.since_monotonic),
+        let mut trouble = self.lock();
+        let (since, since_monotonic) = match trouble.take() {
+            Some(before) => (before.since, before.since_monotonic),
             None => (self.clock.now(), now),
         };
-        let trouble = WatchTrouble {
+        let age = now.saturating_sub(since_monotonic).as_secs();
+        self.stale.set(i64::try_from(age).unwrap_or(i64::MAX));
+        *trouble = Some(WatchTrouble {
             since,
             since_monotonic,
             error,
-        };
-        let age = now.saturating_sub(trouble.since_monotonic).as_secs();
-        self.stale.set(i64::try_from(age).unwrap_or(i64::MAX));
-        *state = Some(State { trouble, last: now });
+        });
     }
 
     /// Whether there was a failure that nothing has ended yet.
@@ -98,14 +87,14 @@ impl Health {
         self.lock().is_some()
     }
 
-    /// A list is complete, an event came, or nothing failed for a while.
+    /// A list is complete, an event came, or the watch did not fail for a while.
     pub(super) fn recovered(&self) {
         *self.lock() = None;
         self.stale.set(0);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<State>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<WatchTrouble>> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -115,7 +104,7 @@ mod tests {
     use crate::clock::{Clock as _, ManualClock};
 
     #[test]
-    fn trouble_lasts_from_the_first_failure_to_a_good_answer_or_a_quiet_minute() {
+    fn trouble_lasts_from_the_first_failure_to_a_recovery() {
         let clock = ManualClock::default();
         let stale = IntGauge::new("stale", "Stale.").unwrap();
         let health = Health::new(clock.shared(), stale.clone());
@@ -123,20 +112,18 @@ mod tests {
         let begun = clock.monotonic();
         for word in ["refused", "reset"] {
             health.failed(word.to_owned());
-            clock.advance(Duration::from_secs(50));
+            clock.advance(Duration::from_secs(100));
             let trouble = health.trouble().unwrap();
             assert_eq!((trouble.since_monotonic, trouble.error.as_str()), (begun, word));
         }
-        clock.advance(Duration::from_secs(11));
-        assert_eq!(health.trouble(), None, "it was tried again, and did not fail");
+        health.recovered();
+        assert_eq!(health.trouble(), None);
         health.failed("refused".to_owned());
         assert_eq!(
             health.trouble().unwrap().since_monotonic,
             clock.monotonic(),
             "another trouble"
         );
-        health.recovered();
-        assert_eq!(health.trouble(), None);
     }
 
     #[test]

@@ -35,12 +35,14 @@ pub(super) async fn follow<K: Cacheable>(
     let errors = kit.metrics.watch_errors.with_label_values(&[&kind]);
     let mut events = connect();
     let mut trouble = Failures::default();
+    // From the first page that is asked for to the last: a list may take longer than a minute and fail all the same.
+    let mut listing = true;
     loop {
         let event = tokio::select! {
             biased;
             () = shutdown.cancelled() => return Ok(()),
             event = events.next() => event,
-            () = quiet(&health, &kit) => {
+            () = quiet(&health, &kit), if !listing => {
                 health.recovered();
                 continue;
             }
@@ -49,6 +51,11 @@ pub(super) async fn follow<K: Cacheable>(
             Some(Ok(event)) => {
                 if trouble.over(&event) {
                     info!(kind = %kind, "the watch goes on");
+                }
+                match event {
+                    Event::Init => listing = true,
+                    Event::InitDone => listing = false,
+                    Event::InitApply(_) | Event::Apply(_) | Event::Delete(_) => {}
                 }
                 // A list says what there is only at its end.
                 if matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_)) {

@@ -188,4 +188,33 @@ mod ensured {
         );
         assert_eq!(world.requests(), ["PATCH new"]);
     }
+
+    #[tokio::test]
+    async fn deletions_that_the_brake_holds_are_reported() {
+        let world = world();
+        let names = ["a", "b", "c", "d", "e", "f"];
+        let changes = compared(&["new"], &names.map(ours), Brake::On);
+        let error = execute(&world.writer, changes).await.unwrap_err();
+        assert_eq!((error.class(), error.retry()), ("held", Retry::Slow));
+        let notice = error.notice().unwrap();
+        assert_eq!(notice.reason, "DeletionsHeld");
+        assert!(!notice.note.contains(|c: char| c.is_ascii_digit()), "{}", notice.note);
+        assert_eq!(world.requests(), ["PATCH new"]);
+    }
+
+    #[tokio::test]
+    async fn a_foreign_object_is_told_of_beside_a_failed_write() {
+        let mut world = world();
+        world
+            .feed
+            .list([account("taken", &json!({"uid": "u", "resourceVersion": "1"}))]);
+        let error = world.ensure(&["taken", "bad"]).await.unwrap_err();
+        assert_eq!(error.class(), "rejected");
+        assert_eq!(error.notice().unwrap().reason, "ForeignObject");
+        let said = error.to_string();
+        assert!(
+            said.contains("1 of the writes failed") && said.contains("n/taken exists"),
+            "{said}"
+        );
+    }
 }

@@ -22,7 +22,7 @@ use super::request::{Kind, kind};
 use super::{IN_FLIGHT, PERMIT_TIMEOUT, REQUEST_TIMEOUT};
 use crate::Kit;
 use crate::clock::{Elapsed, SharedClock, timeout};
-use crate::leader::Leadership;
+use crate::leader::{Leadership, UnderWay};
 
 /// What the gates of a process share.
 #[derive(Clone)]
@@ -175,10 +175,8 @@ impl GateLayer {
                 resource,
                 outcome: "unknown",
             };
-            let in_flight = leadership
-                .begin_write()
-                .map(|entered| self.permits.delay_release().then_some(entered));
-            let Some(_in_flight) = in_flight else {
+            let in_flight = leadership.begin_write().map(|under_way| self.delays_release(under_way));
+            let Some(under_way) = in_flight else {
                 counted.outcome = "fenced";
                 return Err(Fenced.into());
             };
@@ -189,9 +187,23 @@ impl GateLayer {
                 Err(error) if caused_by_fence(&**error) => "fenced",
                 Err(_) => "unknown",
             };
+            if let Some(under_way) = under_way
+                && counted.outcome != "unknown"
+            {
+                under_way.answered();
+            }
             answer
         };
         self.permitted(send).await
+    }
+
+    /// The write, if the Lease must not be released before its answer.
+    fn delays_release(&self, under_way: UnderWay) -> Option<UnderWay> {
+        if self.permits.delay_release() {
+            return Some(under_way);
+        }
+        under_way.answered();
+        None
     }
 
     /// Waits for a permit, then for `send`, both together for [`REQUEST_TIMEOUT`] at most.

@@ -229,6 +229,27 @@ async fn resigning_waits_for_the_writes_that_were_sent() {
     release.notify_one();
     write.await.unwrap().unwrap();
     written.await;
+    assert!(!leadership.abandoned_since(Duration::ZERO));
+}
+
+#[tokio::test]
+async fn a_write_that_is_dropped_before_its_answer_is_abandoned() {
+    let arrived = Arc::new(Notify::new());
+    let here = Arc::clone(&arrived);
+    let router = Router::new().fallback(async move |_: Request| {
+        here.notify_one();
+        std::future::pending::<()>().await;
+    });
+    let config = serve(router).await;
+    let (kit, _) = kit();
+    let leadership = Leadership::always(Arc::clone(&kit.clock));
+    let client = fenced(&config, &leadership, &kit).unwrap();
+    let write = beside(async move { patch(&client, "a").await });
+    arrived.notified().await;
+    assert!(!leadership.abandoned_since(Duration::ZERO));
+    write.abort();
+    assert!(write.await.unwrap_err().is_cancelled());
+    assert!(leadership.abandoned_since(Duration::ZERO));
 }
 
 #[tokio::test(start_paused = true)]

@@ -58,7 +58,7 @@ fn world() -> World {
     };
     let client = by_hand::clients(handle, &leadership, &kit).for_events();
     let reporter = Reporter {
-        controller: "tidewaiter.dev/node-controller".to_owned(),
+        controller: "tidewaiter-controller".to_owned(),
         instance: "control-plane-1".to_owned(),
     };
     let mut tasks = Tasks::new(clock.shared());
@@ -131,10 +131,20 @@ async fn publishes_what_kubectl_describe_shows() {
         event["regarding"],
         json!({"apiVersion": "v1", "kind": "Node", "name": "ip-10-0-0-1", "uid": "u-1"})
     );
-    assert_eq!(event["reportingController"], "tidewaiter.dev/node-controller");
+    assert_eq!(event["reportingController"], "tidewaiter-controller");
     assert_eq!(event["reportingInstance"], "control-plane-1");
     assert!(event["metadata"]["name"].as_str().unwrap().starts_with("ip-10-0-0-1."));
     assert!(event["eventTime"].is_string());
+}
+
+#[tokio::test]
+async fn each_controller_reports_under_its_own_name() {
+    let world = world();
+    world.events.of("node").publish(&node(), notice("x"));
+    settle().await;
+    let created = world.created.lock().unwrap();
+    assert_eq!(created[0].1["reportingController"], "tidewaiter/node");
+    assert_eq!(created[0].1["reportingInstance"], "control-plane-1");
 }
 
 #[tokio::test]

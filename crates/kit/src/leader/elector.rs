@@ -326,7 +326,9 @@ impl Elector {
         }
         self.leadership.resign();
         self.kit.metrics.leader.set(0);
-        if timeout(clock, ANSWER, self.leadership.written()).await.is_err() {
+        let answered = timeout(clock, ANSWER, self.leadership.written()).await.is_ok();
+        let lately = self.now().saturating_sub(self.settings.timing.lease_duration());
+        if !answered || self.leadership.abandoned_since(lately) {
             // One of them may still take effect: others wait until the Lease has expired.
             warn!("the Lease is not released: writes are not answered");
             return;

@@ -36,7 +36,7 @@ impl Default for RoleSettings {
     fn default() -> Self {
         Self {
             kubeconfig: None,
-            admin_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 3989)),
+            admin_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 3984)),
             // kOps uses 3988 to 4002 on a control-plane node.
             health_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 3986)),
             log: LogSettings::default(),
@@ -93,7 +93,7 @@ fn nearer(mut error: figment::Error, known: &'static [&'static str]) -> figment:
 /// # Errors
 /// When it is not of the form `ADDRESS:PORT`.
 pub fn address<'de, D: Deserializer<'de>>(value: D) -> Result<SocketAddr, D::Error> {
-    SocketAddr::deserialize(value).map_err(|_| D::Error::custom("must be ADDRESS:PORT, for example 127.0.0.1:3989"))
+    SocketAddr::deserialize(value).map_err(|_| D::Error::custom("must be ADDRESS:PORT, for example 127.0.0.1:3984"))
 }
 
 #[cfg(test)]

@@ -134,7 +134,7 @@ impl Desk {
     /// The settings, on this machine.
     fn at_home(&self, settings: &str) -> String {
         let database = format!("{DATABASE}?sslmode=verify-full");
-        for wanted in [&*database, ADDRESS, HEALTH, MOUNTS] {
+        for wanted in [&*database, ADDRESS, MOUNTS] {
             assert!(settings.contains(wanted), "no {wanted} in {settings}");
         }
         let settings = settings.replace(&database, self.database.as_str());
@@ -159,11 +159,14 @@ impl Desk {
         } else {
             Program::new(env!("CARGO_BIN_EXE_tidewaiter"))
         };
-        let program = program
+        let mut program = program
             .name("server")
             .args(arguments)
-            .args(["--address", &format!("127.0.0.1:{port}")])
-            .args(["--health-address", &format!("127.0.0.1:{health}")]);
+            .args(["--address", &format!("127.0.0.1:{port}")]);
+        for variable in pod.containers[0].env.iter().flatten() {
+            let value = variable.value.as_deref().unwrap();
+            program = program.env(&variable.name, value.replace(HEALTH, &format!("127.0.0.1:{health}")));
+        }
         Process::start(&self.scratch, program)
     }
 }

@@ -200,7 +200,7 @@ async fn a_wrong_variable_ends_it_with_one_line() {
     let machine = Machine::new();
     let good = || machine.controller("--conf good.yaml");
     for (variable, value, words) in [
-        ("ADMIN_ADDRESS", "3989", "adminAddress is 3989: must be ADDRESS:PORT"),
+        ("ADMIN_ADDRESS", "3984", "adminAddress is 3984: must be ADDRESS:PORT"),
         ("HEALTH_ADDRESS", "3986", "healthAddress is 3986: must be ADDRESS:PORT"),
         (
             "METRICS_ADDRESS",

@@ -14,7 +14,7 @@ use crate::clouds;
 use crate::world::{CLUSTER, World};
 
 /// What the role `view` and `tidewaiter-view` give, as far as it is used.
-const MAY_LOOK: &str = r#"
+pub const MAY_LOOK: &str = r#"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: may-look}
@@ -76,7 +76,7 @@ async fn all_labels(world: &World, name: &str) -> usize {
     node.metadata.labels.unwrap_or_default().len()
 }
 
-async fn explain(world: &World, arguments: &[&str]) -> Output {
+pub async fn explain(world: &World, arguments: &[&str]) -> Output {
     let config = conf(world, &world.config());
     let arguments = [arguments, &["--conf", &config]].concat();
     run(&world.cluster, &world.ec2.environment(), &alice(), &arguments).await

@@ -7,6 +7,7 @@ use serde_json::json;
 use tidewaiter_api::NodeIdentity;
 use tidewaiter_testkit::{ControlPlane, Identity};
 
+use crate::explain::{MAY_LOOK, explain};
 use crate::world::World;
 
 const LABELS: [(&str, &str); 3] = [
@@ -49,6 +50,15 @@ async fn one_bad_record_blocks_no_other() {
     world.tells(bad.name(), "Undecodable", "cannot read this object").await;
     let counted = "tidewaiter_undecodable_objects{kind=\"NodeIdentity\"}";
     controller.has_metric(counted, |count| count == 1.0).await;
+
+    world.cluster.apply(MAY_LOOK).await;
+    for (node, note) in [(&bad, true), (&good, false)] {
+        let output = explain(&world, &["node", node.name()]).await;
+        let text = String::from_utf8(output.stdout).unwrap();
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(output.status.success(), "{text}");
+        assert_eq!(text.contains("its record cannot be decoded"), note, "{text}");
+    }
 
     records.delete(bad.name(), &DeleteParams::default()).await.unwrap();
     world.has_labels(bad.name(), &LABELS).await;

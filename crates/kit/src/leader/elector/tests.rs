@@ -689,6 +689,21 @@ async fn with_a_write_unanswered_the_lease_is_left_to_expire() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_an_abandoned_write_the_lease_is_left_to_expire() {
+    for (waits, holder) in [(SECOND, "a"), (16 * SECOND, "")] {
+        let world = World::new();
+        let a = world.replica("a");
+        pass(5 * SECOND).await;
+        a.leadership.begin_write().unwrap().answered();
+        drop(a.leadership.begin_write().unwrap());
+        pass(waits).await;
+        a.shutdown.cancel();
+        assert_eq!(loss(a).await, None);
+        assert_eq!(world.server().holder(), holder, "{waits:?} after it");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn giving_back_finds_out_what_became_of_a_renewal() {
     let world = World::new();
     let a = world.replica("a");
