@@ -49,6 +49,8 @@ pub struct Seen {
     pub violations: Vec<String>,
     /// By the Node's uid and the key.
     pub setters: BTreeMap<String, BTreeMap<String, Setter>>,
+    /// By uid of the Node: when a user deleted its record, and the keys that the record held.
+    pub deleted: BTreeMap<String, (Duration, BTreeSet<String>)>,
     /// The uids that a record has ever marked as verified.
     pub verified: BTreeSet<String>,
 }
@@ -182,7 +184,14 @@ impl Invariants {
         };
         let proven = instance(before);
         let record = objects.get("nodeidentities", "", &write.name);
-        let recorded = recorded(record, uid(before));
+        let mut recorded = recorded(record, uid(before));
+        // The patch may have been sent before a user deleted the record.
+        let deleted = self.seen.lock().unwrap().deleted.get(uid(before)).cloned();
+        if let Some((at, keys)) = &deleted
+            && write.at <= *at + UNDER_WAY
+        {
+            recorded.extend(keys.iter().map(String::as_str));
+        }
         let quarantined = self.may_quarantine(before);
         let (old, new) = (labels(before), labels(after));
         for (key, value) in new.iter().filter(|(key, value)| old.get(*key) != Some(*value)) {
@@ -231,11 +240,14 @@ impl Invariants {
     }
 
     /// A user deleted a record: the labels in it no longer count as set by us.
-    fn forgotten(&self, record: Option<&Value>) {
+    fn forgotten(&self, write: &Write) {
+        let record = write.before();
         let owner = record
             .and_then(|record| record["spec"]["nodeUID"].as_str())
             .unwrap_or_default();
+        let keys = recorded(record, owner).into_iter().map(str::to_owned).collect();
         let mut seen = self.seen.lock().unwrap();
+        seen.deleted.insert(owner.to_owned(), (write.at, keys));
         seen.verified.remove(owner);
         for setter in seen.setters.get_mut(owner).into_iter().flat_map(BTreeMap::values_mut) {
             *setter = Setter::Others;
@@ -244,7 +256,7 @@ impl Invariants {
 
     fn record(&self, write: &Write, objects: Objects<'_>) {
         let Some(after) = write.after() else {
-            return self.forgotten(write.before());
+            return self.forgotten(write);
         };
         let owner = after["spec"]["nodeUID"].as_str().unwrap_or_default();
         let held = recorded(Some(after), owner);
