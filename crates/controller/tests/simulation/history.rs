@@ -81,18 +81,17 @@ fn step(world: &World, random: &mut fastrand::Rng) {
             }
         }),
         28..34 => edit(world, node, "its kubelet reports", |node| {
-            node["status"]["phase"] = random.u32(..).to_string().into()
+            node["status"]["phase"] = random.u32(..).to_string().into();
         }),
         34..38 => {
             let lies = random.usize(..SIZE);
             edit(world, node, "its kubelet changes its address", |node| {
-                node["status"]["addresses"] = addresses(lies)
+                node["status"]["addresses"] = addresses(lies);
             });
         }
         38..42 => edit(world, node, "somebody taints it", |node| taint(node, random.bool())),
         42..50 if world.instances_change => change_instance(world, node, random),
-        42..50 => define(world, random),
-        50..60 => define(world, random),
+        42..60 => define(world, random),
         60..66 => spoil(world, random),
         66..69 => world.mend(),
         69..76 => change_cloud(world, random),

@@ -69,8 +69,8 @@ pub fn instance(node: &Value) -> Option<usize> {
     let addresses: Vec<&Value> = node["status"]["addresses"].as_array().into_iter().flatten().collect();
     let own = address(number).to_string();
     let named = node["metadata"]["name"] == node_name(number);
-    let addressed = addresses.is_empty() || addresses.iter().any(|one| one["address"] == own);
-    (named && addressed).then_some(number)
+    let fits = addresses.is_empty() || addresses.iter().any(|one| one["address"] == own);
+    (named && fits).then_some(number)
 }
 
 /// Whether a Node claims an existing instance that it is not.
@@ -206,7 +206,8 @@ impl Invariants {
             let removes = self.policy.foreign_labels == ForeignLabels::Remove && Truth::is_definable(key);
             let role = EXCLUSIVE_ROLE_LABELS.contains(&key.as_str());
             let ours = proven.is_some() && (role || recorded.contains(key.as_str()) || removes);
-            if !ours && !(quarantined && Truth::is_definable(key)) {
+            let cleaned = quarantined && Truth::is_definable(key);
+            if !(ours || cleaned) {
                 self.violated(format!("{key} is not ours to remove: {write}"));
             }
         }

@@ -2,8 +2,8 @@
 //! its seed.
 //!
 //! ```text
-//! TIDEWAITER_SIM_SEED=7 cargo test -p tidewaiter-controller --test simulation -- --nocapture    # one seed, with what happens in it
-//! TIDEWAITER_SIM_SEEDS=0..1000000 cargo test -p tidewaiter-controller --test simulation         # many
+//! TIDEWAITER_SIM_SEED=7 cargo test --workspace --test simulation whatever -- --nocapture    # one seed, with what happens in it
+//! TIDEWAITER_SIM_SEEDS=0..1000000 cargo test --workspace --test simulation whatever         # many
 //! ```
 
 #![allow(

@@ -87,7 +87,7 @@ pub fn run(chosen: &Chosen) {
     failures.sort_unstable();
     let told = failures.iter().map(|(seed, violations)| {
         let first: Vec<&str> = violations.iter().take(3).map(String::as_str).collect();
-        format!("seed {seed}: {}\n  repeat it: TIDEWAITER_SIM_SEED={seed} cargo test -p tidewaiter-controller --test simulation whatever -- --nocapture\n", first.join("\n  "))
+        format!("seed {seed}: {}\n  repeat it: TIDEWAITER_SIM_SEED={seed} cargo test --workspace --test simulation whatever -- --nocapture\n", first.join("\n  "))
     });
     let told: String = told.collect();
     assert!(failures.is_empty(), "\n{told}");

@@ -205,7 +205,7 @@ async fn server_side_apply_merges_owners_and_finalizers_one_by_one() {
     let left = server.read(|objects| objects.get("configmaps", "a", "c").cloned().unwrap());
     assert_eq!(left["metadata"]["finalizers"], json!(["x/two"]));
     assert_eq!(left["metadata"]["ownerReferences"], json!([owner("2")]));
-    let owned = json!({"f:metadata": {
+    let fields = json!({"f:metadata": {
         "f:finalizers": {"v:\"x/two\"": {}},
         "f:ownerReferences": {"k:{\"uid\":\"2\"}": {
             ".": {}, "f:apiVersion": {}, "f:kind": {}, "f:name": {}, "f:uid": {},
@@ -213,7 +213,7 @@ async fn server_side_apply_merges_owners_and_finalizers_one_by_one() {
     }});
     let managed = left["metadata"]["managedFields"].as_array().unwrap();
     let entry = managed.iter().find(|entry| entry["manager"] == "two").unwrap();
-    assert_eq!((&entry["operation"], &entry["fieldsV1"]), (&json!("Apply"), &owned));
+    assert_eq!((&entry["operation"], &entry["fieldsV1"]), (&json!("Apply"), &fields));
 }
 
 #[tokio::test(start_paused = true)]
