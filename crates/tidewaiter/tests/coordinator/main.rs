@@ -3,7 +3,7 @@
 //! What a test looks at is what a plain client reads, and the audit log.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
@@ -26,11 +26,14 @@ fn coordinator() -> Identity {
     Identity::service_account("containership-core", "tidewaiter-coordinator")
 }
 
+fn deploy() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/coordinator")
+}
+
 impl World {
     async fn start() -> Self {
         let cluster = ControlPlane::start().await;
-        let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/coordinator/rbac.yaml");
-        cluster.apply_manifests(deploy).await;
+        cluster.apply_manifests(deploy()).await;
         Self {
             cluster,
             scratch: Scratch::new("coordinator-world"),
@@ -194,6 +197,18 @@ async fn quiet_after_a_restart(world: &World, process: Process) {
         }
     })
     .await;
+}
+
+/// kubectl applies the files of a folder in alphabetical order; the API server rejects an object whose namespace does not exist
+/// yet.
+#[test]
+fn the_namespace_is_the_first_object_of_the_folder() {
+    let entries = std::fs::read_dir(deploy()).unwrap();
+    let first = entries.map(|entry| entry.unwrap().path()).min().unwrap();
+    let text = std::fs::read_to_string(&first).unwrap();
+    let documents: Vec<serde_json::Value> = serde_saphyr::from_multiple(&text).unwrap();
+    assert_eq!(documents[0]["kind"], "Namespace", "{}", first.display());
+    assert_eq!(documents[0]["metadata"]["name"], "containership-core");
 }
 
 #[test]
