@@ -13,6 +13,7 @@ use figment::value::{Dict, Map, Value};
 use figment::{Figment, Metadata, Profile, Provider};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_saphyr::UserMessageFormatter;
 
 /// The prefix of all variables that are settings: `TIDEWAITER_ADMIN_ADDRESS` is `adminAddress`, and
 /// `TIDEWAITER_LEASE__NAME` is `lease.name`.
@@ -111,14 +112,14 @@ pub fn load<T: Extract>(
     variables.sort();
     for (name, value) in variables {
         let with = figment.clone().merge(Layer::variable(&name, &value));
-        match T::extract(&with).map_err(|error| explain(&with, *error)) {
+        match T::extract(&with).map_err(|error| explain::<T>(&with, *error)) {
             Err(SettingsError::Unknown { .. }) => warnings.push(format!("{name} is not a setting and has no effect")),
             Err(error) => return Err(error),
             Ok(_) => figment = with,
         }
     }
     let figment = figment.merge(Layer::of("the flags", flags)?);
-    let values = T::extract(&figment).map_err(|error| explain(&figment, *error))?;
+    let values = T::extract(&figment).map_err(|error| explain::<T>(&figment, *error))?;
     Ok(Settings { values, warnings })
 }
 
@@ -163,7 +164,9 @@ impl Layer {
             source,
         })?;
         let settings = serde_saphyr::from_str(&text).map_err(|error| {
-            let reason = error.to_string().lines().next().unwrap_or_default().to_owned();
+            // The default formatter advises on the options of the parser.
+            let reason = error.render_with_formatter(&UserMessageFormatter);
+            let reason = reason.lines().next().unwrap_or_default().to_owned();
             SettingsError::Parse {
                 path: shown.clone(),
                 reason,
@@ -179,12 +182,17 @@ impl Layer {
         let path: Vec<String> = name[PREFIX.len()..].split("__").map(camel).collect();
         // As Figment parses a variable: numbers, booleans and lists if the text is one, otherwise a string.
         let value = text.parse().unwrap_or_else(|_| Value::from(text));
+        Self::one(format!("the variable {name}"), path, value)
+    }
+
+    /// One setting, whose path is `path`.
+    fn one(origin: String, path: Vec<String>, value: Value) -> Self {
         let settings = path
             .into_iter()
             .rev()
             .fold(value, |value, key| Value::from(Dict::from([(key, value)])));
         Self {
-            origin: format!("the variable {name}"),
+            origin,
             settings: settings.into_dict().unwrap_or_default(),
         }
     }
@@ -210,7 +218,7 @@ fn camel(name: &str) -> String {
     })
 }
 
-fn explain(figment: &Figment, error: figment::Error) -> SettingsError {
+fn explain<T: Extract>(figment: &Figment, error: figment::Error) -> SettingsError {
     let mut path = error.path.clone();
     let known_origin = error.metadata.as_ref().map(|metadata| metadata.name.to_string());
     let origin_of = |key: &str| figment.find_metadata(key).map(|metadata| metadata.name.to_string());
@@ -242,7 +250,10 @@ fn explain(figment: &Figment, error: figment::Error) -> SettingsError {
         .map_or_else(|| "missing".to_owned(), shown);
     let reason = match error.kind {
         Kind::UnknownVariant(_, allowed) => format!("must be one of {}", allowed.join(", ")),
-        Kind::InvalidType(_, expected) | Kind::InvalidValue(_, expected) => format!("must be {expected}"),
+        Kind::InvalidType(_, expected) | Kind::InvalidValue(_, expected) => match allowed::<T>(figment, path) {
+            Some(allowed) => format!("must be one of {}", allowed.join(", ")),
+            None => format!("must be {expected}"),
+        },
         Kind::Message(message) => message,
         other => other.to_string(),
     };
@@ -251,6 +262,16 @@ fn explain(figment: &Figment, error: figment::Error) -> SettingsError {
         key,
         value,
         reason,
+    }
+}
+
+/// The allowed values of the setting at `path`, if it has a fixed set of them. serde names them only in the error about a
+/// string that is none of them.
+fn allowed<T: Extract>(figment: &Figment, path: Vec<String>) -> Option<&'static [&'static str]> {
+    let none = Layer::one(String::new(), path, Value::from(""));
+    match T::extract(&figment.clone().merge(none)).map_err(|error| error.kind) {
+        Err(Kind::UnknownVariant(_, allowed)) => Some(allowed),
+        _ => None,
     }
 }
 

@@ -8,7 +8,8 @@ use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{ExporterBuildError, SpanExporter};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SdkTracerProvider;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use tracing::{Subscriber, warn};
 use tracing_subscriber::filter::{EnvFilter, ParseError};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -29,6 +30,7 @@ const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP
 )]
 pub struct LogSettings {
     /// Which events, as `target=level,…`: `info`, `warn,tidewaiter_controller=debug`.
+    #[serde(deserialize_with = "filter_text")]
     pub filter: String,
     /// The format; when not set, text on a terminal and JSON otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -117,6 +119,18 @@ impl Telemetry {
     }
 }
 
+/// Reads a filter, with an error that says how one is written. A setting is checked when it is read, so that the error names its
+/// source.
+fn filter_text<'de, D: Deserializer<'de>>(value: D) -> Result<String, D::Error> {
+    let text = String::deserialize(value).ok();
+    text.filter(|text| filter(text).is_ok()).ok_or_else(|| {
+        D::Error::custom(
+            "must be of the form level or target=level,… (levels: error, warn, info, debug, trace), for example \
+             info,tidewaiter_kit=debug",
+        )
+    })
+}
+
 fn filter(text: &str) -> Result<EnvFilter, TelemetryError> {
     let wrong = |source| TelemetryError::Filter {
         filter: text.to_owned(),
@@ -161,6 +175,24 @@ mod tests {
         let error = filter("tidewaiter_kit=loud").unwrap_err();
         assert!(
             error.to_string().starts_with("log.filter is \"tidewaiter_kit=loud\""),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_filter_in_the_settings_is_checked_when_it_is_read() {
+        use crate::settings::{SettingsError, load};
+
+        let load = |filter: &str| load::<LogSettings>(None, [], &serde_json::json!({"filter": filter}));
+        assert_eq!(
+            load("warn,tidewaiter_kit=debug").unwrap().values.filter,
+            "warn,tidewaiter_kit=debug"
+        );
+        let error: SettingsError = load("tidewaiter_kit=loud").unwrap_err();
+        assert!(
+            error.to_string().starts_with(
+                "the flags: filter is \"tidewaiter_kit=loud\": must be of the form level or target=level,"
+            ),
             "{error}"
         );
     }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::{Map, Value};
-use serde_saphyr::Options;
 use serde_saphyr::options::NonFiniteFloatPolicy;
+use serde_saphyr::{Options, UserMessageFormatter};
 use tidewaiter_api::values::quoted;
 
 /// The maximum size of a file: twenty times the largest `Cluster` that kOps writes.
@@ -69,8 +69,11 @@ pub(crate) fn parse(file: &str, bytes: &[u8]) -> Result<Map<String, Value>, Inva
     if start.starts_with('<') {
         return Err(invalid("is HTML or XML, not YAML".to_owned()));
     }
-    let value: Value = serde_saphyr::from_str_with_options(text, options())
-        .map_err(|error| invalid(format!("is not valid YAML: {}", one_line(&error.to_string()))))?;
+    let value: Value = serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
+        // The default formatter advises on the options of the parser.
+        let reason = error.render_with_formatter(&UserMessageFormatter);
+        invalid(format!("is not valid YAML: {}", one_line(&reason)))
+    })?;
     match value {
         Value::Object(map) => Ok(map),
         Value::Null => Err(invalid("is empty".to_owned())),
@@ -369,6 +372,12 @@ mod tests {
             assert!(error.len() < 400, "{error}");
         }
         assert!(error("a: 1\nb: [").contains("line 2"), "{}", error("a: 1\nb: ["));
+        for (text, reason) in [
+            ("a: 1\na: 2", "duplicate mapping key: a not allowed here"),
+            (": :", "null is not allowed here"),
+        ] {
+            assert!(error(text).contains(reason), "{}", error(text));
+        }
     }
 
     #[test]

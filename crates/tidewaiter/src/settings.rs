@@ -35,7 +35,7 @@ impl From<LeasePlace> for LeaseName {
     }
 }
 
-/// Prints the settings that are in force, as they would stand in a settings file, and on standard error what has no effect.
+/// Prints the effective settings in the format of a settings file, and on standard error what has no effect.
 pub(crate) fn print(settings: &impl Serialize, warnings: &[String]) -> Result<()> {
     for warning in warnings {
         // A closed standard error is no reason not to print the settings.
@@ -48,11 +48,12 @@ pub(crate) fn print(settings: &impl Serialize, warnings: &[String]) -> Result<()
 }
 
 pub(crate) fn whole_number<'de, D: Deserializer<'de>>(value: D) -> Result<u32, D::Error> {
-    u32::deserialize(value).map_err(|_| D::Error::custom("must be a whole number, 0 or more"))
+    u32::deserialize(value).map_err(|_| D::Error::custom("must be a whole number from 0 to 4294967295"))
 }
 
 pub(crate) fn whole_seconds<'de, D: Deserializer<'de>>(value: D) -> Result<NonZeroU32, D::Error> {
-    NonZeroU32::deserialize(value).map_err(|_| D::Error::custom("must be a whole number of seconds, 1 or more"))
+    let seconds = NonZeroU32::deserialize(value);
+    seconds.map_err(|_| D::Error::custom("must be a whole number of seconds from 1 to 4294967295"))
 }
 
 pub(crate) fn endpoint<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Url>, D::Error> {

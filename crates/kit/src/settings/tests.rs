@@ -121,7 +121,7 @@ type Row = (
 
 #[test]
 fn errors_name_the_setting_the_value_the_source_and_the_remedy() {
-    let rows: [Row; 8] = [
+    let rows: [Row; 11] = [
         (
             "mode: maybe",
             &[],
@@ -131,6 +131,12 @@ fn errors_name_the_setting_the_value_the_source_and_the_remedy() {
                 "must be one of enforce, warn",
             ],
         ),
+        (
+            "mode: [enforce]",
+            &[],
+            &["mode is [\"enforce\"]", "must be one of enforce, warn"],
+        ),
+        ("mode: 7", &[], &["mode is 7", "must be one of enforce, warn"]),
         ("pollSeconds: often", &[], &["pollSeconds is \"often\"", "must be u32"]),
         ("pollSeconds: -1", &[], &["pollSeconds is -1", "must be u32"]),
         (
@@ -158,6 +164,15 @@ fn errors_name_the_setting_the_value_the_source_and_the_remedy() {
             ],
         ),
         ("- a\n- b", &[], &["is not a YAML mapping"]),
+        (
+            "mode: warn\nmode: enforce",
+            &[],
+            &[
+                "is not a YAML mapping",
+                "duplicate mapping key: mode not allowed here",
+                "line 2",
+            ],
+        ),
     ];
     for (content, variables, parts) in rows {
         let error = load_all(content, variables, &none()).unwrap_err().to_string();

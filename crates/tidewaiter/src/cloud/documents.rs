@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::{Map, Value};
+use serde_saphyr::UserMessageFormatter;
 
 use super::kinds::{SECRETS, named};
 use crate::cli::CloudKind;
@@ -120,7 +121,10 @@ fn find(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> Result<()> {
 fn values(text: &str) -> Result<Vec<Value>> {
     // The parser's message quotes lines, which may contain a secret; its first line has the error and the position.
     let read: Result<Vec<Value>, _> = serde_saphyr::from_multiple(text);
-    let values = read.map_err(|error| anyhow!("{}", error.to_string().lines().next().unwrap_or("is no YAML")))?;
+    let values = read.map_err(|error| {
+        let reason = error.render_with_formatter(&UserMessageFormatter);
+        anyhow!("{}", reason.lines().next().unwrap_or("is no YAML"))
+    })?;
     Ok(values.into_iter().filter(|value| !value.is_null()).collect())
 }
 

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::{Map, Value};
+use serde_saphyr::UserMessageFormatter;
 use tidewaiter_cloud::client::{ETag, Method, Path, Request};
 use tidewaiter_kit::settings::environment;
 
@@ -136,7 +137,11 @@ fn read_after_editor(file: &std::path::Path) -> Result<Value> {
     let read: Map<String, Value> = serde_saphyr::from_str(&text).map_err(|error| {
         anyhow!(
             "the edited file is not a YAML mapping: {}",
-            error.to_string().lines().next().unwrap_or_default()
+            error
+                .render_with_formatter(&UserMessageFormatter)
+                .lines()
+                .next()
+                .unwrap_or_default()
         )
     })?;
     Ok(read.into())

@@ -103,7 +103,7 @@ impl ControllerSettings {
         }
     }
 
-    /// Whether these settings can be kept on this cloud, and together.
+    /// Checks that these settings are possible on this cloud, and together.
     pub(crate) fn check(&self, cloud: Cloud) -> Result<()> {
         let source = match self.label_source {
             LabelsFrom::Store => return Ok(()),
@@ -111,10 +111,17 @@ impl ControllerSettings {
             LabelsFrom::StoreThenTags => "store-then-tags",
         };
         if cloud != Cloud::Aws {
-            bail!("labelSource is {source}, and cloud is {cloud}: only on aws do instances carry labels as tags");
+            bail!(
+                "labelSource is {source}, and cloud is {cloud}: only instances on aws carry labels as tags; set labelSource to store \
+                 (settings file, TIDEWAITER_LABEL_SOURCE or --label-source)"
+            );
         }
         if self.label_source == LabelsFrom::Tags && self.foreign_labels == ForeignLabels::Remove {
-            bail!("foreignLabels is remove, and labelSource is tags: only the state store says whose a label is");
+            bail!(
+                "foreignLabels is remove, and labelSource is tags: only the state store defines which group owns a label; set \
+                 foreignLabels to report, or labelSource to store (settings file, TIDEWAITER_FOREIGN_LABELS and \
+                 TIDEWAITER_LABEL_SOURCE, or --foreign-labels and --label-source)"
+            );
         }
         Ok(())
     }

@@ -137,7 +137,11 @@ fn what_cannot_be_kept_is_refused_at_the_start() {
     };
     let remove = ("TIDEWAITER_FOREIGN_LABELS", "remove");
     for (config, environment, words) in [
-        (gce.to_json(), &[TAGS][..], "labelSource is tags, and cloud is gce"),
+        (
+            gce.to_json(),
+            &[TAGS][..],
+            "labelSource is tags, and cloud is gce: only instances on aws",
+        ),
         (
             gce.to_json(),
             &[STORE_THEN_TAGS],
@@ -146,7 +150,7 @@ fn what_cannot_be_kept_is_refused_at_the_start() {
         (
             aws.to_json(),
             &[TAGS, remove],
-            "foreignLabels is remove, and labelSource is tags",
+            "set foreignLabels to report, or labelSource to store",
         ),
         (
             aws.to_json(),
