@@ -184,7 +184,8 @@ impl ControllerConfig {
             config_base: config_base(&root)?,
             region: region(&root)?,
         };
-        let warnings = root.keys().filter_map(|key| warning(file, key)).collect();
+        let keys = root.keys().filter(|key| !is_all_read(&root, key));
+        let warnings = keys.filter_map(|key| warning(file, key)).collect();
         Ok(Loaded { config, warnings })
     }
 }
@@ -236,6 +237,25 @@ fn region(root: &Mapping<'_>) -> Result<Option<String>, InvalidFile> {
         (_, true) => Ok(Some(text.to_owned())),
         _ => Err(field.must_be(A_REGION)),
     }
+}
+
+/// Whether `key` is the server, and contains nothing but a value that is read.
+fn is_all_read(root: &Mapping<'_>, key: &str) -> bool {
+    let mut mapping = root.clone();
+    if !key.eq_ignore_ascii_case(SERVER) {
+        return false;
+    }
+    for step in [key, "provider", "aws"] {
+        let inner = mapping.get_any_case(step).ok().flatten();
+        let Some(inner) = inner.and_then(|field| field.mapping("a mapping").ok()) else {
+            return false;
+        };
+        mapping = inner;
+        if mapping.keys().count() != 1 {
+            return false;
+        }
+    }
+    matches!(mapping.get_any_case("Region"), Ok(Some(_)))
 }
 
 /// The warning for a key with a value that has no effect.
@@ -329,6 +349,16 @@ mod tests {
             Vec::<String>::new(),
             "a key without a value asks for nothing"
         );
+        for (server, expected) in [
+            ("{provider: {aws: {Region: us-test-1}}}", 0),
+            ("{provider: {aws: {Region: us-test-1, nodesRoles: [a]}}}", 1),
+            ("{provider: {aws: {Region: us-test-1}, gce: {}}}", 1),
+            ("{Listen: \":3988\", provider: {aws: {Region: us-test-1}}}", 1),
+            ("{provider: {aws: {nodesRoles: [a]}}}", 1),
+        ] {
+            let warnings = load(&format!("{PLAIN}server: {server}\n")).warnings;
+            assert_eq!(warnings.len(), expected, "{server}: {warnings:?}");
+        }
     }
 
     #[test]
@@ -353,7 +383,7 @@ mod tests {
         let text = "CLUSTERNAME: c.example.com\nCloud: aws\nconfigbase: s3://state/c\nServer: {Provider: {AWS: {region: eu-test-1}}}\n";
         let Loaded { config, warnings } = load(text);
         assert_eq!(config.region.as_deref(), Some("eu-test-1"));
-        assert_eq!(warnings.len(), 1);
+        assert_eq!(warnings, Vec::<String>::new());
         let twice = error(&format!("{PLAIN}Cloud: gce\n"));
         assert_eq!(twice, "config.yaml: cloud: occurs twice, as Cloud and as cloud");
     }
