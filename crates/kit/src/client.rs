@@ -22,6 +22,7 @@ use hyper::body::Body as HttpBody;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::ConfigExt as _;
+use kube::config::AuthInfo;
 use kube::{Client, Config};
 use tower::{BoxError, Layer as _, Service, ServiceBuilder, ServiceExt as _, service_fn};
 
@@ -70,8 +71,14 @@ const KEEPALIVE: Duration = Duration::from_secs(20);
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The kubeconfig or the service account cannot be used.
-    #[error("cannot use the credentials or certificates for the API server")]
-    Config(#[source] Box<kube::Error>),
+    #[error("cannot use the credentials or certificates for the API server{files}")]
+    Config {
+        /// Where they come from, in parentheses; empty when the kubeconfig names neither a file nor data.
+        files: String,
+        /// What is wrong with them.
+        #[source]
+        source: Box<kube::Error>,
+    },
     /// The kubeconfig names a proxy.
     #[error("the API server cannot be reached through a proxy: proxy-url {0} is set")]
     Proxy(String),
@@ -97,7 +104,10 @@ impl Clients {
         }
         // What kube's own builder does; the error only says that a provider is installed already.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let failed = |error| ClientError::Config(Box::new(error));
+        let failed = |error| ClientError::Config {
+            files: credential_files(&config.auth_info),
+            source: Box::new(error),
+        };
         let connector = config.rustls_https_connector_with_connector(tcp()).map_err(failed)?;
         let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
@@ -167,6 +177,25 @@ impl fmt::Debug for Clients {
 /// When the credentials, certificates or proxy of `config` cannot be used.
 pub fn fenced(config: &Config, leadership: &Leadership, kit: &Kit) -> Result<Client, ClientError> {
     Ok(Clients::new(config, leadership, kit)?.for_controller("process", MOST_IN_FLIGHT))
+}
+
+/// The files and data of a user of a kubeconfig, by the names that the kubeconfig has for them. Never shows their content.
+fn credential_files(user: &AuthInfo) -> String {
+    let file = |key: &str, path: Option<&String>| path.map(|path| format!("{key} {path}"));
+    let data = |key: &str, is_set: bool| is_set.then(|| key.to_owned());
+    let parts = [
+        file("client-certificate", user.client_certificate.as_ref()),
+        data("client-certificate-data", user.client_certificate_data.is_some()),
+        file("client-key", user.client_key.as_ref()),
+        data("client-key-data", user.client_key_data.is_some()),
+        file("tokenFile", user.token_file.as_ref()),
+    ];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    if parts.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", parts.join(", "))
+    }
 }
 
 /// Sends a request with all of its body.
