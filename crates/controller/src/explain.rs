@@ -155,7 +155,7 @@ impl Explainer {
         let from = self.policy.labels_from;
         let tags_unread = self.cloud.is_none() && from != LabelsFrom::Store;
         let Some(definitions) = &self.definitions else {
-            let why = "nobody said where the definitions are: give --conf, or --name and --state";
+            let why = "no definitions: set --conf, or --name and --state";
             return Ok(Found::Uncompared(why.to_owned()));
         };
         if tags_unread && from == LabelsFrom::Tags {
@@ -165,7 +165,7 @@ impl Explainer {
         let recorded = record.map_or(&[][..], |record| &record.status.labels);
         match given(from, definitions, &proven, recorded).await.finding(proven) {
             Finding::Undefined(_, error) if tags_unread => {
-                let why = format!("{error}; whether tags stand in for it only --from-cloud can tell");
+                let why = format!("{error}; only --from-cloud shows whether tags are used instead");
                 Ok(Found::Uncompared(why))
             }
             Finding::Undefined(_, error @ (DefinitionError::Unavailable { .. } | DefinitionError::Denied { .. })) => {
@@ -188,11 +188,10 @@ impl Explainer {
             self.policy.labels_from == LabelsFrom::Store && seen.recorded().iter().any(|label| tagged(label.source));
         let mut notes = Vec::new();
         if other_source {
-            notes
-                .push("the record holds labels from tags: give the controller's own labelSource to compare as it does");
+            notes.push("the record contains labels from tags: set --label-source as the controller has it");
         }
         if matches!(seen.finding, Finding::Defined(..)) && !seen.owned.is_complete() {
-            notes.push("not every group's definition is known, so labels of other groups may be missing here");
+            notes.push("the definitions of some groups are unknown, so labels of other groups may be missing here");
         }
         notes.into_iter().map(str::to_owned).collect()
     }
@@ -202,22 +201,22 @@ impl Explainer {
 /// that is left to be proven anew is what it cannot remember, that nobody else claims the instance.
 fn from_record(claim: &Claim, record: Option<&Record>) -> Result<Result<Proven, Refusal>, String> {
     let Some(record) = record else {
-        return Err("it has no record: the controller has not seen it yet, or does not run".to_owned());
+        return Err("it has no record: the controller has not processed it yet, or is not running".to_owned());
     };
     if record.spec.node_uid != claim.uid || record.spec.provider_id != claim.provider_id.as_str() {
-        return Err("its record speaks of an earlier Node, or of an earlier providerID".to_owned());
+        return Err("its record describes an earlier Node, or an earlier providerID".to_owned());
     }
     let status = &record.status;
     let verified = status.conditions.iter().find(|condition| condition.type_ == VERIFIED);
     let told = match verified.map(|verified| (verified.status, verified.reason.as_str())) {
         Some((ConditionStatus::True, reason)) => reason,
         Some((ConditionStatus::False, _)) => {
-            return Err("it is refused: it is given nothing until it is proven".to_owned());
+            return Err("it is refused: it gets no labels until the cloud confirms its identity".to_owned());
         }
         _ => return Err("the controller could not ask the cloud about it yet".to_owned()),
     };
     let (Some(instance), Some(group), Some(zone)) = (&status.instance, &status.instance_group, &status.zone) else {
-        return Err("its record is not whole".to_owned());
+        return Err("its record is incomplete".to_owned());
     };
     // By what else it may be named, the record does not say.
     let (names, rule) = if told == "NameNotEnforced" {

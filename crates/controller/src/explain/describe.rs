@@ -96,18 +96,10 @@ fn verified(seen: &Observation, found: bool, now: Timestamp) -> VerifiedExplaine
         Finding::Defined(proven, _) | Finding::Undefined(proven, _) => condition(&seen.vouched(proven, now)),
         Finding::Refused(refusal) => told(ConditionStatus::False, refusal.reason(), &sentence(refusal)),
         Finding::Malformed(error) => told(ConditionStatus::False, "InvalidProviderId", &error.to_string()),
-        Finding::Unclaimed if found => told(
-            ConditionStatus::Unknown,
-            "NoProviderId",
-            "it claims to be no instance yet",
-        ),
+        Finding::Unclaimed if found => told(ConditionStatus::Unknown, "NoProviderId", "it has no providerID yet"),
         Finding::Unclaimed => match seen.recorded_condition(VERIFIED) {
             Some(recorded) => condition(recorded),
-            None => told(
-                ConditionStatus::Unknown,
-                "NoRecord",
-                "nothing is known of this Node yet",
-            ),
+            None => told(ConditionStatus::Unknown, "NoRecord", "the Node has no record yet"),
         },
     }
 }
@@ -185,7 +177,7 @@ fn change(seen: &Observation, planned: &Plan, foreign: &[ForeignExplained]) -> C
         (NodeState::Waiting(why), _) => why.to_owned(),
         (_, Finding::Undefined(_, error)) => printable(&error.to_string()),
         (_, Finding::Refused(_) | Finding::Malformed(_)) => {
-            "it is refused: it is given nothing until it is proven".to_owned()
+            "it is refused: it gets no labels until the cloud confirms its identity".to_owned()
         }
         _ => String::new(),
     };
@@ -226,8 +218,8 @@ fn why_removed(seen: &Observation, key: &str, foreign: &[ForeignExplained]) -> S
     if let Some(label) = seen.recorded().iter().find(|label| label.key.as_str() == key) {
         let from = printable(&label.file);
         return match from.as_str() {
-            "" => "its instance does not give it any more".to_owned(),
-            file => format!("{file} does not give it any more"),
+            "" => "its instance no longer defines it".to_owned(),
+            file => format!("{file} no longer defines it"),
         };
     }
     if EXCLUSIVE_ROLE_LABELS.contains(&key) {

@@ -17,7 +17,7 @@ use crate::node_controller::quarantine::brake::Brake;
 use crate::node_controller::quarantine::{Classification, Decision, treat};
 use crate::node_controller::{OnForgery, Policy};
 
-/// Every forged Node, and how many there may be.
+/// Every forged Node, and the limit of quarantine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ForgeriesExplained {
@@ -25,11 +25,11 @@ pub struct ForgeriesExplained {
     pub nodes: usize,
     /// Those that are refused for forgery.
     pub forged: usize,
-    /// How many of those are believed: with more nothing is done to any of them.
+    /// The most forged Nodes at which quarantine acts: with more, none is changed.
     pub limit: usize,
-    /// Those that the controller has not judged, before which nothing is done either.
+    /// Those that the controller has not classified yet: until then, quarantine changes none either.
     pub unjudged: usize,
-    /// Whether it is known of every group which labels it defines. Else a forged Node may lose more than is said here.
+    /// Whether the label keys of every group are known. Otherwise a forged Node may lose more labels than are listed here.
     pub keys_known: bool,
     /// The forged ones, by name.
     pub forgeries: Vec<ForgeryExplained>,
@@ -112,10 +112,10 @@ pub(super) fn treatment(mut seen: Observation) -> TreatmentExplained {
 fn why(decision: Decision, clean: bool) -> String {
     match decision {
         Decision::Report => "onForgery is report".to_owned(),
-        Decision::Spare => "the cloud vouched for this very Node before".to_owned(),
+        Decision::Spare => "the cloud confirmed the identity of this Node before".to_owned(),
         Decision::Wait => "not every Node has been classified yet".to_owned(),
-        Decision::Hold => "too many Nodes are refused for forgery: nothing is done to any of them".to_owned(),
-        Decision::Quarantine if clean => "nothing is left to be taken, and the taint is there".to_owned(),
-        Decision::Quarantine => "it was never verified, and few enough are forged".to_owned(),
+        Decision::Hold => "too many Nodes are refused for forgery, so none is changed".to_owned(),
+        Decision::Quarantine if clean => "it has no label to lose, and it has the taint".to_owned(),
+        Decision::Quarantine => "it was never verified, and the number of forged Nodes is within the limit".to_owned(),
     }
 }

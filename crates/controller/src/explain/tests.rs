@@ -78,7 +78,7 @@ fn who_a_node_is_by_its_record() {
             "half",
             Some(other(|record| record["status"]["zone"] = Value::Null)),
             &[],
-            Err("not whole"),
+            Err("incomplete"),
         ),
     ];
     for (what, record, rivals, expected) in rows {

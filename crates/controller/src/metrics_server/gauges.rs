@@ -33,7 +33,7 @@ pub(super) fn age(cluster: &ClusterName, age: Duration) -> Result<String, promet
     let gauges = Gauges::of(cluster);
     gauges.gauge(
         "tidewaiter_cluster_verdict_age_seconds",
-        "Seconds since the verdict on the cluster was made.",
+        "Seconds since the cluster was last validated.",
         Some(age.as_secs_f64()),
     )?;
     gauges.text()
@@ -134,7 +134,7 @@ impl<'a> Gauges<'a> {
     fn verdict(&self, verdict: &Verdict, components: bool) -> Result<(), prometheus::Error> {
         self.by(
             "tidewaiter_cluster_failures",
-            "What is wrong with the cluster, by kind of thing, as kops validate cluster counts it.",
+            "Failures of the validation of the cluster, by kind of object, as kops validate cluster counts them.",
             "kind",
             FailureKind::ALL.map(|kind| (kind.as_str(), count(verdict.failures_of(kind)))),
         )?;
@@ -145,7 +145,7 @@ impl<'a> Gauges<'a> {
         ];
         self.by(
             "tidewaiter_cluster_verdict",
-            "1 for the verdict on the cluster, 0 for the others: ready, failed, unknown.",
+            "1 for the current verdict on the cluster, 0 for the others: ready, failed, unknown.",
             "verdict",
             outcomes.map(|(name, outcome)| (name, u32::from(verdict.outcome() == outcome))),
         )?;
@@ -153,7 +153,7 @@ impl<'a> Gauges<'a> {
         let parts = PartName::ALL.map(|part| (part.to_string(), known(part)));
         self.by(
             "tidewaiter_cluster_observed",
-            "1 when this part of the cluster could be observed, else 0; gauges that rest on it are then absent.",
+            "1 if this part of the cluster can be observed, else 0; gauges that depend on it are then absent.",
             "part",
             parts
                 .into_iter()
@@ -167,7 +167,7 @@ impl<'a> Gauges<'a> {
         let gauges: [(&str, &str, Read); 6] = [
             (
                 "tidewaiter_instance_group_current_instances",
-                "Instances that the cloud has in the instance group, detached ones not counted.",
+                "Instances in the instance group, excluding detached ones.",
                 |cloud| Some(cloud.current),
             ),
             (
@@ -177,22 +177,22 @@ impl<'a> Gauges<'a> {
             ),
             (
                 "tidewaiter_instance_group_outdated_instances",
-                "Instances of the instance group that were made from an older definition: a rolling update is needed.",
+                "Instances of the instance group that were created from an older definition and need a rolling update.",
                 |cloud| cloud.needs_update,
             ),
             (
                 "tidewaiter_instance_group_target_instances",
-                "Instances that the cloud means to have in the instance group.",
+                "Desired number of instances in the instance group.",
                 |cloud| Some(cloud.target),
             ),
             (
                 "tidewaiter_instance_group_min_instances",
-                "The fewest instances that the cloud may mean to have in the instance group.",
+                "Minimum size of the instance group.",
                 |cloud| Some(cloud.min),
             ),
             (
                 "tidewaiter_instance_group_max_instances",
-                "The most instances that the cloud may mean to have in the instance group.",
+                "Maximum size of the instance group.",
                 |cloud| Some(cloud.max),
             ),
         ];

@@ -20,7 +20,13 @@ pub(super) async fn explain(args: &ExplainForgeriesArgs) -> Result<(), Failure> 
 fn tables(found: &ForgeriesExplained) -> Vec<Table> {
     let mut about = Table::new(
         "",
-        &["NODES", "FORGED", "BELIEVED AT MOST", "NOT JUDGED", "ALL KEYS KNOWN"],
+        &[
+            "NODES",
+            "FORGED",
+            "LIMIT OF QUARANTINE",
+            "UNCLASSIFIED",
+            "ALL LABEL KEYS KNOWN",
+        ],
     );
     let counts = [found.nodes, found.forged, found.limit, found.unjudged].map(|count| count.to_string());
     let [nodes, forged, limit, unjudged] = &counts;
@@ -39,7 +45,7 @@ fn tables(found: &ForgeriesExplained) -> Vec<Table> {
         let now = if forgery.quarantined {
             "quarantined"
         } else {
-            "as it was"
+            "not quarantined"
         };
         forgeries.row([&forgery.node, &forgery.reason, now, &quarantine(&forgery.treatment)]);
     }

@@ -44,7 +44,7 @@ fn tables(node: &NodeExplained) -> Vec<Table> {
     for label in &node.rejected {
         rejected.row([&label.key, &label.value, &label.field, &label.file, &label.reason]);
     }
-    let mut conditions = Table::new("THE RECORD SAYS", &["TYPE", "STATUS", "REASON", "MESSAGE"]);
+    let mut conditions = Table::new("CONDITIONS OF THE RECORD", &["TYPE", "STATUS", "REASON", "MESSAGE"]);
     for told in &node.conditions {
         conditions.row([&told.type_, &format!("{:?}", told.status), &told.reason, &told.message]);
     }
@@ -64,13 +64,13 @@ fn about(node: &NodeExplained) -> Table {
         .and_then(|lifecycle| serde_json::to_value(lifecycle).ok());
     let lifecycle = lifecycle.as_ref().and_then(serde_json::Value::as_str);
     let who = match node.asked {
-        "cloud" => "asked of the cloud just now",
-        _ => "as its record says",
+        "cloud" => "according to the cloud",
+        _ => "according to its record",
     };
     let verified = &node.verified;
     let others = match node.others {
-        1 => "1, which is left alone".to_owned(),
-        others => format!("{others}, which are left alone"),
+        1 => "1, left unchanged".to_owned(),
+        others => format!("{others}, left unchanged"),
     };
     let verdict = format!("{:?} ({}), {who}", verified.status, verified.reason);
     let mut about = Table::new("", &[]);
