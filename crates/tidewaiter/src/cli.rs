@@ -47,7 +47,11 @@ impl Cli {
             .and_then(Path::file_name)
             .and_then(|name| name.to_str())
         {
-            Some("kops-controller") => line.insert(1, "controller".into()),
+            Some("kops-controller") => {
+                line.insert(1, "controller".into());
+                // The inserted word is not part of what the user types.
+                command = command.mut_subcommand("controller", |role| role.override_usage("kops-controller [OPTIONS]"));
+            }
             Some("kubectl-tidewaiter") => command = command.bin_name("kubectl tidewaiter"),
             _ => {}
         }
@@ -139,11 +143,11 @@ impl ControllerArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CoordinatorArgs {
-    /// The settings (YAML); the environment (TIDEWAITER_…) overrides it, and flags override both
+    /// The settings file (YAML). Environment variables (TIDEWAITER_…) override it, and flags override both
     #[arg(long, value_name = "FILE")]
     pub(crate) settings: Option<PathBuf>,
 
-    /// Prints the settings that are in force as a settings file, and exits
+    /// Prints the effective settings in the format of the settings file, then exits
     #[arg(long)]
     pub(crate) print_config: bool,
 
@@ -223,7 +227,7 @@ pub(crate) struct ExplainSources {
 #[derive(Clone, Debug, Args, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ExplainFlags {
-    /// The kubeconfig file [default: KUBECONFIG, else the pod's service account]
+    /// The kubeconfig file [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     kubeconfig: Option<PathBuf>,

@@ -20,6 +20,7 @@ use tracing::info;
 
 use crate::Failure;
 use crate::cli::ControllerArgs;
+use crate::place::read_conf;
 use crate::settings::print;
 use cloud::Cloud;
 use settings::ControllerSettings;
@@ -59,7 +60,7 @@ impl Given {
         let variables = environment.iter().cloned();
         let settings = load::<WithRole<ControllerSettings>>(args.settings.as_deref(), variables, &args.flags())?;
         let WithRole { role, own } = settings.values;
-        let config = ControllerConfig::load(&args.conf)?;
+        let config = read_conf(&args.conf)?;
         cloud::check(config.config.cloud).with_context(|| args.conf.display().to_string())?;
         own.check(config.config.cloud)?;
         let given = Self {

@@ -1,8 +1,10 @@
 //! Shared by all read-only commands: the cluster, and access to its state store.
 
-use anyhow::{Context as _, Result};
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
 use tidewaiter_kit::Kit;
-use tidewaiter_kops::{self as kops, ControllerConfig, StoreOptions};
+use tidewaiter_kops::{self as kops, ConfigError, ControllerConfig, Loaded, StoreOptions};
 
 use crate::cli::Place;
 use crate::controller::Given;
@@ -11,10 +13,13 @@ use crate::controller::cloud::google_credentials;
 /// The location of the definitions, if given. Only a file names the cloud.
 pub(crate) fn config(place: &Place) -> Result<Option<ControllerConfig>> {
     if let Some(path) = &place.conf {
-        return Ok(Some(ControllerConfig::load(path)?.config));
+        return Ok(Some(read_conf(path)?.config));
     }
-    let (Some(name), Some(state)) = (&place.name, &place.state) else {
-        return Ok(None);
+    let (name, state) = match (&place.name, &place.state) {
+        (Some(name), Some(state)) => (name, state),
+        (None, None) => return Ok(None),
+        (Some(_), None) => bail!("--name (KOPS_CLUSTER_NAME) requires --state (KOPS_STATE_STORE)"),
+        (None, Some(_)) => bail!("--state (KOPS_STATE_STORE) requires --name (KOPS_CLUSTER_NAME)"),
     };
     let base = format!("{}/{name}", state.trim_end_matches('/'));
     Ok(Some(ControllerConfig {
@@ -24,6 +29,19 @@ pub(crate) fn config(place: &Place) -> Result<Option<ControllerConfig>> {
         config_base: base.parse().context("--state (KOPS_STATE_STORE)")?,
         region: None,
     }))
+}
+
+/// Reads the configuration file that kOps wrote.
+///
+/// # Errors
+/// If it is unreadable or invalid.
+pub(crate) fn read_conf(path: &Path) -> Result<Loaded> {
+    match ControllerConfig::load(path) {
+        Err(error @ ConfigError::Read { .. }) => {
+            Err(error).context("--conf must name the configuration file that kOps wrote for kops-controller")
+        }
+        loaded => Ok(loaded?),
+    }
 }
 
 /// How a person reaches the state store: with their own credentials.

@@ -19,7 +19,7 @@ use crate::telemetry::LogSettings;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct RoleSettings {
-    /// The kubeconfig to use. Without one, what `KUBECONFIG` names, or the service account of the pod.
+    /// The kubeconfig to use. Without one, what `KUBECONFIG` names, else `~/.kube/config`, else the service account of the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubeconfig: Option<PathBuf>,
     /// Where `/metrics` is served; `/healthz` and `/readyz`, too.

@@ -129,6 +129,11 @@ async fn a_wrong_configuration_file_ends_it_with_one_line() {
             "clusterName: [a".to_owned(),
             "is not valid YAML … unclosed bracket '[' at line 1",
         ),
+        (": :".to_owned(), "is not valid YAML … null is not allowed here"),
+        (
+            "cloud: aws\ncloud: aws".to_owned(),
+            "is not valid YAML … duplicate mapping key: cloud not allowed here",
+        ),
         ("\u{0}\u{1}junk".to_owned(), "is not valid YAML"),
         ("<!DOCTYPE html><html></html>".to_owned(), "is HTML or XML, not YAML"),
         (String::new(), "is empty"),
@@ -186,8 +191,11 @@ async fn a_wrong_configuration_file_ends_it_with_one_line() {
         machine.refuses(machine.controller("--conf bad.yaml"), &words).await;
     }
     for (path, words) in [
-        ("nowhere.yaml", "nowhere.yaml: cannot be read … No such file"),
-        ("/", "/: cannot be read … Is a directory"),
+        (
+            "nowhere.yaml",
+            "--conf must name the configuration file … nowhere.yaml: cannot be read … No such file",
+        ),
+        ("/", "--conf must name … /: cannot be read … Is a directory"),
     ] {
         machine
             .refuses(machine.controller("").args(["--conf", path]), words)
@@ -210,7 +218,7 @@ async fn a_wrong_variable_ends_it_with_one_line() {
         (
             "MAX_UNREADY_NODES",
             "-1",
-            "maxUnreadyNodes is -1: must be a whole number, 0 or more",
+            "maxUnreadyNodes is -1: must be a whole number from 0 to 4294967295",
         ),
         (
             "NODE_NAMES",
@@ -230,7 +238,7 @@ async fn a_wrong_variable_ends_it_with_one_line() {
         (
             "IDENTITY_EXPIRY_SECONDS",
             "0",
-            "identityExpirySeconds is 0: must be a whole number of seconds, 1 or more",
+            "identityExpirySeconds is 0: must be a whole number of seconds from 1 to 4294967295",
         ),
         (
             "DEFINITIONS_POLL_SECONDS",
@@ -286,7 +294,7 @@ async fn a_wrong_setting_ends_it_with_one_line() {
         ),
         (
             "--log-filter=a=loud",
-            "log.filter is \"a=loud\" … target=level … levels: error",
+            "the flags: log.filter is \"a=loud\" … target=level … levels: error",
         ),
         (
             "--settings=nowhere",
@@ -311,6 +319,22 @@ async fn a_wrong_setting_ends_it_with_one_line() {
         (
             "nodeNames: [warn",
             "the settings file s.yaml is not a YAML mapping … line 1",
+        ),
+        (
+            "nodeNames: [warn]",
+            "s.yaml: nodeNames is [\"warn\"]: must be one of enforce, warn",
+        ),
+        (
+            "nodeNames: warn\nnodeNames: warn",
+            "the settings file s.yaml is not a YAML mapping … line 2 … duplicate mapping key: nodeNames not allowed here",
+        ),
+        (
+            "identityExpirySeconds: 4294967296",
+            "identityExpirySeconds is 4294967296: must be a whole number of seconds from 1 to 4294967295",
+        ),
+        (
+            "log: {filter: a=loud}",
+            "the settings file s.yaml: log.filter is \"a=loud\": must be",
         ),
         (
             "definitionsPollSeconds: 0",
@@ -359,6 +383,12 @@ async fn what_cannot_be_used_on_this_machine_ends_it_with_one_line() {
     machine.refuses(two_words, words).await;
     let changed = |from: &str, to: &str| machine.kubeconfig().replace(from, to);
     let without_certificate = changed("user: {}", "user: {client-certificate: /nowhere}").replace("http:", "https:");
+    machine.file("nonsense.crt", "nonsense");
+    let bad_certificate = changed(
+        "user: {}",
+        "user: {client-certificate: nonsense.crt, client-key: nonsense.crt}",
+    );
+    let bad_certificate = bad_certificate.replace("http:", "https:");
     for (kubeconfig, words) in [
         (
             "nonsense",
@@ -370,7 +400,11 @@ async fn what_cannot_be_used_on_this_machine_ends_it_with_one_line() {
         ),
         (
             &without_certificate,
-            "cannot use the credentials or certificates for the API server … /nowhere",
+            "cannot use the credentials or certificates for the API server (client-certificate /nowhere): … /nowhere",
+        ),
+        (
+            &bad_certificate,
+            "cannot use the credentials or certificates for the API server (client-certificate … nonsense.crt, client-key",
         ),
     ] {
         machine.file("kubeconfig", kubeconfig);
@@ -456,6 +490,10 @@ async fn called_as_kops_controller_it_is_the_controller_role() {
         let settings: Value = serde_saphyr::from_str(&printed.join("\n")).unwrap();
         assert_eq!(settings["log"]["filter"], filter, "{said}");
     }
+    let program = Program::new(&kops).name("kops-controller-help").arg("--help");
+    let Ran { code, said } = machine.run(program).await;
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("Usage: kops-controller [OPTIONS]\n"), "{said}");
 }
 
 #[tokio::test]

@@ -166,8 +166,8 @@ async fn a_verified_node_is_as_it_should_be() {
     reads(
         &output,
         &[
-            "True (Proven), as its record says",
-            "not compared: nobody said where",
+            "True (Proven), according to its record",
+            "not compared: no definitions: set --conf, or --name and --state",
             "instancegroup/nodes",
         ],
     );
@@ -247,7 +247,7 @@ async fn a_change_that_is_on_its_way() {
         found["change"]["remove"],
         json!([
             {"key": "node-role.kubernetes.io/api-server", "why": "it names a role that its group does not have"},
-            {"key": "old", "why": "instancegroup/nodes does not give it any more"},
+            {"key": "old", "why": "instancegroup/nodes no longer defines it"},
         ])
     );
     assert_eq!(found["foreign"], json!([{"key": "tier", "groups": ["batch"]}]));
@@ -303,7 +303,7 @@ async fn a_refused_node_and_what_quarantine_would_do() {
     assert_eq!(found["events"][0]["reason"], "AddressMismatch", "{found}");
     let treatment = json!({
         "decision": "quarantined",
-        "why": "it was never verified, and few enough are forged",
+        "why": "it was never verified, and the number of forged Nodes is within the limit",
         "labels": ["kops.k8s.io/instancegroup", "tier"],
         "taint": true,
     });
@@ -412,7 +412,9 @@ async fn labels_from_tags_are_explained() {
     );
     let found = explained(&world, &["node", name]).await;
     assert!(
-        found["notes"].to_string().contains("the record holds labels from tags"),
+        found["notes"]
+            .to_string()
+            .contains("the record contains labels from tags"),
         "{found}"
     );
 }
@@ -450,9 +452,12 @@ async fn a_cluster_and_its_state_store_stand_in_for_the_file() {
     ];
     assert_eq!(ask(&environment, &[]).await, found);
 
-    // One of the two says nothing, and the file says more than both.
-    let found = ask(&[], &["--name", CLUSTER]).await;
-    assert_eq!(found["change"]["compared"], false, "{found}");
+    // One of the two is not enough, and the file overrides both.
+    let url = store.url();
+    for (flag, value, missing) in [("--name", CLUSTER, "--state"), ("--state", url.as_str(), "--name")] {
+        let output = run(&world.cluster, &[], &alice(), &["node", name, flag, value]).await;
+        fails(&output, 2, &format!("requires {missing}"));
+    }
     let config = conf(&world, &world.config());
     let found = ask(&environment, &["--conf", &config]).await;
     assert_eq!(
@@ -512,7 +517,7 @@ async fn compute_engine_is_asked_with_the_credentials_of_the_machine() {
     reads(
         &ask(&thief.node, &[]).await,
         &[
-            "False (NotInGroup), asked of the cloud just now",
+            "False (NotInGroup), according to the cloud",
             "claims to be created by zones/us-central1-a/instanceGroupManagers/masters-mig, which does not list it",
             "Delete the instance and let its instance group create",
         ],
