@@ -54,6 +54,10 @@ impl<K> Cacheable for K where K: Resource<DynamicType = ()> + Clone + Debug + Se
 /// Objects in a page of a list, unless a cache asks for more: a page is in memory as text and as objects at once, and a Node takes 15 kB.
 const PAGE_SIZE: u32 = 50;
 
+/// A watch ends after this time and goes on where it was. A peer that keeps the connection open and says nothing is noticed 5 s later:
+/// TCP keepalive does not help against it.
+const WATCH_SECONDS: u32 = 60;
+
 /// The task behind a cache has ended, so the cache is not updated any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the cache is not updated any more")]
@@ -228,25 +232,12 @@ where
     /// The metadata alone of every object of a kind, in all namespaces.
     #[must_use]
     pub fn metadata(client: Client) -> CacheBuilder<Metadata<K>> {
-        let api = Api::<Metadata<K>>::all(client);
+        let api = Api::<Guarded<Metadata<K>>>::all(client);
         CacheBuilder::new(Box::new(move |config| {
             let events = watcher::watcher(api.clone(), config);
-            events
-                .map(|event| event.map(|event| decoded(event.modify(|it| slim::prune(&mut it.metadata)))))
-                .boxed()
+            let prune = |it: &mut Guarded<Metadata<K>>| it.0.iter_mut().for_each(|it| slim::prune(&mut it.metadata));
+            events.map(move |event| event.map(|event| event.modify(prune))).boxed()
         }))
-    }
-}
-
-/// Metadata is checked by Kubernetes and can always be decoded.
-fn decoded<K>(event: Event<K>) -> Event<Guarded<K>> {
-    let good = |object| Guarded(Ok(object));
-    match event {
-        Event::Apply(object) => Event::Apply(good(object)),
-        Event::Delete(object) => Event::Delete(good(object)),
-        Event::Init => Event::Init,
-        Event::InitApply(object) => Event::InitApply(good(object)),
-        Event::InitDone => Event::InitDone,
     }
 }
 
@@ -274,7 +265,7 @@ impl<K: Cacheable> CacheBuilder<K> {
         Self {
             connect,
             name: K::kind(&()).to_lowercase(),
-            config: watcher::Config::default().page_size(PAGE_SIZE),
+            config: watcher::Config::default().page_size(PAGE_SIZE).timeout(WATCH_SECONDS),
             keep: |_| true,
             packing: None,
         }
@@ -341,7 +332,8 @@ impl<K: Cacheable> CacheBuilder<K> {
             if *synced.borrow() {
                 checked.check()
             } else {
-                Err("the first list is not complete".to_owned())
+                let why = checked.trouble().map(|trouble| format!(": {}", trouble.error));
+                Err(format!("the first list is not complete{}", why.unwrap_or_default()))
             }
         });
         let connect = move || connect(config.clone());

@@ -260,6 +260,10 @@ impl ReconcileError for ChildrenError {
         }
     }
 
+    fn is_refusal(&self) -> bool {
+        self.failed.is_empty()
+    }
+
     fn notice(&self) -> Option<Notice> {
         let Self { kind, foreign, .. } = self;
         if let Some(first) = foreign.first() {

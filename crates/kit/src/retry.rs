@@ -53,6 +53,11 @@ pub trait ReconcileError: std::error::Error + Send + Sync + 'static {
     /// A short word from a small fixed set, the label of a metric.
     fn class(&self) -> &'static str;
 
+    /// Whether the object is refused as designed. Counted as `refused`, as [`Next::Refused`] is.
+    fn is_refusal(&self) -> bool {
+        false
+    }
+
     /// What to publish as an Event on the object that the pass is about, if its owner can do something about it.
     fn notice(&self) -> Option<Notice> {
         None

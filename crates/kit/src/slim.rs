@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference, Time};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 
 /// Every field manager of ours begins with this.
 pub const OUR_MANAGERS: &str = "tidewaiter/";
@@ -55,10 +56,7 @@ where
 /// # Errors
 /// When a field has the wrong type.
 pub fn for_writer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let mut metadata = ObjectMeta::deserialize(deserializer)?;
-    metadata.creation_timestamp = None;
-    keep_our_fields(&mut metadata);
-    Ok(metadata)
+    Ok(ForWriter::deserialize(deserializer)?.into())
 }
 
 /// Drops what no controller reads of whole metadata: annotations, and the fields that others manage.
@@ -103,6 +101,46 @@ impl<L> Slim<L> {
             deletion_timestamp: self.deletion_timestamp,
             ..ObjectMeta::default()
         }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ForWriter {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    generation: Option<i64>,
+    labels: Option<Labels>,
+    annotations: Option<Labels>,
+    finalizers: Option<Vec<String>>,
+    owner_references: Option<Vec<OwnerReference>>,
+    deletion_timestamp: Option<Time>,
+    /// As text: those of others may be nested deeper than the parser allows.
+    managed_fields: Option<Vec<Box<RawValue>>>,
+}
+
+impl From<ForWriter> for ObjectMeta {
+    fn from(meta: ForWriter) -> Self {
+        let entries = meta.managed_fields.into_iter().flatten();
+        let entries = entries.filter_map(|entry| serde_json::from_str::<ManagedFieldsEntry>(entry.get()).ok());
+        let mut metadata = Self {
+            name: meta.name,
+            namespace: meta.namespace,
+            uid: meta.uid,
+            resource_version: meta.resource_version,
+            generation: meta.generation,
+            labels: meta.labels,
+            annotations: meta.annotations,
+            finalizers: meta.finalizers,
+            owner_references: meta.owner_references,
+            deletion_timestamp: meta.deletion_timestamp,
+            managed_fields: Some(entries.collect()),
+            ..Self::default()
+        };
+        keep_our_fields(&mut metadata);
+        metadata
     }
 }
 

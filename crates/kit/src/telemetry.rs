@@ -136,7 +136,10 @@ fn filter(text: &str) -> Result<EnvFilter, TelemetryError> {
         filter: text.to_owned(),
         source,
     };
-    EnvFilter::builder().parse(text).map_err(wrong)
+    // kube logs the whole body of a response that it cannot parse, which may hold anything.
+    let bodies = "kube_client::client=error";
+    let filter = EnvFilter::builder().parse(text).map_err(wrong)?;
+    Ok(filter.add_directive(bodies.parse().map_err(wrong)?))
 }
 
 fn traces(service: &'static str) -> Result<SdkTracerProvider, TelemetryError> {

@@ -62,6 +62,14 @@ impl UndecodableObjects {
         Ok(())
     }
 
+    /// What is wrong with the object of this kind and key, if it cannot be decoded.
+    #[must_use]
+    pub fn error<K: Resource<DynamicType = ()>>(&self, key: &Key) -> Option<String> {
+        let objects = self.lock();
+        let (_, error) = objects.get(&(K::kind(&()).into_owned(), key.clone()))?;
+        Some(error.clone())
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, Key), (ObjectReference, String)>> {
         self.0.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -69,7 +77,7 @@ impl UndecodableObjects {
 
 fn notice(error: &str) -> Notice {
     let note = format!(
-        "Tidewaiter cannot read this object and uses its last good version, if there is one: {error}. Correct the field."
+        "Tidewaiter cannot read this object and uses its last good version, if there is one: {error}. Correct the field, or delete the object if Tidewaiter wrote it."
     );
     Notice::warning("Undecodable", "Read", note)
 }

@@ -3,9 +3,10 @@
 use kube::runtime::watcher::Event;
 
 use super::faults::Faults;
+use super::guarded::Guarded;
 use super::health::Health;
 use super::mirror::Mirror;
-use super::{Cache, Cacheable, assemble, decoded};
+use super::{Cache, Cacheable, assemble};
 use crate::Kit;
 
 /// Fills one cache.
@@ -49,5 +50,16 @@ impl<K: Cacheable> Feed<K> {
     /// An event of the watch.
     pub fn apply(&mut self, event: Event<K>) {
         self.0.apply(decoded(event));
+    }
+}
+
+fn decoded<K>(event: Event<K>) -> Event<Guarded<K>> {
+    let good = |object| Guarded(Ok(object));
+    match event {
+        Event::Apply(object) => Event::Apply(good(object)),
+        Event::Delete(object) => Event::Delete(good(object)),
+        Event::Init => Event::Init,
+        Event::InitApply(object) => Event::InitApply(good(object)),
+        Event::InitDone => Event::InitDone,
     }
 }

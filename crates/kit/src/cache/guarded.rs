@@ -1,13 +1,18 @@
 //! Decodes one object at a time, so that an object that our type refuses never fails the list or the watch that brings it.
 //!
-//! kube's `DeserializeGuard` does the same, but copies the tree of values into which it parses each object before it decodes it. Here
-//! the type borrows from the tree: half of the work for a kind of which we read a twentieth.
+//! The text of each object is taken out of the response first, without looking at its content, and decoded by itself: an object that
+//! is nested deeper than the parser allows fails alone, too. kube's `DeserializeGuard` parses each object into a tree of values
+//! within the response, so such an object fails the whole response.
+
+use std::fmt;
 
 use kube::Resource;
 use kube::core::ObjectMeta;
-use serde::de::{DeserializeOwned, Error as _};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// An object, or what is known of one that cannot be decoded.
 #[derive(Clone, Debug)]
@@ -24,24 +29,86 @@ pub struct Undecodable {
 
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let whole = Value::deserialize(deserializer)?;
-        let error = match K::deserialize(&whole) {
+        let object = deserializer.deserialize_newtype_struct(RAW_VALUE, ObjectVisitor)?;
+        let error = match object.decode() {
             Ok(object) => return Ok(Self(Ok(object))),
             Err(error) => error.to_string(),
         };
-        // Of its metadata only what names it, which the API server has checked.
-        let text = |field: &str| whole.get("metadata")?.get(field)?.as_str().map(str::to_owned);
-        let metadata = ObjectMeta {
-            name: text("name"),
-            namespace: text("namespace"),
-            uid: text("uid"),
-            resource_version: text("resourceVersion"),
-            ..ObjectMeta::default()
-        };
-        if metadata.name.is_none() {
-            return Err(D::Error::custom(error));
+        match object.decode() {
+            Ok(Named { metadata }) => {
+                let metadata = metadata.into();
+                Ok(Self(Err(Undecodable { metadata, error })))
+            }
+            Err(_) => Err(D::Error::custom(error)),
         }
-        Ok(Self(Err(Undecodable { metadata, error })))
+    }
+}
+
+/// The name by which [`RawValue`] asks serde_json for the text of a value.
+const RAW_VALUE: &str = "$serde_json::private::RawValue";
+
+/// An object that is not decoded yet.
+enum Object {
+    Text(Box<RawValue>),
+    /// Of an event whose object stands before its type: serde has parsed it by then. API servers send the type first.
+    Tree(Value),
+}
+
+impl Object {
+    /// On failure once more, for the path of the field.
+    fn decode<T: DeserializeOwned>(&self) -> Result<T, serde_path_to_error::Error<serde_json::Error>> {
+        match self {
+            Self::Text(text) => serde_json::from_str(text.get()).or_else(|_| {
+                let mut parser = serde_json::Deserializer::from_str(text.get());
+                serde_path_to_error::deserialize(&mut parser)
+            }),
+            Self::Tree(tree) => T::deserialize(tree).or_else(|_| serde_path_to_error::deserialize(tree)),
+        }
+    }
+}
+
+struct ObjectVisitor;
+
+impl<'de> Visitor<'de> for ObjectVisitor {
+    type Value = Object;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object, A::Error> {
+        Box::<RawValue>::deserialize(MapAccessDeserializer::new(map)).map(Object::Text)
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Object, D::Error> {
+        Value::deserialize(deserializer).map(Object::Tree)
+    }
+}
+
+/// Of an object that cannot be decoded, only what names it, which the API server has checked.
+#[derive(Deserialize)]
+struct Named {
+    metadata: Name,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Name {
+    name: String,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+}
+
+impl From<Name> for ObjectMeta {
+    fn from(name: Name) -> Self {
+        Self {
+            name: Some(name.name),
+            namespace: name.namespace,
+            uid: name.uid,
+            resource_version: name.resource_version,
+            ..Self::default()
+        }
     }
 }
 
@@ -111,7 +178,11 @@ mod tests {
             .map(|it| (it.meta().name.as_deref().unwrap(), it.0.is_ok()))
             .collect();
         assert_eq!(names, [("good", true), ("bad", false), ("other", true)]);
-        assert!(list.items[1].0.as_ref().unwrap_err().error.contains("IP address"));
+        let error = &list.items[1].0.as_ref().unwrap_err().error;
+        assert!(
+            error.starts_with("spec.podCIDR: ") && error.contains("IP address"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -122,5 +193,38 @@ mod tests {
         };
         assert_eq!(it.meta().uid.as_deref(), Some("u"));
         assert!(it.0.is_err());
+    }
+
+    /// Managed fields are nested as deep as the object, and whoever may write the object may write them.
+    fn deep(depth: usize) -> String {
+        format!("{}1{}", "{\"f:a\":".repeat(depth), "}".repeat(depth))
+    }
+
+    #[test]
+    fn an_object_that_is_nested_too_deep_does_not_fail_its_list() {
+        for depth in [200, 100_000] {
+            let bad = format!(
+                r#"{{"metadata": {{"name": "bad"}}, "spec": {{"podCIDR": {}}}}}"#,
+                deep(depth)
+            );
+            let list = format!(
+                r#"{{"metadata": {{"resourceVersion": "7"}}, "items": [{bad}, {}]}}"#,
+                object("good", "::1")
+            );
+            let list: ObjectList<Guarded<Strict>> = serde_json::from_str(&list).unwrap();
+            let decoded: Vec<_> = list.items.iter().map(|it| it.0.is_ok()).collect();
+            assert_eq!(decoded, [false, true], "{depth}");
+            assert_eq!(list.items[0].meta().name.as_deref(), Some("bad"));
+        }
+    }
+
+    #[test]
+    fn what_a_type_does_not_read_may_be_nested_as_deep_as_it_likes() {
+        let managed = deep(100_000);
+        let event = format!(
+            r#"{{"type": "ADDED", "object": {{"metadata": {{"name": "n"}}, "spec": {{"podCIDR": "::1", "other": {managed}}}}}}}"#
+        );
+        let event = serde_json::from_str::<WatchEvent<Guarded<Strict>>>(&event).unwrap();
+        assert!(matches!(event, WatchEvent::Added(Guarded(Ok(_)))));
     }
 }

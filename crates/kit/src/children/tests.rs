@@ -179,6 +179,7 @@ mod ensured {
             .list([account("taken", &json!({"uid": "u", "resourceVersion": "1"}))]);
         let error = world.ensure(&["taken", "new"]).await.unwrap_err();
         assert_eq!((error.class(), error.retry()), ("foreign", Retry::Slow));
+        assert!(error.is_refusal());
         assert!(
             error
                 .notice()
@@ -209,7 +210,7 @@ mod ensured {
             .feed
             .list([account("taken", &json!({"uid": "u", "resourceVersion": "1"}))]);
         let error = world.ensure(&["taken", "bad"]).await.unwrap_err();
-        assert_eq!(error.class(), "rejected");
+        assert_eq!((error.class(), error.is_refusal()), ("rejected", false));
         assert_eq!(error.notice().unwrap().reason, "ForeignObject");
         let said = error.to_string();
         assert!(

@@ -49,6 +49,7 @@ impl<R: Reconciler> Attempts<R> {
             Ok(Next::UntilChanged | Next::After(_)) => Outcome::Ok,
             Ok(Next::Pending(_)) => Outcome::Pending,
             Ok(Next::Refused(_)) => Outcome::Refused,
+            Err(error) if error.is_refusal() => Outcome::Refused,
             Err(error) => Outcome::Error(error.class()),
         };
         kit.metrics.reconciled(R::NAME, took, outcome, kit.clock.now());
@@ -82,14 +83,20 @@ impl<R: Reconciler> Attempts<R> {
     }
 
     fn failed(&self, pass: &Pass, error: &R::Error) -> Again {
-        Span::current().record("otel.status_code", "ERROR");
+        if !error.is_refusal() {
+            Span::current().record("otel.status_code", "ERROR");
+        }
         if !self.context.leadership.is_leader() {
             debug!(class = error.class(), error = %Chain(error), "reconcile failed: no longer the leader");
             return None;
         }
         let delay = self.wait(pass.key(), error.retry());
         let retry_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
-        warn!(class = error.class(), retry_ms, error = %Chain(error), "reconcile failed");
+        if error.is_refusal() {
+            debug!(class = error.class(), retry_ms, reason = %Chain(error), "refused");
+        } else {
+            warn!(class = error.class(), retry_ms, error = %Chain(error), "reconcile failed");
+        }
         if let (Some(notice), Some(object)) = (error.notice(), pass.object()) {
             self.context.events.publish(object, notice);
         }

@@ -79,9 +79,14 @@ impl Display for Loss {
         match self {
             Self::Deadline(deadline) => write!(f, "not renewed within {deadline:?}"),
             Self::Taken(holder) if holder.is_empty() => f.write_str("it was released in our name"),
-            Self::Taken(holder) => write!(f, "{holder} holds it"),
+            Self::Taken(holder) => write!(f, "{} holds it", shown(holder)),
         }
     }
+}
+
+/// The start of a holder's name, which anybody may have written who may write the Lease.
+fn shown(holder: &str) -> &str {
+    &holder[..holder.floor_char_boundary(253)]
 }
 
 /// Takes part in the election. One for each process.
@@ -244,7 +249,7 @@ impl Elector {
             && view.holder != other
         {
             other.clone_into(&mut view.holder);
-            info!(holder = other, "standing by");
+            info!(holder = shown(other), "standing by");
         }
     }
 

@@ -7,10 +7,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::Status;
 
+use crate::chain::Chain;
 use crate::client::is_fenced;
 use crate::events::Notice;
 use crate::key::Key;
 use crate::retry::{ReconcileError, Retry};
+
+/// The most that a notice repeats of what the API server said, in bytes.
+const SAID: usize = 600;
 
 /// A write that did not succeed, as far as is known.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +82,19 @@ impl WriteError {
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.failure == Failure::Gone
+    }
+
+    /// What the API server said.
+    fn said(&self) -> String {
+        match &self.source {
+            kube::Error::Api(status) => status.message.trim_end_matches('.').to_owned(),
+            other => Chain(other).to_string(),
+        }
+    }
+
+    /// Whether an admission webhook did not answer. Source: `NewInternalError` of the API server's webhook dispatcher.
+    fn is_webhook(&self) -> bool {
+        matches!(&self.source, kube::Error::Api(status) if status.message.contains("failed calling webhook"))
     }
 
     fn retry_after(&self) -> Option<Duration> {
@@ -158,9 +175,16 @@ impl ReconcileError for WriteError {
                 "WriteDenied",
                 "Apply Tidewaiter's role from deploy/, and look for an admission policy that denies the write.",
             ),
+            Failure::Unknown if self.is_webhook() => (
+                "WebhookFailed",
+                "Restore the webhook, or let its failurePolicy be Ignore. The write is retried.",
+            ),
             Failure::Conflict | Failure::Gone | Failure::Fenced | Failure::Unknown => return None,
         };
-        let note = format!("{self}: {}. {remedy}", self.source);
+        // The remedy stays, however much an admission policy has to say.
+        let said = self.said();
+        let said = said.get(..said.floor_char_boundary(SAID)).unwrap_or_default();
+        let note = format!("{self}: {said}. {remedy}");
         Some(Notice::warning(reason, self.verb.action(), note))
     }
 }
@@ -222,6 +246,37 @@ mod tests {
                 "{code}"
             );
             assert_eq!(error.to_string(), "cannot patch Node n");
+        }
+    }
+
+    #[test]
+    fn a_webhook_that_does_not_answer_is_reported() {
+        let meta = ObjectMeta::default();
+        let said = "Internal error occurred: failed calling webhook \"w.example.com\": connection refused";
+        let status = Status::failure(said, "InternalError").with_code(500);
+        let error = WriteError::new::<Node>(Verb::Patch, &meta, kube::Error::Api(Box::new(status)));
+        assert_eq!((error.retry(), error.class()), (Retry::Backoff, "api"));
+        let notice = error.notice().unwrap();
+        assert!(notice.reason == "WebhookFailed" && notice.note.contains("w.example.com"));
+    }
+
+    #[test]
+    fn the_notice_holds_what_the_server_said_and_the_remedy() {
+        let meta = ObjectMeta {
+            name: Some("n".to_owned()),
+            ..ObjectMeta::default()
+        };
+        let long = "é".repeat(2_000);
+        for said in ["denied by policy.", &long] {
+            let status = Status::failure(said, "Invalid").with_code(422);
+            let error = WriteError::new::<Node>(Verb::Patch, &meta, kube::Error::Api(Box::new(status)));
+            let note = error.notice().unwrap().note;
+            assert!(note.starts_with("cannot patch Node n: "), "{note}");
+            assert!(
+                note.ends_with("whenever something changes.") && note.len() < 1_000,
+                "{note}"
+            );
+            assert!(!note.contains("Status") && !note.contains(".."), "{note}");
         }
     }
 

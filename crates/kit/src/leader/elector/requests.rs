@@ -7,9 +7,13 @@ use std::time::Duration;
 
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt as _, TryStreamExt as _};
-use k8s_openapi::api::coordination::v1::Lease;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::{PostParams, WatchEvent, WatchParams};
-use kube::{Api, Client};
+use kube::core::Request;
+use kube::{Api, Client, Resource};
+use serde::Deserialize;
 use tracing::debug;
 
 use super::LeaseSettings;
@@ -36,11 +40,11 @@ impl Failure {
     }
 }
 
-pub(super) type Events = BoxStream<'static, Result<WatchEvent<Lease>, kube::Error>>;
+pub(super) type Events = BoxStream<'static, Result<WatchEvent<Seen>, kube::Error>>;
 
 #[derive(Debug)]
 pub(super) struct Requests {
-    api: Api<Lease>,
+    api: Api<Seen>,
     settings: LeaseSettings,
     clock: SharedClock,
     /// Fences the writes about the Lease, as leadership fences all others: a renewal that was held up by SIGSTOP is not
@@ -63,9 +67,8 @@ impl Requests {
     /// The Lease as it is now, if there is one.
     pub(super) async fn get(&self) -> Result<Option<Lease>, Failure> {
         let get = self.api.get_opt(&self.settings.name);
-        timeout(&*self.clock, self.attempt(), get)
-            .await?
-            .map_err(Failure::Refused)
+        let found = timeout(&*self.clock, self.attempt(), get).await?;
+        Ok(found.map_err(Failure::Refused)?.map(Lease::from))
     }
 
     /// Changes of the Lease from the given state on. It connects when it is first asked.
@@ -111,29 +114,35 @@ impl Requests {
         } = &self.settings;
         let began = self.now();
         let lease = created(namespace, name, identity, self.clock.now(), *timing);
-        let params = PostParams::default();
-        let answer = self.write(until, self.api.create(&params, &lease)).await?;
+        let request = self.requests().create(&PostParams::default(), body(&lease)?);
+        let answer = self.write(until, request).await?;
         Ok((self.ours(answer)?, began))
     }
 
     /// Replaces the version that `lease` names, not after `until`.
     pub(super) async fn replace(&self, lease: &Lease, until: Duration) -> Result<Lease, Failure> {
-        self.write(
-            until,
-            self.api.replace(&self.settings.name, &PostParams::default(), lease),
-        )
-        .await
+        let request = self
+            .requests()
+            .replace(&self.settings.name, &PostParams::default(), body(lease)?);
+        self.write(until, request).await
+    }
+
+    fn requests(&self) -> Request {
+        Request::new(Lease::url_path(&(), Some(&self.settings.namespace)))
     }
 
     /// Sends a write about the Lease, not after `until`.
     async fn write(
         &self,
         until: Duration,
-        request: impl Future<Output = kube::Result<Lease>>,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<Lease, Failure> {
+        let request = request.map_err(|error| Failure::Refused(kube::Error::BuildRequest(error)))?;
         let limit = until.saturating_sub(self.now()).min(self.attempt());
         self.window.open_until(self.now() + limit);
-        timeout(&*self.clock, limit, request).await?.map_err(Failure::Refused)
+        let client = self.api.clone().into_client();
+        let sent = timeout(&*self.clock, limit, client.request::<Seen>(request)).await?;
+        sent.map(Lease::from).map_err(Failure::Refused)
     }
 
     /// A 200 from something between us and the API server is not a success.
@@ -152,6 +161,54 @@ impl Requests {
     }
 }
 
+fn body(lease: &Lease) -> Result<Vec<u8>, Failure> {
+    serde_json::to_vec(lease).map_err(|error| Failure::Refused(kube::Error::SerdeError(error)))
+}
+
+/// A Lease as somebody wrote it: whatever stands in it, a candidate must be able to take it over.
+#[derive(Clone, Debug, Deserialize, Resource)]
+#[resource(inherit = Lease)]
+pub(super) struct Seen {
+    #[serde(deserialize_with = "crate::slim::for_writer")]
+    metadata: ObjectMeta,
+    spec: Option<SeenSpec>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SeenSpec {
+    holder_identity: Option<String>,
+    lease_duration_seconds: Option<i32>,
+    lease_transitions: Option<i32>,
+    /// The API server accepts times that [`Timestamp`] does not: they count as absent.
+    acquire_time: Option<String>,
+    renew_time: Option<String>,
+    preferred_holder: Option<String>,
+    strategy: Option<String>,
+}
+
+impl From<Seen> for Lease {
+    fn from(seen: Seen) -> Self {
+        let time = |text: Option<String>| text?.parse::<Timestamp>().ok().map(MicroTime);
+        let spec = seen.spec.map(|spec| LeaseSpec {
+            holder_identity: spec.holder_identity,
+            lease_duration_seconds: spec.lease_duration_seconds,
+            lease_transitions: spec.lease_transitions,
+            acquire_time: time(spec.acquire_time),
+            renew_time: time(spec.renew_time),
+            preferred_holder: spec.preferred_holder,
+            strategy: spec.strategy,
+        });
+        Self {
+            metadata: ObjectMeta {
+                managed_fields: None,
+                ..seen.metadata
+            },
+            spec,
+        }
+    }
+}
+
 /// The next state of the Lease that the watch delivers; `None` when it has ended. Waits forever without a watch.
 pub(super) async fn next(watch: &mut Option<Events>) -> Option<Option<Lease>> {
     let Some(events) = watch else {
@@ -159,7 +216,7 @@ pub(super) async fn next(watch: &mut Option<Events>) -> Option<Option<Lease>> {
     };
     loop {
         match events.next().await? {
-            Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)) => return Some(Some(lease)),
+            Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)) => return Some(Some(lease.into())),
             Ok(WatchEvent::Deleted(_)) => return Some(None),
             Ok(WatchEvent::Bookmark(_)) => {}
             Ok(WatchEvent::Error(status)) => {

@@ -582,6 +582,32 @@ impl Clock for LateTimers {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whatever_somebody_wrote_into_the_lease_it_is_taken_over() {
+    let deep = (0..200).fold(json!({}), |inner, _| json!({ "f:a": inner }));
+    let managed = json!([{"manager": "x", "operation": "Update", "fieldsV1": deep}]);
+    for (field, value) in [
+        ("/spec/renewTime", json!("9999-12-31T23:59:59Z")),
+        ("/spec/acquireTime", json!("9999-12-31T23:59:59Z")),
+        ("/metadata/managedFields", managed),
+        ("/spec/holderIdentity", json!("x".repeat(900_000))),
+    ] {
+        let world = World::new();
+        world.held_by("x");
+        let (parent, name) = field.rsplit_once('/').unwrap();
+        world.server().lease.as_mut().unwrap().pointer_mut(parent).unwrap()[name] = value;
+        let a = world.replica("a");
+        pass(20 * SECOND).await;
+        assert!(a.leadership.is_leader(), "{field}");
+    }
+}
+
+#[test]
+fn a_loss_shows_the_start_of_a_long_name() {
+    let shown = Loss::Taken("x".repeat(900_000)).to_string();
+    assert!(shown.len() < 300, "{}", shown.len());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_renewal_that_was_held_up_by_a_stop_is_not_sent() {
     let world = World::new();
     world.held_by("a");
