@@ -2,15 +2,20 @@
 //!
 //! Invariants: if no call is in flight, a query is sent at once, together with other queries of the same moment. Queries that
 //! arrive during a call are batched into the next one. An answer is cached for one (uid, providerID) until it expires, and is
-//! proven again for each caller's claim. A refusal is never cached. A dropped caller affects no other; its query is not sent if
-//! it is still waiting.
+//! proven again for each caller's claim. A refusal is never cached, unless it is transient: then the claim is parked. A dropped
+//! caller affects no other; its query is not sent if it is still waiting.
 //!
 //! One place decides the pace: a call that is throttled or gets no response delays the next one, for all Nodes and with jitter,
 //! so that thousands of Nodes cannot stampede. A slow call, for example because one zone does not respond, delays later Nodes by
 //! at most [`PATIENCE`].
+//!
+//! While the cloud is away, the lookup itself tries again: the parked claims share one call every few seconds, and their Nodes get
+//! the last refusal without a call. The first good answer to one of them releases all: each is announced, and queries again, joined
+//! with the others.
 
 mod answer_cache;
 mod pace;
+mod parked;
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -19,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use tidewaiter_api::NodeUid;
+use tidewaiter_api::{NodeName, NodeUid};
 use tidewaiter_kit::clock::timeout;
 use tidewaiter_kit::{SharedClock, random};
 use tokio::sync::{Notify, oneshot};
@@ -33,6 +38,7 @@ use crate::proof::{NodeNames, Proven, prove};
 use crate::refusal::{Refusal, UnavailableCause};
 use answer_cache::{AnswerCache, CachedAnswer};
 use pace::{CallOutcome, Pace};
+use parked::Parked;
 
 /// The time after which waiting queries no longer wait for a call in flight, but start another one.
 pub const PATIENCE: Duration = Duration::from_secs(1);
@@ -81,12 +87,15 @@ pub struct Lookup {
     settings: LookupSettings,
     state: Mutex<State>,
     wake: Notify,
+    parked: Notify,
+    released: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Waiter>,
     kept: AnswerCache,
+    parked: Parked,
     /// The call in flight for each Node. [`Lookup::forget`] removes a Node, so that its answer is not cached.
     asked: HashMap<NodeUid, u64>,
     calls: u64,
@@ -101,12 +110,24 @@ struct Waiter {
 
 type Reply = oneshot::Sender<Result<CachedAnswer, Refusal>>;
 
-/// Waiters whose claims are queried in one call.
+/// Claims that are queried in one call.
 #[derive(Debug)]
 struct Batch {
     call: u64,
     claims: Vec<Claim>,
-    replies: Mutex<Vec<Option<Reply>>>,
+    /// What each claim still expects.
+    expected: Mutex<Vec<Expected>>,
+}
+
+/// What is to be done with the first answer to a claim.
+#[derive(Debug)]
+enum Expected {
+    /// A caller waits for it.
+    Reply(Reply),
+    /// The claim is parked, and this is a try.
+    Try,
+    /// The answer is there.
+    Nothing,
 }
 
 impl Lookup {
@@ -119,6 +140,8 @@ impl Lookup {
             settings,
             state: Mutex::default(),
             wake: Notify::new(),
+            parked: Notify::new(),
+            released: Notify::new(),
         }
     }
 
@@ -126,11 +149,12 @@ impl Lookup {
     /// time. The claim is judged as passed in: if the Node changes meanwhile, call this again.
     ///
     /// # Errors
-    /// A [`Refusal`]. [`Identifier`] defines what each means and when to query again.
+    /// A [`Refusal`]. [`Identifier`] defines what each means and when to query again. After a transient one, [`Lookup::run`]
+    /// announces the Node when the cloud is back.
     pub async fn identify(&self, claim: Claim) -> Result<Answer, Refusal> {
-        let known = self.lock().kept.get(&claim, self.clock.monotonic());
+        let known = self.known(&claim);
         let kept = match known {
-            Some(kept) => kept,
+            Some(known) => known?,
             None => self.ask(claim.clone()).await?,
         };
         let proven = prove(&claim, kept.identity, self.settings.node_names)?;
@@ -145,15 +169,20 @@ impl Lookup {
     pub fn forget(&self, uid: &NodeUid) {
         let mut state = self.lock();
         state.kept.forget(uid);
+        state.parked.forget(uid);
         state.asked.remove(uid);
     }
 
-    /// Makes the calls until `shutdown`. Queries that are still waiting then, and later ones, are refused as
-    /// unavailable.
+    /// Makes the calls until `shutdown`, and calls `on_back` for each Node that got a transient refusal when the cloud answers
+    /// again. `on_back` must not block. Queries that are still waiting at shutdown, and later ones, are refused as unavailable.
     ///
     /// # Errors
     /// Never: a supervised task needs an error type.
-    pub async fn run(self: Arc<Self>, shutdown: CancellationToken) -> Result<(), Infallible> {
+    pub async fn run(
+        self: Arc<Self>,
+        shutdown: CancellationToken,
+        on_back: impl Fn(&NodeName) + Send + Sync,
+    ) -> Result<(), Infallible> {
         let mut pace = Pace::new(self.clock.clone());
         let mut calls = FuturesUnordered::new();
         loop {
@@ -161,11 +190,17 @@ impl Lookup {
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => break,
+                () = self.released.notified() => pace.reset(),
                 Some((call, verdict)) = calls.next(), if !calls.is_empty() => pace.ended(call, verdict),
                 () = self.due(delay), if calls.len() < MAX_CALLS => {
                     if let Some(batch) = self.take() {
                         pace.begun(batch.call);
-                        calls.push(self.call(batch));
+                        calls.push(self.call(batch, &on_back));
+                    }
+                }
+                () = self.try_due(), if calls.len() < MAX_CALLS => {
+                    if let Some(batch) = self.take_parked() {
+                        calls.push(self.call(batch, &on_back));
                     }
                 }
             }
@@ -173,7 +208,15 @@ impl Lookup {
         let mut state = self.lock();
         state.closed = true;
         state.waiting.clear();
+        state.parked.release();
         Ok(())
+    }
+
+    /// What needs no call: the cached answer, or the refusal of a parked claim.
+    fn known(&self, claim: &Claim) -> Option<Result<CachedAnswer, Refusal>> {
+        let state = self.lock();
+        let kept = state.kept.get(claim, self.clock.monotonic()).map(Ok);
+        kept.or_else(|| state.parked.refusal(claim).map(Err))
     }
 
     async fn ask(&self, claim: Claim) -> Result<CachedAnswer, Refusal> {
@@ -183,6 +226,7 @@ impl Lookup {
             if state.closed {
                 return Err(stopped());
             }
+            state.parked.forget(&claim.uid);
             state.waiting.push_back(Waiter { claim, reply });
         }
         self.wake.notify_one();
@@ -213,42 +257,58 @@ impl Lookup {
         }
     }
 
+    /// Completes when it is time to try parked claims again.
+    async fn try_due(&self) {
+        loop {
+            let due = self.lock().parked.due();
+            match due.map(|due| due.saturating_sub(self.clock.monotonic())) {
+                None => self.parked.notified().await,
+                Some(Duration::ZERO) => return,
+                Some(wait) => self.clock.sleep(wait).await,
+            }
+        }
+    }
+
     /// The next batch: the longest-waiting queries, without dropped ones.
     fn take(&self) -> Option<Batch> {
         let now = self.clock.monotonic();
         let at_most = self.identifier.max_batch().max(1);
         let mut state = self.lock();
         state.kept.prune(now, self.settings.expiry);
-        let (mut claims, mut replies) = (Vec::new(), Vec::new());
+        let (mut claims, mut expected) = (Vec::new(), Vec::new());
         while claims.len() < at_most {
             let Some(waiter) = state.waiting.pop_front() else { break };
             if !waiter.reply.is_closed() {
                 claims.push(waiter.claim);
-                replies.push(Some(waiter.reply));
+                expected.push(Expected::Reply(waiter.reply));
             }
         }
-        if claims.is_empty() {
-            return None;
-        }
-        state.calls += 1;
-        let call = state.calls;
-        for claim in &claims {
-            state.asked.insert(claim.uid.clone(), call);
-        }
-        Some(Batch {
-            call,
-            claims,
-            replies: Mutex::new(replies),
-        })
+        state.batch(claims, expected)
     }
 
-    async fn call(&self, batch: Batch) -> (u64, CallOutcome) {
+    /// The next try of parked claims.
+    fn take_parked(&self) -> Option<Batch> {
+        let at_most = self.identifier.max_batch().max(1);
+        let mut state = self.lock();
+        let claims = state.parked.take(at_most, self.clock.monotonic());
+        let expected = claims.iter().map(|_| Expected::Try).collect();
+        state.batch(claims, expected)
+    }
+
+    async fn call(&self, batch: Batch, on_back: &(dyn Fn(&NodeName) + Send + Sync)) -> (u64, CallOutcome) {
         let verdict = Mutex::new(CallOutcome::default());
         let answers = |place: usize, result: Result<Identity, Refusal>| {
             // The first answer for an index counts; an invalid index is ignored.
-            if let Some(reply) = lock(&batch.replies).get_mut(place).and_then(Option::take) {
-                lock(&verdict).count(&result);
-                self.reply(&batch, place, reply, result);
+            let taken = |it| std::mem::replace(it, Expected::Nothing);
+            let expected = lock(&batch.expected).get_mut(place).map(taken);
+            match expected {
+                Some(Expected::Reply(reply)) => {
+                    lock(&verdict).count(&result);
+                    // The caller may have been dropped: then the answer is cached for the next one.
+                    let _ = reply.send(self.answered(&batch, place, result));
+                }
+                Some(Expected::Try) => self.tried(&batch, place, result, on_back),
+                Some(Expected::Nothing) | None => {}
             }
         };
         let asked = self.identifier.identify(&batch.claims, &answers);
@@ -262,26 +322,81 @@ impl Lookup {
         (batch.call, verdict)
     }
 
-    fn reply(&self, batch: &Batch, place: usize, reply: Reply, result: Result<Identity, Refusal>) {
-        let Some(claim) = batch.claims.get(place) else { return };
+    /// Stores the answer for a caller: an identity is cached, a claim without an answer is parked. A Node that was forgotten
+    /// meanwhile is not stored.
+    fn answered(
+        &self,
+        batch: &Batch,
+        place: usize,
+        result: Result<Identity, Refusal>,
+    ) -> Result<CachedAnswer, Refusal> {
         let answer = result.map(|identity| CachedAnswer {
             identity: Arc::new(identity),
             until: answer_cache::expires(self.clock.monotonic(), self.settings.expiry, random::f64()),
         });
+        let Some(claim) = batch.claims.get(place) else {
+            return answer;
+        };
         let mut state = self.lock();
-        if state.asked.get(&claim.uid) == Some(&batch.call) {
-            state.asked.remove(&claim.uid);
-            if let Ok(kept) = &answer {
-                state.kept.keep(claim, kept);
+        if state.asked.get(&claim.uid) != Some(&batch.call) {
+            return answer;
+        }
+        state.asked.remove(&claim.uid);
+        match &answer {
+            Ok(kept) => state.kept.keep(claim, kept),
+            Err(refusal) if refusal.is_transient() => {
+                state
+                    .parked
+                    .park(claim.clone(), refusal.clone(), self.clock.monotonic());
+                self.parked.notify_one();
+            }
+            Err(_) => {}
+        }
+        answer
+    }
+
+    /// Stores the answer to a parked claim. The first good one releases all of them.
+    fn tried(
+        &self,
+        batch: &Batch,
+        place: usize,
+        result: Result<Identity, Refusal>,
+        on_back: &(dyn Fn(&NodeName) + Send + Sync),
+    ) {
+        let Some(claim) = batch.claims.get(place) else { return };
+        match result {
+            Err(refusal) if refusal.is_transient() => self.lock().parked.refused_again(claim, refusal),
+            result => {
+                let released = self.lock().parked.release();
+                let _ = self.answered(batch, place, result);
+                if !released.is_empty() {
+                    self.released.notify_one();
+                }
+                released.iter().for_each(on_back);
             }
         }
-        drop(state);
-        // The caller may have been dropped: then the answer is cached for the next one.
-        let _ = reply.send(answer);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
+    }
+}
+
+impl State {
+    fn batch(&mut self, claims: Vec<Claim>, expected: Vec<Expected>) -> Option<Batch> {
+        if claims.is_empty() {
+            return None;
+        }
+        self.calls += 1;
+        let call = self.calls;
+        for claim in &claims {
+            self.asked.insert(claim.uid.clone(), call);
+        }
+        Some(Batch {
+            call,
+            claims,
+            expected: Mutex::new(expected),
+        })
     }
 }
 

@@ -20,7 +20,8 @@ use jiff::Timestamp;
 use tidewaiter_api::{ClusterName, InstanceGroupName};
 use tidewaiter_kit::backoff::jittered;
 use tidewaiter_kit::metrics::MetricsError;
-use tidewaiter_kit::{Metrics, SharedClock, random};
+use tidewaiter_kit::{Backoff, Metrics, SharedClock, random};
+use tokio::sync::Notify;
 
 use crate::cluster::{CLUSTER_FILE, Cluster};
 use crate::cluster_summary::ClusterSummary;
@@ -51,6 +52,8 @@ const AT_ONCE: usize = 4;
 const AWAY: usize = 4;
 /// The jitter of the poll interval, as a fraction of it.
 const JITTER: f64 = 0.1;
+/// The time between two tries of the files that were never read because the store is unavailable. Nodes wait for them.
+const TRIES: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(4));
 
 /// A change of a definition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -125,6 +128,7 @@ impl Definitions {
             reads: Reads::new(store, metrics)?,
             clock,
             announcements: Announcements::default(),
+            away: Notify::new(),
         });
         let parse = move |file: &str, bytes: &[u8]| {
             Ok(Content {
@@ -223,9 +227,36 @@ impl Definitions {
     async fn keep_polling(&self) -> Infallible {
         loop {
             let Inner { shared, settings, .. } = &*self.0;
-            shared.clock.sleep(jittered(settings.poll, JITTER)).await;
+            let poll = shared.clock.sleep(jittered(settings.poll, JITTER));
+            select(poll, pin!(self.keep_trying())).await;
             self.refresh().await;
         }
+    }
+
+    /// Reads the files that were never read because the store is unavailable, until there is none.
+    async fn keep_trying(&self) -> Infallible {
+        let shared = &self.0.shared;
+        let mut tries = 0;
+        loop {
+            if !self.awaits_store() {
+                tries = 0;
+                shared.away.notified().await;
+            }
+            tries += 1;
+            shared.clock.sleep(jittered(TRIES.ceiling(tries), JITTER)).await;
+            let groups: Vec<_> = self.groups().values().cloned().collect();
+            let awaited = groups.iter().filter(|group| group.awaits_store());
+            let mut reads: Vec<BoxFuture<'_, bool>> = awaited.map(|group| group.refresh().boxed()).collect();
+            if self.0.cluster.awaits_store() {
+                reads.push(self.0.cluster.refresh().boxed());
+            }
+            ask(reads, 0).await;
+            self.count_problems();
+        }
+    }
+
+    fn awaits_store(&self) -> bool {
+        self.0.cluster.awaits_store() || self.groups().values().any(|group| group.awaits_store())
     }
 
     async fn keep_announcing(&self, on_change: impl Fn(Changed)) -> Infallible {

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
+use tidewaiter_api::NodeName;
 use tidewaiter_identity::Lookup;
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
-    Backoff, Cache, Change, Controller, ControllerContext, Index, Queue, Reconciler as _, Tasks, Trigger, Writer,
+    Backoff, Cache, Change, Controller, ControllerContext, Index, Key, Queue, Reconciler as _, Tasks, Trigger, Writer,
 };
 use tidewaiter_kops::{Changed, Definitions};
 
@@ -60,7 +61,8 @@ pub fn start(parts: NodeControllerParts, context: &ControllerContext, tasks: &mu
         OnForgery::Quarantine => Some(Census::over(&nodes, queue.clone(), &kit.metrics)?),
     };
     let shutdown = tasks.shutdown_token();
-    tasks.spawn("identities", Arc::clone(&identities).run(shutdown.clone()));
+    let on_back = queues_node(queue.clone());
+    tasks.spawn("identities", Arc::clone(&identities).run(shutdown.clone(), on_back));
     let on_definition = queues_group(queue.clone(), records.clone());
     tasks.spawn(
         "definitions",
@@ -78,6 +80,7 @@ pub fn start(parts: NodeControllerParts, context: &ControllerContext, tasks: &mu
         status: Status::new(&kit.metrics)?,
         events: context.events.of(NodeController::NAME),
         clock: Arc::clone(&kit.clock),
+        undecodable: kit.undecodable.clone(),
     };
     Controller::new(controller, queue)
         .reads(&nodes)
@@ -122,6 +125,11 @@ fn forgets(identities: Arc<Lookup>) -> Trigger<Node> {
     })
 }
 
+/// A Node that the cloud did not answer for is reconciled when it answers again.
+fn queues_node(queue: Queue) -> impl Fn(&NodeName) + Send + Sync + 'static {
+    move |node| queue.push(Key::new(node.as_str()))
+}
+
 /// A definition that changes concerns the Nodes whose record names its group. A Node whose record is still on its way is queued by the
 /// record itself.
 fn queues_group(queue: Queue, records: Cache<Record>) -> impl Fn(Changed) + Send + Sync + 'static {
@@ -142,7 +150,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
     use tidewaiter_api::names::UNIDENTIFIED_TAINT;
-    use tidewaiter_kit::{Feed, Key, Kit, ManualClock};
+    use tidewaiter_kit::{Feed, Kit, ManualClock};
 
     use super::*;
     use crate::node_controller::observe::Claimed;

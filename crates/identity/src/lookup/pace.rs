@@ -72,9 +72,18 @@ impl Pace {
         self.under_way.insert(call, self.clock.monotonic());
     }
 
-    /// A success ends a series of failures, but not a delay that another call has caused meanwhile.
+    /// The cloud is back: no earlier failure delays a call any more.
+    pub(super) fn reset(&mut self) {
+        (self.failures, self.not_before) = (0, Duration::ZERO);
+    }
+
+    /// A success ends a series of failures, but not a delay that another call has caused meanwhile. A call without callers,
+    /// which tries parked claims, changes nothing.
     pub(super) fn ended(&mut self, call: u64, verdict: CallOutcome) {
         self.under_way.remove(&call);
+        if verdict == CallOutcome::default() {
+            return;
+        }
         let shape = match verdict {
             CallOutcome { throttled: 1.., .. } => THROTTLED,
             CallOutcome {

@@ -59,7 +59,7 @@ impl Bench {
         let settings = LookupSettings::default();
         let lookup = Arc::new(Lookup::new(Arc::clone(&self.identifier), self.clock.shared(), settings));
         let mut tasks = JoinSet::new();
-        let running = Arc::clone(&lookup).run(CancellationToken::new());
+        let running = Arc::clone(&lookup).run(CancellationToken::new(), |_| ());
         tasks.spawn(async move {
             let _ = running.await;
         });

@@ -569,5 +569,45 @@ async fn a_change_that_a_caller_finds_is_announced_without_a_poll() {
     );
 }
 
+/// What nodes wait for is tried again within seconds, not at the next poll, however long the store is away.
+#[tokio::test]
+async fn a_store_that_is_back_is_noticed_within_seconds() {
+    let world = World::new();
+    for file in [CLUSTER_FILE, GROUP_FILE] {
+        world.store.fail(file, Trouble::Unavailable);
+    }
+    world.get().await.unwrap_err();
+    let told = Mutex::new(Vec::new());
+    let run = world
+        .definitions
+        .clone()
+        .run(pending(), |changed| told.lock().unwrap().push(changed));
+    // Nothing here yields to the runtime, which would refill the budget of the task.
+    let mut run = pin!(tokio::task::unconstrained(run));
+    let mut pass = |time: Duration| {
+        for _ in 0..time.as_millis() / 100 {
+            for _ in 0..20 {
+                assert!(run.as_mut().now_or_never().is_none());
+            }
+            world.clock.advance(SECOND / 10);
+        }
+    };
+    world.store.reads();
+    pass(240 * SECOND);
+    let reads = world.store.reads().len();
+    // Two files, every four seconds, and at the polls of half a minute.
+    assert!((100..=180).contains(&reads), "{reads} reads");
+    world.store.put(CLUSTER_FILE, CLUSTER);
+    world.store.put(GROUP_FILE, NODES);
+    pass(5 * SECOND);
+    let expected = [Changed::Cluster, Changed::Group(name("nodes-a"))];
+    assert_eq!(*told.lock().unwrap(), expected);
+    world.store.reads();
+    pass(26 * SECOND);
+    let reads = world.store.reads();
+    let tried: Vec<_> = reads.iter().filter(|(_, known)| !known).collect();
+    assert!(tried.is_empty() && reads.len() <= 2, "{reads:?}");
+}
+
 mod owned;
 mod summaries;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tidewaiter_kit::{Backoff, SharedClock};
-use tokio::sync::Mutex as Gate;
+use tokio::sync::{Mutex as Gate, Notify};
 
 use super::Changed;
 use super::announcements::Announcements;
@@ -38,6 +38,8 @@ pub(super) struct Shared {
     pub(super) reads: Reads,
     pub(super) clock: SharedClock,
     pub(super) announcements: Announcements,
+    /// Notified when a required file could not be read because the store is unavailable.
+    pub(super) away: Notify,
 }
 
 /// A required file.
@@ -169,6 +171,13 @@ impl<T: PartialEq, S> Tracked<T, S> {
             .map(|problem| (problem, state.since, state.good.is_some()))
     }
 
+    /// Whether callers wait for it only because the store is unavailable.
+    pub(super) fn awaits_store(&self) -> bool {
+        let state = self.lock();
+        let away = matches!(state.access, Some(StoreError::Unavailable { .. }));
+        away && state.good.is_none() && state.wanted.is_some()
+    }
+
     /// Whether a caller has requested it since the monotonic time `time`.
     pub(super) fn wanted_since(&self, time: Duration) -> bool {
         self.lock().wanted.is_some_and(|wanted| wanted >= time)
@@ -216,6 +225,9 @@ impl<T: PartialEq, S> Tracked<T, S> {
             state.failing = None;
         } else if state.failing.is_none() {
             state.failing = Some(Moment::now(&*self.shared.clock));
+        }
+        if state.good.is_none() && !answered {
+            self.shared.away.notify_one();
         }
         if before != after {
             state.since = self.shared.clock.now();

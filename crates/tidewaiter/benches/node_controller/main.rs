@@ -20,6 +20,7 @@ mod pods;
 mod poison;
 mod process;
 mod reaction;
+mod recovery;
 mod report;
 mod steady;
 mod verdict;
@@ -84,6 +85,8 @@ enum Which {
     Poison,
     /// From a new Node to its labels
     Reaction,
+    /// How soon every Node has its labels after EC2 throttled every call
+    Recovery,
     /// From a leader's end to the next one's first act
     Failover,
     /// What the group listings of Compute Engine cost
@@ -138,6 +141,7 @@ async fn run(which: Which, args: &Args, bed: &mut Option<Bed>) -> Result<Chapter
         Which::Steady => steady::measure(bed, args.heartbeat_seconds).await,
         Which::Poison => poison::measure(bed).await,
         Which::Reaction => reaction::measure(bed).await,
+        Which::Recovery => recovery::measure(bed).await,
         Which::Failover => failover::measure(bed).await,
         Which::Gce => gce::measure(bed).await,
         Which::Verdict | Which::Cloud => verdict::measure(bed).await,
