@@ -20,7 +20,6 @@ use crate::objects::{Node, Pod};
 use crate::observation::{CloudGroup, Dns, Observation, Part};
 use crate::verdict::{Counts, Failure, PartName, Unknown, Verdict};
 use membership::Membership;
-pub(crate) use membership::contested;
 
 /// The options of a validation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

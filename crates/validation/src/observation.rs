@@ -33,7 +33,7 @@ pub struct Observation {
     pub cloud: Part<Vec<CloudGroup>>,
     /// All Nodes.
     pub nodes: Part<Vec<Arc<Node>>>,
-    /// The names of Nodes that the controller's records mark as forged; empty without permission to read the records.
+    /// The names of Nodes that the controller's records mark as forged; empty without records, or without permission to read them.
     pub forged: BTreeSet<String>,
     /// At least the [judged](crate::is_judged) Pods; others have no effect.
     pub pods: Part<Vec<Arc<Pod>>>,

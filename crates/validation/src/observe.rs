@@ -17,14 +17,14 @@ use kube::{Client, ResourceExt as _};
 use tidewaiter_api::{ClusterName, NodeIdentity};
 use tidewaiter_identity::{CloudGroup, CloudGroups, Refusal};
 use tidewaiter_kit::clock::timeout;
-use tidewaiter_kit::{Clock, SharedClock};
+use tidewaiter_kit::{Clock, Guarded, SharedClock};
 use tidewaiter_kops::{Definitions, GroupSummary};
 
-use crate::judge::contested;
 use crate::objects::{Node, Pod, is_judged};
 use crate::observation::{Dns, Observation, Part};
 
 pub use dns::resolve;
+use lists::ListError;
 
 /// The timeout of the state store and of the cloud. It allows for more than one read of the store, and a DNS lookup
 /// afterwards.
@@ -49,34 +49,44 @@ pub struct Sources {
 /// arrive.
 pub async fn observe(sources: &Sources) -> Observation {
     let Sources { client, clock, .. } = sources;
-    let (groups, cloud, nodes, pods, dns) = join!(
+    let (groups, cloud, nodes, forged, pods, dns) = join!(
         groups(sources),
         cloud(sources),
         lists::all::<FullNode, Node>(client, &**clock, |_| true),
+        forged(client, &**clock),
         lists::all::<Pod, Pod>(client, &**clock, is_judged),
         api_addresses(sources),
     );
+    let (nodes, forged) = match forged {
+        Ok(forged) => (nodes.into(), forged),
+        Err(error) => {
+            let reason = format!("which of them are forged is unknown: {error}");
+            (Part::Unknown(reason), BTreeSet::new())
+        }
+    };
     Observation {
         cluster: sources.cluster.clone(),
         groups,
         cloud,
-        forged: match &nodes {
-            Ok(nodes) if contested(nodes) => forged(client, &**clock).await,
-            _ => BTreeSet::new(),
-        },
-        nodes: nodes.into(),
+        forged,
+        nodes,
         pods: pods.into(),
         dns,
     }
 }
 
-/// Empty if there are no records, or without permission to read them: then the worst of several claims counts.
-async fn forged(client: &Client, clock: &dyn Clock) -> BTreeSet<String> {
-    let forged = |record: &NodeIdentity| record.status.as_ref().is_some_and(Refusal::is_recorded_forgery);
-    let records = lists::all::<NodeIdentity, _>(client, clock, forged)
-        .await
-        .unwrap_or_default();
-    records.iter().map(|record| record.name_any()).collect()
+/// The Nodes that the records mark as forged. Empty if there are no records, or without permission to read them.
+async fn forged(client: &Client, clock: &dyn Clock) -> Result<BTreeSet<String>, ListError> {
+    type Record = Guarded<NodeIdentity>;
+    let forged = |record: &Record| {
+        let status = record.0.as_ref().ok().and_then(|record| record.status.as_ref());
+        status.is_some_and(Refusal::is_recorded_forgery)
+    };
+    match lists::all::<NodeIdentity, Record>(client, clock, forged).await {
+        Ok(records) => Ok(records.iter().map(|record| record.name_any()).collect()),
+        Err(ListError::Denied { .. } | ListError::Missing { .. }) => Ok(BTreeSet::new()),
+        Err(error) => Err(error),
+    }
 }
 
 /// The current InstanceGroups: the last valid version of a file that cannot be read any more does not count.

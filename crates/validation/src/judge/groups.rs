@@ -45,11 +45,11 @@ pub(super) fn failures<'a>(membership: &Membership<'a>) -> Vec<Found<'a>> {
     found
 }
 
-/// The workers that did not join or are not ready.
+/// The workers that did not join or are not ready, without detached ones.
 pub(super) fn unready_workers<'a>(membership: &Membership<'a>) -> BTreeSet<Place<'a>> {
     let workers = membership
         .judged()
-        .filter(|(group, _)| group.summary.role == Role::Node);
+        .filter(|(group, machine)| group.summary.role == Role::Node && machine.counts());
     let failed = workers.filter_map(|(group, machine)| machine_failure(group, machine));
     failed.map(|found| found.place).collect()
 }

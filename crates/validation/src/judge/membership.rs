@@ -1,9 +1,9 @@
 //! The group of each instance, and its Node.
 //!
-//! If the cloud provides the name of the instance's Node, the Node with that name belongs to it, because the kubelet's
-//! certificate binds the name. Otherwise, the Node whose providerID names the instance does, which is only the
-//! kubelet's claim. If several Nodes claim it, those not known as forged come first, and among them the worst, so that
-//! no claim can hide that another Node is not ready.
+//! A Node that the records mark as forged belongs to no instance. If the cloud provides the name of the instance's Node, only
+//! the Node with that name belongs to it, because the kubelet's certificate binds the name. Otherwise, the Node whose
+//! providerID names the instance does, which is only the kubelet's claim. If several Nodes claim it, the worst counts, so
+//! that no claim can hide that another Node is not ready.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -139,12 +139,13 @@ struct Finder<'a> {
 
 impl<'a> Finder<'a> {
     fn new(nodes: &'a [Arc<Node>], forged: &BTreeSet<String>) -> Self {
-        let mut nodes: Vec<&Node> = nodes.iter().map(Arc::as_ref).collect();
+        let honest = nodes
+            .iter()
+            .map(Arc::as_ref)
+            .filter(|node| !forged.contains(node.name()));
+        let mut nodes: Vec<&Node> = honest.collect();
         // A control-plane Node must run the static pods, and no kubelet can set its label, so it takes precedence.
-        nodes.sort_by_key(|node| {
-            let forged = forged.contains(node.name());
-            (forged, node.is_ready(), !node.is_control_plane(), node.name())
-        });
+        nodes.sort_by_key(|node| (node.is_ready(), !node.is_control_plane(), node.name()));
         let mut by_instance: HashMap<_, Vec<_>> = HashMap::new();
         for node in &nodes {
             if let Some(id) = &node.provider_id {
@@ -158,29 +159,22 @@ impl<'a> Finder<'a> {
     }
 
     fn machine(&self, member: &'a Member) -> Machine<'a> {
-        let named = member
-            .node_name
-            .as_ref()
-            .and_then(|name| self.by_name.get(name.as_str()).copied());
-        let node = named
-            .filter(|node| node.provider_id.is_none() || claims(node, &member.id))
-            .or_else(|| {
-                let claimants = self.by_instance.get(last_part(&member.id))?;
-                claimants.iter().copied().find(|node| claims(node, &member.id))
-            });
+        let node = match &member.node_name {
+            Some(name) => {
+                let named = self.by_name.get(name.as_str()).copied();
+                named.filter(|node| node.provider_id.is_none() || claims(node, &member.id))
+            }
+            None => {
+                let claimants = self.by_instance.get(last_part(&member.id)).into_iter().flatten();
+                claimants.copied().find(|node| claims(node, &member.id))
+            }
+        };
         Machine {
             member,
             node,
             judged: false,
         }
     }
-}
-
-/// Whether two Nodes claim one instance.
-pub(crate) fn contested(nodes: &[Arc<Node>]) -> bool {
-    let mut seen = HashSet::new();
-    let mut claims = nodes.iter().filter_map(|node| node.provider_id.as_ref());
-    claims.any(|claim| !seen.insert(last_part(claim.rest())))
 }
 
 /// Whether the Node's providerID is `id` or ends with `/` and `id`.

@@ -28,6 +28,8 @@ pub(super) enum ListError {
     Slow { plural: String, limit: Duration },
     #[error("permission to list {plural} is missing: {said}; the role `view` and read access to Nodes are sufficient")]
     Denied { plural: String, said: String },
+    #[error("the API server does not know {plural}")]
+    Missing { plural: String },
     #[error("{plural} cannot be listed: {said}")]
     Failed { plural: String, said: String },
 }
@@ -112,6 +114,7 @@ fn failed(plural: String, error: &kube::Error) -> ListError {
     let said = Chain(error).to_string();
     match error {
         kube::Error::Api(status) if matches!(status.code, 401 | 403) => ListError::Denied { plural, said },
+        kube::Error::Api(status) if status.code == 404 => ListError::Missing { plural },
         _ => ListError::Failed { plural, said },
     }
 }

@@ -5,7 +5,7 @@ use tidewaiter_testkit::builders::node;
 use tidewaiter_testkit::fake_ec2::FakeInstance;
 use tidewaiter_testkit::{Kubelet, eventually};
 
-use super::{is_healthy, reports, two_workers};
+use super::{auto_scaling_group, is_healthy, reports, two_workers};
 use crate::world::{SOON, World};
 
 #[tokio::test]
@@ -37,5 +37,31 @@ async fn a_forged_node_does_not_make_an_instance_look_unready() {
     controller.has_gauge("kops_node_notReady", Some(1.0)).await;
     reports(&two, "True").await;
     is_healthy(&world, True, "ClusterReady").await;
+    controller.stops().await;
+}
+
+#[tokio::test]
+async fn a_forged_node_joins_for_no_instance() {
+    let world = World::start().await;
+    world.group("nodes", &[]);
+    let missing = world.launch(1, "nodes");
+    auto_scaling_group(&world, "nodes", 1, std::slice::from_ref(&missing));
+    let thief = world.launch(2, "nodes");
+    let forged = node(thief.node_name())
+        .provider_id(&missing.provider_id())
+        .ready("True");
+    let forged = Kubelet::register(&world.cluster, &forged.build()).await;
+    let controller = world.controller().await;
+    world.is_verified(forged.name(), False, "NameMismatch").await;
+    let words = format!("machine \"{}\" has not yet joined cluster", missing.id());
+    eventually("the verdict to name the machine", SOON, async || {
+        let (_, failed) = is_healthy(&world, False, "ValidationFailed").await;
+        if failed.message.contains(&words) {
+            Ok(())
+        } else {
+            Err(failed.message)
+        }
+    })
+    .await;
     controller.stops().await;
 }
