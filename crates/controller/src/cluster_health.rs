@@ -13,8 +13,8 @@ use kube::api::Api;
 use kube::{Client, Resource as _};
 use tidewaiter_api::{ClusterHealth, ClusterHealthSpec, ClusterHealthStatus, ClusterName};
 use tidewaiter_kit::{
-    Backoff, Controller, ControllerContext, Events, Key, Next, Notice, Pass, Queue, ReconcileError, Reconciler, Retry,
-    SharedClock, Tasks, WriteError, Writer,
+    Backoff, Controller, ControllerContext, Events, Guarded, Key, Next, Notice, Pass, Queue, ReconcileError,
+    Reconciler, Retry, SharedClock, Tasks, WriteError, Writer,
 };
 
 use crate::verdicts::Latest;
@@ -31,7 +31,7 @@ const RETRIES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_min
 /// The controller. One reconcile makes the one object say what the newest verdict says.
 pub struct ClusterHealthController {
     cluster: ClusterName,
-    api: Api<ClusterHealth>,
+    api: Api<Guarded<ClusterHealth>>,
     writer: Writer,
     latest: Latest,
     events: Events,
@@ -163,7 +163,7 @@ impl ClusterHealthController {
         }
     }
 
-    /// The object, if it exists and has a status.
+    /// The object, if it exists, can be decoded, and has a status.
     async fn observe(&self) -> Result<Option<Known>, ClusterHealthError> {
         let now = self.clock.monotonic();
         let known = self.lock().clone();
@@ -172,7 +172,8 @@ impl ClusterHealthController {
         }
         let found = self.api.get_opt(self.cluster.as_str()).await;
         let found = found.map_err(ClusterHealthError::Read)?;
-        let known = found.and_then(|health| {
+        // One that cannot be decoded is written anew.
+        let known = found.and_then(|Guarded(health)| health.ok()).and_then(|health| {
             Some(Known {
                 uid: health.metadata.uid,
                 status: health.status?,

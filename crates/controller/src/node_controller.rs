@@ -19,8 +19,9 @@ pub(crate) mod writes;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidewaiter_api::NodeIdentity;
 use tidewaiter_identity::Lookup;
-use tidewaiter_kit::{Cache, Events, Index, Next, Pass, Reconciler, SharedClock, Writer};
+use tidewaiter_kit::{Cache, Events, Index, Next, Pass, Reconciler, SharedClock, UndecodableObjects, Writer};
 use tidewaiter_kops::Definitions;
 
 use crate::objects::{Node, Record};
@@ -50,6 +51,7 @@ pub struct NodeController {
     status: Status,
     events: Events,
     clock: SharedClock,
+    undecodable: UndecodableObjects,
 }
 
 impl Reconciler for NodeController {
@@ -67,6 +69,10 @@ impl Reconciler for NodeController {
             return Ok(Next::Pending(CATCH_UP));
         };
         pass.about(seen.reference());
+        if let Some(error) = self.undecodable.error::<NodeIdentity>(pass.key()) {
+            self.status.blocked(pass.key());
+            return Err(NodeError::Record(error));
+        }
         if apply::awaits_cache(&self.writer, &seen) {
             return Ok(Next::Pending(CATCH_UP));
         }

@@ -1,5 +1,7 @@
 //! Why a pass over a Node did not end as it should, and what could help.
 
+use std::time::Duration;
+
 use tidewaiter_api::InvalidValue;
 use tidewaiter_identity::Refusal;
 use tidewaiter_kit::{Notice, ReconcileError, Retry, WriteError};
@@ -17,6 +19,9 @@ pub enum NodeError {
     /// The definition of the Node's group is not available.
     #[error("the Node is identified, but the definition of its group is not available")]
     Undefined(#[source] DefinitionError),
+    /// The record cannot be decoded: what it remembers of the Node is unknown, so nothing may be changed.
+    #[error("the record of the Node cannot be decoded: {0}")]
+    Record(String),
     /// A write failed.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -25,8 +30,11 @@ pub enum NodeError {
 impl ReconcileError for NodeError {
     fn retry(&self) -> Retry {
         match self {
-            Self::Unreadable(_) => Retry::Slow,
-            Self::Cloud(_) | Self::Undefined(_) => Retry::Backoff,
+            // The lookup tries again for all Nodes, and announces them when the cloud is back.
+            Self::Unreadable(_) | Self::Cloud(_) => Retry::Slow,
+            Self::Undefined(_) => Retry::Backoff,
+            // A record that becomes as it was before, or goes, is no change to the cache.
+            Self::Record(_) => Retry::After(Duration::from_secs(10)),
             Self::Write(error) => error.retry(),
         }
     }
@@ -36,14 +44,24 @@ impl ReconcileError for NodeError {
             Self::Unreadable(_) => "unreadable",
             Self::Cloud(_) => "cloud",
             Self::Undefined(_) => "definition",
+            Self::Record(_) => "undecodable",
             Self::Write(error) => error.class(),
         }
+    }
+
+    fn is_refusal(&self) -> bool {
+        matches!(self, Self::Record(_))
     }
 
     /// The plan has reported the rest already.
     fn notice(&self) -> Option<Notice> {
         match self {
             Self::Write(error) => error.notice(),
+            Self::Record(_) => {
+                let note =
+                    format!("{self}. Its labels stay as they are. Correct the NodeIdentity of its name, or delete it.");
+                Some(Notice::warning("RecordUndecodable", "Read", note))
+            }
             Self::Unreadable(_) | Self::Cloud(_) | Self::Undefined(_) => None,
         }
     }

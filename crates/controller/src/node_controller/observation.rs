@@ -204,10 +204,9 @@ impl Observation {
     }
 
     pub(crate) fn unless_recorded(&self, content: RecordContent) -> Option<RecordContent> {
-        let same = self
-            .record
-            .as_deref()
-            .is_some_and(|record| record.spec == content.spec && record.status == content.status);
+        let same = self.record.as_deref().is_some_and(|record| {
+            record.spec == content.spec && record.status == content.status && record.is_owned_by(self.uid.as_str())
+        });
         (!same).then_some(content)
     }
 }

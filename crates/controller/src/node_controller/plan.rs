@@ -23,6 +23,7 @@ use tidewaiter_kops::{DefinitionError, NodeLabels};
 pub(crate) use foreign::Foreign;
 use keys::Keys;
 
+use super::ForeignLabels;
 use super::observation::{Finding, Observation, rejected_words, vouched_words};
 use super::quarantine::{self, Decision};
 use super::writes::{NodePatch, RecordContent};
@@ -36,8 +37,10 @@ pub(crate) struct Plan {
     pub patch: Option<NodePatch>,
     /// The record after the Node is as it should be.
     pub narrowed: Option<RecordContent>,
-    /// What the Node's owner should read.
+    /// What the Node's owner should read, whether or not the writes are accepted.
     pub notices: Vec<Notice>,
+    /// What the writes do, for its owner: to be read once they are accepted.
+    pub done: Vec<Notice>,
     /// The Node's state after the plan.
     pub state: NodeState,
     /// What is done to it, if it is refused for forgery.
@@ -147,7 +150,10 @@ fn forged(seen: &Observation, refusal: &Refusal, now: Timestamp) -> Plan {
     );
     plan.decision = Some(decision);
     plan.patch = patch;
-    plan.notices.extend(quarantine::notice(decision, plan.patch.as_ref()));
+    match decision {
+        Decision::Quarantine => plan.done.extend(quarantine::notice(decision, plan.patch.as_ref())),
+        _ => plan.notices.extend(quarantine::notice(decision, None)),
+    }
     plan
 }
 
@@ -199,9 +205,12 @@ fn defined(seen: &Observation, proven: &Proven, labels: &NodeLabels, now: Timest
             .iter()
             .map(|label| Notice::warning("LabelRejected", "Label", rejected_words(label))),
     );
-    plan.notices.extend(foreign.notice());
+    match seen.policy.foreign_labels {
+        ForeignLabels::Remove => plan.done.extend(foreign.notice()),
+        ForeignLabels::Report => plan.notices.extend(foreign.notice()),
+    }
     if seen.was_refused() {
-        plan.notices.push(Notice {
+        plan.done.push(Notice {
             kind: NoticeKind::Normal,
             reason: "Verified".into(),
             action: "Identify".into(),
@@ -218,6 +227,7 @@ impl Plan {
             patch: None,
             narrowed: None,
             notices: Vec::new(),
+            done: Vec::new(),
             state,
             decision: None,
             foreign: 0,

@@ -78,7 +78,7 @@ pub(crate) fn condition(
     match decision {
         Decision::Quarantine => {
             let words = format!(
-                "refused for forgery ({}): without the labels that only a proven Node may have, and tainted",
+                "refused for forgery ({}): the labels that only a proven Node may have are removed, and it is tainted",
                 refusal.reason()
             );
             say(ConditionStatus::True, "Forged", &words)

@@ -16,7 +16,8 @@ impl NodeController {
     /// Reports a pass whose writes were accepted, or not.
     pub(super) fn report(&self, seen: &Observation, plan: &Plan, applied: bool) {
         self.status.count(seen, plan, applied);
-        for notice in &plan.notices {
+        let done = plan.done.iter().filter(|_| applied);
+        for notice in plan.notices.iter().chain(done) {
             self.events.publish(&seen.reference(), notice.clone());
         }
     }
@@ -41,14 +42,14 @@ struct Counted {
     foreign: u32,
 }
 
-/// The state of a Node whose last plan could not be written.
+/// The state of a Node that is proven and whose last plan could not be written. What refuses a Node is so whatever is written.
 const FAILED: &str = "failed";
 
 impl Status {
     pub(crate) fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
         let gauge = metrics.gauge_vec(
             "tidewaiter_nodes",
-            "Nodes by state: verified, undefined, refused, forged, unanswered, waiting, failed (the last write was not accepted).",
+            "Nodes by state: verified, undefined, refused, forged, unanswered, waiting, failed (proven, and the last write was not accepted).",
             &["state"],
         )?;
         for state in NodeState::ALL.map(NodeState::word).into_iter().chain([FAILED]) {
@@ -89,8 +90,14 @@ impl Status {
     /// Counts a pass whose writes were accepted, or not.
     pub(crate) fn count(&self, seen: &Observation, plan: &Plan, applied: bool) {
         let counted = Counted {
-            state: if applied { plan.state.word() } else { FAILED },
-            decision: plan.decision,
+            state: match plan.state {
+                NodeState::Verified | NodeState::Undefined if !applied => FAILED,
+                state => state.word(),
+            },
+            decision: plan.decision.map(|decision| match decision {
+                Decision::Quarantine if !applied => Decision::Wait,
+                decision => decision,
+            }),
             foreign: u32::try_from(plan.foreign).unwrap_or(u32::MAX),
         };
         self.set(&Key::new(seen.name.as_str()), Some(counted));
@@ -110,6 +117,16 @@ impl Status {
             }
             Finding::Unclaimed => {}
         }
+    }
+
+    /// Nothing could be planned for the Node, because its record cannot be read.
+    pub(crate) fn blocked(&self, key: &Key) {
+        let blocked = Counted {
+            state: FAILED,
+            decision: None,
+            foreign: 0,
+        };
+        self.set(key, Some(blocked));
     }
 
     /// The Node is gone.
@@ -192,13 +209,22 @@ mod tests {
             brake: Brake::Unjudged,
             policy: Policy::default(),
         };
-        let plan = plan(&seen, clock.now());
+        let mut plan = plan(&seen, clock.now());
         let count = |state: &str| status.gauge.with_label_values(&[state]).get();
+        let forged = |decision: &str| status.forged.with_label_values(&[decision]).get();
         status.count(&seen, &plan, false);
-        assert_eq!((count("waiting"), count(FAILED)), (0, 1));
+        assert_eq!((count("waiting"), count(FAILED)), (1, 0), "that it waits is no plan");
+        plan.state = NodeState::Verified;
+        status.count(&seen, &plan, false);
+        assert_eq!((count("verified"), count(FAILED)), (0, 1));
         status.count(&seen, &plan, true);
-        assert_eq!((count("waiting"), count(FAILED)), (1, 0));
+        assert_eq!((count("verified"), count(FAILED)), (1, 0));
+        (plan.state, plan.decision) = (NodeState::Forged, Some(Decision::Quarantine));
+        status.count(&seen, &plan, false);
+        assert_eq!((count("forged"), forged("waiting"), forged("quarantined")), (1, 1, 0));
+        status.count(&seen, &plan, true);
+        assert_eq!((count("forged"), forged("waiting"), forged("quarantined")), (1, 0, 1));
         status.forget(&Key::new("n"));
-        assert_eq!((count("waiting"), count(FAILED)), (0, 0));
+        assert_eq!((count("forged"), forged("quarantined"), count(FAILED)), (0, 0, 0));
     }
 }

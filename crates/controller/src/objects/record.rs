@@ -22,10 +22,21 @@ pub struct Record {
 }
 
 impl Record {
-    /// Whether the two say the same.
+    /// Whether the two say the same and have the same owners.
     #[must_use]
     pub fn same(&self, other: &Self) -> bool {
-        self.metadata.uid == other.metadata.uid && self.spec == other.spec && self.status == other.status
+        let meta = (&self.metadata, &other.metadata);
+        meta.0.uid == meta.1.uid
+            && meta.0.owner_references == meta.1.owner_references
+            && self.spec == other.spec
+            && self.status == other.status
+    }
+
+    /// Whether it goes with the Node of this uid.
+    #[must_use]
+    pub fn is_owned_by(&self, node_uid: &str) -> bool {
+        let mut owners = self.metadata.owner_references.iter().flatten();
+        owners.any(|owner| owner.uid == node_uid)
     }
 
     /// Whether it says that the Node of this uid is in quarantine.

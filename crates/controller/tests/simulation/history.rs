@@ -113,6 +113,13 @@ fn step(world: &World, random: &mut fastrand::Rng) {
                 world.say(|| format!("somebody deletes the record of node {node}"));
             }
         }
+        90..91 => {
+            let name = node_name(node);
+            let orphan = |record: &mut Value| record["metadata"]["ownerReferences"] = json!([]);
+            if world.server.edit("person", "nodeidentities", "", &name, orphan) {
+                world.say(|| format!("somebody removes the owner of the record of node {node}"));
+            }
+        }
         _ => disturb(world, random),
     }
 }

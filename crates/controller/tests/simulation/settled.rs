@@ -107,6 +107,9 @@ fn wrong(world: &World, node: &Value, record: Option<&Value>, forged: usize, nod
     if !held.iter().copied().eq(wanted.keys().map(String::as_str)) {
         wrong.push(format!("its record holds {held:?}"));
     }
+    if record.is_some_and(|record| record["metadata"]["ownerReferences"][0]["uid"] != uid) {
+        wrong.push("its record has no owner".to_owned());
+    }
     if record.is_some_and(|record| record["status"]["instanceGroup"] != GROUPS[group].0) {
         wrong.push("its record names another group".to_owned());
     }

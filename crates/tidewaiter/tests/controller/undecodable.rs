@@ -48,6 +48,9 @@ async fn one_bad_record_blocks_no_other() {
     let good = world.join(2, "nodes").await;
     world.has_labels(good.name(), &LABELS).await;
     world.tells(bad.name(), "Undecodable", "cannot read this object").await;
+    world
+        .tells(bad.name(), "RecordUndecodable", "status.labels[0].key")
+        .await;
     let counted = "tidewaiter_undecodable_objects{kind=\"NodeIdentity\"}";
     controller.has_metric(counted, |count| count == 1.0).await;
 

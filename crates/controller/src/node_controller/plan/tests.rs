@@ -7,6 +7,8 @@ mod quarantine;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::core::ObjectMeta;
 use serde_json::json;
 use tidewaiter_api::{Condition, LabelSource, Lifecycle, NodeIdentitySpec, NodeIdentityStatus, ProviderId};
 use tidewaiter_identity::{Claim, Identity, NodeNames, UnavailableCause, prove};
@@ -196,7 +198,7 @@ impl Recorded {
             ));
         }
         Record {
-            metadata: kube::api::ObjectMeta::default(),
+            metadata: owned_by(self.uid),
             spec: NodeIdentitySpec {
                 node_uid: self.uid.parse().unwrap(),
                 provider_id: CLAIM.to_owned(),
@@ -207,6 +209,42 @@ impl Recorded {
                 ..NodeIdentityStatus::default()
             },
         }
+    }
+}
+
+fn owned_by(uid: &str) -> ObjectMeta {
+    ObjectMeta {
+        owner_references: Some(vec![OwnerReference {
+            uid: uid.to_owned(),
+            ..OwnerReference::default()
+        }]),
+        ..ObjectMeta::default()
+    }
+}
+
+#[test]
+fn a_record_that_lost_its_owner_gets_it_back() {
+    let mut seen = observation(Seen {
+        labels: "team=red",
+        tainted: false,
+        record: None,
+        finding: defined("team=red", &[]),
+    });
+    let now = Timestamp::UNIX_EPOCH;
+    let settled = plan(&seen, now).record.unwrap();
+    let record = |metadata: ObjectMeta| Record {
+        metadata,
+        spec: settled.spec.clone(),
+        status: settled.status.clone(),
+    };
+    for (owners, written) in [
+        (owned_by(UID), false),
+        (owned_by("of-another"), true),
+        (ObjectMeta::default(), true),
+    ] {
+        seen.record = Some(Arc::new(record(owners)));
+        let again = plan(&seen, now).record;
+        assert_eq!(again, written.then(|| settled.clone()));
     }
 }
 
@@ -226,6 +264,7 @@ fn planned(plan: &Plan) -> Expected {
         notices: plan
             .notices
             .iter()
+            .chain(&plan.done)
             .map(|notice| notice.reason.to_string())
             .collect::<Vec<_>>()
             .join(" "),
@@ -365,7 +404,7 @@ fn carried_out(mut seen: Observation, plan: &Plan) -> Observation {
     }
     if let Some(RecordContent { spec, status }) = plan.narrowed.clone().or(plan.record.clone()) {
         seen.record = Some(Arc::new(Record {
-            metadata: kube::api::ObjectMeta::default(),
+            metadata: owned_by(UID),
             spec,
             status,
         }));
@@ -439,6 +478,7 @@ fn a_node_that_claims_nothing_or_is_going_is_left_alone() {
             && plan.record.is_none()
             && plan.patch.is_none()
             && plan.notices.is_empty()
+            && plan.done.is_empty()
     };
     assert!(waits(&seen));
     let mut node = Node::clone(&seen.node);

@@ -101,12 +101,9 @@ fn which_labels_are_of_other_groups() {
 #[test]
 fn who_reports_leaves_it_and_who_removes_takes_it_away() {
     let note = |plan: &Plan| {
-        plan.notices
-            .iter()
-            .find(|notice| notice.reason == "ForeignLabel")
-            .unwrap()
-            .note
-            .clone()
+        let mut notices = plan.notices.iter().chain(&plan.done);
+        let found = notices.find(|notice| notice.reason == "ForeignLabel").unwrap();
+        found.note.clone()
     };
     let report = plan(&seen("a=1 b=x mine=x", "a=1", true, Report), Timestamp::UNIX_EPOCH);
     assert_eq!((removed(&report), report.narrowed.as_ref()), (String::new(), None));
@@ -120,11 +117,17 @@ fn who_reports_leaves_it_and_who_removes_takes_it_away() {
         let after = if complete { NONE_FOUND } else { NOTHING };
         assert_eq!(said(remove.narrowed.as_ref(), FOREIGN_LABELS), after, "after");
         assert!(note(&remove).contains("It was removed"), "{}", note(&remove));
+        let mut before = remove.notices.iter();
+        assert!(
+            before.all(|notice| notice.reason != "ForeignLabel"),
+            "only an accepted write has removed it"
+        );
         assert_eq!(content(remove.record.as_ref()), "True Proven: a=1", "it never was ours");
     }
     let nothing = plan(&seen("a=1 mine=x", "a=1", true, Remove), Timestamp::UNIX_EPOCH);
     assert_eq!((removed(&nothing), nothing.narrowed), (String::new(), None));
-    assert!(nothing.notices.iter().all(|notice| notice.reason != "ForeignLabel"));
+    let mut notices = nothing.notices.iter().chain(&nothing.done);
+    assert!(notices.all(|notice| notice.reason != "ForeignLabel"));
 }
 
 #[test]

@@ -155,8 +155,11 @@ fn only_who_is_put_into_quarantine_is_touched() {
         let seen = forged(LABELS, record, on_forgery, brake);
         let plan = planned_at_start(&seen);
         assert_eq!(said(plan.record.as_ref()), condition, "{what}");
-        let events: Vec<&str> = plan.notices.iter().map(|notice| notice.reason.as_ref()).collect();
+        let notices = plan.notices.iter().chain(&plan.done);
+        let events: Vec<&str> = notices.map(|notice| notice.reason.as_ref()).collect();
         assert_eq!(events.join(" "), format!("NameMismatch {event}").trim_end(), "{what}");
+        let done = plan.done.iter().any(|notice| notice.reason == "Quarantined");
+        assert_eq!(done, event == "Quarantined", "{what}");
         assert_eq!(plan.narrowed, None, "{what}");
         let after = carried_out(seen, &plan);
         assert_eq!(is_tainted(&after), condition == "True Forged", "{what}");
