@@ -258,11 +258,6 @@ async fn a_wrong_variable_ends_it_with_one_line() {
             "lease.name is \"a/b\": must be 1 to 253 characters",
         ),
         (
-            "LEASE__NAMESPACE",
-            "",
-            "lease.namespace is \"\": must be 1 to 253 characters",
-        ),
-        (
             "LOG",
             "loud",
             "log is \"loud\": must be a mapping with filter and format",
