@@ -24,7 +24,7 @@ use crate::controller::cloud::google_credentials;
 pub(super) async fn explain(args: &ExplainGroupArgs) -> Result<(), Failure> {
     let store = open(args).map_err(Failure::Configuration)?;
     let definition = read(args, store).await.map_err(Failure::Running)?;
-    let labels = node_labels(&definition, args.lifecycle.into());
+    let labels = node_labels(&definition, args.lifecycle.into(), &[]);
     let explained = Explained::new(&definition, &labels);
     print(args.output, &explained, || explained.tables()).map_err(Failure::Running)?;
     match explained.rejected.len() {
