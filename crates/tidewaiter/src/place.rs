@@ -1,12 +1,9 @@
-//! Shared by all read-only commands: the cluster, and access to its state store.
+//! Shared by all read-only commands: the cluster, and where its state store is.
 
 use anyhow::{Context as _, Result};
-use tidewaiter_kit::Kit;
-use tidewaiter_kops::{self as kops, ControllerConfig, StoreOptions};
+use tidewaiter_kops::{self as kops, ControllerConfig};
 
 use crate::cli::Place;
-use crate::controller::Given;
-use crate::controller::cloud::google_credentials;
 
 /// The location of the definitions, if given. Only a file names the cloud.
 pub(crate) fn config(place: &Place) -> Result<Option<ControllerConfig>> {
@@ -23,18 +20,6 @@ pub(crate) fn config(place: &Place) -> Result<Option<ControllerConfig>> {
         cloud: kops::Cloud::Aws,
         config_base: base.parse().context("--state (KOPS_STATE_STORE)")?,
         region: None,
+        project: None,
     }))
-}
-
-/// How a person reaches the state store: with their own credentials.
-pub(crate) fn store_options(given: &Given, kit: &Kit) -> StoreOptions {
-    let region = given.settings.region.as_deref();
-    let region = region.or_else(|| given.variable("AWS_REGION"));
-    StoreOptions {
-        endpoint: given.settings.state_endpoint.clone(),
-        google_credentials: google_credentials(&given.environment),
-        likely_region: region.or(given.config.region.as_deref()).map(str::to_owned),
-        clock: kit.clock.clone(),
-        ..StoreOptions::default()
-    }
 }
