@@ -20,6 +20,12 @@ pub const KOPS_CONTROLLER_PKI_LABEL: &str = "kops.k8s.io/kops-controller-pki";
 /// Label that keeps a node out of cloud load balancers.
 pub const EXCLUDE_FROM_LOAD_BALANCERS_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
+/// Label of nodes with a GPU that the device plugin of kOps manages: the plugin's `DaemonSet` selects nodes by this label.
+pub const GPU_LABEL: &str = "kops.k8s.io/gpu";
+
+/// Label of nodes that run containers in gVisor: kOps' `RuntimeClass` selects nodes by this label.
+pub const GVISOR_LABEL: &str = "kops.k8s.io/gvisor";
+
 /// Name of the service account that the coordinator ensures in every namespace. Source: the Containership cluster manager.
 pub const CONTAINERSHIP_ACCOUNT: &str = "containership";
 

@@ -1,6 +1,6 @@
 //! The settings of a role: defaults, a file, the environment, flags; each overrides the previous ones.
 //!
-//! An invalid setting prevents the start. The error names the setting, its value, its origin and what is allowed. An
+//! An empty variable counts as unset, because a template often cannot leave one out. An invalid setting prevents the start. The error names the setting, its value, its origin and what is allowed. An
 //! unknown variable is only a warning, because Kubernetes itself sets variables in every container that begin with the
 //! name of a Service.
 
@@ -90,8 +90,8 @@ impl<T: Default + Serialize + DeserializeOwned> Extract for T {
     }
 }
 
-/// Reads the settings: the defaults of `T`, then `file`, then `environment` (its variables with [`PREFIX`]), then
-/// `flags`, which must omit flags that were not given.
+/// Reads the settings: the defaults of `T`, then `file`, then `environment` (its variables with [`PREFIX`] that are not
+/// empty), then `flags`, which must omit flags that were not given.
 ///
 /// # Errors
 /// If the file cannot be read, a setting is unknown, or a value is not allowed.
@@ -107,7 +107,7 @@ pub fn load<T: Extract>(
     let mut warnings = Vec::new();
     let mut variables: Vec<_> = environment
         .into_iter()
-        .filter(|(name, _)| name.starts_with(PREFIX))
+        .filter(|(name, value)| name.starts_with(PREFIX) && !value.is_empty())
         .collect();
     variables.sort();
     for (name, value) in variables {

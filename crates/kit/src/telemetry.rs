@@ -20,6 +20,9 @@ use tracing_subscriber::{Layer, fmt};
 /// The variables that configure a collector, from OpenTelemetry's specification.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
 
+/// It logs some of the failures of lists and watches, all of which the caches log.
+const WATCHER: &str = "kube_runtime";
+
 /// Which events are logged, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
@@ -131,15 +134,20 @@ fn filter_text<'de, D: Deserializer<'de>>(value: D) -> Result<String, D::Error> 
     })
 }
 
+/// The filter that `text` describes. It leaves out what would be logged twice, unless `text` asks for it by name.
 fn filter(text: &str) -> Result<EnvFilter, TelemetryError> {
     let wrong = |source| TelemetryError::Filter {
         filter: text.to_owned(),
         source,
     };
     // kube logs the whole body of a response that it cannot parse, which may hold anything.
-    let bodies = "kube_client::client=error";
-    let filter = EnvFilter::builder().parse(text).map_err(wrong)?;
-    Ok(filter.add_directive(bodies.parse().map_err(wrong)?))
+    let bodies = "kube_client::client=error".parse().map_err(wrong)?;
+    let filter = EnvFilter::builder().parse(text).map_err(wrong)?.add_directive(bodies);
+    if text.contains(WATCHER) {
+        return Ok(filter);
+    }
+    let once = format!("{WATCHER}=error").parse().map_err(wrong)?;
+    Ok(filter.add_directive(once))
 }
 
 fn traces(service: &'static str) -> Result<SdkTracerProvider, TelemetryError> {
@@ -168,7 +176,48 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
+
+    /// Lines that are written.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What a failed list logs with this filter.
+    fn logged(text: &str) -> String {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let layer = fmt::layer().with_ansi(false).with_writer(move || writer.clone());
+        let subscriber = tracing_subscriber::registry().with(filter(text).unwrap()).with(layer);
+        tracing::subscriber::with_default(subscriber, || {
+            warn!(target: "kube_runtime::watcher", "watch list error with 403");
+            warn!(target: "tidewaiter_kit::cache::watch", "the watch failed");
+        });
+        let lines = lines.0.lock().unwrap();
+        String::from_utf8(lines.clone()).unwrap()
+    }
+
+    #[test]
+    fn a_failed_list_is_logged_once_unless_the_library_is_asked_for() {
+        for filter in ["info", "debug", "warn,tidewaiter_kit=debug"] {
+            let logged = logged(filter);
+            assert_eq!(logged.lines().count(), 1, "{filter}: {logged}");
+            assert!(logged.contains("the watch failed"), "{filter}: {logged}");
+        }
+        let both = logged("info,kube_runtime=debug");
+        assert_eq!(both.lines().count(), 2, "{both}");
+    }
 
     #[test]
     fn a_filter_is_checked() {

@@ -21,6 +21,8 @@ pub struct Cluster {
     /// For control-plane nodes, the last one overriding: `spec.masterKubelet.nodeLabels`, the name in v1alpha2, and
     /// `spec.controlPlaneKubelet.nodeLabels`, the newer name.
     pub control_plane_kubelet: [NodeLabelField; 2],
+    /// `spec.containerd.nvidiaGPU.enabled`.
+    pub nvidia_gpu: bool,
 }
 
 impl Cluster {
@@ -38,6 +40,7 @@ impl Cluster {
                     kubelet_labels(spec, "masterKubelet")?,
                     kubelet_labels(spec, "controlPlaneKubelet")?,
                 ],
+                nvidia_gpu: containerd_enables(spec, "nvidiaGPU")?,
             })
         })
     }
@@ -51,6 +54,18 @@ pub(crate) fn kubelet_labels(spec: &Mapping<'_>, key: &str) -> Result<NodeLabelF
             .node_labels("nodeLabels"),
         None => Ok(NodeLabelField::default()),
     }
+}
+
+/// `enabled` of a feature of containerd.
+pub(crate) fn containerd_enables(spec: &Mapping<'_>, feature: &str) -> Result<bool, InvalidFile> {
+    let mut mapping = spec.clone();
+    for key in ["containerd", feature] {
+        match mapping.get(key) {
+            Some(field) => mapping = field.mapping("a mapping")?,
+            None => return Ok(false),
+        }
+    }
+    mapping.get("enabled").map_or(Ok(false), |field| field.boolean())
 }
 
 #[cfg(test)]

@@ -21,12 +21,14 @@ use crate::store::StateUrl;
 pub struct ControllerConfig {
     /// `clusterName`.
     pub cluster_name: ClusterName,
-    /// `cloud`. The caller checks whether Tidewaiter supports that cloud.
+    /// `cloud`. The caller checks whether Tidewaiter [supports](Cloud::is_supported) that cloud.
     pub cloud: Cloud,
     /// `configBase`: the location of the cluster's files.
     pub config_base: StateUrl,
     /// `server.provider.aws.Region`, if present.
     pub region: Option<String>,
+    /// `server.provider.gce.projectID`, if present.
+    pub project: Option<String>,
 }
 
 /// A configuration, with warnings for the operator.
@@ -81,6 +83,15 @@ impl Cloud {
         Self::Metal,
         Self::Linode,
     ];
+
+    /// The clouds that this version supports, in words.
+    pub const SUPPORTED: &'static str = "this version of Tidewaiter supports aws, gce and hetzner only";
+
+    /// Whether this version supports the cloud.
+    #[must_use]
+    pub fn is_supported(self) -> bool {
+        matches!(self, Self::Aws | Self::Gce | Self::Hetzner)
+    }
 
     /// The name that kOps uses.
     #[must_use]
@@ -138,12 +149,10 @@ const CONFIG_BASE: &str = "configBase";
 const READ: [&str; 3] = [CLUSTER_NAME, CLOUD, CONFIG_BASE];
 
 const SERVER: &str = "server";
+const PROVIDER: &str = "provider";
 const NOT_IMPLEMENTED: [(&str, &str); 6] = [
     ("secretStore", "Tidewaiter does not read secrets"),
-    (
-        SERVER,
-        "Tidewaiter has no bootstrap server; only provider.aws.Region is used",
-    ),
+    (SERVER, "Tidewaiter has no bootstrap server"),
     (
         "cacheNodeidentityInfo",
         "Tidewaiter always caches, and reads again when something changes",
@@ -155,6 +164,7 @@ const NOT_IMPLEMENTED: [(&str, &str); 6] = [
 
 const A_CLUSTER_NAME: &str = "the name of the cluster, for example cluster.example.com";
 const A_STATE_STORE: &str = "s3://BUCKET/PATH, gs://BUCKET/PATH or file:///PATH";
+const A_PROJECT: &str = "the id of a project, for example my-project-42";
 const A_REGION: &str = "the name of a region, for example us-east-1";
 
 impl ControllerConfig {
@@ -178,14 +188,17 @@ impl ControllerConfig {
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Loaded, InvalidFile> {
         let document = parse(file, bytes)?;
         let root = Mapping::root(file, &document);
+        let cluster_name = cluster_name(&root)?;
+        let cloud = Cloud::read(&require(&root, CLOUD, &Cloud::allowed())?)?;
         let config = Self {
-            cluster_name: cluster_name(&root)?,
-            cloud: Cloud::read(&require(&root, CLOUD, &Cloud::allowed())?)?,
-            config_base: config_base(&root)?,
+            cluster_name,
+            cloud,
+            config_base: config_base(&root, cloud)?,
             region: region(&root)?,
+            project: project(&root)?,
         };
         let keys = root.keys().filter(|key| !is_all_read(&root, key));
-        let warnings = keys.filter_map(|key| warning(file, key)).collect();
+        let warnings = keys.filter_map(|key| warning(file, key, cloud)).collect();
         Ok(Loaded { config, warnings })
     }
 }
@@ -208,22 +221,41 @@ fn cluster_name(root: &Mapping<'_>) -> Result<ClusterName, InvalidFile> {
         .map_err(|error: tidewaiter_api::InvalidValue| field.invalid(format!("{}: {}", error.shown, error.rule)))
 }
 
-fn config_base(root: &Mapping<'_>) -> Result<StateUrl, InvalidFile> {
+/// On a cloud that is not supported, the state store may be of that cloud, too: then the cloud is what to report.
+fn config_base(root: &Mapping<'_>, cloud: Cloud) -> Result<StateUrl, InvalidFile> {
     let field = require(root, CONFIG_BASE, A_STATE_STORE)?;
     let text = field.text(A_STATE_STORE)?;
-    text.parse()
-        .map_err(|error: crate::store::InvalidStateUrl| field.invalid(error.to_string()))
+    text.parse().map_err(|error: crate::store::InvalidStateUrl| {
+        if cloud.is_supported() {
+            field.invalid(error.to_string())
+        } else {
+            root.invalid(CLOUD, format!("is {cloud}: {}", Cloud::SUPPORTED))
+        }
+    })
 }
 
-fn region(root: &Mapping<'_>) -> Result<Option<String>, InvalidFile> {
+/// The field `key` of `server.provider.CLOUD`.
+fn of_provider<'a>(root: &Mapping<'a>, cloud: Cloud, key: &str) -> Result<Option<Field<'a>>, InvalidFile> {
     let mut mapping = root.clone();
-    for key in [SERVER, "provider", "aws"] {
-        match mapping.get_any_case(key)? {
+    for step in [SERVER, PROVIDER, cloud.as_str()] {
+        match mapping.get_any_case(step)? {
             Some(field) => mapping = field.mapping("a mapping")?,
             None => return Ok(None),
         }
     }
-    let Some(field) = mapping.get_any_case("Region")? else {
+    mapping.get_any_case(key)
+}
+
+fn project(root: &Mapping<'_>) -> Result<Option<String>, InvalidFile> {
+    let Some(field) = of_provider(root, Cloud::Gce, "projectID")? else {
+        return Ok(None);
+    };
+    let text = field.text(A_PROJECT)?;
+    Ok((!text.is_empty()).then(|| text.to_owned()))
+}
+
+fn region(root: &Mapping<'_>) -> Result<Option<String>, InvalidFile> {
+    let Some(field) = of_provider(root, Cloud::Aws, "Region")? else {
         return Ok(None);
     };
     let text = field.text(A_REGION)?;
@@ -259,7 +291,7 @@ fn is_all_read(root: &Mapping<'_>, key: &str) -> bool {
 }
 
 /// The warning for a key with a value that has no effect.
-fn warning(file: &str, key: &str) -> Option<String> {
+fn warning(file: &str, key: &str, cloud: Cloud) -> Option<String> {
     if READ.iter().any(|known| known.eq_ignore_ascii_case(key)) {
         return None;
     }
@@ -267,7 +299,14 @@ fn warning(file: &str, key: &str) -> Option<String> {
         .iter()
         .find(|(known, _)| known.eq_ignore_ascii_case(key));
     Some(match not_implemented {
-        Some((_, why)) => format!("{file}: {key} has no effect: {why}"),
+        Some((known, why)) => {
+            let used = match cloud {
+                Cloud::Aws if *known == SERVER => "; only provider.aws.Region is used",
+                Cloud::Gce if *known == SERVER => "; only provider.gce.projectID is used",
+                _ => "",
+            };
+            format!("{file}: {key} has no effect: {why}{used}")
+        }
         None => format!(
             "{file}: the key {} is unknown and has no effect; the nearest known key is {}",
             quoted(key),
@@ -336,8 +375,42 @@ mod tests {
     fn the_yaml_that_older_kops_writes_loads() {
         let Loaded { config, warnings } = load(GCE);
         assert_eq!((config.cloud, config.region), (Cloud::Gce, None));
+        assert_eq!(config.project.as_deref(), Some("test-project"));
         assert_eq!(config.config_base.to_string(), "gs://state/cluster.k8s.local");
         assert_eq!(warnings.len(), 2, "{warnings:?}");
+    }
+
+    #[test]
+    fn the_warning_about_the_server_names_what_is_used_on_this_cloud() {
+        for (cloud, used) in [
+            ("aws", "; only provider.aws.Region is used"),
+            ("gce", "; only provider.gce.projectID is used"),
+            ("hetzner", ""),
+        ] {
+            let text = PLAIN.replace("aws", cloud) + "server: {Listen: \":3988\"}\n";
+            let expected = format!("config.yaml: server has no effect: Tidewaiter has no bootstrap server{used}");
+            assert_eq!(load(&text).warnings, [expected]);
+        }
+    }
+
+    #[test]
+    fn a_state_store_of_an_unsupported_cloud_is_reported_as_that_cloud() {
+        for (cloud, base) in [
+            ("azure", "azureblob://container/c.example.com"),
+            ("scaleway", "scw://state/c.example.com"),
+            ("digitalocean", "do://state/c.example.com"),
+            ("openstack", "swift://state/c.example.com"),
+        ] {
+            let text = PLAIN.replace("aws", cloud).replace("s3://state/c.example.com", base);
+            let expected = format!(
+                "config.yaml: cloud: is {cloud}: this version of Tidewaiter supports aws, gce and hetzner only"
+            );
+            assert_eq!(error(&text), expected);
+            // The store can be read without the cloud.
+            assert!(!load(&PLAIN.replace("aws", cloud)).config.cloud.is_supported());
+        }
+        let error = error(&PLAIN.replace("s3://", "azureblob://"));
+        assert!(error.starts_with("config.yaml: configBase: "), "{error}");
     }
 
     #[test]

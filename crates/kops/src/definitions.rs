@@ -34,6 +34,7 @@ mod announcements;
 mod error;
 mod owned;
 mod reads;
+mod retention;
 mod stale;
 mod summaries;
 mod tracked;
@@ -105,6 +106,8 @@ type TrackedGroup = Tracked<InstanceGroup, GroupSummary>;
 type TrackedGroups = BTreeMap<InstanceGroupName, Arc<TrackedGroup>>;
 
 struct Inner {
+    /// The name of the Cluster.
+    name: ClusterName,
     settings: DefinitionsSettings,
     shared: Arc<Shared>,
     cluster: TrackedCluster,
@@ -130,6 +133,7 @@ impl Definitions {
             announcements: Announcements::default(),
             away: Notify::new(),
         });
+        let name = cluster.clone();
         let parse = move |file: &str, bytes: &[u8]| {
             Ok(Content {
                 labels: Cluster::parse(file, bytes, &cluster)?,
@@ -137,6 +141,7 @@ impl Definitions {
             })
         };
         Ok(Self(Arc::new(Inner {
+            name,
             settings,
             cluster: Tracked::new(CLUSTER_FILE.to_owned(), Changed::Cluster, parse, Arc::clone(&shared)),
             shared,
@@ -185,16 +190,18 @@ impl Definitions {
     }
 
     /// Keeps the definitions up to date until `stop` completes, and calls `on_change` for each that differs from the
-    /// last result of [`get`](Self::get). `on_change` must not block.
+    /// last result of [`get`](Self::get). A group whose file was deleted is dropped when `has_node` says that no Node
+    /// is in it. Neither may block.
     ///
     /// # Errors
     /// None: whatever the store does, polling continues.
     pub async fn run(
         self,
         stop: impl Future<Output = ()> + Send,
+        has_node: impl Fn(&InstanceGroupName) -> bool + Send + Sync,
         on_change: impl Fn(Changed) + Send,
     ) -> Result<(), Infallible> {
-        let work = pin!(join(self.keep_polling(), self.keep_announcing(on_change)));
+        let work = pin!(join(self.keep_polling(has_node), self.keep_announcing(on_change)));
         select(pin!(stop), work).await;
         Ok(())
     }
@@ -224,12 +231,12 @@ impl Definitions {
         }
     }
 
-    async fn keep_polling(&self) -> Infallible {
+    async fn keep_polling(&self, has_node: impl Fn(&InstanceGroupName) -> bool + Sync) -> Infallible {
         loop {
             let Inner { shared, settings, .. } = &*self.0;
             let poll = shared.clock.sleep(jittered(settings.poll, JITTER));
             select(poll, pin!(self.keep_trying())).await;
-            self.refresh().await;
+            self.poll(&has_node).await;
         }
     }
 
@@ -270,6 +277,10 @@ impl Definitions {
     /// Requests every required file once, as [`run`](Self::run) does at every poll. Dropping the future loses no
     /// response that has arrived.
     pub async fn refresh(&self) {
+        self.poll(&|_: &InstanceGroupName| true).await;
+    }
+
+    async fn poll(&self, has_node: &(impl Fn(&InstanceGroupName) -> bool + Sync)) {
         let mut away = 0;
         if self.0.all_groups.told().is_some() {
             away += usize::from(!self.list_groups().await);
@@ -281,6 +292,7 @@ impl Definitions {
             reads.push(self.0.cluster.refresh().boxed());
         }
         ask(reads, away).await;
+        self.forget_deleted(has_node);
         self.count_problems();
         if self.0.all_groups.told().is_some() {
             self.tell_owned_keys();
@@ -322,18 +334,6 @@ impl Definitions {
         }
     }
 
-    fn forget_unused(&self) {
-        let since = self
-            .0
-            .shared
-            .clock
-            .monotonic()
-            .saturating_sub(self.0.settings.unused_after);
-        let all = &self.0.all_groups;
-        self.groups()
-            .retain(|name, group| group.wanted_since(since) || all.is_listed(name));
-    }
-
     /// The group's file, marked as required now, so that no poll drops it before the caller has its answer.
     fn group(&self, name: &InstanceGroupName) -> Arc<TrackedGroup> {
         let mut groups = self.groups();
@@ -346,11 +346,11 @@ impl Definitions {
     }
 
     fn track(&self, name: &InstanceGroupName) -> TrackedGroup {
-        let expected = name.clone();
+        let (expected, cluster) = (name.clone(), self.0.name.clone());
         let parse = move |file: &str, bytes: &[u8]| {
             Ok(Content {
-                labels: InstanceGroup::parse(file, bytes, &expected)?,
-                summary: GroupSummary::parse(file, bytes, &expected),
+                labels: InstanceGroup::parse(file, bytes, &expected, &cluster)?,
+                summary: GroupSummary::parse(file, bytes, &expected, &cluster),
             })
         };
         Tracked::new(

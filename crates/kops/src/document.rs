@@ -173,7 +173,8 @@ impl<'a> Mapping<'a> {
         })
     }
 
-    fn invalid(&self, key: &str, reason: String) -> InvalidFile {
+    /// The error that the field `key` is invalid for `reason`.
+    pub(crate) fn invalid(&self, key: &str, reason: String) -> InvalidFile {
         InvalidFile {
             file: self.file.to_owned(),
             field: self.path_of(key),
@@ -223,6 +224,10 @@ impl<'a> Field<'a> {
             Value::String(text) => Ok(text),
             _ => Err(self.must_be(wanted)),
         }
+    }
+
+    pub(crate) fn boolean(&self) -> Result<bool, InvalidFile> {
+        self.value.as_bool().ok_or_else(|| self.must_be("true or false"))
     }
 
     /// A count, of any items.

@@ -3,7 +3,7 @@
 //! Separate from [`InstanceGroup`](crate::InstanceGroup), so that a file with invalid sizes still defines the labels of
 //! its nodes, and a size that an autoscaler changes concerns no Node. The fields that are read are strict.
 
-use tidewaiter_api::InstanceGroupName;
+use tidewaiter_api::{ClusterName, InstanceGroupName};
 
 use crate::document::InvalidFile;
 use crate::instance_group::Role;
@@ -27,13 +27,18 @@ pub struct GroupSummary {
 }
 
 impl GroupSummary {
-    /// Parses `bytes`, the content of `file`, as the InstanceGroup named `expected`.
+    /// Parses `bytes`, the content of `file`, as the InstanceGroup named `expected` of `cluster`.
     ///
     /// # Errors
-    /// If it is not a single YAML or JSON document, not an InstanceGroup of v1alpha2, another group, without a known
-    /// role, or if a field of the summary has the wrong type.
-    pub fn parse(file: &str, bytes: &[u8], expected: &InstanceGroupName) -> Result<Self, InvalidFile> {
-        spec_of_group(file, bytes, expected, |spec| {
+    /// If it is not a single YAML or JSON document, not an InstanceGroup of v1alpha2, another group or of another
+    /// cluster, without a known role, or if a field of the summary has the wrong type.
+    pub fn parse(
+        file: &str,
+        bytes: &[u8],
+        expected: &InstanceGroupName,
+        cluster: &ClusterName,
+    ) -> Result<Self, InvalidFile> {
+        spec_of_group(file, bytes, expected, cluster, |spec| {
             let size = |key: &str| spec.get(key).map(|field| field.count()).transpose();
             let machine_type = spec
                 .get("machineType")
@@ -58,7 +63,8 @@ mod tests {
     const NODES: &str = include_str!("../fixtures/instancegroup/nodes-a");
 
     fn parse(text: &str) -> Result<GroupSummary, InvalidFile> {
-        GroupSummary::parse("instancegroup/nodes-a", text.as_bytes(), &"nodes-a".parse().unwrap())
+        let (group, cluster) = ("nodes-a".parse().unwrap(), "cluster.example.com".parse().unwrap());
+        GroupSummary::parse("instancegroup/nodes-a", text.as_bytes(), &group, &cluster)
     }
 
     #[test]
@@ -129,6 +135,11 @@ mod tests {
                 "name: nodes-a",
                 "name: nodes-b",
                 "metadata.name: is \"nodes-b\"".to_owned(),
+            ),
+            (
+                "kops.k8s.io/cluster: cluster.example.com",
+                "kops.k8s.io/cluster: other.example.com",
+                "metadata.labels.kops.k8s.io/cluster: is \"other.example.com\"".to_owned(),
             ),
         ] {
             let error = parse(&NODES.replace(from, to)).unwrap_err().to_string();

@@ -5,9 +5,9 @@
 
 use std::fmt;
 
-use tidewaiter_api::InstanceGroupName;
+use tidewaiter_api::{ClusterName, InstanceGroupName};
 
-use crate::cluster::kubelet_labels;
+use crate::cluster::{containerd_enables, kubelet_labels};
 use crate::document::{InvalidFile, Mapping, NodeLabelField};
 use crate::spec::spec_of_group;
 
@@ -25,6 +25,12 @@ pub struct InstanceGroup {
     pub kubelet: NodeLabelField,
     /// `spec.nodeLabels`.
     pub node_labels: NodeLabelField,
+    /// Whether `spec.machineType` is a type of EC2 instances with a GPU.
+    pub gpu_machine: bool,
+    /// `spec.containerd.nvidiaGPU.enabled`.
+    pub nvidia_gpu: bool,
+    /// `spec.containerd.gvisor.enabled`.
+    pub gvisor: bool,
 }
 
 /// `spec.role` of an InstanceGroup.
@@ -83,21 +89,42 @@ impl InstanceGroup {
         format!("{GROUPS_FOLDER}/{name}")
     }
 
-    /// Parses `bytes`, the content of `file`, as the InstanceGroup named `expected`.
+    /// Parses `bytes`, the content of `file`, as the InstanceGroup named `expected` of `cluster`.
     ///
     /// # Errors
-    /// If it is not a single YAML or JSON document, not an InstanceGroup of v1alpha2, another group, without a known
-    /// role, or if a field that defines labels has the wrong type.
-    pub fn parse(file: &str, bytes: &[u8], expected: &InstanceGroupName) -> Result<Self, InvalidFile> {
-        spec_of_group(file, bytes, expected, |spec| {
+    /// If it is not a single YAML or JSON document, not an InstanceGroup of v1alpha2, another group or of another
+    /// cluster, without a known role, or if a field that defines labels has the wrong type.
+    pub fn parse(
+        file: &str,
+        bytes: &[u8],
+        expected: &InstanceGroupName,
+        cluster: &ClusterName,
+    ) -> Result<Self, InvalidFile> {
+        spec_of_group(file, bytes, expected, cluster, |spec| {
+            // Its errors are those of the summary: they cost no node its labels.
+            let machine_type = spec.get("machineType").and_then(|field| field.text("").ok());
             Ok(Self {
                 name: expected.clone(),
                 role: Role::of(spec)?,
                 kubelet: kubelet_labels(spec, "kubelet")?,
                 node_labels: spec.node_labels("nodeLabels")?,
+                gpu_machine: machine_type.is_some_and(has_gpu),
+                nvidia_gpu: containerd_enables(spec, "nvidiaGPU")?,
+                gvisor: containerd_enables(spec, "gvisor")?,
             })
         })
     }
+}
+
+/// Whether this is a type of EC2 instances for which EC2's API lists GPUs, of any manufacturer, which is what kOps looks at: the
+/// families whose letters are `g`, `gr` or `p` (NVIDIA, and AMD in `g4ad`), and `dl1` (Habana). Machine types of other clouds contain
+/// no dot.
+fn has_gpu(machine_type: &str) -> bool {
+    let Some((family, _)) = machine_type.split_once('.') else {
+        return false;
+    };
+    let letters = family.find(|c: char| c.is_ascii_digit()).map(|end| &family[..end]);
+    family == "dl1" || matches!(letters, Some("g" | "gr" | "p"))
 }
 
 #[cfg(test)]
@@ -109,7 +136,12 @@ mod tests {
     const CONTROL_PLANE: &str = include_str!("../fixtures/instancegroup/control-plane-a");
 
     fn parse(text: &str) -> Result<InstanceGroup, InvalidFile> {
-        InstanceGroup::parse("instancegroup/nodes-a", text.as_bytes(), &"nodes-a".parse().unwrap())
+        parse_as("nodes-a", text)
+    }
+
+    fn parse_as(name: &str, text: &str) -> Result<InstanceGroup, InvalidFile> {
+        let (group, cluster) = (name.parse().unwrap(), "cluster.example.com".parse().unwrap());
+        InstanceGroup::parse(&InstanceGroup::file(&group), text.as_bytes(), &group, &cluster)
     }
 
     fn error(text: &str) -> String {
@@ -133,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_document_may_begin_with_its_mark() {
-        let group = InstanceGroup::parse("f", CONTROL_PLANE.as_bytes(), &"control-plane-a".parse().unwrap()).unwrap();
+        let group = parse_as("control-plane-a", CONTROL_PLANE).unwrap();
         assert_eq!(group.role, Role::ControlPlane);
     }
 
@@ -199,6 +231,78 @@ mod tests {
             "instancegroup/nodes-a: kind: is \"Cluster\", must be InstanceGroup"
         );
         assert!(error(&format!("{NODES}---\n{NODES}")).starts_with("instancegroup/nodes-a: is not valid YAML: "));
+    }
+
+    #[test]
+    fn a_group_of_another_cluster_is_refused_and_one_that_names_none_is_not() {
+        let label = "    kops.k8s.io/cluster: cluster.example.com\n";
+        assert_eq!(
+            error(&NODES.replace("cluster: cluster.example.com", "cluster: other.example.com")),
+            "instancegroup/nodes-a: metadata.labels.kops.k8s.io/cluster: is \"other.example.com\", but clusterName of the \
+             configuration is cluster.example.com"
+        );
+        assert_eq!(
+            error(&NODES.replace("cluster: cluster.example.com", "cluster: 7")),
+            "instancegroup/nodes-a: metadata.labels.kops.k8s.io/cluster: is the number 7, must be a string"
+        );
+        for none in ["", "    team: a\n", "    kops.k8s.io/cluster: \"\"\n"] {
+            assert!(NODES.contains(label));
+            let group = parse(&NODES.replace(label, none));
+            assert_eq!(group, parse(NODES), "{none}");
+        }
+    }
+
+    #[test]
+    fn features_of_containerd_are_read_and_the_machine_type() {
+        let with = |containerd: &str| parse(&NODES.replace("spec:\n", &format!("spec:\n  containerd: {containerd}\n")));
+        let features = |containerd: &str| {
+            let group = with(containerd).unwrap();
+            (group.nvidia_gpu, group.gvisor)
+        };
+        for (containerd, found) in [
+            ("{}", (false, false)),
+            ("null", (false, false)),
+            ("{nvidiaGPU: {enabled: true}}", (true, false)),
+            ("{gvisor: {enabled: true}, nvidiaGPU: {}}", (false, true)),
+            ("{gvisor: {enabled: false}, nvidiaGPU: null}", (false, false)),
+        ] {
+            assert_eq!(features(containerd), found, "{containerd}");
+        }
+        let error = with("{gvisor: {enabled: \"yes\"}}").unwrap_err().to_string();
+        let expected = "instancegroup/nodes-a: spec.containerd.gvisor.enabled: is \"yes\", must be true or false";
+        assert_eq!(error, expected);
+        let gpu = |machine_type: &str| parse(&NODES.replace("t3.medium", machine_type)).unwrap().gpu_machine;
+        for with in [
+            "g2.2xlarge",
+            "g3s.xlarge",
+            "g4dn.xlarge",
+            "g4ad.xlarge",
+            "g5g.metal",
+            "g6e.48xlarge",
+            "gr6.4xlarge",
+            "p2.xlarge",
+            "p4de.24xlarge",
+            "p6-b200.48xlarge",
+            "dl1.24xlarge",
+        ] {
+            assert!(gpu(with), "{with}");
+        }
+        for without in [
+            "t3.medium",
+            "m5.large",
+            "c6gd.large",
+            "gp.large",
+            "inf2.xlarge",
+            "trn1.2xlarge",
+            "vt1.3xlarge",
+            "g2-standard-4",
+            "cx21",
+            "g",
+            "[g5.xlarge]",
+            "7",
+        ] {
+            assert!(!gpu(without), "{without}");
+        }
     }
 
     #[test]

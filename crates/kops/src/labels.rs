@@ -2,15 +2,15 @@
 //! Node.
 //!
 //! The layers are those of kOps, each overriding the one before: the cluster's kubelet, the group's kubelet, the role,
-//! the group's `nodeLabels`, the instance's lifecycle. Two things differ from kOps on purpose. An invalid label is
+//! the group's `nodeLabels`, what kOps adds to these when it populates the group, the instance's lifecycle. Two things differ from kOps on purpose. An invalid label is
 //! rejected individually, where kOps' patch fails as a whole. And `kops.k8s.io/instancegroup` is always the group that
 //! the cloud confirms, whatever the file contains, because tools and users rely on it.
 
 use std::collections::BTreeMap;
 
 use tidewaiter_api::names::{
-    EXCLUDE_FROM_LOAD_BALANCERS_LABEL, INSTANCE_GROUP_LABEL, KOPS_CONTROLLER_PKI_LABEL, ROLE_API_SERVER_LABEL,
-    ROLE_CONTROL_PLANE_LABEL, ROLE_NODE_LABEL, belongs_to_no_group,
+    EXCLUDE_FROM_LOAD_BALANCERS_LABEL, GPU_LABEL, GVISOR_LABEL, INSTANCE_GROUP_LABEL, KOPS_CONTROLLER_PKI_LABEL,
+    ROLE_API_SERVER_LABEL, ROLE_CONTROL_PLANE_LABEL, ROLE_NODE_LABEL, belongs_to_no_group,
 };
 use tidewaiter_api::values::quoted;
 use tidewaiter_api::{InstanceGroupName, InvalidValue, LabelKey, LabelSource, LabelValue, Lifecycle};
@@ -23,6 +23,9 @@ use crate::instance_group::{InstanceGroup, Role};
 /// The maximum number of labels that a definition sets on a node. During a change, a node's record contains the old and
 /// the new keys, at most 512.
 pub const MAX_LABELS: usize = 250;
+
+/// Labels of kOps that follow neither from the role nor from the lifecycle.
+const OTHERS_OF_KOPS: [&str; 3] = [INSTANCE_GROUP_LABEL, GPU_LABEL, GVISOR_LABEL];
 
 /// The maximum length of a key: a DNS subdomain, a slash and a name.
 const LONGEST_KEY: usize = 253 + 1 + 63;
@@ -71,11 +74,13 @@ pub struct RejectedLabel {
     pub reason: String,
 }
 
-/// The labels of a node of this group whose instance has this lifecycle.
+/// The labels of a node of this group whose instance has this lifecycle and, if they are read, these labels as tags.
+///
+/// Of the tags only [`GPU_LABEL`] counts, because the files do not say it of a machine type that is newer than this version.
 #[must_use]
-pub fn node_labels(definition: &Definition, lifecycle: Lifecycle) -> NodeLabels {
+pub fn node_labels(definition: &Definition, lifecycle: Lifecycle, tags: &[(String, String)]) -> NodeLabels {
     let group = &definition.group.name;
-    overlay(definition, lifecycle).checked(group, || WantedName {
+    overlay(definition, lifecycle, tags).checked(group, || WantedName {
         source: LabelSource::GroupNodeLabels,
         file: InstanceGroup::file(group),
         field: "metadata.name".to_owned(),
@@ -91,8 +96,7 @@ pub fn tag_labels(group: &InstanceGroupName, lifecycle: Lifecycle, tags: &[(Stri
         layers.lay_one(key, "true", LabelSource::Lifecycle, "", "");
     }
     for (key, value) in tags {
-        let field = format!("tag for {}", quoted(key));
-        layers.lay_one(key, value, LabelSource::InstanceTag, "", &field);
+        layers.lay_tag(key, value);
     }
     layers.checked(group, || WantedName {
         source: LabelSource::InstanceTag,
@@ -103,7 +107,7 @@ pub fn tag_labels(group: &InstanceGroupName, lifecycle: Lifecycle, tags: &[(Stri
 
 /// Applies the layers in order. Labels are validated only after the last layer: an overridden label does not count,
 /// valid or not.
-fn overlay(definition: &Definition, lifecycle: Lifecycle) -> Layers {
+fn overlay(definition: &Definition, lifecycle: Lifecycle, tags: &[(String, String)]) -> Layers {
     let (cluster, group) = (&definition.cluster, &definition.group);
     let group_file = InstanceGroup::file(&group.name);
     let mut layers = Layers::default();
@@ -119,19 +123,54 @@ fn overlay(definition: &Definition, lifecycle: Lifecycle) -> Layers {
         layers.lay_one(key, "", LabelSource::Role, &group_file, "spec.role");
     }
     layers.lay(LabelSource::GroupNodeLabels, &group_file, &group.node_labels);
+    for (key, value) in tags.iter().filter(|(key, _)| key == GPU_LABEL) {
+        layers.lay_tag(key, value);
+    }
+    for Added { key, feature, in_group } in added_by_kops(group, Some(cluster)) {
+        let file = if in_group { &group_file } else { CLUSTER_FILE };
+        let field = format!("spec.containerd.{feature}.enabled");
+        layers.lay_one(key, "1", LabelSource::GroupNodeLabels, file, &field);
+    }
     if let Some(key) = lifecycle_label(lifecycle) {
         layers.lay_one(key, "true", LabelSource::Lifecycle, "", "");
     }
     layers
 }
 
+/// A label that kOps adds to a group's `nodeLabels` before it writes them into the tags of its instances. The state store has the
+/// group without it.
+struct Added {
+    key: &'static str,
+    /// The feature of containerd because of which it does.
+    feature: &'static str,
+    /// Whether the group enables the feature itself, not only the Cluster.
+    in_group: bool,
+}
+
+/// Source: `PopulateInstanceGroupSpec` of kOps. gVisor is a feature of single groups of workers.
+fn added_by_kops(group: &InstanceGroup, cluster: Option<&Cluster>) -> impl Iterator<Item = Added> + use<> {
+    let nvidia = group.nvidia_gpu || cluster.is_some_and(|cluster| cluster.nvidia_gpu);
+    let gpu = (nvidia && group.gpu_machine).then_some(Added {
+        key: GPU_LABEL,
+        feature: "nvidiaGPU",
+        in_group: group.nvidia_gpu,
+    });
+    let gvisor = (group.gvisor && group.role == Role::Node).then_some(Added {
+        key: GVISOR_LABEL,
+        feature: "gvisor",
+        in_group: true,
+    });
+    gpu.into_iter().chain(gvisor)
+}
+
 /// All keys that a group's files or its role define, whether their values are valid or not, except those that belong to
 /// no group (see [`belongs_to_no_group`]).
-pub(crate) fn keys_of_group(group: &InstanceGroup) -> impl Iterator<Item = &str> {
+pub(crate) fn keys_of_group<'a>(group: &'a InstanceGroup, cluster: Option<&Cluster>) -> impl Iterator<Item = &'a str> {
     let files = group.kubelet.entries.keys().chain(group.node_labels.entries.keys());
     files
         .map(String::as_str)
         .chain(role_labels(group.role).iter().copied())
+        .chain(added_by_kops(group, cluster).map(|added| added.key))
         .chain([INSTANCE_GROUP_LABEL])
         .filter(|key| !belongs_to_no_group(key))
 }
@@ -145,14 +184,14 @@ pub(crate) fn keys_of_cluster(cluster: &Cluster) -> impl Iterator<Item = &str> {
         .filter(|key| !belongs_to_no_group(key))
 }
 
-/// Whether a key is one of kOps' keys for group, role or lifecycle, in any cluster.
+/// Whether a key is one of kOps' keys for group, role, lifecycle or containerd's features, in any cluster.
 pub(crate) fn is_of_kops(key: &str) -> bool {
     let lifecycles = [Lifecycle::Spot, Lifecycle::Scheduled]
         .into_iter()
         .filter_map(lifecycle_label);
     let roles = [Role::ControlPlane, Role::Node, Role::ApiServer];
     let mut known = lifecycles.chain(roles.into_iter().flat_map(role_labels).copied());
-    key == INSTANCE_GROUP_LABEL || (known.any(|known| known == key) && !belongs_to_no_group(key))
+    OTHERS_OF_KOPS.contains(&key) || (known.any(|known| known == key) && !belongs_to_no_group(key))
 }
 
 fn role_labels(role: Role) -> &'static [&'static str] {
@@ -209,7 +248,8 @@ fn cut(labels: &mut NodeLabels) {
         return;
     }
     let needed = |label: &WantedLabel| {
-        matches!(label.source, LabelSource::Role | LabelSource::Lifecycle) || label.key.as_str() == INSTANCE_GROUP_LABEL
+        matches!(label.source, LabelSource::Role | LabelSource::Lifecycle)
+            || OTHERS_OF_KOPS.contains(&label.key.as_str())
     };
     labels.wanted.sort_by_key(|label| (!needed(label), label.key.clone()));
     let reason = format!("exceeds the limit of {MAX_LABELS} labels per node");
@@ -263,6 +303,11 @@ impl Layers {
             };
             self.0.insert(key.clone(), asked);
         }
+    }
+
+    fn lay_tag(&mut self, key: &str, value: &str) {
+        let field = format!("tag for {}", quoted(key));
+        self.lay_one(key, value, LabelSource::InstanceTag, "", &field);
     }
 
     fn lay_one(&mut self, key: &str, value: &str, source: LabelSource, file: &str, field: &str) {

@@ -5,8 +5,13 @@ use tidewaiter_api::{ClusterName, InstanceGroupName};
 
 use crate::document::{InvalidFile, Mapping, parse};
 
+const A_MAPPING: &str = "a mapping";
+
 /// The only version of kOps' API in state stores.
 const API_VERSION: &str = "kops.k8s.io/v1alpha2";
+
+/// The label with which kOps marks an InstanceGroup as one of a cluster.
+const CLUSTER_LABEL: &str = "kops.k8s.io/cluster";
 
 /// Applies `read` to the `spec` of the Cluster named `expected`, which must be in `bytes`, the content of `file`.
 pub(crate) fn spec_of_cluster<T>(
@@ -15,34 +20,33 @@ pub(crate) fn spec_of_cluster<T>(
     expected: &ClusterName,
     read: impl FnOnce(&Mapping<'_>) -> Result<T, InvalidFile>,
 ) -> Result<T, InvalidFile> {
+    let document = parse(file, bytes)?;
+    let root = Mapping::root(file, &document);
+    expect_kind(&root, "Cluster")?;
     let why = format!("clusterName of the configuration is {expected}");
-    spec(file, bytes, "Cluster", expected.as_str(), &why, read)
+    expect_name(&root, expected.as_str(), &why)?;
+    read(&spec(&root)?)
 }
 
-/// As [`spec_of_cluster`], for an InstanceGroup.
+/// As [`spec_of_cluster`], for an InstanceGroup of `cluster`.
 pub(crate) fn spec_of_group<T>(
     file: &str,
     bytes: &[u8],
     expected: &InstanceGroupName,
-    read: impl FnOnce(&Mapping<'_>) -> Result<T, InvalidFile>,
-) -> Result<T, InvalidFile> {
-    let why = format!("the file belongs to group {expected}");
-    spec(file, bytes, "InstanceGroup", expected.as_str(), &why, read)
-}
-
-fn spec<T>(
-    file: &str,
-    bytes: &[u8],
-    kind: &str,
-    name: &str,
-    why: &str,
+    cluster: &ClusterName,
     read: impl FnOnce(&Mapping<'_>) -> Result<T, InvalidFile>,
 ) -> Result<T, InvalidFile> {
     let document = parse(file, bytes)?;
     let root = Mapping::root(file, &document);
-    expect_kind(&root, kind)?;
-    expect_name(&root, name, why)?;
-    read(&root.require("spec", "a mapping")?.mapping("a mapping")?)
+    expect_kind(&root, "InstanceGroup")?;
+    let why = format!("the file belongs to group {expected}");
+    expect_name(&root, expected.as_str(), &why)?;
+    expect_cluster(&root, cluster)?;
+    read(&spec(&root)?)
+}
+
+fn spec<'a>(root: &Mapping<'a>) -> Result<Mapping<'a>, InvalidFile> {
+    root.require("spec", A_MAPPING)?.mapping(A_MAPPING)
 }
 
 /// Checks that the document is a `kind` of v1alpha2.
@@ -58,12 +62,35 @@ fn expect_kind(root: &Mapping<'_>, kind: &str) -> Result<(), InvalidFile> {
 
 /// Checks that `metadata.name` is `expected`; `why` states in words who expects it.
 fn expect_name(root: &Mapping<'_>, expected: &str, why: &str) -> Result<(), InvalidFile> {
-    let metadata = root.require("metadata", "a mapping")?.mapping("a mapping")?;
-    let field = metadata.require("name", expected)?;
+    let field = metadata(root)?.require("name", expected)?;
     let name = field.text("a string")?;
     if name == expected {
         Ok(())
     } else {
         Err(field.invalid(format!("is {}, but {why}", quoted(name))))
     }
+}
+
+/// Checks that the label for the cluster, if there is one, names `expected`: a file may have been copied from the folder of another
+/// cluster.
+fn expect_cluster(root: &Mapping<'_>, expected: &ClusterName) -> Result<(), InvalidFile> {
+    let Some(labels) = metadata(root)?.get("labels") else {
+        return Ok(());
+    };
+    let Some(field) = labels.mapping(A_MAPPING)?.get(CLUSTER_LABEL) else {
+        return Ok(());
+    };
+    let name = field.text("a string")?;
+    if name.is_empty() || name == expected.as_str() {
+        Ok(())
+    } else {
+        Err(field.invalid(format!(
+            "is {}, but clusterName of the configuration is {expected}",
+            quoted(name)
+        )))
+    }
+}
+
+fn metadata<'a>(root: &Mapping<'a>) -> Result<Mapping<'a>, InvalidFile> {
+    root.require("metadata", A_MAPPING)?.mapping(A_MAPPING)
 }

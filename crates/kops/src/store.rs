@@ -25,6 +25,7 @@ use crate::document::MAX_BYTES;
 mod client;
 mod credentials;
 mod error;
+mod folder;
 mod url;
 
 pub use error::{OpenError, StoreError};
@@ -107,7 +108,8 @@ pub trait ReadFile: Debug + Send + Sync {
     async fn read(&self, file: &str, known: Option<&Etag>) -> Result<Read, StoreError>;
 
     /// The sorted names of the files directly in `folder`, a path below the base without a trailing slash. A folder
-    /// that does not exist is empty: object stores have no folders.
+    /// that does not exist is empty: object stores have no folders. In a folder of this host, whatever is not a file is
+    /// named, too, and is an error when it is read.
     ///
     /// # Errors
     /// See [`StoreError`]; never a part of the names.
@@ -143,6 +145,12 @@ impl StateStore {
 
     async fn get(&self, file: &str, known: Option<&Etag>) -> Result<Read, StoreError> {
         let object = self.url.object(file);
+        if self.url.scheme() == Scheme::File
+            && let Some(found) = folder::in_place_of(&object).await
+        {
+            let file = file.to_owned();
+            return Err(StoreError::NotAFile { file, found });
+        }
         let options = GetOptions::new().with_if_none_match(known.map(|etag| etag.0.as_str()));
         let store = self.client.store();
         let mut answer = store.get_opts(&object, options.clone()).await;
@@ -165,21 +173,29 @@ impl StateStore {
 
     async fn names(&self, folder: &str) -> Result<Vec<String>, StoreError> {
         let prefix = self.url.object(folder);
-        let store = self.client.store();
-        let mut names = names_below(&*store, &prefix).await;
-        if let Err(error) = &names
-            && let Some(store) = self.client.follow(&store, error).await
-        {
-            names = names_below(&*store, &prefix).await;
-        }
+        let names = match self.url.scheme() {
+            Scheme::File => folder::entries(&prefix).await.map_err(error::of_host),
+            Scheme::S3 | Scheme::Gs => self.objects_below(&prefix).await,
+        };
         match names {
-            Ok(Some(names)) => Ok(names.into_iter().collect()),
+            Ok(Some(names)) => Ok(names),
             Ok(None) => Err(StoreError::Unavailable {
                 file: folder.to_owned(),
                 detail: format!("it contains more than {MAX_NAMES} files"),
             }),
             Err(error) => Err(StoreError::of(folder, &self.url, &error)),
         }
+    }
+
+    async fn objects_below(&self, prefix: &Path) -> object_store::Result<Option<Vec<String>>> {
+        let store = self.client.store();
+        let mut names = names_below(&*store, prefix).await;
+        if let Err(error) = &names
+            && let Some(store) = self.client.follow(&store, error).await
+        {
+            names = names_below(&*store, prefix).await;
+        }
+        Ok(names?.map(|names| names.into_iter().collect()))
     }
 
     async fn in_time<T>(

@@ -2,6 +2,7 @@
 
 mod cloud;
 mod cloud_server;
+mod empty;
 mod operators;
 mod validate;
 
@@ -13,6 +14,7 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, V
 use clap_complete::Shell;
 use serde::Serialize;
 use tidewaiter_api::{ClusterName, InstanceGroupName, Lifecycle, NodeName};
+use tidewaiter_kit::settings::environment;
 use url::Url;
 
 pub(crate) use cloud::{
@@ -40,7 +42,7 @@ impl Cli {
     /// The exit code, after an error or the requested help was printed.
     pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, ExitCode> {
         let mut line: Vec<OsString> = arguments.into_iter().collect();
-        let mut command = Self::command();
+        let mut command = empty::unset(Self::command(), &environment());
         match line
             .first()
             .map(Path::new)

@@ -3,7 +3,9 @@
 //! What the operator gave is read and checked before anything starts.
 
 pub(crate) mod cloud;
+mod environment;
 pub(crate) mod settings;
+pub(crate) mod state_store;
 
 use std::sync::Arc;
 
@@ -63,21 +65,24 @@ impl Given {
         let config = read_conf(&args.conf)?;
         cloud::check(config.config.cloud).with_context(|| args.conf.display().to_string())?;
         own.check(config.config.cloud)?;
+        let store = config.config.config_base.scheme();
+        let about_variables = environment::warnings(config.config.cloud, store, &environment);
+        let warnings = settings
+            .warnings
+            .into_iter()
+            .chain(about_variables)
+            .chain(config.warnings);
         let given = Self {
+            warnings: warnings.collect(),
             config: config.config,
             settings: own,
             environment,
-            warnings: settings.warnings.into_iter().chain(config.warnings).collect(),
         };
         Ok((role, given))
     }
 
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
-        let found = self
-            .environment
-            .iter()
-            .find(|(key, value)| key == name && !value.is_empty());
-        found.map(|(_, value)| value.as_str())
+        environment::variable(&self.environment, name)
     }
 }
 

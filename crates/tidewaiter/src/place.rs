@@ -1,14 +1,11 @@
-//! Shared by all read-only commands: the cluster, and access to its state store.
+//! Shared by all read-only commands: the cluster, and where its state store is.
 
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-use tidewaiter_kit::Kit;
-use tidewaiter_kops::{self as kops, ConfigError, ControllerConfig, Loaded, StoreOptions};
+use tidewaiter_kops::{self as kops, ConfigError, ControllerConfig, Loaded};
 
 use crate::cli::Place;
-use crate::controller::Given;
-use crate::controller::cloud::google_credentials;
 
 /// The location of the definitions, if given. Only a file names the cloud.
 pub(crate) fn config(place: &Place) -> Result<Option<ControllerConfig>> {
@@ -28,6 +25,7 @@ pub(crate) fn config(place: &Place) -> Result<Option<ControllerConfig>> {
         cloud: kops::Cloud::Aws,
         config_base: base.parse().context("--state (KOPS_STATE_STORE)")?,
         region: None,
+        project: None,
     }))
 }
 
@@ -41,18 +39,5 @@ pub(crate) fn read_conf(path: &Path) -> Result<Loaded> {
             Err(error).context("--conf must name the configuration file that kOps wrote for kops-controller")
         }
         loaded => Ok(loaded?),
-    }
-}
-
-/// How a person reaches the state store: with their own credentials.
-pub(crate) fn store_options(given: &Given, kit: &Kit) -> StoreOptions {
-    let region = given.settings.region.as_deref();
-    let region = region.or_else(|| given.variable("AWS_REGION"));
-    StoreOptions {
-        endpoint: given.settings.state_endpoint.clone(),
-        google_credentials: google_credentials(&given.environment),
-        likely_region: region.or(given.config.region.as_deref()).map(str::to_owned),
-        clock: kit.clock.clone(),
-        ..StoreOptions::default()
     }
 }

@@ -45,7 +45,8 @@ impl Given {
     pub(crate) fn finding(self, proven: Proven) -> Finding {
         match self {
             Self::Definition(definition) => {
-                let labels = node_labels(&definition, proven.identity().lifecycle);
+                let identity = proven.identity();
+                let labels = node_labels(&definition, identity.lifecycle, &identity.tag_labels);
                 Finding::Defined(proven, labels)
             }
             Self::Tags => of_tags(proven),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use tidewaiter_api::NodeName;
+use tidewaiter_api::{InstanceGroupName, NodeName};
 use tidewaiter_identity::Lookup;
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
@@ -63,11 +63,14 @@ pub fn start(parts: NodeControllerParts, context: &ControllerContext, tasks: &mu
     let shutdown = tasks.shutdown_token();
     let on_back = queues_node(queue.clone());
     tasks.spawn("identities", Arc::clone(&identities).run(shutdown.clone(), on_back));
-    let on_definition = queues_group(queue.clone(), records.clone());
-    tasks.spawn(
-        "definitions",
-        definitions.clone().run(shutdown.cancelled_owned(), on_definition),
+    let by_group = records.index(|record: &Record| record.status.instance_group.clone());
+    let on_definition = queues_group(queue.clone(), records.clone(), by_group.clone());
+    let running = definitions.clone().run(
+        shutdown.cancelled_owned(),
+        has_node(nodes.clone(), by_group),
+        on_definition,
     );
+    tasks.spawn("definitions", running);
     let controller = NodeController {
         nodes: nodes.clone(),
         records: records.clone(),
@@ -132,8 +135,11 @@ fn queues_node(queue: Queue) -> impl Fn(&NodeName) + Send + Sync + 'static {
 
 /// A definition that changes concerns the Nodes whose record names its group. A Node whose record is still on its way is queued by the
 /// record itself.
-fn queues_group(queue: Queue, records: Cache<Record>) -> impl Fn(Changed) + Send + Sync + 'static {
-    let by_group = records.index(|record: &Record| record.status.instance_group.clone());
+fn queues_group(
+    queue: Queue,
+    records: Cache<Record>,
+    by_group: Index<InstanceGroupName>,
+) -> impl Fn(Changed) + Send + Sync + 'static {
     move |changed| {
         let concerned = match &changed {
             Changed::Cluster | Changed::OwnedKeys => records.keys(),
@@ -143,6 +149,14 @@ fn queues_group(queue: Queue, records: Cache<Record>) -> impl Fn(Changed) + Send
             queue.push(key);
         }
     }
+}
+
+/// Whether a Node is in the group, by its record. A record may outlive its Node for a while.
+fn has_node(
+    nodes: Cache<Node>,
+    by_group: Index<InstanceGroupName>,
+) -> impl Fn(&InstanceGroupName) -> bool + Send + Sync + 'static {
+    move |group| by_group.keys(group).iter().any(|key| nodes.get(key).is_some())
 }
 
 #[cfg(test)]

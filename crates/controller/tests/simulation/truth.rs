@@ -152,14 +152,14 @@ fn content(group: usize, labels: &Labels) -> String {
 }
 
 fn version(group: usize, labels: Labels) -> Version {
-    let cluster = Cluster::parse(CLUSTER_FILE, cluster_content().as_bytes(), &CLUSTER.parse().unwrap()).unwrap();
-    let name = GROUPS[group].0.parse().unwrap();
-    let group = InstanceGroup::parse(&group_file(group), content(group, &labels).as_bytes(), &name).unwrap();
+    let (name, of) = (GROUPS[group].0.parse().unwrap(), CLUSTER.parse().unwrap());
+    let cluster = Cluster::parse(CLUSTER_FILE, cluster_content().as_bytes(), &of).unwrap();
+    let group = InstanceGroup::parse(&group_file(group), content(group, &labels).as_bytes(), &name, &of).unwrap();
     let definition = Definition {
         cluster: Arc::new(cluster),
         group: Arc::new(group),
     };
-    let wanted = node_labels(&definition, Lifecycle::OnDemand).wanted;
+    let wanted = node_labels(&definition, Lifecycle::OnDemand, &[]).wanted;
     let wanted = wanted
         .iter()
         .map(|label| (label.key.to_string(), label.value.to_string()));

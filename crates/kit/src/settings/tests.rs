@@ -197,6 +197,25 @@ fn a_variable_of_a_service_is_no_setting_and_stops_nothing() {
 }
 
 #[test]
+fn an_empty_variable_counts_as_unset() {
+    let content = "region: from-file\nlease: {name: from-file}\n";
+    let empty = [
+        "ADMIN_ADDRESS",
+        "MODE",
+        "POLL_SECONDS",
+        "REGION",
+        "LEASE__NAME",
+        "LEASE",
+        "NOBODYS",
+    ];
+    let variables = empty.map(|name| (format!("{PREFIX}{name}"), String::new()));
+    let file = file(content);
+    let settings: Settings<Role> = load(Some(file.path()), variables, &none()).unwrap();
+    assert_eq!(settings, load_all(content, &[], &none()).unwrap());
+    assert_eq!(settings.values.region.as_deref(), Some("from-file"));
+}
+
+#[test]
 fn a_file_that_is_not_there_is_named() {
     let error = load::<Role>(Some(Path::new("/does/not/exist")), [], &none()).unwrap_err();
     assert!(error.to_string().contains("/does/not/exist"), "{error}");

@@ -81,6 +81,11 @@ impl From<StoreError> for DefinitionError {
             StoreError::Missing { file, detail } => Self::Missing { file, detail },
             StoreError::Denied { file, detail } => Self::Denied { file, detail },
             StoreError::Unavailable { file, detail } => Self::Unavailable { file, detail },
+            StoreError::NotAFile { file, found } => Self::Invalid(InvalidFile {
+                file,
+                field: String::new(),
+                reason: format!("is {found}, must be a file"),
+            }),
             StoreError::TooLarge { file } => Self::Invalid(InvalidFile {
                 file,
                 field: String::new(),

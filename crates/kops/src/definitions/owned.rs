@@ -40,7 +40,7 @@ impl OwnedKeys {
             ..Self::default()
         };
         for group in groups {
-            for key in keys_of_group(group) {
+            for key in keys_of_group(group, cluster) {
                 owned
                     .groups
                     .entry(key.to_owned())
@@ -62,7 +62,7 @@ impl OwnedKeys {
     }
 
     /// Whether only a proven Node may have this key: a group or the Cluster's kubelets define it, or it is one of kOps'
-    /// keys for group, role or lifecycle.
+    /// keys for group, role, lifecycle or containerd's features.
     #[must_use]
     pub fn needs_proof(&self, key: &str) -> bool {
         self.groups.contains_key(key) || self.cluster.contains(key) || is_of_kops(key)
@@ -102,6 +102,14 @@ impl Groups {
     /// Whether the last successful listing contains the group.
     pub(super) fn is_listed(&self, group: &InstanceGroupName) -> bool {
         self.lock().listed.as_ref().is_some_and(|listed| listed.contains(group))
+    }
+
+    /// Whether the last listing succeeded and does not contain the group. An empty one says nothing: no cluster has no
+    /// group.
+    pub(super) fn is_deleted(&self, group: &InstanceGroupName) -> bool {
+        let state = self.lock();
+        let listed = state.listed.as_ref().filter(|listed| !listed.is_empty());
+        state.problem.is_none() && listed.is_some_and(|listed| !listed.contains(group))
     }
 
     /// The groups in the last successful listing.

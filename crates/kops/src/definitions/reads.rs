@@ -25,7 +25,7 @@ impl Reads {
             store,
             total: metrics.counter_vec(
                 "tidewaiter_state_store_reads_total",
-                "Number of reads of the state store by outcome (found, not_modified, listed, missing, denied, unavailable, too_large).",
+                "Number of reads of the state store by outcome (found, not_modified, listed, missing, denied, unavailable, not_a_file, too_large).",
                 &["outcome"],
             )?,
             problems: metrics.gauge(

@@ -525,10 +525,14 @@ async fn runs_until_it_is_stopped_polling_and_announcing() {
     let until = async move {
         let _ = stopped.wait_for(|stop| *stop).await;
     };
-    let run = world.definitions.clone().run(until, |changed| {
-        told.lock().unwrap().push(changed);
-        stop.send_replace(true);
-    });
+    let run = world.definitions.clone().run(
+        until,
+        |_| true,
+        |changed| {
+            told.lock().unwrap().push(changed);
+            stop.send_replace(true);
+        },
+    );
     let operator = async {
         world.clock.sleeping(1).await;
         world.store.put(GROUP_FILE, &nodes("team: data", "team: web"));
@@ -550,9 +554,13 @@ async fn a_change_that_a_caller_finds_is_announced_without_a_poll() {
     world.clock.advance(60 * SECOND);
     let told = watch::Sender::new(false);
     let mut heard = told.subscribe();
-    let run = world.definitions.clone().run(pending(), |_| {
-        told.send_replace(true);
-    });
+    let run = world.definitions.clone().run(
+        pending(),
+        |_| true,
+        |_| {
+            told.send_replace(true);
+        },
+    );
     let caller = async {
         world.get().await.unwrap();
         heard.wait_for(|told| *told).await.unwrap();

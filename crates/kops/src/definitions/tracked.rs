@@ -178,6 +178,11 @@ impl<T: PartialEq, S> Tracked<T, S> {
         away && state.good.is_none() && state.wanted.is_some()
     }
 
+    /// Whether the store has answered that there is no such file.
+    pub(super) fn is_missing(&self) -> bool {
+        matches!(self.lock().access, Some(StoreError::Missing { .. }))
+    }
+
     /// Whether a caller has requested it since the monotonic time `time`.
     pub(super) fn wanted_since(&self, time: Duration) -> bool {
         self.lock().wanted.is_some_and(|wanted| wanted >= time)

@@ -24,10 +24,10 @@ fn definition(cluster: &str, group: &str) -> Definition {
     };
     let cluster = document("Cluster", "c.example.com", cluster);
     let group = document("InstanceGroup", "nodes", group);
-    let name = "nodes".parse().unwrap();
+    let (name, of) = ("nodes".parse().unwrap(), "c.example.com".parse().unwrap());
     Definition {
-        cluster: Arc::new(Cluster::parse(CLUSTER_FILE, cluster.as_bytes(), &"c.example.com".parse().unwrap()).unwrap()),
-        group: Arc::new(InstanceGroup::parse(&InstanceGroup::file(&name), group.as_bytes(), &name).unwrap()),
+        cluster: Arc::new(Cluster::parse(CLUSTER_FILE, cluster.as_bytes(), &of).unwrap()),
+        group: Arc::new(InstanceGroup::parse(&InstanceGroup::file(&name), group.as_bytes(), &name, &of).unwrap()),
     }
 }
 
@@ -41,7 +41,7 @@ fn wanted(labels: &NodeLabels) -> Vec<String> {
 }
 
 fn labels(cluster: &str, group: &str) -> NodeLabels {
-    node_labels(&definition(cluster, group), Lifecycle::OnDemand)
+    node_labels(&definition(cluster, group), Lifecycle::OnDemand, &[])
 }
 
 #[test]
@@ -71,10 +71,10 @@ fn each_role_gives_its_labels() {
 fn the_lifecycle_of_the_instance_adds_its_label_whatever_the_role() {
     for role in ["Node", "Master", "Bastion"] {
         let definition = definition("", &format!("role: {role}"));
-        let plain = wanted(&node_labels(&definition, Lifecycle::OnDemand));
+        let plain = wanted(&node_labels(&definition, Lifecycle::OnDemand, &[]));
         assert!(!plain.iter().any(|label| label.contains("-worker")), "{plain:?}");
         for (lifecycle, key) in [(Lifecycle::Spot, SPOT), (Lifecycle::Scheduled, SCHEDULED)] {
-            let labels = node_labels(&definition, lifecycle);
+            let labels = node_labels(&definition, lifecycle, &[]);
             let label = labels.wanted.iter().find(|label| label.key.as_str() == key).unwrap();
             assert_eq!((label.value.as_str(), label.source), ("true", LabelSource::Lifecycle));
             assert_eq!(
@@ -199,7 +199,7 @@ fn a_later_layer_wins_and_says_so() {
 #[test]
 fn a_groups_own_labels_win_over_its_role_and_the_lifecycle_over_both() {
     let group = format!("role: Node\nnodeLabels: {{{ROLE_NODE_LABEL}: own, {SPOT}: \"no\"}}");
-    let labels = node_labels(&definition("", &group), Lifecycle::Spot);
+    let labels = node_labels(&definition("", &group), Lifecycle::Spot, &[]);
     assert_eq!(
         wanted(&labels),
         [format!("{ROLE_NODE_LABEL}=own"), format!("{SPOT}=true")]
@@ -330,7 +330,7 @@ fn there_is_an_end_to_the_labels_of_a_node_and_what_kops_needs_is_within_it() {
     for n in 0..1_000 {
         writeln!(group, "  a-{n:04}: x").unwrap();
     }
-    let labels = node_labels(&definition("", &group), Lifecycle::Spot);
+    let labels = node_labels(&definition("", &group), Lifecycle::Spot, &[]);
     let keys: Vec<&str> = labels.wanted.iter().map(|label| label.key.as_str()).collect();
     assert_eq!(keys.len(), MAX_LABELS);
     assert!(keys.is_sorted());
@@ -427,5 +427,109 @@ fn tags_that_are_no_labels_are_refused_one_by_one() {
             label.field.starts_with("tag for ") && !label.field.contains('\u{1b}'),
             "{label:?}"
         );
+    }
+}
+
+const GPU_MACHINE: &str = "role: Node\nmachineType: g4dn.xlarge";
+
+/// The labels with these keys, as key, value, file and field.
+fn found(labels: &NodeLabels, keys: &[&str]) -> Vec<(String, String, String, String)> {
+    let labels = labels.wanted.iter().filter(|label| keys.contains(&label.key.as_str()));
+    let shown = |label: &WantedLabel| {
+        let (file, field) = (label.file.clone(), label.field.clone());
+        (label.key.to_string(), label.value.to_string(), file, field)
+    };
+    labels.map(shown).collect()
+}
+
+/// kOps writes these labels into the tags of the instances, and not into the state store.
+#[test]
+fn what_kops_adds_when_it_populates_a_group_is_added_here() {
+    let group_file = InstanceGroup::file(&"nodes".parse().unwrap());
+    let of_group = |key: &str, feature: &str| {
+        let field = format!("spec.containerd.{feature}.enabled");
+        vec![(key.to_owned(), "1".to_owned(), group_file.clone(), field)]
+    };
+    let field = "spec.containerd.nvidiaGPU.enabled".to_owned();
+    let of_cluster = vec![(GPU_LABEL.to_owned(), "1".to_owned(), CLUSTER_FILE.to_owned(), field)];
+    let nvidia = "containerd: {nvidiaGPU: {enabled: true}}";
+    let gvisor = "containerd: {gvisor: {enabled: true}}";
+    let own = "nodeLabels: {kops.k8s.io/gpu: mine, kops.k8s.io/gvisor: mine}";
+    for (cluster, group, expected) in [
+        (nvidia, GPU_MACHINE.to_owned(), of_cluster.clone()),
+        (nvidia, GPU_MACHINE.replace("Node", "Master"), of_cluster),
+        (
+            nvidia,
+            format!("{GPU_MACHINE}\n{nvidia}"),
+            of_group(GPU_LABEL, "nvidiaGPU"),
+        ),
+        ("", format!("{GPU_MACHINE}\n{nvidia}"), of_group(GPU_LABEL, "nvidiaGPU")),
+        (nvidia, "role: Node\nmachineType: t3.medium".to_owned(), vec![]),
+        (nvidia, "role: Node".to_owned(), vec![]),
+        ("", GPU_MACHINE.to_owned(), vec![]),
+        ("", format!("role: Node\n{gvisor}"), of_group(GVISOR_LABEL, "gvisor")),
+        ("", format!("role: Master\n{gvisor}"), vec![]),
+        (gvisor, "role: Node".to_owned(), vec![]),
+    ] {
+        let labels = labels(cluster, &group);
+        assert_eq!(
+            found(&labels, &[GPU_LABEL, GVISOR_LABEL]),
+            expected,
+            "{cluster} {group}"
+        );
+    }
+    let overridden = labels(nvidia, &format!("{GPU_MACHINE}\n{gvisor}\n{own}"));
+    assert_eq!(
+        wanted(&overridden)[..2],
+        ["kops.k8s.io/gpu=1", "kops.k8s.io/gvisor=1"],
+        "as in kOps, a user's value does not count"
+    );
+    let own = labels("", &format!("role: Node\n{own}"));
+    assert_eq!(wanted(&own)[..2], ["kops.k8s.io/gpu=mine", "kops.k8s.io/gvisor=mine"]);
+}
+
+#[test]
+fn the_tag_for_a_gpu_counts_beside_the_files_and_no_other_tag_does() {
+    let tags = [("kops.k8s.io/gpu", "1"), ("team", "red")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let definition = definition(
+        "containerd: {nvidiaGPU: {enabled: true}}",
+        "role: Node\nmachineType: z9.large",
+    );
+    let labels = node_labels(&definition, Lifecycle::OnDemand, &tags);
+    assert_eq!(wanted(&labels), ["kops.k8s.io/gpu=1", "node-role.kubernetes.io/node="]);
+    let label = labels
+        .wanted
+        .iter()
+        .find(|label| label.key.as_str() == GPU_LABEL)
+        .unwrap();
+    assert_eq!(label.source, LabelSource::InstanceTag);
+}
+
+/// For every kind of group: what kOps writes into the tags of its instances is what follows from the state store.
+#[test]
+fn tags_and_files_give_the_same_labels() {
+    let features = "containerd: {nvidiaGPU: {enabled: true}, gvisor: {enabled: true}}";
+    let roles = [
+        (
+            "Master",
+            &[
+                (KOPS_CONTROLLER_PKI_LABEL, ""),
+                (ROLE_CONTROL_PLANE_LABEL, ""),
+                (EXCLUDE_FROM_LOAD_BALANCERS_LABEL, ""),
+                (GPU_LABEL, "1"),
+            ][..],
+        ),
+        ("Node", &[(ROLE_NODE_LABEL, ""), (GPU_LABEL, "1"), (GVISOR_LABEL, "1")]),
+        ("APIServer", &[(ROLE_API_SERVER_LABEL, ""), (GPU_LABEL, "1")]),
+        ("Bastion", &[(GPU_LABEL, "1")]),
+    ];
+    for (role, tags) in roles {
+        let group = format!("role: {role}\nmachineType: p5.48xlarge\n{features}\nnodeLabels: {{team: red}}");
+        for lifecycle in [Lifecycle::OnDemand, Lifecycle::Spot] {
+            let mut tags = tags.to_vec();
+            tags.push(("team", "red"));
+            let files = node_labels(&definition("", &group), lifecycle, &[]);
+            assert_eq!(wanted(&files), wanted(&of_tags(lifecycle, &tags)), "{role}");
+        }
     }
 }

@@ -3,7 +3,8 @@
 //! In kOps, one bucket may contain the state of clusters in many regions, so the bucket's region often differs from the
 //! cluster's. The likely region is tried first, because a cluster without internet access can reach only that. If the
 //! response says that the bucket is elsewhere, its region is looked up. A region or an endpoint that the operator has
-//! set is never overridden.
+//! set is never overridden. A redirect is never followed: whoever answers at the address of the store could otherwise have
+//! the definitions read from a host of his own.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -11,9 +12,11 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use object_store::aws::{AmazonS3Builder, resolve_bucket_region};
+use object_store::client::{HttpClient, HttpConnector};
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::local::LocalFileSystem;
-use object_store::{BackoffConfig, ClientOptions, HeaderValue, ObjectStore, RetryConfig};
+use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, HeaderValue, ObjectStore, RetryConfig};
+use reqwest::redirect::Policy;
 
 use super::StoreOptions;
 use super::credentials::AwsCredentials;
@@ -22,6 +25,10 @@ use super::url::{Scheme, StateUrl};
 
 /// The region of S3 itself: correct if nothing is known about the bucket.
 const DEFAULT_REGION: &str = "us-east-1";
+
+const USER_AGENT: &str = concat!("tidewaiter/", env!("CARGO_PKG_VERSION"));
+const CONNECT_LIMIT: Duration = Duration::from_secs(3);
+const REQUEST_LIMIT: Duration = Duration::from_secs(8);
 
 /// The client of one state store.
 #[derive(Debug)]
@@ -117,6 +124,7 @@ fn connect(
                 .with_region(region)
                 .with_credentials(Arc::clone(credentials) as _)
                 .with_skip_signature(options.anonymous)
+                .with_http_connector(WithoutRedirects)
                 .with_client_options(client_options(options))
                 .with_retry(retry());
             if let Some(endpoint) = endpoint.or_else(|| endpoint_in_china(region)) {
@@ -128,6 +136,7 @@ fn connect(
             let mut builder = GoogleCloudStorageBuilder::new()
                 .with_bucket_name(url.bucket())
                 .with_skip_signature(options.anonymous)
+                .with_http_connector(WithoutRedirects)
                 .with_client_options(client_options(options))
                 .with_retry(retry());
             if let Some(endpoint) = endpoint {
@@ -150,18 +159,43 @@ fn endpoint_in_china(region: &str) -> Option<String> {
 
 fn client_options(options: &StoreOptions) -> ClientOptions {
     ClientOptions::new()
-        .with_user_agent(HeaderValue::from_static(concat!(
-            "tidewaiter/",
-            env!("CARGO_PKG_VERSION")
-        )))
+        .with_user_agent(HeaderValue::from_static(USER_AGENT))
         .with_allow_http(
             options
                 .endpoint
                 .as_ref()
                 .is_some_and(|endpoint| endpoint.scheme() == "http"),
         )
-        .with_connect_timeout(Duration::from_secs(3))
-        .with_timeout(Duration::from_secs(8))
+        .with_connect_timeout(CONNECT_LIMIT)
+        .with_timeout(REQUEST_LIMIT)
+}
+
+/// Makes clients as `object_store` makes them by default, except that they follow no redirect: it has no option for that.
+#[derive(Debug)]
+struct WithoutRedirects;
+
+impl HttpConnector for WithoutRedirects {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        // Also asked for when the credentials come from the metadata server, which speaks HTTP.
+        let allow_http = options.get_config_value(&ClientConfigKey::AllowHttp);
+        let client = reqwest::Client::builder()
+            .redirect(Policy::none())
+            // The announced length is that of the object.
+            .no_gzip()
+            .no_brotli()
+            .no_zstd()
+            .no_deflate()
+            .user_agent(USER_AGENT)
+            .https_only(allow_http.as_deref() != Some("true"))
+            .connect_timeout(CONNECT_LIMIT)
+            .timeout(REQUEST_LIMIT)
+            .build();
+        let client = client.map_err(|error| object_store::Error::Generic {
+            store: "state",
+            source: Box::new(error),
+        })?;
+        Ok(HttpClient::new(client))
+    }
 }
 
 /// Covers a short interruption. A longer one is left to the caller's backoff, which covers all files.

@@ -56,6 +56,14 @@ pub enum StoreError {
         /// Details in words.
         detail: String,
     },
+    /// There is something else in place of the file, in a folder of this host.
+    #[error("{file}: is {found}, must be a file")]
+    NotAFile {
+        /// The file, below the configuration base.
+        file: String,
+        /// What is there, in words.
+        found: &'static str,
+    },
     /// The file exceeds [`MAX_FILE_BYTES`](crate::store::MAX_FILE_BYTES).
     #[error("{file}: is larger than 1 MiB")]
     TooLarge {
@@ -72,6 +80,7 @@ impl StoreError {
             Self::Missing { .. } => "missing",
             Self::Denied { .. } => "denied",
             Self::Unavailable { .. } => "unavailable",
+            Self::NotAFile { .. } => "not_a_file",
             Self::TooLarge { .. } => "too_large",
         }
     }
@@ -97,9 +106,18 @@ impl StoreError {
     }
 }
 
-/// Whether the bucket is in another region than the requested one.
+/// The error of a folder of this host.
+pub(super) fn of_host(error: io::Error) -> object_store::Error {
+    object_store::Error::Generic {
+        store: "LocalFileSystem",
+        source: Box::new(error),
+    }
+}
+
+/// Whether the bucket is in another region than the requested one. S3 then redirects, with or without an address.
 pub(super) fn is_elsewhere(error: &object_store::Error) -> bool {
-    const SIGNS: [&str; 4] = [
+    const SIGNS: [&str; 5] = [
+        REDIRECT,
         "redirect",
         "PermanentRedirect",
         "AuthorizationHeaderMalformed",
@@ -127,8 +145,14 @@ fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn 
     std::iter::successors(Some(error), |cause| (*cause).source())
 }
 
+/// How the client tells of a redirect that has an address, which it does not follow.
+const REDIRECT: &str = "status code: 30";
+
 /// The innermost cause in one line: the code and message of S3's and GCS's XML, or the text before a body.
 fn detail(error: &object_store::Error) -> String {
+    if error.to_string().contains(REDIRECT) {
+        return "it redirects to another address, which is not followed".to_owned();
+    }
     if is_elsewhere(error) {
         return "the bucket is in another region".to_owned();
     }
@@ -204,6 +228,7 @@ mod tests {
         for text in [
             "Received redirect without LOCATION, this normally indicates an incorrectly configured region",
             "Server returned non-2xx status code: 400 Bad Request: <Error><Code>AuthorizationHeaderMalformed</Code></Error>",
+            "Server returned non-2xx status code: 307 Temporary Redirect: ",
         ] {
             assert!(is_elsewhere(&generic(text)), "{text}");
         }

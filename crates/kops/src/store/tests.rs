@@ -133,10 +133,45 @@ async fn a_folder_is_a_store_with_versions() {
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     assert_eq!(
-        read(&store).await.unwrap_err().outcome(),
-        "missing",
-        "a folder is no file"
+        read(&store).await.unwrap_err().to_string(),
+        "instancegroup/nodes-a: is a folder, must be a file"
     );
+}
+
+#[tokio::test]
+async fn what_is_no_file_is_named_and_reported_and_never_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("file://{}/c.example.com", folder.path().display());
+    let store = StateStore::open(&url.parse().unwrap(), StoreOptions::default()).unwrap();
+    let groups = folder.path().join("c.example.com/instancegroup");
+    fs::create_dir_all(groups.join("nodes-a")).unwrap();
+    put(&groups.join("nodes-a/inner"), "a: 1\n");
+    let pipe = rustix::fs::mknodat(
+        rustix::fs::CWD,
+        groups.join("nodes-b"),
+        rustix::fs::FileType::Fifo,
+        0o600.into(),
+        0,
+    );
+    pipe.unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(groups.join("nodes-c")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", groups.join("nodes-d")).unwrap();
+    std::os::unix::fs::symlink("/nowhere", groups.join("nodes-e")).unwrap();
+    let names = store.list("instancegroup").await.unwrap();
+    assert_eq!(names, ["nodes-a", "nodes-b", "nodes-c", "nodes-d", "nodes-e"]);
+    for (name, found) in [
+        ("nodes-a", "is a folder, must be a file"),
+        ("nodes-b", "is a named pipe, must be a file"),
+        ("nodes-c", "is a socket, must be a file"),
+        ("nodes-d", "is a device, must be a file"),
+        ("nodes-e", "is missing from the state store"),
+    ] {
+        let file = format!("instancegroup/{name}");
+        // A pipe that was opened would block until the time limit.
+        let read = tokio::time::timeout(Duration::from_secs(10), store.read(&file, None)).await;
+        let error = read.expect("it returns at once").unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{file}: {found}")), "{error}");
+    }
 }
 
 #[tokio::test]
@@ -148,11 +183,19 @@ async fn the_files_right_in_a_folder_are_listed() {
     assert_eq!(list().await, [""; 0], "the folder is not even there");
     let groups = folder.path().join("c.example.com/instancegroup");
     fs::create_dir_all(groups.join("deeper")).unwrap();
-    assert_eq!(list().await, [""; 0]);
+    assert_eq!(list().await, ["deeper"]);
     for name in ["nodes-b", "nodes-a", "deeper/nodes-c", "../instancegroups"] {
         put(&groups.join(name), "a: 1\n");
     }
-    assert_eq!(list().await, ["nodes-a", "nodes-b"]);
+    assert_eq!(
+        list().await,
+        ["deeper", "nodes-a", "nodes-b"],
+        "a folder is named, because it is no group"
+    );
+    fs::remove_dir_all(&groups).unwrap();
+    put(&groups, "a: 1\n");
+    let error = store.list("instancegroup").await.unwrap_err().to_string();
+    assert!(error.contains("Not a directory"), "{error}");
 }
 
 #[tokio::test]
@@ -275,6 +318,33 @@ async fn what_a_store_answers_is_one_of_four_troubles_in_one_stable_line() {
         assert_eq!(error.to_string(), said);
         assert!(server.requests().len() <= 3, "{} requests", server.requests().len());
     }
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    let other = Server::new(&[&answer("200 OK", FRESH, "a: forged\n")]).await;
+    let elsewhere = format!("Location: http://{}/x\r\n", other.listener.local_addr().unwrap());
+    for status in [
+        "301 Moved Permanently",
+        "302 Found",
+        "303 See Other",
+        "307 Temporary Redirect",
+        "308 Permanent Redirect",
+    ] {
+        for scheme in ["s3", "gs"] {
+            let server = Server::new(&[&answer(status, &elsewhere, "")]).await;
+            let options = StoreOptions {
+                anonymous: true,
+                ..server.options()
+            };
+            let store = StateStore::open(&format!("{scheme}://state/c").parse().unwrap(), options).unwrap();
+            let error = other.during(server.during(read(&store))).await.unwrap_err().to_string();
+            let expected = "instancegroup/nodes-a: the state store does not return the file (it redirects to another \
+                            address, which is not followed)";
+            assert_eq!(error, expected, "{status}");
+        }
+    }
+    assert_eq!(other.requests(), [""; 0]);
 }
 
 #[tokio::test]

@@ -109,10 +109,11 @@ impl<S: Server> World<S> {
 
     /// Runs `test` while the definitions are kept up to date.
     async fn during(&self, test: impl Future<Output = ()>) {
-        let run = self
-            .definitions
-            .clone()
-            .run(pending(), |changed| self.changed.lock().unwrap().push(changed));
+        let run = self.definitions.clone().run(
+            pending(),
+            |_| true,
+            |changed| self.changed.lock().unwrap().push(changed),
+        );
         match select(pin!(test), pin!(run)).await {
             Either::Left(_) => {}
             Either::Right((outcome, _)) => panic!("the definitions ended: {outcome:?}"),

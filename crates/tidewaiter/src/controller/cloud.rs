@@ -1,7 +1,6 @@
 //! The cloud that kOps' configuration names: who says what an instance is and which groups there are, and how the state store is
 //! reached.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
@@ -13,6 +12,7 @@ use tidewaiter_kops::{self as kops, StoreOptions};
 use url::Url;
 
 use super::Given;
+use super::state_store::store_options;
 
 /// What depends on the cloud.
 pub(crate) struct Cloud {
@@ -24,30 +24,19 @@ pub(crate) struct Cloud {
 
 const NO_GROUPS: &str = "Hetzner Cloud has no groups of instances, so their sizes are not known";
 
-/// Whether this version knows the cloud.
+/// Whether this version supports the cloud.
 pub(super) fn check(cloud: kops::Cloud) -> Result<()> {
-    match cloud {
-        kops::Cloud::Aws | kops::Cloud::Gce | kops::Cloud::Hetzner => Ok(()),
-        other => bail!("cloud is {other}: this version of Tidewaiter knows aws, gce and hetzner only"),
+    if !cloud.is_supported() {
+        bail!("cloud is {cloud}: {}", kops::Cloud::SUPPORTED);
     }
-}
-
-/// The file of Google credentials that the operator names, as for every other program that calls Google Cloud.
-pub(crate) fn google_credentials(environment: &[(String, String)]) -> Option<PathBuf> {
-    let named = |(name, path): &&(String, String)| name == "GOOGLE_APPLICATION_CREDENTIALS" && !path.is_empty();
-    environment.iter().find(named).map(|(_, path)| path.into())
+    Ok(())
 }
 
 impl Cloud {
     /// Finds out where we are, as far as nobody said it, and prepares the clients.
     pub(crate) async fn of(given: &Given, kit: &Kit) -> Result<Self> {
         check(given.config.cloud)?;
-        let store = StoreOptions {
-            endpoint: given.settings.state_endpoint.clone(),
-            google_credentials: google_credentials(&given.environment),
-            clock: kit.clock.clone(),
-            ..StoreOptions::default()
-        };
+        let store = store_options(given, kit)?;
         match given.config.cloud {
             kops::Cloud::Gce => Self::google(given, kit, store).await,
             kops::Cloud::Hetzner => Ok(Self {
@@ -73,12 +62,12 @@ impl Cloud {
         })
     }
 
-    /// On AWS the state store is reached with what EC2 and Auto Scaling are reached with.
+    /// On AWS the state store is reached with what EC2 and Auto Scaling are reached with, unless it has keys of its own.
     async fn aws(given: &Given, kit: &Kit, store: StoreOptions) -> Result<Self> {
         let config = aws_config(given).await?;
         let store = StoreOptions {
             likely_region: config.region().map(ToString::to_string),
-            aws_credentials: config.credentials_provider(),
+            aws_credentials: store.aws_credentials.or_else(|| config.credentials_provider()),
             ..store
         };
         let client = aws::client(&config, &client_settings(given.settings.ec2_endpoint.as_ref()));
@@ -126,7 +115,8 @@ async fn compute_engine(given: &Given) -> Result<(gce::Client, gce::ProjectId)> 
         .settings
         .project
         .as_deref()
-        .or_else(|| given.variable("GCP_PROJECT"));
+        .or_else(|| given.variable("GCP_PROJECT"))
+        .or(given.config.project.as_deref());
     let metadata = given
         .variable("GCE_METADATA_HOST")
         .map(|host| format!("http://{host}").parse::<Url>());

@@ -48,7 +48,7 @@ pub(crate) struct ControllerSettings {
     /// The address of Auto Scaling, where it is not the region's own.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "endpoint")]
     pub(crate) autoscaling_endpoint: Option<Url>,
-    /// The project of the instances on Google Cloud; else `GCP_PROJECT`, else what the instance's metadata says.
+    /// The project of the instances on Google Cloud; else `GCP_PROJECT`, else what kOps' file says, else what the instance's metadata says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) project: Option<String>,
     /// Compute Engine's address, where it is not the public one.
@@ -57,7 +57,7 @@ pub(crate) struct ControllerSettings {
     /// The address of Hetzner Cloud's API, where it is not the public one.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "endpoint")]
     pub(crate) hetzner_endpoint: Option<Url>,
-    /// The state store's address, where it is not the cloud's own.
+    /// The state store's address, where it is not the cloud's own; overrides `S3_ENDPOINT`.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "endpoint")]
     pub(crate) state_endpoint: Option<Url>,
     /// The Lease of the leader.

@@ -18,13 +18,13 @@ use tidewaiter_kops::{
 use super::output::{Table, print};
 use crate::Failure;
 use crate::cli::ExplainGroupArgs;
-use crate::controller::cloud::google_credentials;
+use crate::controller::state_store::{google_credentials, with_own_s3};
 
 /// Prints the labels. Labels that cannot be set make it fail, after it has printed everything.
 pub(super) async fn explain(args: &ExplainGroupArgs) -> Result<(), Failure> {
     let store = open(args).map_err(Failure::Configuration)?;
     let definition = read(args, store).await.map_err(Failure::Running)?;
-    let labels = node_labels(&definition, args.lifecycle.into());
+    let labels = node_labels(&definition, args.lifecycle.into(), &[]);
     let explained = Explained::new(&definition, &labels);
     print(args.output, &explained, || explained.tables()).map_err(Failure::Running)?;
     match explained.rejected.len() {
@@ -36,12 +36,14 @@ pub(super) async fn explain(args: &ExplainGroupArgs) -> Result<(), Failure> {
 
 fn open(args: &ExplainGroupArgs) -> Result<StateStore> {
     let base: StateUrl = format!("{}/{}", args.state.trim_end_matches('/'), args.name).parse()?;
+    let environment = environment();
     let options = StoreOptions {
         endpoint: args.state_endpoint.clone(),
-        google_credentials: google_credentials(&environment()),
+        google_credentials: google_credentials(&environment),
         likely_region: args.region.clone(),
         ..StoreOptions::default()
     };
+    let options = with_own_s3(options, base.scheme(), &environment)?;
     Ok(StateStore::open(&base, options)?)
 }
 

@@ -14,8 +14,9 @@ use tidewaiter_kops::Definitions;
 use crate::cli::ExplainSources;
 use crate::controller::cloud::Cloud;
 use crate::controller::settings::ControllerSettings;
+use crate::controller::state_store::store_options;
 use crate::controller::{Given, definitions};
-use crate::place::{config, store_options};
+use crate::place::config;
 
 /// Prepares an explanation. No request is sent yet, except, with `from_cloud`, to find the region or project.
 pub(super) async fn explainer(sources: &ExplainSources, from_cloud: bool) -> Result<Explainer> {
@@ -55,7 +56,7 @@ async fn reach(given: &Given, from_cloud: bool, kit: &Kit) -> Result<(Definition
         let cloud = Cloud::of(given, kit).await.context("the cloud cannot be asked")?;
         (cloud.store, Some(cloud.identifier))
     } else {
-        (store_options(given, kit), None)
+        (store_options(given, kit)?, None)
     };
     Ok((definitions(&given.config, &given.settings, store, kit)?, cloud))
 }

@@ -61,7 +61,8 @@ impl CloudOfCluster {
             .project
             .as_deref()
             .or_else(|| self.given.variable("GCP_PROJECT"));
-        let project = project.or(cluster.project.as_deref()).map(str::to_owned);
+        let project = project.or(config.project.as_deref()).or(cluster.project.as_deref());
+        let project = project.map(str::to_owned);
         let region = config.region.clone().or_else(|| cluster.aws_region());
         let config = config.clone();
         Ok(Given {

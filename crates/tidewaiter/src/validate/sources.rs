@@ -13,8 +13,9 @@ use tidewaiter_validation::Sources;
 use super::cloud::CloudOfCluster;
 use crate::cli::ValidateArgs;
 use crate::controller::settings::ControllerSettings;
+use crate::controller::state_store::store_options;
 use crate::controller::{Given, definitions};
-use crate::place::{config, store_options};
+use crate::place::config;
 
 /// The sources, and the location of the definitions for messages.
 pub(super) struct Targets {
@@ -46,7 +47,7 @@ pub(super) async fn open(args: &ValidateArgs) -> Result<Targets> {
     let server = kube_config(role.kubeconfig.as_deref(), Some(cluster.as_str())).await;
     let server =
         server.context("no kubeconfig for the API server: use --kubeconfig with a file from kops export kubeconfig")?;
-    let definitions = definitions(&given.config, &given.settings, store_options(&given, &kit), &kit)?;
+    let definitions = definitions(&given.config, &given.settings, store_options(&given, &kit)?, &kit)?;
     let store = given.config.config_base.clone();
     let client = client::fenced(&server, &Leadership::never(kit.clock.clone()), &kit)?;
     let clock = kit.clock.clone();

@@ -2,8 +2,9 @@
 //! file that is put right takes effect.
 
 mod gs;
-mod s3;
+pub mod s3;
 
+use kube::api::DeleteParams;
 use tidewaiter_api::ConditionStatus::{True, Unknown};
 use tidewaiter_api::names::UNIDENTIFIED_TAINT;
 use tidewaiter_testkit::builders::{InstanceGroupBuilder, cluster, instance_group};
@@ -65,6 +66,11 @@ async fn a_broken_file_leaves_its_last_good_version_in_force() {
             Some(instance_group("masters", CLUSTER, "Master").to_yaml()),
             "metadata.name … belongs to group nodes",
         ),
+        (
+            GROUP,
+            Some(instance_group("nodes", "other.example.com", "Node").to_yaml()),
+            "kops.k8s.io/cluster … other.example.com … clusterName of the configuration is test.example.com",
+        ),
         (GROUP, Some(HTML.to_owned()), "is HTML or XML, not YAML"),
         (GROUP, Some(String::new()), "is empty"),
         (
@@ -105,6 +111,28 @@ async fn a_broken_file_leaves_its_last_good_version_in_force() {
     }
     let nodes = u32::try_from(names.len()).unwrap();
     controller.counts("verified", nodes).await;
+}
+
+#[tokio::test]
+async fn a_group_that_was_deleted_is_a_problem_until_its_last_node_is_gone() {
+    let world = World::start().await;
+    world.store.put(GROUP, &group("red").to_yaml());
+    world.group_as("masters", "Master", &[]);
+    let controller = world.controller().await;
+    let node = world.join(1, "nodes").await;
+    has_team(&world, node.name(), "red").await;
+    has_problems(&controller, 0.0).await;
+
+    world.store.delete(GROUP);
+    has_problems(&controller, 1.0).await;
+    // Nobody collects garbage on this control plane: the record stays.
+    world
+        .nodes()
+        .delete(node.name(), &DeleteParams::default())
+        .await
+        .unwrap();
+    has_problems(&controller, 0.0).await;
+    assert_eq!(world.recorded(node.name()).await.len(), 3);
 }
 
 #[tokio::test]

@@ -103,6 +103,17 @@ fn each_label_names_its_source_and_its_file() {
     ]});
     assert_eq!(store.json("nodes", ""), expected);
 
+    store.put_group("gpus", "Node", |group| {
+        let group = group.set(&["spec", "machineType"], "g5.xlarge");
+        let group = group.set(&["spec", "containerd", "nvidiaGPU", "enabled"], true);
+        group.set(&["spec", "containerd", "gvisor", "enabled"], true)
+    });
+    let labels = store.json("gpus", "")["labels"].take();
+    for key in ["kops.k8s.io/gpu", "kops.k8s.io/gvisor"] {
+        let expected = label(key, "1", "GroupNodeLabels", "instancegroup/gpus");
+        assert!(labels.as_array().unwrap().contains(&expected), "{labels}");
+    }
+
     let yaml = store.explain("nodes", "-o yaml");
     assert_eq!(serde_saphyr::from_str::<Value>(&text(&yaml.stdout)).unwrap(), expected);
 
@@ -196,6 +207,35 @@ fn what_is_wrong_is_said_in_one_line() {
     }
     let output = ask("../../etc", CLUSTER, &state);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+#[test]
+fn an_empty_variable_counts_as_unset() {
+    let store = Store::new();
+    store.put_group("nodes", "Node", |group| group);
+    let empty = [
+        "TIDEWAITER_STATE_ENDPOINT",
+        "AWS_REGION",
+        "KOPS_CLUSTER_NAME",
+        "KOPS_STATE_STORE",
+        "S3_ENDPOINT",
+    ];
+    let ask = |arguments: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_tidewaiter"))
+            .env_clear()
+            .envs(empty.map(|name| (name, "")))
+            .args(["explain", "group", "nodes"])
+            .args(arguments)
+            .output()
+            .unwrap()
+    };
+    let output = ask(&["--name", CLUSTER, "--state", &store.url()]);
+    assert!(output.status.success(), "{output:?}");
+    let said = text(&ask(&[]).stderr);
+    assert!(
+        said.contains("--name <CLUSTER>") && said.contains("not provided"),
+        "{said}"
+    );
 }
 
 /// On several threads, because the server's front needs one while the program is waited for.

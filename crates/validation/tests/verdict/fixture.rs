@@ -155,6 +155,7 @@ fn group(value: &Value, document: &str) -> GroupSummary {
         &format!("instancegroup/{name}"),
         document.as_bytes(),
         &name.parse().unwrap(),
+        &"cluster.example.com".parse().unwrap(),
     )
     .unwrap()
 }

@@ -169,7 +169,8 @@ fn owned(groups: &[(&str, &str)], complete: bool) -> Arc<OwnedKeys> {
             "metadata": {"name": name},
             "spec": {"role": "Node", "nodeLabels": labels},
         });
-        InstanceGroup::parse("f", file.to_string().as_bytes(), &name.parse().unwrap()).unwrap()
+        let (name, cluster) = (name.parse().unwrap(), "c.example.com".parse().unwrap());
+        InstanceGroup::parse("f", file.to_string().as_bytes(), &name, &cluster).unwrap()
     };
     let cluster = json!({
         "apiVersion": "kops.k8s.io/v1alpha2",

@@ -125,6 +125,42 @@ async fn a_group_that_comes_changes_its_keys_or_goes_is_announced() {
 }
 
 #[tokio::test]
+async fn a_deleted_group_is_a_problem_only_while_it_has_a_node() {
+    let world = World::owned().await;
+    world.definitions.get(&name("other")).await.unwrap();
+    let problems = async |has_node: bool| {
+        world
+            .definitions
+            .poll(&|group: &InstanceGroupName| group.as_str() == "other" && has_node)
+            .await;
+        let problems = world.definitions.problems();
+        assert!(world.metric(&format!("tidewaiter_state_store_problems {}", problems.len())));
+        problems
+            .into_iter()
+            .map(|problem| problem.error.file().to_owned())
+            .collect::<Vec<_>>()
+    };
+    world.store.fail(OTHER_FILE, Trouble::Missing);
+    assert_eq!(problems(false).await, [OTHER_FILE], "it was requested a moment ago");
+    world.clock.advance(61 * SECOND);
+    assert_eq!(
+        problems(true).await,
+        [OTHER_FILE],
+        "it has a Node, whose labels are still known"
+    );
+    assert!(world.definitions.get(&name("other")).await.is_ok());
+    world.clock.advance(61 * SECOND);
+    world.store.fail(GROUPS_FOLDER, Trouble::Unavailable);
+    assert_eq!(problems(false).await, [OTHER_FILE], "the groups cannot be listed");
+    world.store.files.lock().unwrap().remove(GROUPS_FOLDER);
+    world.store.fail(GROUP_FILE, Trouble::Missing);
+    assert_eq!(problems(false).await, [OTHER_FILE], "an empty folder is no cluster's");
+    world.store.put(GROUP_FILE, NODES);
+    assert_eq!(problems(false).await, [""; 0]);
+    assert!(world.definitions.get(&name("other")).await.is_err(), "it is forgotten");
+}
+
+#[tokio::test]
 async fn a_group_that_was_never_good_makes_it_incomplete_and_one_that_broke_does_not() {
     let world = World::owned().await;
     world.store.put(OTHER_FILE, "spec: [");

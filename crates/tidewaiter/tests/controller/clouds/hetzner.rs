@@ -4,6 +4,7 @@ use tidewaiter_testkit::FakeHetzner;
 use tidewaiter_testkit::fake_hetzner::{FakeServer, TOKEN, server};
 
 use super::{Machine, Machines, controller, nodes_get_what_the_cloud_vouches_for, world};
+use crate::state_store::s3::S3;
 use crate::world::CLUSTER;
 
 impl From<&FakeServer> for Machine {
@@ -38,4 +39,40 @@ async fn nodes_get_the_labels_of_the_group_that_their_servers_labels_name() {
     let controller = controller(&world, "hetzner", &environment).await;
     nodes_get_what_the_cloud_vouches_for(&world, &controller, &machines).await;
     assert!(!controller.process.log().contains(TOKEN), "the token is never logged");
+}
+
+/// kOps keeps the state of such a cluster in a store that speaks S3, and sets these variables in its container.
+#[tokio::test]
+async fn the_state_store_is_reached_with_the_variables_that_kops_sets() {
+    let mut world = world().await;
+    let s3 = S3::start(world.store.is_served_as("s3://state/test.example.com")).await;
+    let hetzner = FakeHetzner::start().await;
+    let worker = server(5, "nodes-abcd").ip("10.0.0.5").kops(CLUSTER, "nodes");
+    let machine = Machine::from(&worker);
+    hetzner.launch([worker]);
+    let mut environment = hetzner.environment();
+    environment.extend([
+        ("TIDEWAITER_HETZNER_ENDPOINT", hetzner.endpoint()),
+        ("S3_ENDPOINT", s3.endpoint().to_owned()),
+        ("S3_REGION", "hel1".to_owned()),
+        ("S3_ACCESS_KEY_ID", "key-of-kops".to_owned()),
+        ("S3_SECRET_ACCESS_KEY", "secret-of-kops".to_owned()),
+        ("LINODE_TOKEN", "another-secret".to_owned()),
+    ]);
+    let controller = controller(&world, "hetzner", &environment).await;
+    machine.registers_as(&world, &machine.node).await;
+    let expected = [
+        ("kops.k8s.io/instancegroup", "nodes"),
+        ("node-role.kubernetes.io/node", ""),
+        ("team", "red"),
+    ];
+    world.has_labels(&machine.node, &expected).await;
+    assert_eq!(s3.signers(), ["key-of-kops in hel1"]);
+    controller
+        .logs("LINODE_TOKEN has no effect: Tidewaiter does not call Linode")
+        .await;
+    let log = controller.process.log();
+    for word in ["S3_", "secret-of-kops", "another-secret"] {
+        assert!(!log.contains(word), "{word}, in {log}");
+    }
 }

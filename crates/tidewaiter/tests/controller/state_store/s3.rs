@@ -1,5 +1,6 @@
 //! As much of S3 as a reader of objects sees, with faults: what moto does not do.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -37,6 +38,8 @@ struct Served {
     answer: Answer,
     /// Files that were sent, and requests that were answered with 304.
     counts: (usize, usize),
+    /// The access key and region with which requests were signed, as `KEY in REGION`.
+    signers: BTreeSet<String>,
 }
 
 impl Answer {
@@ -74,6 +77,7 @@ impl S3 {
         let state = Mutex::new(Served {
             answer: Answer::Files,
             counts: (0, 0),
+            signers: BTreeSet::new(),
         });
         let bucket = Arc::new(Bucket { folder, state });
         let router = Router::new().fallback(get).with_state(Arc::clone(&bucket));
@@ -94,6 +98,11 @@ impl S3 {
         self.bucket.state.lock().unwrap().answer = answer;
     }
 
+    /// Who has signed the requests, as `KEY in REGION`.
+    pub fn signers(&self) -> Vec<String> {
+        self.bucket.state.lock().unwrap().signers.iter().cloned().collect()
+    }
+
     /// The files that were sent and the 304s since this was asked last.
     pub fn take_counts(&self) -> (usize, usize) {
         std::mem::take(&mut self.bucket.state.lock().unwrap().counts)
@@ -107,7 +116,11 @@ impl Drop for S3 {
 }
 
 async fn get(State(bucket): State<Arc<Bucket>>, uri: Uri, headers: HeaderMap) -> Response<Body> {
-    let answer = bucket.state.lock().unwrap().answer;
+    let answer = {
+        let mut state = bucket.state.lock().unwrap();
+        state.signers.extend(signer(&headers));
+        state.answer
+    };
     match answer {
         Answer::Files => bucket.file(uri.path(), &headers),
         Answer::Text(status, text) => respond(status, text.to_owned(), text.len()),
@@ -118,6 +131,14 @@ async fn get(State(bucket): State<Arc<Bucket>>, uri: Uri, headers: HeaderMap) ->
             response
         }
     }
+}
+
+/// From `AWS4-HMAC-SHA256 Credential=KEY/DATE/REGION/s3/aws4_request, …`.
+fn signer(headers: &HeaderMap) -> Option<String> {
+    let header = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let mut scope = header.split_once("Credential=")?.1.split('/');
+    let (key, _date, region) = (scope.next()?, scope.next()?, scope.next()?);
+    Some(format!("{key} in {region}"))
 }
 
 impl Bucket {

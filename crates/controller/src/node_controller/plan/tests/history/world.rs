@@ -146,7 +146,7 @@ impl Process {
         let settings = DefinitionsSettings::default();
         let definitions =
             Definitions::new(store, CLUSTER.parse().unwrap(), settings, clock.shared(), &metrics).unwrap();
-        let running = definitions.clone().run(pending(), |_| {});
+        let running = definitions.clone().run(pending(), |_| true, |_| {});
         Self {
             writer: Writer::new(server.client(), "node", clock.shared()),
             census: Census::new(Queue::new(), &metrics).unwrap(),
@@ -651,7 +651,7 @@ impl World {
             self.definitions[group].len(),
             "an older definition is in force"
         );
-        let wanted = node_labels(&definition, identity.lifecycle).wanted;
+        let wanted = node_labels(&definition, identity.lifecycle, &[]).wanted;
         let wanted: Labels = wanted
             .iter()
             .map(|label| (label.key.to_string(), label.value.to_string()))
