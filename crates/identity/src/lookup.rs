@@ -37,6 +37,10 @@ use pace::{CallOutcome, Pace};
 /// The time after which waiting queries no longer wait for a call in flight, but start another one.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
+/// The minimum age of an answer that is in doubt: a kubelet that gives reason to doubt at each of its reports causes at most one
+/// query in this time.
+pub const DOUBTED_AGE: Duration = Duration::from_mins(1);
+
 /// The maximum number of calls in flight. It is sufficient for one call per second while one failing zone delays each of them
 /// until the provider's own deadline.
 const MAX_CALLS: usize = 16;
@@ -145,6 +149,14 @@ impl Lookup {
     pub fn forget(&self, uid: &NodeUid) {
         let mut state = self.lock();
         state.kept.forget(uid);
+        state.asked.remove(uid);
+    }
+
+    /// Lets the cached answer of this Node expire soon, because another instance may have its name now: at once, or
+    /// [`DOUBTED_AGE`] after it was obtained.
+    pub fn doubt(&self, uid: &NodeUid) {
+        let mut state = self.lock();
+        state.kept.expire_at_age(uid, DOUBTED_AGE);
         state.asked.remove(uid);
     }
 
@@ -272,7 +284,7 @@ impl Lookup {
         if state.asked.get(&claim.uid) == Some(&batch.call) {
             state.asked.remove(&claim.uid);
             if let Ok(kept) = &answer {
-                state.kept.keep(claim, kept);
+                state.kept.keep(claim, kept, self.clock.monotonic());
             }
         }
         drop(state);
