@@ -133,7 +133,11 @@ impl Explainer {
         };
         let proven = match &self.cloud {
             None => from_record(claim, record),
-            Some(cloud) => self.ask_cloud(cloud.as_ref(), claim).await.map(Ok)?,
+            Some(cloud) => {
+                let verified = record.and_then(|record| record.group_of(claim.uid.as_str()));
+                let answer = self.ask_cloud(cloud.as_ref(), claim).await?;
+                Ok(answer.and_then(|proven| proven.unless_group_changed(verified.as_ref())))
+            }
         };
         match proven {
             Err(why) => Ok(Found::Uncompared(why)),

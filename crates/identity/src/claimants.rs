@@ -15,17 +15,18 @@ pub(crate) struct Claimants<'a, T> {
 }
 
 impl<'a, T: Clone + Display + Ord> Claimants<'a, T> {
-    /// Parses the claims; those that `read` refuses are answered here and never queried.
+    /// Parses the claims; those that `read` refuses are passed to `refused` and never queried.
     pub(crate) fn new(
         claims: &[Claim],
         answers: &'a AnswerFn<'a>,
         read: impl Fn(&Claim) -> Result<T, Refusal>,
+        mut refused: impl FnMut(usize, Refusal),
     ) -> Self {
         let mut places: BTreeMap<T, Vec<usize>> = BTreeMap::new();
         for (place, claim) in claims.iter().enumerate() {
             match read(claim) {
                 Ok(target) => places.entry(target).or_default().push(place),
-                Err(refusal) => answers(place, Err(refusal)),
+                Err(refusal) => refused(place, refusal),
             }
         }
         Self { places, answers }

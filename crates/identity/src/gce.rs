@@ -3,7 +3,8 @@
 //! An instance may be permitted to change its own labels and metadata, so neither decides anything. The chain to its
 //! group:
 //!
-//! 1. `gce://PROJECT/ZONE/NAME` of the Node: the project must be ours, otherwise no call is made.
+//! 1. `gce://PROJECT/ZONE/NAME` of the Node: the project must be ours, otherwise no call is made. Another project is evidence
+//!    of forgery only after an instance of the cluster was found in ours: until then our setting may be wrong.
 //! 2. The instance: it runs, and its metadata entry `created-by` names the managed instance group to list. That is only
 //!    a hint: the group must be in our project and in the instance's zone or region.
 //! 3. The group's managed instances: the list contains this instance, by its numeric id, exactly once. An instance
@@ -13,11 +14,12 @@
 //!    changes.
 //!
 //! How a query becomes calls: one listing of the instances (or, for a few, one call each), one of each managed instance
-//! group, one read of each template. A failure affects only the claims that depend on it. No retries: the controller
+//! group, one read of each template that was not read lately. A failure affects only the claims that depend on it. No retries: the controller
 //! queries a refused Node again, with a backoff that knows how often it has failed.
 
 mod call;
 mod connect;
+mod credentials;
 mod failure;
 mod find;
 mod group;
@@ -28,7 +30,8 @@ mod names;
 mod query;
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -37,6 +40,7 @@ use tidewaiter_api::ClusterName;
 use tidewaiter_kit::{CloudCalls, SharedClock};
 
 pub use connect::{Client, ClientError, ClientSettings, ProjectError, client, project};
+pub use credentials::CredentialsSource;
 pub use groups::InstanceGroupManagers;
 pub use names::{InvalidProject, ProjectId};
 
@@ -45,9 +49,10 @@ use crate::identifier::{AnswerFn, Identifier};
 use crate::refusal::{Mark, Refusal};
 use call::Caller;
 use failure::Failure;
+use group::Group;
 use instance::Found;
 use links::{InvalidLink, Mig, TemplateLink};
-use query::Query;
+use query::{MAX_TEMPLATES, Query};
 
 /// The methods that are called. `roles/compute.viewer` grants them.
 pub mod api {
@@ -79,6 +84,12 @@ const CLUSTER_LABEL: &str = "k8s-io-cluster-name";
 /// How long the zones are listed separately after the failure of one. The first success of all of them ends this.
 const ZONES_APART: Duration = Duration::from_mins(15);
 
+/// How long a template is cached. It never changes, but after its deletion another one may get its name.
+const TEMPLATE_EXPIRY: Duration = Duration::from_mins(15);
+
+/// The templates that were read lately, each with the monotonic time at which it expires.
+type Templates = HashMap<TemplateLink, (Duration, Arc<Group>)>;
+
 /// The instances of a cluster on Compute Engine.
 #[derive(Debug)]
 pub struct Gce {
@@ -89,6 +100,9 @@ pub struct Gce {
     clock: SharedClock,
     /// The monotonic time until which the zones are listed separately.
     zones_apart: Mutex<Duration>,
+    templates: Mutex<Templates>,
+    /// Whether an instance of the cluster was found in the project, so that the setting of the project is correct.
+    is_confirmed: AtomicBool,
 }
 
 impl Gce {
@@ -110,6 +124,8 @@ impl Gce {
             filter: format!("labels.{CLUSTER_LABEL}={label}"),
             clock,
             zones_apart: Mutex::default(),
+            templates: Mutex::default(),
+            is_confirmed: AtomicBool::default(),
         }
     }
 
@@ -194,14 +210,33 @@ impl Gce {
             let failure = Failure::unusable(link.api(), "too many templates for one query");
             return refuse_each(found, query, |_| failure.refusal());
         };
-        match cell.get_or_init(|| self.caller.template(link)).await {
+        match cell.get_or_init(|| self.read_template(link)).await {
             Ok(group) => {
                 for found in found {
-                    query.answer(&found.target, &group.identity(found, link, &self.cluster));
+                    let identity = group.identity(found, link, &self.cluster);
+                    self.is_confirmed.fetch_or(identity.is_ok(), Ordering::Relaxed);
+                    query.answer(&found.target, &identity);
                 }
             }
             Err(failure) => refuse_each(found, query, |found| group::no_template(found, link, failure)),
         }
+    }
+
+    /// Reads a template, from the cache or the cloud.
+    async fn read_template(&self, link: &TemplateLink) -> Result<Arc<Group>, Failure> {
+        let templates = || self.templates.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.monotonic();
+        let cached = templates().get(link).filter(|(until, _)| *until > now).cloned();
+        if let Some((_, group)) = cached {
+            return Ok(group);
+        }
+        let group = Arc::new(self.caller.template(link).await?);
+        let mut templates = templates();
+        templates.retain(|_, (until, _)| *until > now);
+        if templates.len() < MAX_TEMPLATES {
+            templates.insert(link.clone(), (now + TEMPLATE_EXPIRY, Arc::clone(&group)));
+        }
+        Ok(group)
     }
 }
 
@@ -223,6 +258,15 @@ impl Identifier for Gce {
 
     async fn identify(&self, claims: &[Claim], answers: &AnswerFn<'_>) {
         let query = Query::new(claims, answers, self.caller.project(), &self.cluster);
+        let project = self.caller.project();
+        let is_confirmed = || self.is_confirmed.load(Ordering::Relaxed);
+        let known = is_confirmed();
+        if known {
+            query.refuse_foreign(project, true);
+        }
         self.find(query.targets(), &query).await;
+        if !known {
+            query.refuse_foreign(project, is_confirmed());
+        }
     }
 }

@@ -65,6 +65,12 @@ pub struct GroupsUnavailable(
     pub String,
 );
 
+impl From<Refusal> for GroupsUnavailable {
+    fn from(refusal: Refusal) -> Self {
+        Self(format!("{refusal}. {}", refusal.remedy()))
+    }
+}
+
 /// A cloud that can list the instance groups of a cluster.
 #[async_trait]
 pub trait CloudGroups: Send + Sync {
@@ -72,24 +78,24 @@ pub trait CloudGroups: Send + Sync {
     /// our InstanceGroups in a way that an instance cannot forge.
     ///
     /// # Errors
-    /// If any part of the response is missing, denied or malformed. Only the permission to read the current definition of a
+    /// If any part of the response is missing, denied or malformed, or if a group of ours cannot be read completely. Only the permission to read the current definition of a
     /// group may be missing. The query always ends within its timeout.
     async fn groups(&self) -> Result<Vec<CloudGroup>, GroupsUnavailable>;
 }
 
 /// Applies the timeout to a query.
 pub(crate) async fn in_time(
-    query: impl Future<Output = Result<Vec<CloudGroup>, Refusal>>,
+    query: impl Future<Output = Result<Vec<CloudGroup>, GroupsUnavailable>>,
 ) -> Result<Vec<CloudGroup>, GroupsUnavailable> {
     within(DEADLINE, query).await
 }
 
 async fn within(
     deadline: Duration,
-    query: impl Future<Output = Result<Vec<CloudGroup>, Refusal>>,
+    query: impl Future<Output = Result<Vec<CloudGroup>, GroupsUnavailable>>,
 ) -> Result<Vec<CloudGroup>, GroupsUnavailable> {
     match tokio::time::timeout(deadline, query).await {
-        Ok(answer) => answer.map_err(|refusal| GroupsUnavailable(format!("{refusal}. {}", refusal.remedy()))),
+        Ok(answer) => answer,
         Err(_) => Err(GroupsUnavailable(format!(
             "listing all instance groups took longer than {deadline:?}"
         ))),

@@ -6,8 +6,8 @@
 //!
 //! How a query becomes calls: a few servers are queried individually; more are looked up in one listing of the
 //! cluster's servers, 50 per page. Servers missing from it (no label, another cluster's label, deleted, moved between
-//! two pages) are queried individually, or, if there are too many, looked up in a listing of the whole project. No
-//! retries: the controller queries a refused Node again, with a backoff that knows how often it has failed.
+//! two pages) are queried individually, or, if there are too many, looked up in a listing of the whole project. After a
+//! response that the quota is exhausted no call is made until enough of it is available again. No retries: the controller queries a refused Node again, with a backoff that knows how often it has failed.
 //!
 //! The client is our own. The crate `hcloud` is generated from the whole API: it rejects a page because of an unknown
 //! status, adds a second HTTP client with its own TLS, and has no timeouts.
@@ -15,13 +15,14 @@
 mod call;
 mod connect;
 mod failure;
+mod quota;
 mod server;
 mod server_id;
 
 use async_trait::async_trait;
 use futures::future::join_all;
 use tidewaiter_api::ClusterName;
-use tidewaiter_kit::CloudCalls;
+use tidewaiter_kit::{CloudCalls, SharedClock};
 
 pub use connect::{ApiToken, Client, ClientError, InvalidToken, client};
 
@@ -64,11 +65,11 @@ impl Hetzner {
     /// A provider for the servers of `cluster` in the project of the client's token. Create the client with [`client`],
     /// whose timeouts bound each query.
     #[must_use]
-    pub fn new(client: Client, cluster: ClusterName, calls: CloudCalls) -> Self {
+    pub fn new(client: Client, cluster: ClusterName, clock: SharedClock, calls: CloudCalls) -> Self {
         // A cluster's name contains no character with a meaning in a selector.
         let selector = format!("{}={cluster}", server::CLUSTER_LABEL);
         Self {
-            caller: Caller::new(client, calls),
+            caller: Caller::new(client, clock, calls),
             cluster,
             selector,
         }
@@ -103,7 +104,8 @@ impl Hetzner {
 
     fn take(&self, id: ServerId, listing: &Listing, query: &Query<'_>) {
         match listing.get(&id).map(Vec::as_slice) {
-            Some([server]) => query.answer(&id, &identity(api::LIST, id, server, &self.cluster)),
+            Some([Ok(server)]) => query.answer(&id, &identity(api::LIST, id, server, &self.cluster)),
+            Some([Err(failure)]) => query.refuse(&id, failure.refusal()),
             rows => {
                 let times = rows.map_or(0, <[_]>::len);
                 let failure = Failure::unusable(api::LIST, format!("{id} is listed {times} times"));
@@ -124,7 +126,8 @@ impl Identifier for Hetzner {
     }
 
     async fn identify(&self, claims: &[Claim], answers: &AnswerFn<'_>) {
-        let query = Query::new(claims, answers, |claim| ServerId::read(&claim.provider_id));
+        let read = |claim: &Claim| ServerId::read(&claim.provider_id);
+        let query = Query::new(claims, answers, read, |place, refusal| answers(place, Err(refusal)));
         let mut ids = query.targets();
         if ids.len() > FEW {
             ids = self.listed(Some(&self.selector), &ids, &query).await;

@@ -29,6 +29,7 @@ pub type AnswerFn<'a> = dyn Fn(usize, Result<Identity, Refusal>) + Send + Sync +
 /// | `NotRunning` | it is stopping, stopped or terminated | no: its Node outlives it by minutes | later |
 /// | `ForeignProject` | it belongs to another cluster or project, or to none | yes if it belongs to another; no if it has no mark at all | later |
 /// | `NotInGroup` | it has no valid group, or no group lists it | no: a configuration error | later |
+/// | `ProjectMismatch` | GCE: its project is not that of the setting, where no instance of the cluster was found yet | no: the setting may be wrong | later |
 /// | `ZoneMismatch` | it is in another zone than that of the providerID | yes: a cloud controller manager writes the correct zone | only when the Node changes |
 /// | `Throttled` | nothing | no | later; the lookup slows down all calls |
 /// | `Unavailable` | nothing: there was no usable response | no | later |
@@ -39,6 +40,7 @@ pub type AnswerFn<'a> = dyn Fn(usize, Result<Identity, Refusal>) + Send + Sync +
 /// | --- | --- | --- | --- |
 /// | `NameMismatch` | the Node's name is not one of the instance's names | yes | when the Node changes or the identity expires |
 /// | `AddressMismatch` | the Node lists addresses, and none belongs to the instance | yes | when the Node changes or the identity expires |
+/// | `GroupChanged` | Hetzner Cloud: the label names another group than the one for which the Node was verified | no: it is unknown who changed it | when the identity expires |
 /// | `Duplicate` | another Node claims the instance with equal evidence | no: it is unknown which of the two is forged | when either Node changes |
 ///
 /// # Caching

@@ -20,8 +20,8 @@ pub struct Identity {
     pub zone: String,
     /// The billing model of the instance.
     pub lifecycle: Lifecycle,
-    /// All permitted names of a Node of this instance: on EC2 the private DNS names of its interfaces and its id, on GCE and
-    /// Hetzner Cloud its name. In lower case.
+    /// All permitted names of a Node of this instance: on EC2 its private DNS name and its id, on GCE and Hetzner Cloud its
+    /// name. In lower case.
     pub names: Vec<String>,
     /// All private addresses of its interfaces; on Hetzner Cloud also the public ones.
     pub addresses: Vec<IpAddr>,

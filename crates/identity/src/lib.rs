@@ -25,6 +25,8 @@ pub mod hetzner;
 pub mod identifier;
 pub mod identity;
 pub mod lookup;
+mod mark;
+mod page_tokens;
 pub mod proof;
 pub mod refusal;
 

@@ -43,6 +43,10 @@ use parked::Parked;
 /// The time after which waiting queries no longer wait for a call in flight, but start another one.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
+/// The minimum age of an answer that is in doubt: a kubelet that gives reason to doubt at each of its reports causes at most one
+/// query in this time.
+pub const DOUBTED_AGE: Duration = Duration::from_mins(1);
+
 /// The maximum number of calls in flight. It is sufficient for one call per second while one failing zone delays each of them
 /// until the provider's own deadline.
 const MAX_CALLS: usize = 16;
@@ -170,6 +174,14 @@ impl Lookup {
         let mut state = self.lock();
         state.kept.forget(uid);
         state.parked.forget(uid);
+        state.asked.remove(uid);
+    }
+
+    /// Lets the cached answer of this Node expire soon, because another instance may have its name now: at once, or
+    /// [`DOUBTED_AGE`] after it was obtained.
+    pub fn doubt(&self, uid: &NodeUid) {
+        let mut state = self.lock();
+        state.kept.expire_at_age(uid, DOUBTED_AGE);
         state.asked.remove(uid);
     }
 
@@ -343,7 +355,7 @@ impl Lookup {
         }
         state.asked.remove(&claim.uid);
         match &answer {
-            Ok(kept) => state.kept.keep(claim, kept),
+            Ok(kept) => state.kept.keep(claim, kept, self.clock.monotonic()),
             Err(refusal) if refusal.is_transient() => {
                 state
                     .parked

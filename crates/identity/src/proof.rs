@@ -10,17 +10,17 @@
 //! | another Node claims the instance and has one of its names | `Duplicate` | `Duplicate` |
 //! | another Node claims the instance and has any other name | no effect: the other Node is refused | `Duplicate` |
 //!
-//! The first row that applies decides. docs/design/node-identity.md has the matrix of all checks, including those of the
+//! The first row that applies decides. [`Proven::unless_group_changed`] adds a check against what was proven before. docs/design/node-identity.md has the matrix of all checks, including those of the
 //! providers.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tidewaiter_api::NodeName;
+use tidewaiter_api::{InstanceGroupName, NodeName};
 
 use crate::claim::Claim;
 use crate::identity::Identity;
-use crate::refusal::Refusal;
+use crate::refusal::{Mark, Refusal};
 
 /// The rule for the name of a Node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +50,7 @@ pub struct NameWarning {
 pub struct Proven {
     identity: Arc<Identity>,
     warning: Option<NameWarning>,
+    mark: Mark,
 }
 
 impl Proven {
@@ -64,6 +65,29 @@ impl Proven {
     pub fn warning(&self) -> Option<&NameWarning> {
         self.warning.as_ref()
     }
+
+    /// Where the cloud records the group of the instance, and so how strong the proof is.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        self.mark
+    }
+
+    /// Refuses another group than `verified`, for which the Node was verified before, on clouds where more than the cloud and
+    /// kOps can write the group of an instance.
+    ///
+    /// # Errors
+    /// [`Refusal::GroupChanged`].
+    pub fn unless_group_changed(self, verified: Option<&InstanceGroupName>) -> Result<Self, Refusal> {
+        match verified {
+            Some(verified) if self.mark.is_weak() && *verified != self.identity.group => Err(Refusal::GroupChanged {
+                instance: self.identity.instance.clone(),
+                mark: self.mark,
+                verified: verified.clone(),
+                actual: self.identity.group.clone(),
+            }),
+            _ => Ok(self),
+        }
+    }
 }
 
 /// Decides whether the Node of `claim` is the instance that the cloud described.
@@ -74,7 +98,11 @@ pub fn prove(claim: &Claim, identity: Arc<Identity>, names: NodeNames) -> Result
     let warning = check_name(claim, &identity, names)?;
     check_addresses(claim, &identity)?;
     check_rivals(claim, &identity, names)?;
-    Ok(Proven { identity, warning })
+    Ok(Proven {
+        identity,
+        warning,
+        mark: Mark::of(&claim.provider_id),
+    })
 }
 
 fn check_name(claim: &Claim, identity: &Identity, names: NodeNames) -> Result<Option<NameWarning>, Refusal> {
@@ -265,6 +293,35 @@ mod tests {
         bare.addresses.clear();
         let refusal = prove(&claim(OWN, &["10.0.0.1"], &[]), Arc::new(bare), NodeNames::Enforce).unwrap_err();
         assert_eq!(refusal.reason(), "AddressMismatch");
+    }
+
+    /// On Hetzner Cloud a label names the group, and every holder of a project token can change labels.
+    #[test]
+    fn a_group_that_changed_is_refused_where_a_token_can_write_it() {
+        let proven = |provider_id: &str| {
+            let claim = Claim {
+                provider_id: provider_id.parse().unwrap(),
+                ..claim(OWN, &[], &[])
+            };
+            prove(&claim, instance(), NodeNames::Enforce).unwrap()
+        };
+        for (provider_id, verified, expected) in [
+            ("hcloud://42", None, "ok"),
+            ("hcloud://42", Some("nodes"), "ok"),
+            ("hcloud://42", Some("masters"), "GroupChanged"),
+            ("aws:///us-east-1a/i-0123456789abcdef0", Some("masters"), "ok"),
+            ("gce://our-project/us-central1-a/n", Some("masters"), "ok"),
+        ] {
+            let verified = verified.map(|group: &str| group.parse().unwrap());
+            let outcome = proven(provider_id).unless_group_changed(verified.as_ref());
+            let reason = outcome.as_ref().map_or_else(Refusal::reason, |_| "ok");
+            assert_eq!(reason, expected, "{provider_id} {verified:?}");
+            if let Err(refusal) = outcome {
+                assert!(!refusal.is_forgery() && !refusal.is_transient());
+                let words = "the label of instance i-0123456789abcdef0 names group nodes, but its Node was verified for group masters";
+                assert_eq!(refusal.to_string(), words);
+            }
+        }
     }
 
     #[test]

@@ -5,7 +5,9 @@ use std::net::IpAddr;
 
 use tidewaiter_api::node_identity::VERIFIED;
 use tidewaiter_api::values::quoted;
-use tidewaiter_api::{ClusterName, ConditionStatus, NodeIdentityStatus, NodeName, ProviderId};
+use tidewaiter_api::{ClusterName, ConditionStatus, InstanceGroupName, NodeIdentityStatus, NodeName, ProviderId};
+
+pub use crate::mark::Mark;
 
 /// The reason why a Node gets no labels. [`Identifier`](crate::Identifier) defines what each means and when to query again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -84,6 +86,32 @@ pub enum Refusal {
         /// The addresses that the cloud gives the instance.
         actual: Vec<IpAddr>,
     },
+    /// The providerID names another project than the setting `project`, and no instance of the cluster was found in the
+    /// project of the setting: the setting may be wrong.
+    #[error(
+        "the providerID names project {claimed}, but the setting project is {ours}, and no instance of {cluster} was found there"
+    )]
+    ProjectMismatch {
+        /// The project in the providerID.
+        claimed: String,
+        /// The project of the setting.
+        ours: String,
+        /// This cluster.
+        cluster: ClusterName,
+    },
+    /// The instance is now in another group than the one for which its Node was verified, and more than the cloud can write
+    /// its group.
+    #[error("the {mark} of instance {instance} names group {actual}, but its Node was verified for group {verified}")]
+    GroupChanged {
+        /// The instance.
+        instance: String,
+        /// Where the group of an instance is recorded.
+        mark: Mark,
+        /// The group for which the Node was verified.
+        verified: InstanceGroupName,
+        /// The group that is recorded now.
+        actual: InstanceGroupName,
+    },
     /// The instance is in another zone than the one in the providerID.
     #[error("the providerID names zone {claimed}, but instance {instance} is in {actual}")]
     ZoneMismatch {
@@ -120,20 +148,6 @@ pub enum Refusal {
     },
 }
 
-/// Where a cloud records the cluster and the group of an instance: written by kOps, and not writable by the instance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Mark {
-    /// A tag of the instance.
-    #[error("tag")]
-    Tag,
-    /// A label of the server.
-    #[error("label")]
-    Label,
-    /// Metadata of the template that the instance is created from.
-    #[error("template metadata")]
-    Template,
-}
-
 /// Where the chain from an instance to its managed instance group breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotManaged {
@@ -146,6 +160,9 @@ pub enum NotManaged {
     /// The managed instance group does not exist.
     #[error("claims to be created by {0}, which does not exist")]
     GroupGone(String),
+    /// The managed instance group is about to stop managing the instance.
+    #[error("is being abandoned by {0}")]
+    Abandoned(String),
     /// The managed instance group does not list the instance: it was abandoned, or its claim is false.
     #[error("claims to be created by {0}, which does not list it")]
     NotListed(String),
@@ -199,6 +216,8 @@ impl Refusal {
             Self::NameMismatch { .. } => "NameMismatch",
             Self::AddressMismatch { .. } => "AddressMismatch",
             Self::ZoneMismatch { .. } => "ZoneMismatch",
+            Self::ProjectMismatch { .. } => "ProjectMismatch",
+            Self::GroupChanged { .. } => "GroupChanged",
             Self::Duplicate { .. } => "Duplicate",
             Self::Throttled { .. } => "Throttled",
             Self::Unavailable { .. } => "Unavailable",
@@ -229,6 +248,12 @@ impl Refusal {
             }
             Self::ZoneMismatch { .. } => {
                 "Find out who wrote this providerID: a cloud controller manager writes the correct zone."
+            }
+            Self::ProjectMismatch { .. } => {
+                "If the cluster is in the other project, correct the setting project (TIDEWAITER_PROJECT or GCP_PROJECT). Otherwise, find out who registered this Node."
+            }
+            Self::GroupChanged { .. } => {
+                "Find out who changed the group and change it back. If the change is right, replace the server."
             }
             Self::Duplicate { .. } => "Find out which Node belongs to the instance and delete the other.",
             Self::Throttled { .. } => {
@@ -310,18 +335,6 @@ impl UnavailableCause {
             (Self::Failed, _) => "No action is needed if this is temporary. Otherwise, see the cloud's status page.",
             (Self::Unusable, _) => {
                 "Check that the endpoint belongs to the cloud and that no proxy responds in its place."
-            }
-        }
-    }
-}
-
-impl Mark {
-    fn remedy(self) -> &'static str {
-        match self {
-            Self::Tag => "Restore the tags that kOps sets on the instance: kops update cluster --yes.",
-            Self::Label => "Restore the labels that kOps sets on the server: kops update cluster --yes.",
-            Self::Template => {
-                "Create a new instance template and replace the instance: kops update cluster --yes, then kops rolling-update cluster --yes."
             }
         }
     }
@@ -594,6 +607,17 @@ mod tests {
                 instance: instance.clone(),
                 claimed: "a".to_owned(),
                 actual: "b".to_owned(),
+            },
+            Refusal::ProjectMismatch {
+                claimed: "real-project".to_owned(),
+                ours: "our-project".to_owned(),
+                cluster: "ours.example.com".parse().unwrap(),
+            },
+            Refusal::GroupChanged {
+                instance: instance.clone(),
+                mark: Mark::Label,
+                verified: "nodes".parse().unwrap(),
+                actual: "masters".parse().unwrap(),
             },
             Refusal::Duplicate {
                 instance,

@@ -16,12 +16,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use http::{Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::{Bytes, Incoming};
 
 pub use bucket::TokenBucket;
-pub use protocol::{Call, Error, Protocol, Words};
+pub use protocol::{Call, Error, Protocol, Quota, Words};
 pub use scripted::Scripted;
 pub use server::Body;
 pub(crate) use server::{Port, has_bearer, query, response};
@@ -167,11 +167,20 @@ impl<P: Protocol> FakeCloud<P> {
 async fn handle<P: Protocol>(shared: Arc<Shared<P>>, request: Request<Incoming>) -> Result<Response<Body>, io::Error> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
-    let (latency, outcome) = shared.lock().receive(&Request::from_parts(head, body));
+    let (latency, outcome, quota) = {
+        let mut state = shared.lock();
+        let (latency, outcome) = state.receive(&Request::from_parts(head, body));
+        (latency, outcome, state.bucket.as_ref().map(Bucket::quota))
+    };
     if latency > Duration::ZERO {
         tokio::time::sleep(latency).await;
     }
-    outcome.carry_out(P::CONTENT_TYPE).await
+    let mut answer = outcome.carry_out(P::CONTENT_TYPE).await?;
+    for (name, value) in quota.map(P::quota).unwrap_or_default() {
+        let value = HeaderValue::try_from(value).map_err(io::Error::other)?;
+        answer.headers_mut().insert(name, value);
+    }
+    Ok(answer)
 }
 
 impl<P: Protocol> State<P> {
@@ -186,7 +195,7 @@ impl<P: Protocol> State<P> {
                 Outcome::Aside(response(StatusCode::NOT_FOUND, "text/html", page)),
             );
         };
-        let (rows, word, outcome) = match self.decide(P::knows(request), &call, &asked) {
+        let (rows, word, outcome) = match self.decide(self.cloud.knows(request), &call, &asked) {
             Ok((rows, body)) => (rows, "ok".to_owned(), Outcome::Reply(200, body)),
             Err(scripted) => {
                 let (word, outcome) = follow::<P>(call.api, scripted);

@@ -51,6 +51,7 @@ pub struct Gce {
     unreachable_zones: BTreeSet<String>,
     metadata_project: String,
     metadata_away: bool,
+    token: String,
 }
 
 type Places<T> = BTreeMap<(String, String), T>;
@@ -64,6 +65,7 @@ impl Default for Gce {
             unreachable_zones: BTreeSet::new(),
             metadata_project: PROJECT.to_owned(),
             metadata_away: false,
+            token: TOKEN.to_owned(),
         }
     }
 }
@@ -119,6 +121,11 @@ impl FakeGce {
     /// What its metadata server says is the project.
     pub fn metadata_project(&self, project: &str) {
         self.change_cloud(|gce| project.clone_into(&mut gce.metadata_project));
+    }
+
+    /// Revokes the token: from now on calls have to bring this one, which its metadata server gives out.
+    pub fn revoke_token(&self, next: &str) {
+        self.change_cloud(|gce| next.clone_into(&mut gce.token));
     }
 
     /// Whether its metadata server has nothing to say, no token above all.

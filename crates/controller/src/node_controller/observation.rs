@@ -9,7 +9,8 @@ use kube::Resource as _;
 use tidewaiter_api::node_identity::{LABELS_VALID, VERIFIED};
 use tidewaiter_api::values::quoted;
 use tidewaiter_api::{
-    Condition, ConditionStatus, InvalidValue, NodeIdentitySpec, NodeIdentityStatus, NodeName, NodeUid, RecordedLabel,
+    Condition, ConditionStatus, InstanceGroupName, InvalidValue, NodeIdentitySpec, NodeIdentityStatus, NodeName,
+    NodeUid, RecordedLabel,
 };
 use tidewaiter_identity::{Identity, Proven, Refusal};
 use tidewaiter_kit::{Next, Retry};
@@ -153,7 +154,10 @@ impl Observation {
 
     pub(crate) fn vouched(&self, proven: &Proven, now: Timestamp) -> Condition {
         let (reason, message) = match proven.warning() {
-            None => ("Proven", vouched_words(proven.identity())),
+            None => (
+                "Proven",
+                format!("{}; {}", vouched_words(proven.identity()), proven.mark().writers()),
+            ),
             Some(weak) => ("NameNotEnforced", weak.to_string()),
         };
         self.condition(VERIFIED, ConditionStatus::True, reason, &message, now)
@@ -190,7 +194,9 @@ impl Observation {
         let first_verified = self.first_verified().or_else(|| verified.and_then(since_true));
         let status = NodeIdentityStatus {
             instance: identity.map(|identity| identity.instance.clone()),
-            instance_group: identity.map(|identity| identity.group.clone()),
+            instance_group: identity
+                .map(|identity| identity.group.clone())
+                .or_else(|| self.group_before()),
             zone: identity.map(|identity| identity.zone.clone()),
             lifecycle: identity.map(|identity| identity.lifecycle),
             first_verified,
@@ -200,6 +206,14 @@ impl Observation {
         RecordContent {
             spec: self.spec(),
             status,
+        }
+    }
+
+    /// The group to which the Node belongs until somebody decides about the change.
+    fn group_before(&self) -> Option<InstanceGroupName> {
+        match &self.finding {
+            Finding::Refused(Refusal::GroupChanged { verified, .. }) => Some(verified.clone()),
+            _ => None,
         }
     }
 

@@ -74,7 +74,8 @@ impl NodeController {
         let recorded = record
             .as_deref()
             .map_or(&[][..], |record| record.labels_of(uid.as_str()));
-        let proven = answer.map(|answer| answer.proven);
+        let verified = record.as_deref().and_then(|record| record.group_of(uid.as_str()));
+        let proven = answer.and_then(|answer| answer.proven.unless_group_changed(verified.as_ref()));
         let (response, owned) = define(proven, self.policy, &self.definitions, recorded).await;
         Found {
             response,

@@ -54,8 +54,9 @@ pub fn start(parts: NodeControllerParts, context: &ControllerContext, tasks: &mu
     } = parts;
     let kit = &context.kit;
     let queue = Queue::new();
-    let claims = wire(&nodes, &records, &queue);
+    // Before anything is queued: a pass after the change must not use an answer that is in doubt.
     nodes.notify(forgets(Arc::clone(&identities)));
+    let claims = wire(&nodes, &records, &queue);
     let census = match policy.on_forgery {
         OnForgery::Report => None,
         OnForgery::Quarantine => Some(Census::over(&nodes, queue.clone(), &kit.metrics)?),
@@ -115,15 +116,20 @@ fn same_to_the_plan(before: &Node, after: &Node) -> bool {
         && before.spec.provider_id == after.spec.provider_id
         && before.startup_taints().eq(after.startup_taints())
         && before.status.internal_ips == after.status.internal_ips
+        && before.status.machine == after.status.machine
 }
 
-/// Nothing is kept of a Node that is gone; one that comes back under its name has another uid.
+/// Nothing is kept of a Node that is gone; one that comes back under its name has another uid. An answer is in doubt when the machine
+/// of the Node has changed, or was started again.
 fn forgets(identities: Arc<Lookup>) -> Trigger<Node> {
     Trigger::calls(move |change: &Change<'_, Node>| {
-        if change.after.is_none()
-            && let Some(Ok(uid)) = change.object().metadata.uid.as_deref().map(str::parse)
-        {
-            identities.forget(&uid);
+        let Some(Ok(uid)) = change.object().metadata.uid.as_deref().map(str::parse) else {
+            return;
+        };
+        match (change.before, change.after) {
+            (_, None) => identities.forget(&uid),
+            (Some(before), Some(after)) if is_another_machine(before, after) => identities.doubt(&uid),
+            _ => {}
         }
     })
 }
@@ -131,6 +137,13 @@ fn forgets(identities: Arc<Lookup>) -> Trigger<Node> {
 /// A Node that the cloud did not answer for is reconciled when it answers again.
 fn queues_node(queue: Queue) -> impl Fn(&NodeName) + Send + Sync + 'static {
     move |node| queue.push(Key::new(node.as_str()))
+}
+
+/// Whether another instance may have the Node's providerID now. On Google Cloud it has the name of the instance, which may be used
+/// again; elsewhere it has an id, which is not.
+fn is_another_machine(before: &Node, after: &Node) -> bool {
+    let is_name = after.claim().is_some_and(|claim| claim.starts_with("gce://"));
+    is_name && before.status.machine != after.status.machine
 }
 
 /// A definition that changes concerns the Nodes whose record names its group. A Node whose record is still on its way is queued by the
@@ -161,10 +174,17 @@ fn has_node(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use async_trait::async_trait;
     use proptest::prelude::*;
     use serde_json::{Value, json};
+    use tidewaiter_api::Lifecycle;
     use tidewaiter_api::names::UNIDENTIFIED_TAINT;
+    use tidewaiter_identity::lookup::DOUBTED_AGE;
+    use tidewaiter_identity::{AnswerFn, Claim, Identifier, Identity, LookupSettings};
     use tidewaiter_kit::{Feed, Kit, ManualClock};
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
     use crate::node_controller::observe::Claimed;
@@ -195,11 +215,87 @@ mod tests {
                 "/status/addresses",
                 json!([{"type": "InternalIP", "address": "10.0.0.1"}]),
             ),
+            ("/status/nodeInfo", json!({"bootID": "b"})),
         ] {
             let mut changed = before.clone();
             let (parent, key) = pointer.rsplit_once('/').unwrap();
             changed.pointer_mut(parent).unwrap()[key] = value;
             assert!(!same_to_the_plan(&node(before.clone()), &node(changed)), "{pointer}");
+        }
+    }
+
+    /// Vouches for whoever asks, and counts the claims.
+    struct Counting(AtomicUsize);
+
+    #[async_trait]
+    impl Identifier for Counting {
+        fn scheme(&self) -> &'static str {
+            "gce"
+        }
+
+        fn max_batch(&self) -> usize {
+            1
+        }
+
+        async fn identify(&self, claims: &[Claim], answers: &AnswerFn<'_>) {
+            for (place, claim) in claims.iter().enumerate() {
+                self.0.fetch_add(1, Ordering::Relaxed);
+                let identity = Identity {
+                    instance: "z/n".to_owned(),
+                    group: "nodes".parse().unwrap(),
+                    zone: "z".to_owned(),
+                    lifecycle: Lifecycle::OnDemand,
+                    names: vec![claim.node.to_string()],
+                    addresses: Vec::new(),
+                    tag_labels: Vec::new(),
+                };
+                answers(place, Ok(identity));
+            }
+        }
+    }
+
+    /// An instance that was created again under its name has the same providerID on Google Cloud, and its Node may stay.
+    #[tokio::test]
+    async fn a_machine_that_changes_is_asked_about_again() {
+        for (provider_id, system_uuid, boot_id, expected) in [
+            ("gce://p-roject/z-a/n", "one", "one", 1),
+            ("gce://p-roject/z-a/n", "two", "one", 2),
+            ("gce://p-roject/z-a/n", "one", "two", 2),
+            // An id is never used again.
+            ("hcloud://42", "two", "two", 1),
+        ] {
+            let clock = ManualClock::default();
+            let kit = Kit::new(clock.shared()).unwrap();
+            let (mut feed, nodes) = Feed::<Node>::new(&kit);
+            let identifier = Arc::new(Counting(AtomicUsize::new(0)));
+            let lookup = Lookup::new(
+                Arc::<Counting>::clone(&identifier),
+                clock.shared(),
+                LookupSettings::default(),
+            );
+            let lookup = Arc::new(lookup);
+            nodes.notify(forgets(Arc::clone(&lookup)));
+            let node = |system_uuid: &str, boot_id: &str, version: &str| {
+                node(
+                    json!({"metadata": {"name": "n", "uid": "u", "resourceVersion": version}, "spec": {"providerID": provider_id},
+                    "status": {"nodeInfo": {"systemUUID": system_uuid, "bootID": boot_id}}}),
+                )
+            };
+            let claim = |node: &Node| Claimed::read(node, std::iter::empty()).unwrap().claim.unwrap().unwrap();
+            let (before, after) = (node("one", "one", "1"), node(system_uuid, boot_id, "2"));
+            let asked = async {
+                feed.list([before.clone()]);
+                lookup.identify(claim(&before)).await.unwrap();
+                clock.advance(DOUBTED_AGE);
+                feed.put(after.clone());
+                lookup.identify(claim(&after)).await.unwrap();
+            };
+            tokio::select! {
+                () = asked => {}
+                _ = Arc::clone(&lookup).run(CancellationToken::new(), |_| ()) => unreachable!("nobody stops it"),
+            }
+            let claims = identifier.0.load(Ordering::Relaxed);
+            assert_eq!(claims, expected, "{provider_id} {system_uuid} {boot_id}");
         }
     }
 

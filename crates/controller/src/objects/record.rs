@@ -3,8 +3,11 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::{Deserialize, Serialize};
+use tidewaiter_api::names::INSTANCE_GROUP_LABEL;
 use tidewaiter_api::node_identity::QUARANTINED;
-use tidewaiter_api::{ConditionStatus, NodeIdentity, NodeIdentitySpec, NodeIdentityStatus, RecordedLabel};
+use tidewaiter_api::{
+    ConditionStatus, InstanceGroupName, NodeIdentity, NodeIdentitySpec, NodeIdentityStatus, RecordedLabel,
+};
 
 /// A slim `NodeIdentity`. It is what the controller wrote last, so that comparing it with what it would write tells
 /// whether to write at all.
@@ -45,6 +48,19 @@ impl Record {
         let mut conditions = self.status.conditions.iter();
         self.spec.node_uid.as_str() == node_uid
             && conditions.any(|it| it.type_ == QUARANTINED && it.status == ConditionStatus::True)
+    }
+
+    /// The group for which the cloud confirmed the Node of this uid: that of the last proof, or else the one whose label was set.
+    #[must_use]
+    pub fn group_of(&self, node_uid: &str) -> Option<InstanceGroupName> {
+        if self.spec.node_uid.as_str() != node_uid {
+            return None;
+        }
+        self.status.instance_group.clone().or_else(|| {
+            let mut labels = self.status.labels.iter();
+            let label = labels.find(|label| label.key.as_str() == INSTANCE_GROUP_LABEL)?;
+            label.value.as_str().parse().ok()
+        })
     }
 
     /// The labels that were set on the Node of this uid; on another one none was.

@@ -1,6 +1,5 @@
 //! The calls, each counted, and the pagination.
 
-use std::collections::HashSet;
 use std::error::Error;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,6 +13,7 @@ use tracing::debug;
 use super::API;
 use super::failure::Failure;
 use super::instance_id::InstanceId;
+use crate::page_tokens::PageTokens;
 
 /// The maximum number of values in a filter of EC2.
 pub(super) const MAX_FILTER_VALUES: usize = 200;
@@ -121,21 +121,18 @@ where
     F: Future<Output = Result<Page<T>, SdkError<E, HttpResponse>>>,
 {
     let mut rows = Vec::new();
-    let mut given = HashSet::new();
+    let mut tokens = PageTokens::new(at_most);
     let mut token = None;
-    for _ in 0..at_most {
+    loop {
         let result = ask(token).await.map_err(|error| Failure::of(&error));
         let outcome = result.as_ref().map_or_else(Failure::outcome, |_| "ok");
         calls.count(api, outcome);
         debug!(api, outcome, "asked AWS");
         let (page, next) = result?;
         rows.extend(page);
-        token = next.filter(|token| !token.is_empty());
-        match &token {
-            None => return Ok(rows),
-            Some(next) if !given.insert(next.clone()) => break,
-            Some(_) => {}
+        token = tokens.next(next).map_err(|why| Failure::unusable(why.to_owned()))?;
+        if token.is_none() {
+            return Ok(rows);
         }
     }
-    Err(Failure::unusable("the pagination does not end".to_owned()))
 }

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use async_trait::async_trait;
 use aws_sdk_autoscaling::types::{AutoScalingGroup, Filter, Instance};
-use futures::{StreamExt as _, TryStreamExt as _, stream, try_join};
+use futures::{StreamExt as _, TryFutureExt as _, TryStreamExt as _, stream, try_join};
 use tidewaiter_api::{ClusterName, InstanceGroupName};
 use tidewaiter_kit::CloudCalls;
 use tracing::debug;
@@ -224,6 +224,6 @@ impl AutoScaling {
 #[async_trait]
 impl CloudGroups for AutoScaling {
     async fn groups(&self) -> Result<Vec<CloudGroup>, GroupsUnavailable> {
-        in_time(Box::pin(self.ask())).await
+        in_time(Box::pin(self.ask().map_err(GroupsUnavailable::from))).await
     }
 }

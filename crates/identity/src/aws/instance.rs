@@ -122,19 +122,14 @@ fn lifecycle(instance: &Instance) -> Lifecycle {
     }
 }
 
-/// The id and the primary private DNS name of each interface. Names of secondary addresses are left out: those belong
-/// to pods and move between instances.
+/// The names that prove: the private DNS name of the instance, which is that of its primary interface, and its id.
+///
+/// The names of other interfaces prove nothing: kOps permits the workers of some clusters (Amazon VPC CNI) to attach their
+/// interfaces to any instance, so a worker could lend its own name to a control plane.
 fn names(id: &InstanceId, instance: &Instance) -> Vec<String> {
-    let interfaces = instance
-        .network_interfaces()
-        .iter()
-        .filter_map(|interface| interface.private_dns_name());
-    let all = instance.private_dns_name().into_iter().chain(interfaces);
-    let mut names: BTreeSet<String> = all
-        .filter(|name| !name.is_empty())
-        .map(str::to_ascii_lowercase)
-        .collect();
-    names.insert(id.to_string());
+    let own = instance.private_dns_name().filter(|name| !name.is_empty());
+    let names = own.map(str::to_ascii_lowercase).into_iter().chain([id.to_string()]);
+    let names: BTreeSet<String> = names.collect();
     names.into_iter().collect()
 }
 

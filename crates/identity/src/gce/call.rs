@@ -20,6 +20,7 @@ use super::group::{Group, Members};
 use super::instance::{self, Found, last};
 use super::links::{Mig, Place, TemplateLink};
 use super::names::{Name, ProjectId, Target, Zone};
+use crate::page_tokens::PageTokens;
 use crate::refusal::{Refusal, UnavailableCause};
 
 /// The maximum page size.
@@ -111,8 +112,8 @@ impl Caller {
     pub(super) async fn all_zones(&self, filter: &str, wanted: &HashSet<&Target>) -> Result<Listing, Failure> {
         let api = api::LIST_ALL_ZONES;
         let mut listing = Listing::default();
-        let mut token = None;
-        for _ in 0..MAX_PAGES {
+        let (mut tokens, mut token) = (PageTokens::new(MAX_PAGES), None);
+        loop {
             let call = self.client.instances.aggregated_list();
             let call = call
                 .set_project(self.project.as_str())
@@ -136,12 +137,11 @@ impl Caller {
             }
             let unreachable = answer.unreachables.iter().filter_map(|scope| last(scope));
             listing.silent.extend(unreachable.map(str::to_owned));
-            token = answer.next_page_token.filter(|token| !token.is_empty());
+            token = following(api, &mut tokens, answer.next_page_token)?;
             if token.is_none() {
                 return Ok(listing);
             }
         }
-        Err(endless(api))
     }
 
     /// Lists one zone, filtered if there is a filter.
@@ -153,8 +153,8 @@ impl Caller {
     ) -> Result<Listing, Failure> {
         let api = api::LIST_ZONE;
         let mut listing = Listing::default();
-        let mut token = None;
-        for _ in 0..MAX_PAGES {
+        let (mut tokens, mut token) = (PageTokens::new(MAX_PAGES), None);
+        loop {
             let call = self.client.instances.list();
             let call = call
                 .set_project(self.project.as_str())
@@ -174,12 +174,11 @@ impl Caller {
                 return Err(Failure::new(api, UnavailableCause::Failed, NOT_REACHABLE));
             }
             self.take(api, zone, answer.items, wanted, &mut listing);
-            token = answer.next_page_token.filter(|token| !token.is_empty());
+            token = following(api, &mut tokens, answer.next_page_token)?;
             if token.is_none() {
                 return Ok(listing);
             }
         }
-        Err(endless(api))
     }
 
     /// Lists the members of a managed instance group.
@@ -199,19 +198,18 @@ impl Caller {
         mig: &Mig,
         mut take: impl FnMut(Vec<ManagedInstance>) -> Result<(), Failure> + Send,
     ) -> Result<(), Failure> {
-        let mut token = None;
-        for _ in 0..MAX_PAGES {
+        let (mut tokens, mut token) = (PageTokens::new(MAX_PAGES), None);
+        loop {
             let (rows, next) = match &mig.place {
                 Place::Zone(zone) => self.zonal_page(zone, &mig.name, token).await?,
                 Place::Region(region) => self.regional_page(region, &mig.name, token).await?,
             };
             take(rows)?;
-            token = next.filter(|token| !token.is_empty());
+            token = following(mig.api(), &mut tokens, next)?;
             if token.is_none() {
                 return Ok(());
             }
         }
-        Err(endless(mig.api()))
     }
 
     /// Lists all managed instance groups of the project, in all zones and regions. It fails if any zone or region is
@@ -219,8 +217,8 @@ impl Caller {
     pub(super) async fn all_groups(&self) -> Result<Vec<(Place, InstanceGroupManager)>, Failure> {
         let api = api::LIST_ALL_GROUPS;
         let mut groups = Vec::new();
-        let mut token = None;
-        for _ in 0..MAX_PAGES {
+        let (mut tokens, mut token) = (PageTokens::new(MAX_PAGES), None);
+        loop {
             let call = self.client.zonal_groups.aggregated_list();
             let call = call
                 .set_project(self.project.as_str())
@@ -248,12 +246,11 @@ impl Caller {
                     groups.extend(here.map(|group| (place.clone(), group)));
                 }
             }
-            token = answer.next_page_token.filter(|token| !token.is_empty());
+            token = following(api, &mut tokens, answer.next_page_token)?;
             if token.is_none() {
                 return Ok(groups);
             }
         }
-        Err(endless(api))
     }
 
     async fn zonal_page(
@@ -325,6 +322,9 @@ impl Caller {
         let outcome = result.as_ref().map_or_else(Failure::outcome, |_| "ok");
         self.calls.count(api, outcome);
         debug!(api, outcome, "asked Compute Engine");
+        if result.as_ref().is_err_and(Failure::is_about_credentials) {
+            self.client.credentials.renew();
+        }
         result
     }
 }
@@ -349,6 +349,7 @@ impl TemplateLink {
     }
 }
 
-fn endless(api: &'static str) -> Failure {
-    Failure::unusable(api, format!("more than {MAX_PAGES} pages"))
+/// The token of the page to request next; `None` after the last page.
+fn following(api: &'static str, tokens: &mut PageTokens, next: Option<String>) -> Result<Option<String>, Failure> {
+    tokens.next(next).map_err(|why| Failure::unusable(api, why))
 }

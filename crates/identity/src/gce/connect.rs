@@ -10,8 +10,11 @@ use google_cloud_compute_v1::client::{
 };
 use google_cloud_gax::client_builder::{self, ClientBuilder};
 use google_cloud_gax::retry_policy::NeverRetry;
+use tidewaiter_kit::SharedClock;
+use tidewaiter_kit::clock::SystemClock;
 use url::Url;
 
+use super::credentials::{CredentialsSource, RenewableCredentials};
 use super::names::{InvalidProject, ProjectId};
 
 const METADATA: &str = "http://metadata.google.internal";
@@ -27,8 +30,10 @@ const METADATA_DEADLINE: Duration = Duration::from_secs(5);
 pub struct ClientSettings {
     /// The endpoint, if it is not the public one.
     pub endpoint: Option<Url>,
-    /// The credentials. `None`: Application Default Credentials, which fall back to the metadata server.
-    pub credentials: Option<Credentials>,
+    /// The source of the credentials.
+    pub credentials: CredentialsSource,
+    /// The clock that limits how often the credentials are renewed.
+    pub clock: SharedClock,
     /// The timeout for obtaining credentials.
     pub credentials_deadline: Duration,
     /// The timeout of a call, including the connection but not the credentials.
@@ -39,7 +44,8 @@ impl Default for ClientSettings {
     fn default() -> Self {
         Self {
             endpoint: None,
-            credentials: None,
+            credentials: CredentialsSource::default(),
+            clock: SystemClock::shared(),
             credentials_deadline: Duration::from_secs(5),
             call: Duration::from_secs(10),
         }
@@ -54,20 +60,15 @@ pub struct Client {
     pub(super) regional_groups: RegionInstanceGroupManagers,
     pub(super) global_templates: InstanceTemplates,
     pub(super) regional_templates: RegionInstanceTemplates,
+    pub(super) credentials: RenewableCredentials,
     /// The timeout of a call, including credentials.
     pub(super) deadline: Duration,
 }
 
-/// The client could not be created.
+/// The client could not be created: the file of the credentials cannot be read, or they are for another universe.
 #[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// The file of the credentials cannot be read, or they are for another universe.
-    #[error("cannot create the Compute Engine client: check GOOGLE_APPLICATION_CREDENTIALS and the endpoint")]
-    Build(#[source] client_builder::Error),
-    /// The source of the credentials does not respond in time.
-    #[error("cannot create the Compute Engine client: no response from the source of the credentials within {0:?}")]
-    Late(Duration),
-}
+#[error("cannot create the Compute Engine client: check GOOGLE_APPLICATION_CREDENTIALS and the endpoint")]
+pub struct ClientError(#[source] client_builder::Error);
 
 /// The project is not known.
 #[derive(Debug, thiserror::Error)]
@@ -116,23 +117,20 @@ async fn from_metadata(server: Option<&Url>) -> Result<String, Box<dyn Error + S
 /// A client for [`Gce`](super::Gce). It does not retry: the caller does.
 ///
 /// # Errors
-/// If the credentials are misconfigured. Missing credentials are detected by the first call.
+/// If the credentials are misconfigured. Missing credentials, or a source of them that does not respond, are detected by the
+/// first call.
 pub async fn client(settings: &ClientSettings) -> Result<Client, ClientError> {
-    tokio::time::timeout(settings.credentials_deadline, build(settings))
-        .await
-        .map_err(|_| ClientError::Late(settings.credentials_deadline))?
-        .map_err(ClientError::Build)
+    build(settings).await.map_err(ClientError)
 }
 
 async fn build(settings: &ClientSettings) -> client_builder::Result<Client> {
-    let credentials = match &settings.credentials {
-        Some(credentials) => credentials.clone(),
-        None => google_cloud_auth::credentials::Builder::default()
-            .build()
-            .map_err(client_builder::Error::cred)?,
+    let (source, clock) = (settings.credentials.clone(), settings.clock.clone());
+    let renewable = RenewableCredentials::new(source, clock, settings.credentials_deadline);
+    let renewable = renewable.map_err(client_builder::Error::cred)?;
+    let with = Common {
+        settings,
+        credentials: renewable.clone().into(),
     };
-    // All services share one source of credentials, so that a token is requested once.
-    let with = Common { settings, credentials };
     // Concurrently, because each asks the source of the credentials for its universe.
     let (instances, zonal_groups, regional_groups, global_templates, regional_templates) = try_join!(
         with.settings(Instances::builder()).build(),
@@ -147,6 +145,7 @@ async fn build(settings: &ClientSettings) -> client_builder::Result<Client> {
         regional_groups,
         global_templates,
         regional_templates,
+        credentials: renewable,
         deadline: settings.credentials_deadline + settings.call,
     })
 }

@@ -59,6 +59,17 @@ impl Failure {
         self.kind == Kind::NotFound
     }
 
+    /// Whether the credentials are missing or rejected.
+    pub(super) fn is_about_credentials(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Unavailable {
+                cause: UnavailableCause::Credentials,
+                ..
+            }
+        )
+    }
+
     /// Whether one failing zone may be the reason, so that a call for another zone may succeed.
     pub(super) fn may_depend_on_zone(&self) -> bool {
         matches!(
@@ -66,6 +77,19 @@ impl Failure {
             Kind::Timeout
                 | Kind::Unavailable {
                     cause: UnavailableCause::Failed,
+                    ..
+                }
+        )
+    }
+
+    /// Whether the failure may depend on the listing: its permission, its parameters, or one row that makes the whole
+    /// response unusable. Then a call for a single instance may succeed.
+    pub(super) fn may_depend_on_listing(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Rejected { .. }
+                | Kind::Unavailable {
+                    cause: UnavailableCause::Denied | UnavailableCause::Unusable,
                     ..
                 }
         )

@@ -7,6 +7,9 @@
 //!
 //! A listing of all zones fails as a whole when one zone does. Then each zone is listed separately, and for a while
 //! directly: only the Nodes of the failing zone wait for it.
+//!
+//! A listing that is refused, or whose response cannot be used (one row is enough), says nothing about single instances: they
+//! are queried by name instead, a few first.
 
 use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
@@ -17,13 +20,16 @@ use tracing::debug;
 use super::call::{Listing, NOT_REACHABLE, Reading};
 use super::failure::Failure;
 use super::names::{Target, Zone};
-use super::query::Query;
+use super::query::{MAX_NOT_LISTED, MAX_UNLISTED, Query};
 use super::{Gce, api};
 use crate::refusal::{Refusal, UnavailableCause};
 
 /// The maximum number of instances that are queried by name concurrently: one round trip, as for a listing, without
 /// unneeded rows.
 const FEW: usize = 4;
+
+/// The maximum number of instances that are queried by name concurrently because their listing failed.
+const AT_ONCE: usize = 32;
 
 /// The maximum number of zones that one query lists separately: a region has three or four.
 const MAX_ZONES: usize = 32;
@@ -32,7 +38,8 @@ impl Gce {
     /// Answers each of `targets`.
     pub(super) async fn find(&self, targets: Vec<Target>, query: &Query<'_>) {
         if targets.len() <= FEW {
-            return self.by_name(targets, query).await;
+            self.by_name(&targets, query).await;
+            return;
         }
         if self.zones_are_apart() {
             return self.zone_by_zone(targets, query).await;
@@ -44,33 +51,95 @@ impl Gce {
                 debug!(outcome = failure.outcome(), "lists the zones one by one");
                 self.zone_by_zone(targets, query).await;
             }
-            Err(failure) => refuse_all(&targets, &failure, query),
+            // It names no zone that could be missing.
+            Err(failure) if failure.is_not_found() => refuse_all(&targets, &failure, query),
+            Err(failure) => self.not_listed(&failure, targets, query).await,
         }
     }
 
-    async fn by_name(&self, targets: Vec<Target>, query: &Query<'_>) {
-        join_all(targets.iter().map(|target| self.one_by_name(target, query))).await;
+    /// Queries `targets` by name, and returns whether any of the calls got a usable response.
+    async fn by_name(&self, targets: &[Target], query: &Query<'_>) -> bool {
+        let responses = join_all(targets.iter().map(|target| self.one_by_name(target, query))).await;
+        responses.contains(&true)
     }
 
-    async fn one_by_name(&self, target: &Target, query: &Query<'_>) {
+    async fn one_by_name(&self, target: &Target, query: &Query<'_>) -> bool {
         match self.caller.instance(target).await {
-            Ok(reading) => self.settle([(target.clone(), reading)], query).await,
-            Err(failure) if failure.is_not_found() => query.not_found(target),
-            Err(failure) => query.refuse(target, failure.refusal()),
+            Ok(reading) => {
+                let is_usable = !reading.as_ref().is_err_and(Refusal::is_transient);
+                self.settle([(target.clone(), reading)], query).await;
+                is_usable
+            }
+            Err(failure) if failure.is_not_found() => {
+                query.not_found(target);
+                true
+            }
+            Err(failure) => {
+                query.refuse(target, failure.refusal());
+                false
+            }
         }
+    }
+
+    /// Answers `targets`, whose listing failed. A zone that does not exist has no instances.
+    async fn not_listed(&self, failure: &Failure, targets: Vec<Target>, query: &Query<'_>) {
+        if failure.is_not_found() {
+            for target in &targets {
+                query.not_found(target);
+            }
+        } else if failure.may_depend_on_listing() {
+            self.by_name_instead(failure, targets, query).await;
+        } else {
+            refuse_all(&targets, failure, query);
+        }
+    }
+
+    /// Queries `targets` by name, a few first. If none of those gets a response, the failure does not depend on the listing,
+    /// and the others are refused.
+    async fn by_name_instead(&self, failure: &Failure, mut targets: Vec<Target>, query: &Query<'_>) {
+        debug!(outcome = failure.outcome(), "queries by name what cannot be listed");
+        let mut at_once = FEW;
+        while !targets.is_empty() {
+            let rest = targets.split_off(targets.len().min(at_once));
+            if !query.take_gets(targets.len(), MAX_NOT_LISTED) {
+                targets.extend(rest);
+                break;
+            }
+            let responded = self.by_name(&targets, query).await;
+            targets = rest;
+            if !responded {
+                break;
+            }
+            at_once = AT_ONCE;
+        }
+        refuse_all(&targets, failure, query);
     }
 
     /// Lists each zone separately, and records whether zones failed.
     async fn zone_by_zone(&self, targets: Vec<Target>, query: &Query<'_>) {
         let ends = in_zones(targets, query, |zone, targets| async move {
-            let wanted: HashSet<&Target> = targets.iter().collect();
-            let listing = self.caller.one_zone(&zone, Some(&self.filter), &wanted).await;
-            let listing = listed_or_refused(listing, &targets, query)?;
+            let listing = self.one_zone(&zone, Some(&self.filter), &targets, query).await?;
             self.take(api::LIST_ZONE, &targets, listing, query).await;
             Ok(())
         })
         .await;
         self.note_zones(&ends);
+    }
+
+    /// The listing of one zone. If it fails, `targets` are answered here.
+    async fn one_zone(
+        &self,
+        zone: &Zone,
+        filter: Option<&str>,
+        targets: &[Target],
+        query: &Query<'_>,
+    ) -> Result<Listing, Failure> {
+        let wanted: HashSet<&Target> = targets.iter().collect();
+        let listing = self.caller.one_zone(zone, filter, &wanted).await;
+        if let Err(failure) = &listing {
+            self.not_listed(failure, targets.to_vec(), query).await;
+        }
+        listing
     }
 
     /// Answers `targets` from a listing by label, and looks up missing ones elsewhere.
@@ -104,13 +173,12 @@ impl Gce {
 
     /// Looks up instances that the listing by label does not contain.
     async fn unlisted(&self, targets: Vec<Target>, query: &Query<'_>) {
-        if query.take_gets(targets.len()) {
-            return self.by_name(targets, query).await;
+        if query.take_gets(targets.len(), MAX_UNLISTED) {
+            self.by_name(&targets, query).await;
+            return;
         }
         in_zones(targets, query, |zone, targets| async move {
-            let wanted: HashSet<&Target> = targets.iter().collect();
-            let listing = self.caller.one_zone(&zone, None, &wanted).await;
-            let listing = listed_or_refused(listing, &targets, query)?;
+            let listing = self.one_zone(&zone, None, &targets, query).await?;
             for target in targets.iter().filter(|target| !listing.listed.contains_key(*target)) {
                 query.not_found(target);
             }
@@ -155,23 +223,6 @@ where
     }
     let asked: Vec<_> = zones.into_iter().map(|(zone, targets)| ask(zone, targets)).collect();
     join_all(asked).await
-}
-
-/// A zone's listing. On failure, refuses its Nodes.
-fn listed_or_refused(
-    listing: Result<Listing, Failure>,
-    targets: &[Target],
-    query: &Query<'_>,
-) -> Result<Listing, Failure> {
-    listing.inspect_err(|failure| {
-        if failure.is_not_found() {
-            for target in targets {
-                query.not_found(target);
-            }
-        } else {
-            refuse_all(targets, failure, query);
-        }
-    })
 }
 
 fn refuse_all(targets: &[Target], failure: &Failure, query: &Query<'_>) {

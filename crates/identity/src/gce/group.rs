@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use google_cloud_compute_v1::model::managed_instance::CurrentAction;
 use google_cloud_compute_v1::model::scheduling::ProvisioningModel;
 use google_cloud_compute_v1::model::{InstanceTemplate, ManagedInstance};
 use tidewaiter_api::{ClusterName, InstanceGroupName, Lifecycle};
@@ -29,6 +30,8 @@ pub(super) struct Members(HashMap<u64, Member>);
 enum Member {
     /// Listed once, with the URL of its template if present.
     Once(Option<Box<str>>),
+    /// Listed once, without a template, while its group deletes or abandons it.
+    Leaving { abandoned: bool },
     /// Listed more than once, so it is unknown which row is valid.
     Repeatedly,
 }
@@ -39,6 +42,19 @@ pub(super) struct Group {
     cluster: Option<String>,
     name: Option<String>,
     lifecycle: Lifecycle,
+}
+
+/// The cluster and group for which a template creates instances.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// This `InstanceGroup` of our cluster.
+    Ours(InstanceGroupName),
+    /// Our cluster, without a valid `InstanceGroup`.
+    OursWithoutGroup,
+    /// This other cluster.
+    Theirs(String),
+    /// No cluster.
+    Nobody,
 }
 
 impl Members {
@@ -54,7 +70,11 @@ impl Members {
                 }
                 Entry::Vacant(free) => {
                     let template = row.version.and_then(|version| version.instance_template);
-                    free.insert(Member::Once(template.map(String::into_boxed_str)));
+                    free.insert(match (template, row.current_action) {
+                        (None, Some(CurrentAction::Deleting)) => Member::Leaving { abandoned: false },
+                        (None, Some(CurrentAction::Abandoning)) => Member::Leaving { abandoned: true },
+                        (template, _) => Member::Once(template.map(String::into_boxed_str)),
+                    });
                 }
             }
         }
@@ -63,12 +83,20 @@ impl Members {
     /// The template in the row that lists this instance, by its numeric id.
     ///
     /// # Errors
-    /// [`Refusal::NotManaged`] if no row lists it, [`Refusal::Unavailable`] if several do or the row names no template.
+    /// [`Refusal::NotManaged`] if no row lists it or its group abandons it, [`Refusal::NotRunning`] if its group deletes it,
+    /// [`Refusal::Unavailable`] if several rows list it or the row names no template.
     pub(super) fn template(&self, api: &'static str, found: &Found) -> Result<&str, Refusal> {
         let unusable = |what: &str| Failure::unusable(api, format!("{} is listed {what}", found.target)).refusal();
         match self.0.get(&found.id) {
             Some(Member::Once(Some(url))) => Ok(url),
             Some(Member::Once(None)) => Err(unusable("without a template")),
+            Some(Member::Leaving { abandoned: false }) => Err(Refusal::NotRunning {
+                instance: found.target.to_string(),
+                state: "being deleted by its managed instance group".to_owned(),
+            }),
+            Some(Member::Leaving { abandoned: true }) => {
+                Err(not_managed(found, NotManaged::Abandoned(found.mig.to_string())))
+            }
             Some(Member::Repeatedly) => Err(unusable("repeatedly")),
             None => Err(not_managed(found, NotManaged::NotListed(found.mig.to_string()))),
         }
@@ -98,13 +126,22 @@ impl Group {
     }
 
     /// Whether the template belongs to this cluster.
-    pub(super) fn is_of(&self, ours: &ClusterName) -> bool {
+    fn is_of(&self, ours: &ClusterName) -> bool {
         self.cluster.as_deref() == Some(ours.as_str())
     }
 
     /// The group that the template names.
-    pub(super) fn instance_group(&self) -> Option<InstanceGroupName> {
+    fn instance_group(&self) -> Option<InstanceGroupName> {
         self.name.as_deref()?.parse().ok()
+    }
+
+    /// The cluster and group for which the template creates instances.
+    pub(super) fn owner(self, ours: &ClusterName) -> Owner {
+        if self.is_of(ours) {
+            self.instance_group().map_or(Owner::OursWithoutGroup, Owner::Ours)
+        } else {
+            self.cluster.map_or(Owner::Nobody, Owner::Theirs)
+        }
     }
 
     /// The identity of an instance that was created from this template.

@@ -1,27 +1,28 @@
 //! The managed instance groups of a cluster with all their instances.
 //!
-//! A group belongs to the cluster if the templates of all its versions say so and name one `InstanceGroup`: the same
-//! metadata that proves an instance. Labels and names decide nothing. How one query becomes calls: one listing of all
-//! groups of the project, one of the instances of each group of ours, and one read of each template that the last query
-//! did not read.
+//! A group belongs to the cluster if the template of one of its versions says so: the same metadata that proves an instance.
+//! The templates of all its versions must then be readable and name one `InstanceGroup`; otherwise the query fails, because
+//! half a group must not be reported as the whole. How one query becomes calls: one listing of all groups of the project, one
+//! of the instances of each group of ours, and one read of each template that the last query did not read.
 //!
-//! A failed call fails the query. No retries: the caller queries again.
+//! A failed call fails the query, except a read of a template that must be another cluster's. No retries: the caller queries
+//! again.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
-use futures::{StreamExt as _, TryFutureExt as _, TryStreamExt as _, stream};
+use futures::{StreamExt as _, stream};
 use google_cloud_compute_v1::model::managed_instance::CurrentAction;
 use google_cloud_compute_v1::model::{InstanceGroupManager, ManagedInstance};
 use tidewaiter_api::{ClusterName, InstanceGroupName};
 use tidewaiter_kit::CloudCalls;
-use tracing::debug;
 
 use super::api;
 use super::call::Caller;
 use super::connect::Client;
 use super::failure::Failure;
+use super::group::Owner;
 use super::links::{self, Mig, Place, TemplateLink};
 use super::names::{Name, ProjectId, Target};
 use crate::groups::{CloudGroup, CloudGroups, GroupsUnavailable, Member, MemberStatus, in_time};
@@ -39,8 +40,15 @@ pub struct InstanceGroupManagers {
     templates: Mutex<Templates>,
 }
 
-/// The `InstanceGroup` of our cluster that each template names, if any.
-type Templates = HashMap<TemplateLink, Option<InstanceGroupName>>;
+/// For which cluster and group each template creates instances.
+type Templates = HashMap<TemplateLink, Owner>;
+
+/// The templates that were read, and the failures of the others.
+#[derive(Debug)]
+struct Reads {
+    known: Templates,
+    failed: HashMap<TemplateLink, Failure>,
+}
 
 /// A listed managed instance group.
 #[derive(Debug)]
@@ -48,8 +56,9 @@ struct Listed {
     mig: Mig,
     target_size: Option<i32>,
     /// The templates of its versions: new instances are created from them, and instances of them are left unchanged.
-    /// During a rollout or a canary there are several, all of them intended by the operator.
-    templates: Vec<TemplateLink>,
+    /// During a rollout or a canary there are several, all of them intended by the operator. `None`: a version without a
+    /// template of the project.
+    templates: Vec<Option<TemplateLink>>,
 }
 
 impl InstanceGroupManagers {
@@ -64,14 +73,21 @@ impl InstanceGroupManagers {
         }
     }
 
-    async fn ask(&self) -> Result<Vec<CloudGroup>, Failure> {
-        let groups = self.listed().await?;
-        let templates = self.read(&groups).await?;
-        let ours: Vec<_> = groups
-            .iter()
-            .filter_map(|listed| Some(self.group(listed, one_group(&listed.templates, &templates)?)))
-            .collect();
-        stream::iter(ours).buffer_unordered(AT_ONCE).try_collect().await
+    async fn ask(&self) -> Result<Vec<CloudGroup>, GroupsUnavailable> {
+        let groups = self.listed().await.map_err(|failure| failure.refusal())?;
+        let reads = self.read(&groups).await;
+        let mut ours = Vec::new();
+        for listed in &groups {
+            if let Some(instance_group) = listed.instance_group(&reads, &self.cluster)? {
+                ours.push(self.group(listed, instance_group));
+            }
+        }
+        let mut ours = stream::iter(ours).buffer_unordered(AT_ONCE);
+        let mut read = Vec::new();
+        while let Some(group) = ours.next().await {
+            read.push(group.map_err(|failure| failure.refusal())?);
+        }
+        Ok(read)
     }
 
     /// Every group of the project that could be ours, once each.
@@ -80,13 +96,7 @@ impl InstanceGroupManagers {
         for (place, group) in self.caller.all_groups().await? {
             let name = group.name.as_deref().and_then(Name::parse);
             let name = name.ok_or_else(|| Failure::unusable(api::LIST_ALL_GROUPS, "a group without a name"))?;
-            let Some(templates) = templates(&group, &place, self.caller.project()) else {
-                debug!(
-                    group = name.as_str(),
-                    "a managed instance group uses no instance template of the project"
-                );
-                continue;
-            };
+            let templates = templates(&group, &place, self.caller.project());
             groups.insert(Mig { place, name }, (group.target_size, templates));
         }
         let listed = groups.into_iter().map(|(mig, (target_size, templates))| Listed {
@@ -97,9 +107,9 @@ impl InstanceGroupManagers {
         Ok(listed.collect())
     }
 
-    /// Reads the templates of `groups`, from the cache or the cloud.
-    async fn read(&self, groups: &[Listed]) -> Result<Templates, Failure> {
-        let used: HashSet<&TemplateLink> = groups.iter().flat_map(|listed| &listed.templates).collect();
+    /// Reads the templates of `groups`, from the cache or the cloud. Those that were read are cached, even if others failed.
+    async fn read(&self, groups: &[Listed]) -> Reads {
+        let used: HashSet<&TemplateLink> = groups.iter().flat_map(|it| it.templates.iter().flatten()).collect();
         let mut known = self.templates.lock().unwrap_or_else(PoisonError::into_inner).clone();
         known.retain(|link, _| used.contains(link));
         let missing = used.into_iter().filter(|link| !known.contains_key(*link)).cloned();
@@ -107,23 +117,22 @@ impl InstanceGroupManagers {
             .map(|link| async { (self.caller.template(&link).await, link) })
             .collect();
         let mut asked = stream::iter(asked).buffer_unordered(AT_ONCE);
-        let mut failed = None;
+        let mut failed = HashMap::new();
         while let Some((template, link)) = asked.next().await {
             match template {
-                Ok(template) if template.is_of(&self.cluster) => known.insert(link, template.instance_group()),
-                Ok(_) => known.insert(link, None),
-                Err(failure) => {
-                    failed = Some(failure);
-                    continue;
+                Ok(template) => {
+                    known.insert(link, template.owner(&self.cluster));
                 }
-            };
+                Err(failure) => {
+                    failed.insert(link, failure);
+                }
+            }
         }
-        // Caches the templates that were read, even if others failed.
         self.templates
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone_from(&known);
-        failed.map_or(Ok(known), Err)
+        Reads { known, failed }
     }
 
     /// One group of ours, with its instances.
@@ -157,8 +166,73 @@ impl InstanceGroupManagers {
     }
 }
 
-/// The templates of the group's versions. `None` if it has none, or one outside our project.
-fn templates(group: &InstanceGroupManager, place: &Place, project: &ProjectId) -> Option<Vec<TemplateLink>> {
+impl Listed {
+    /// The `InstanceGroup` of our cluster that the templates of all versions name; `None` if none of them is our cluster's.
+    ///
+    /// # Errors
+    /// If a version of a group of ours cannot be read or belongs elsewhere, or if it is not known whose the group is.
+    fn instance_group(
+        &self,
+        reads: &Reads,
+        ours: &ClusterName,
+    ) -> Result<Option<InstanceGroupName>, GroupsUnavailable> {
+        let owners = || self.templates.iter().flatten().filter_map(|link| reads.known.get(link));
+        let is_ours = owners().any(|owner| matches!(owner, Owner::Ours(_) | Owner::OursWithoutGroup));
+        let is_theirs =
+            || owners().any(|owner| matches!(owner, Owner::Theirs(_))) || self.is_named_for_others(reads, ours);
+        if !is_ours && is_theirs() {
+            return Ok(None);
+        }
+        if let Some(failure) = self.templates.iter().flatten().find_map(|link| reads.failed.get(link)) {
+            return Err(failure.refusal().into());
+        }
+        if !is_ours {
+            return Ok(None);
+        }
+        let mut named = BTreeSet::new();
+        for link in &self.templates {
+            match link.as_ref().and_then(|link| reads.known.get(link)) {
+                Some(Owner::Ours(group)) => named.insert(group),
+                _ => return Err(self.incomplete(link.as_ref())),
+            };
+        }
+        match Vec::from_iter(named)[..] {
+            [group] => Ok(Some(group.clone())),
+            _ => Err(self.incomplete(None)),
+        }
+    }
+
+    /// Whether the group has the name that kOps gives the groups of another cluster, which a template of the project names.
+    /// It decides only whose a group is that cannot be read: a cluster does not become unknown because of another one.
+    fn is_named_for_others(&self, reads: &Reads, ours: &ClusterName) -> bool {
+        let matching = |cluster: &str| {
+            let suffix = format!("-{}", cluster.replace('.', "-"));
+            self.mig.name.as_str().ends_with(&suffix).then_some(suffix.len())
+        };
+        let theirs = reads.known.values().filter_map(|owner| match owner {
+            Owner::Theirs(cluster) => matching(cluster),
+            _ => None,
+        });
+        // One name may end with the other: the longer one counts.
+        theirs.max() > matching(ours.as_str())
+    }
+
+    /// `template` is the one that is not of an `InstanceGroup` of ours, if it is in our project.
+    fn incomplete(&self, template: Option<&TemplateLink>) -> GroupsUnavailable {
+        let why = template.map_or(
+            "its versions are not all of one InstanceGroup of this cluster".to_owned(),
+            |link| format!("{link}, of one of its versions, names no InstanceGroup of this cluster"),
+        );
+        GroupsUnavailable(format!(
+            "managed instance group {} cannot be read completely: {why}. Remove the version that kOps did not create: kops \
+             update cluster --yes, then kops rolling-update cluster --yes.",
+            self.mig
+        ))
+    }
+}
+
+/// The templates of the group's versions.
+fn templates(group: &InstanceGroupManager, place: &Place, project: &ProjectId) -> Vec<Option<TemplateLink>> {
     let versions = group
         .versions
         .iter()
@@ -173,13 +247,6 @@ fn templates(group: &InstanceGroupManager, place: &Place, project: &ProjectId) -
         .into_iter()
         .map(|url| TemplateLink::read(url?, place.region(), project).ok());
     links.collect()
-}
-
-/// The `InstanceGroup` that all these templates name.
-fn one_group(links: &[TemplateLink], templates: &Templates) -> Option<InstanceGroupName> {
-    let mut named = links.iter().map(|link| templates.get(link)?.as_ref());
-    let first = named.next()??;
-    named.all(|other| other == Some(first)).then(|| first.clone())
 }
 
 /// Adds a listed instance and whether it is up to date, unless it is being removed. It counts once, no matter how often
@@ -202,7 +269,7 @@ fn add(
         .as_ref()
         .and_then(|version| version.instance_template.as_deref());
     let made_from = version.and_then(|url| TemplateLink::read(url, mig.place.region(), project).ok());
-    let up_to_date = made_from.is_some_and(|link| listed.templates.contains(&link));
+    let up_to_date = made_from.is_some() && listed.templates.contains(&made_from);
     *found.entry(instance).or_insert(true) &= up_to_date;
     Ok(())
 }
@@ -210,6 +277,6 @@ fn add(
 #[async_trait]
 impl CloudGroups for InstanceGroupManagers {
     async fn groups(&self) -> Result<Vec<CloudGroup>, GroupsUnavailable> {
-        in_time(self.ask().map_err(|failure| failure.refusal())).await
+        in_time(self.ask()).await
     }
 }

@@ -100,10 +100,16 @@ pub(super) fn last(url: &str) -> Option<&str> {
     url.rsplit('/').next()
 }
 
-/// The addresses of the interfaces themselves. Alias ranges are left out: they are pod addresses.
+/// The addresses of the interfaces themselves, including external IPv6 addresses: an instance without internal ones lists
+/// them as its own. Alias ranges are left out: they are pod addresses.
 fn addresses(instance: &Instance) -> Vec<IpAddr> {
     let interfaces = instance.network_interfaces.iter();
-    let all = interfaces.flat_map(|interface| [interface.network_ip.as_deref(), interface.ipv_6_address.as_deref()]);
+    let all = interfaces.flat_map(|interface| {
+        let external = interface.ipv_6_access_configs.iter();
+        [&interface.network_ip, &interface.ipv_6_address]
+            .into_iter()
+            .chain(external.map(|config| &config.external_ipv_6))
+    });
     let parsed: BTreeSet<IpAddr> = all.flatten().filter_map(|text| text.parse().ok()).collect();
     parsed.into_iter().collect()
 }

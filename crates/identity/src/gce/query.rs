@@ -26,16 +26,24 @@ use crate::refusal::Refusal;
 const MAX_MIGS: usize = 256;
 
 /// The maximum number of templates that one query reads.
-const MAX_TEMPLATES: usize = 256;
+pub(super) const MAX_TEMPLATES: usize = 256;
 
-/// The maximum number of instances that one query reads by name, besides those of a small query.
-const MAX_GETS: usize = 32;
+/// The maximum number of instances that one query reads by name because a listing does not contain them. Kubelets can claim
+/// any number of them.
+pub(super) const MAX_UNLISTED: usize = 32;
+
+/// The maximum number of instances that one query reads by name because their listing failed. A project may make 1,500 such
+/// calls a minute.
+pub(super) const MAX_NOT_LISTED: usize = 500;
 
 pub(super) struct Query<'a> {
     claimants: Claimants<'a, Target>,
+    answers: &'a AnswerFn<'a>,
+    /// The claims that name another project: the index of each, and its refusal.
+    foreign: Vec<(usize, Refusal)>,
     gets: AtomicUsize,
     pub(super) migs: Once<Mig, Members>,
-    pub(super) templates: Once<TemplateLink, Group>,
+    pub(super) templates: Once<TemplateLink, Arc<Group>>,
 }
 
 /// A map of results, each queried once.
@@ -48,14 +56,42 @@ pub(super) struct Once<K, V> {
 pub(super) type Cell<V> = Arc<OnceCell<Result<V, Failure>>>;
 
 impl<'a> Query<'a> {
-    /// Parses the claims; those that name no instance of our project are refused here.
+    /// Parses the claims; malformed ones are refused here. Those that name another project are refused by
+    /// [`Query::refuse_foreign`].
     pub(super) fn new(claims: &[Claim], answers: &'a AnswerFn<'a>, project: &ProjectId, cluster: &ClusterName) -> Self {
         let read = |claim: &Claim| Target::read(&claim.provider_id, project, cluster);
+        let mut foreign = Vec::new();
+        let refused = |place, refusal| match refusal {
+            Refusal::ForeignProject { .. } => foreign.push((place, refusal)),
+            refusal => answers(place, Err(refusal)),
+        };
         Self {
-            claimants: Claimants::new(claims, answers, read),
+            claimants: Claimants::new(claims, answers, read, refused),
+            answers,
+            foreign,
             gets: AtomicUsize::new(0),
             migs: Once::new(MAX_MIGS),
             templates: Once::new(MAX_TEMPLATES),
+        }
+    }
+
+    /// Refuses the claims that name another project than `ours`: as forged if an instance of the cluster was found in `ours`.
+    /// Otherwise the setting may name the wrong project.
+    pub(super) fn refuse_foreign(&self, ours: &ProjectId, is_confirmed: bool) {
+        for (place, refusal) in &self.foreign {
+            let refusal = match refusal {
+                Refusal::ForeignProject {
+                    theirs: Some(claimed),
+                    ours: cluster,
+                    ..
+                } if !is_confirmed => Refusal::ProjectMismatch {
+                    claimed: claimed.clone(),
+                    ours: ours.to_string(),
+                    cluster: cluster.clone(),
+                },
+                refusal => refusal.clone(),
+            };
+            (self.answers)(*place, Err(refusal));
         }
     }
 
@@ -75,9 +111,9 @@ impl<'a> Query<'a> {
         self.claimants.not_found(target);
     }
 
-    /// Reserves `count` calls for single instances, if that many are left.
-    pub(super) fn take_gets(&self, count: usize) -> bool {
-        let take = |taken: usize| taken.checked_add(count).filter(|sum| *sum <= MAX_GETS);
+    /// Reserves `count` calls for single instances, if the query has made and reserved at most `limit` with them.
+    pub(super) fn take_gets(&self, count: usize, limit: usize) -> bool {
+        let take = |taken: usize| taken.checked_add(count).filter(|sum| *sum <= limit);
         self.gets
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
             .is_ok()

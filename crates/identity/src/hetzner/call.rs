@@ -4,18 +4,22 @@
 
 use std::collections::{HashMap, HashSet};
 
+use reqwest::StatusCode;
 use reqwest::header::AUTHORIZATION;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use tidewaiter_kit::CloudCalls;
+use serde_json::Value;
+use tidewaiter_kit::{CloudCalls, SharedClock};
 use tracing::debug;
 use url::form_urlencoded::Serializer;
 
 use super::api;
 use super::connect::Client;
 use super::failure::Failure;
+use super::quota::Quota;
 use super::server::Server;
 use super::server_id::ServerId;
+use crate::page_tokens::ENDLESS;
 
 /// The maximum page size.
 const PAGE: &str = "50";
@@ -23,13 +27,14 @@ const PAGE: &str = "50";
 /// The maximum number of pages: 10,000 servers, several times what a cluster can have.
 const MAX_PAGES: usize = 200;
 
-/// The requested servers, each with all its rows.
-pub(super) type Listing = HashMap<ServerId, Vec<Server>>;
+/// The requested servers, each with all its rows; a malformed row affects only its own server.
+pub(super) type Listing = HashMap<ServerId, Vec<Result<Server, Failure>>>;
 
 #[derive(Debug)]
 pub(super) struct Caller {
     client: Client,
     calls: CloudCalls,
+    quota: Quota,
 }
 
 #[derive(Deserialize)]
@@ -39,7 +44,7 @@ struct One {
 
 #[derive(Deserialize)]
 struct Page {
-    servers: Vec<Server>,
+    servers: Vec<Value>,
     meta: Meta,
 }
 
@@ -54,8 +59,12 @@ struct Pagination {
 }
 
 impl Caller {
-    pub(super) fn new(client: Client, calls: CloudCalls) -> Self {
-        Self { client, calls }
+    pub(super) fn new(client: Client, clock: SharedClock, calls: CloudCalls) -> Self {
+        Self {
+            client,
+            calls,
+            quota: Quota::new(clock),
+        }
     }
 
     /// Reads one server.
@@ -71,20 +80,28 @@ impl Caller {
         let wanted: HashSet<ServerId> = wanted.iter().copied().collect();
         let mut listing = Listing::default();
         let mut page = 1_u32;
-        for _ in 0..MAX_PAGES {
+        for pages in 1..=MAX_PAGES {
             let answer: Page = self.counted(api::LIST, self.page_url(selector, page)).await?;
-            for server in answer.servers {
-                let id = ServerId::of(server.id);
+            for row in answer.servers {
+                let Some(id) = row.get("id").and_then(Value::as_u64).map(ServerId::of) else {
+                    continue;
+                };
                 if wanted.contains(&id) {
+                    let server = serde_json::from_value(row);
+                    let server = server.map_err(|_| Failure::unusable(api::LIST, format!("{id} is malformed")));
                     listing.entry(id).or_default().push(server);
                 }
             }
             match answer.meta.pagination.next_page {
-                Some(next) => page = next,
-                None => return Ok(listing),
+                Some(next) if next > page => page = next,
+                Some(_) => return Err(Failure::unusable(api::LIST, ENDLESS)),
+                None => {
+                    self.quota.note_pages(pages);
+                    return Ok(listing);
+                }
             }
         }
-        Err(Failure::unusable(api::LIST, format!("more than {MAX_PAGES} pages")))
+        Err(Failure::unusable(api::LIST, ENDLESS))
     }
 
     fn page_url(&self, selector: Option<&str>, page: u32) -> String {
@@ -101,6 +118,9 @@ impl Caller {
     }
 
     async fn counted<T: DeserializeOwned>(&self, api: &'static str, url: String) -> Result<T, Failure> {
+        if self.quota.is_exhausted() {
+            return Err(Failure::throttled(api));
+        }
         let result = self.get(api, url).await;
         let outcome = result.as_ref().map_or_else(Failure::outcome, |_| "ok");
         self.calls.count(api, outcome);
@@ -116,6 +136,9 @@ impl Caller {
             .header(AUTHORIZATION, self.client.authorization());
         let answer = call.send().await.map_err(|error| Failure::of(api, &error))?;
         let status = answer.status();
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            self.quota.note(answer.headers());
+        }
         let body = answer.bytes().await.map_err(|error| Failure::of(api, &error))?;
         if !status.is_success() {
             return Err(Failure::answered(api, status.as_u16(), &body));

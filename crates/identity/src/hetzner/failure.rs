@@ -55,6 +55,11 @@ impl Failure {
         Self::unavailable(api, UnavailableCause::Unusable, detail)
     }
 
+    /// Too many calls.
+    pub(super) fn throttled(api: &'static str) -> Self {
+        Self::plain(api, Kind::Throttled)
+    }
+
     /// A call without a response, or with an interrupted one.
     pub(super) fn of(api: &'static str, error: &reqwest::Error) -> Self {
         if error.is_timeout() {
@@ -71,7 +76,7 @@ impl Failure {
         let code = answer.error.code;
         let shown: String = code.chars().filter(char::is_ascii_graphic).take(64).collect();
         let cause = match (status, code.as_str()) {
-            (429, _) | (_, "rate_limit_exceeded") => return Self::plain(api, Kind::Throttled),
+            (429, _) | (_, "rate_limit_exceeded") => return Self::throttled(api),
             (404, "not_found") => return Self::plain(api, Kind::NotFound),
             (401, _) => UnavailableCause::Credentials,
             (403, _) => UnavailableCause::Denied,
@@ -83,7 +88,7 @@ impl Failure {
     /// Not a response in the API's format: a proxy, a captive portal, or a broken body.
     pub(super) fn not_hetzner(api: &'static str, status: u16) -> Self {
         let cause = match status {
-            429 => return Self::plain(api, Kind::Throttled),
+            429 => return Self::throttled(api),
             500.. => UnavailableCause::Failed,
             _ => UnavailableCause::Unusable,
         };

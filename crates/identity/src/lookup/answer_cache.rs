@@ -28,6 +28,7 @@ pub(super) struct AnswerCache {
 struct Answer {
     provider_id: ProviderId,
     identity: Packed,
+    obtained: Duration,
     until: Duration,
 }
 
@@ -41,13 +42,21 @@ impl AnswerCache {
         })
     }
 
-    pub(super) fn keep(&mut self, claim: &Claim, kept: &CachedAnswer) {
+    pub(super) fn keep(&mut self, claim: &Claim, kept: &CachedAnswer, now: Duration) {
         let answer = Answer {
             provider_id: claim.provider_id.clone(),
             identity: self.packer.pack(&kept.identity),
+            obtained: now,
             until: kept.until,
         };
         self.of.insert(claim.uid.clone(), answer);
+    }
+
+    /// Makes the answer of this Node expire when it has this age, if it does not expire before.
+    pub(super) fn expire_at_age(&mut self, uid: &NodeUid, age: Duration) {
+        if let Some(answer) = self.of.get_mut(uid) {
+            answer.until = answer.until.min(answer.obtained + age);
+        }
     }
 
     pub(super) fn forget(&mut self, uid: &NodeUid) {

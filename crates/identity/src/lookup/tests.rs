@@ -357,6 +357,40 @@ fn what_is_forgotten_is_asked_again() {
     assert_eq!(names(&bench.call()), ["a"]);
 }
 
+/// A kubelet may give reason to doubt at each of its reports.
+#[test]
+fn an_answer_in_doubt_expires_when_it_is_a_minute_old() {
+    let mut bench = Bench::new();
+    bench.know(&claim("a"));
+    bench.know(&claim("b"));
+    for _ in 0..100 {
+        bench.lookup.doubt(&claim("a").uid);
+        let number = bench.ask(claim("a"));
+        assert_eq!(bench.answer(number).unwrap().fresh_for, DOUBTED_AGE);
+    }
+    bench.advance(DOUBTED_AGE);
+    bench.ask(claim("b"));
+    bench.no_call();
+    bench.know(&claim("a"));
+    bench.advance(DOUBTED_AGE);
+    bench.ask(claim("a"));
+    bench.no_call();
+    bench.lookup.doubt(&claim("a").uid);
+    bench.know(&claim("a"));
+}
+
+#[test]
+fn an_answer_that_was_under_way_when_its_node_came_into_doubt_is_not_kept() {
+    let mut bench = Bench::new();
+    bench.ask(claim("a"));
+    let before = bench.call();
+    bench.lookup.doubt(&claim("a").uid);
+    before.answer_all();
+    bench.settle();
+    bench.ask(claim("a"));
+    assert_eq!(names(&bench.call()), ["a"]);
+}
+
 #[test]
 fn an_answer_that_was_under_way_when_its_node_was_forgotten_is_not_kept() {
     let mut bench = Bench::new();

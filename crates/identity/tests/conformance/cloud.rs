@@ -90,12 +90,21 @@ pub(crate) trait Cloud: Send + Sync + Sized {
 pub(crate) struct Costs {
     /// The calls for so many instances, which are all that there are, in one group.
     pub(crate) known: fn(usize) -> usize,
+    /// How many of them a query within minutes of another saves.
+    pub(crate) kept: usize,
     /// The calls that one unknown instance may add, each time.
     pub(crate) unknown: usize,
     /// The calls that one instance may add which makes the cloud fail: the first time, and from then on.
     pub(crate) bad: (usize, usize),
     /// The calls that a zone in trouble may add: the first time, and from then on.
     pub(crate) zone: (usize, usize),
+}
+
+impl Costs {
+    /// The calls for so many instances within minutes of another query.
+    pub(crate) fn again(&self, count: usize) -> usize {
+        (self.known)(count) - self.kept
+    }
 }
 
 /// A cloud whose faults a test can order, from the fake that plays it.

@@ -1,10 +1,11 @@
 //! What only EC2 can answer, from the fake: what each claim gets, how many calls it costs, and what it costs the others.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidewaiter_api::Lifecycle;
 use tidewaiter_identity::aws::{API, region};
-use tidewaiter_identity::{Claim, Identity};
+use tidewaiter_identity::{Claim, Identity, NodeNames, prove};
 use tidewaiter_testkit::fake_ec2::{FakeEc2, FakeInstance, instance, instances, page};
 use tidewaiter_testkit::{Scripted, TokenBucket};
 
@@ -70,12 +71,8 @@ async fn an_instance_of_ours() {
         group: "nodes".parse().unwrap(),
         zone: "us-east-1a".to_owned(),
         lifecycle: Lifecycle::Spot,
-        // The name of a secondary address is a pod's, no Node's.
-        names: vec![
-            ID.to_owned(),
-            "ip-10-1-2-3.ec2.internal".to_owned(),
-            "ip-10-9-0-1.ec2.internal".to_owned(),
-        ],
+        // The name of a secondary address is a pod's, no Node's, and that of another interface may be lent.
+        names: vec![ID.to_owned(), "ip-10-1-2-3.ec2.internal".to_owned()],
         addresses: ["10.1.2.3", "10.1.2.77", "10.9.0.1", "fd00::7"]
             .map(|address| address.parse().unwrap())
             .to_vec(),
@@ -83,6 +80,27 @@ async fn an_instance_of_ours() {
     };
     assert_eq!(identity, expected);
     assert_eq!(provider.calls.counted(API, "ok"), 1);
+}
+
+/// A worker that may attach interfaces lends its own name to a control plane, and claims to be it.
+#[tokio::test]
+async fn the_name_of_an_attached_interface_proves_nothing() {
+    let lent = "ip-10-9-0-1.ec2.internal";
+    let named = ours(ID).interface("10.9.0.1", lent);
+    // Without a primary name, as long as EC2 has not given one.
+    for described in [named.clone(), named.name("")] {
+        let (_fake, provider) = fake([described]).await;
+        let identity = Arc::new(provider.ask_one(PROVIDER_ID).await.unwrap());
+        let worker = Claim {
+            node: lent.parse().unwrap(),
+            addresses: vec!["10.9.0.1".parse().unwrap()],
+            ..claim_of(PROVIDER_ID)
+        };
+        let refusal = prove(&worker, Arc::clone(&identity), NodeNames::Enforce).unwrap_err();
+        assert_eq!((refusal.reason(), refusal.is_forgery()), ("NameMismatch", true));
+        let node = ID.parse().unwrap();
+        assert!(prove(&Claim { node, ..worker }, identity, NodeNames::Enforce).is_ok());
+    }
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use tidewaiter_api::Lifecycle;
 use tidewaiter_identity::gce::{api, project};
-use tidewaiter_identity::{Identity, NotManaged, Refusal};
+use tidewaiter_identity::{Claim, Identity, NodeNames, NotManaged, Refusal, prove};
 use tidewaiter_testkit::fake_gce::{
     FakeGce, FakeTemplate, PROJECT, PROJECT_NUMBER, REGION, instance, regional_group, regional_template, template,
     zonal_group,
@@ -127,18 +127,100 @@ async fn lifecycles_are_the_templates() {
 
 #[tokio::test]
 async fn other_projects_are_never_asked_about() {
+    let one = One::new();
+    let (fake, provider) = one.start().await;
+    let stranger = claim_of("gce://other-project/us-central1-a/nodes-x7k2");
+    // The first query finds an instance of ours, too; the second knows that our project is the right one.
+    for asked in [
+        vec![stranger.clone(), claim_of(&one.instance.provider_id())],
+        vec![stranger.clone()],
+    ] {
+        fake.clear_calls();
+        let refusal = provider.ask(&asked).await.remove(0).unwrap_err();
+        assert_eq!(
+            refusal.to_string(),
+            "instance us-central1-a/nodes-x7k2 belongs to \"other-project\", not to ours.example.com"
+        );
+        assert!(refusal.is_forgery());
+        let calls = if asked.len() == 1 { 0 } else { 3 };
+        assert_eq!(fake.calls().len(), calls, "{:?}", fake.calls());
+    }
+}
+
+/// With a wrong setting every Node names another project, and none of them is forged.
+#[tokio::test]
+async fn a_wrong_project_setting_is_told_as_such() {
     let (fake, provider) = One::new().start().await;
-    let refusal = provider
-        .ask(&[claim_of("gce://other-project/us-central1-a/nodes-x7k2")])
-        .await
-        .remove(0)
-        .unwrap_err();
-    assert_eq!(
-        refusal.to_string(),
-        "instance us-central1-a/nodes-x7k2 belongs to \"other-project\", not to ours.example.com"
-    );
-    assert!(refusal.is_forgery());
-    assert!(fake.calls().is_empty());
+    let names = (1..=20).map(|number| claim_of(&format!("gce://real-project/us-central1-a/n-{number}")));
+    let mut asked: Vec<_> = names.collect();
+    // One of our project, which proves nothing as long as it is not of the cluster.
+    asked.push(claim_of("gce://our-project/us-central1-a/no-such"));
+    let mut results = provider.ask(&asked).await;
+    assert_eq!(reason(&results.remove(20)), "NotFound");
+    for result in results {
+        let refusal = result.unwrap_err();
+        assert_eq!(refusal.reason(), "ProjectMismatch");
+        assert_eq!(
+            refusal.to_string(),
+            "the providerID names project real-project, but the setting project is our-project, and no instance of \
+             ours.example.com was found there"
+        );
+        assert!(!refusal.is_forgery() && !refusal.is_transient());
+        assert!(
+            refusal.remedy().contains("TIDEWAITER_PROJECT or GCP_PROJECT"),
+            "{}",
+            refusal.remedy()
+        );
+    }
+    assert_eq!(fake.calls().len(), 1, "{:?}", fake.calls());
+}
+
+#[tokio::test]
+async fn an_instance_that_its_group_deletes_or_abandons() {
+    for (action, expected, words) in [
+        (
+            "DELETING",
+            "NotRunning",
+            "instance us-central1-a/nodes-x7k2 is being deleted by its managed instance group",
+        ),
+        (
+            "ABANDONING",
+            "NotInGroup",
+            "instance us-central1-a/nodes-x7k2 is being abandoned by zones/us-central1-a/instanceGroupManagers/a-nodes",
+        ),
+        (
+            "NONE",
+            "Unavailable",
+            "gce:compute.instanceGroupManagers.listManagedInstances: unusable response (us-central1-a/nodes-x7k2 is listed \
+             without a template)",
+        ),
+    ] {
+        let one = One::new();
+        let listed = one.group(|one| zonal_group(ZONE, "a-nodes").lists_from(&one.instance, "").doing(action));
+        let (_fake, provider) = listed.start().await;
+        let refusal = provider.ask_one(&listed.instance).await.unwrap_err();
+        assert_eq!((refusal.reason(), refusal.to_string().as_str()), (expected, words));
+        // As long as the group names its template, it is a member.
+        let one = One::new().group(|one| one.group.clone().doing(action));
+        let (_fake, provider) = one.start().await;
+        assert!(provider.ask_one(&one.instance).await.is_ok(), "{action}");
+    }
+}
+
+/// It has no other address, so its Node lists it as an internal one.
+#[tokio::test]
+async fn an_external_ipv6_address_is_the_instances_own() {
+    let one = One::new().instance(|instance| instance.external_ipv6("2600:1900:4000::7"));
+    let (_fake, provider) = one.start().await;
+    let identity = provider.ask_one(&one.instance).await.unwrap();
+    let own: std::net::IpAddr = "2600:1900:4000::7".parse().unwrap();
+    assert_eq!(identity.addresses, [own]);
+    let claim = Claim {
+        node: "nodes-x7k2".parse().unwrap(),
+        addresses: vec![own],
+        ..claim_of(&one.instance.provider_id())
+    };
+    assert!(prove(&claim, identity.into(), NodeNames::Enforce).is_ok());
 }
 
 /// What stands in `created-by` is the instance's to write: here it lies.

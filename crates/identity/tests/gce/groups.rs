@@ -129,9 +129,7 @@ async fn the_groups_of_a_cluster() {
 
 #[tokio::test]
 async fn which_groups_are_the_clusters() {
-    let other = || template("other").kops(CLUSTER, "others");
     let bare = || template("bare");
-    let misnamed = || template("misnamed").kops(CLUSTER, "No Name");
     let regional = || regional_template(REGION, "regional").kops(CLUSTER, "nodes");
     let listing = |template: &str| zonal_group(ZONE, "g").lists_from(&named(ZONE, "n-1"), template);
     let group = || zonal_group(ZONE, "g");
@@ -142,19 +140,9 @@ async fn which_groups_are_the_clusters() {
             group().version(&nodes("v1")).version(&nodes("v2")),
             Some("nodes"),
         ),
-        (
-            "two of two groups",
-            group().version(&nodes("v1")).version(&other()),
-            None,
-        ),
-        (
-            "one of another cluster",
-            group().version(&nodes("v1")).version(&theirs()),
-            None,
-        ),
         ("another cluster's", group().version(&theirs()), None),
         ("nobody's", group().version(&bare()), None),
-        ("no name of a group", group().version(&misnamed()), None),
+        ("theirs and nobody's", group().version(&theirs()).version(&bare()), None),
         ("a template of the region", group().version(&regional()), Some("nodes")),
         ("no template", group(), None),
         (
@@ -165,10 +153,96 @@ async fn which_groups_are_the_clusters() {
         ("no link", listing("nodes-v1"), None),
     ] {
         let (fake, provider, _) = fake([group]).await;
-        fake.templates([other(), bare(), misnamed(), regional()]);
+        fake.templates([bare(), regional()]);
         let groups = ask(&provider).await;
         let names: Vec<&str> = groups.iter().map(|group| group.instance_group.as_str()).collect();
         assert_eq!(names, Vec::from_iter(expected), "{what}");
+    }
+}
+
+/// Half of a group must not be reported as the whole, and a group that is left out as if it were not there.
+#[tokio::test]
+async fn a_group_of_ours_that_cannot_be_read_completely_is_unknown() {
+    let other = || template("other").kops(CLUSTER, "others");
+    let bare = || template("bare").kops(CLUSTER, "nodes").without_metadata("cluster-name");
+    let misnamed = || template("misnamed").kops(CLUSTER, "No Name");
+    let group = || zonal_group(ZONE, "b").version(&nodes("v1"));
+    let elsewhere = template("v1");
+    let mixed = "its versions are not all of one InstanceGroup of this cluster";
+    for (what, group, expected) in [
+        (
+            "one without a cluster",
+            group().version(&bare()),
+            "global/instanceTemplates/bare, of one of its versions, names no InstanceGroup of this cluster",
+        ),
+        (
+            "one of another cluster",
+            group().version(&theirs()),
+            "global/instanceTemplates/theirs, of one of its versions, names no InstanceGroup of this cluster",
+        ),
+        (
+            "no name of a group",
+            zonal_group(ZONE, "b").version(&misnamed()),
+            "global/instanceTemplates/misnamed, of one of its versions, names no InstanceGroup of this cluster",
+        ),
+        ("two of two groups", group().version(&other()), mixed),
+        (
+            "one in another region",
+            group().version(&regional_template("us-east1", "v1")),
+            mixed,
+        ),
+        (
+            "one that is gone",
+            group().version(&elsewhere),
+            "gce:compute.instanceTemplates.get: ",
+        ),
+    ] {
+        let whole = zonal_group(ZONE, "a").version(&nodes("v1"));
+        let (fake, provider, _) = fake([whole, group]).await;
+        fake.templates([other(), bare(), misnamed()]);
+        let GroupsUnavailable(words) = provider.groups().await.unwrap_err();
+        assert!(words.contains(expected), "{what}: {words}");
+        if !expected.starts_with("gce:") {
+            let named =
+                "managed instance group zones/us-central1-a/instanceGroupManagers/b cannot be read completely: ";
+            assert!(words.starts_with(named), "{what}: {words}");
+            assert!(words.ends_with("kops rolling-update cluster --yes."), "{what}: {words}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn another_clusters_template_that_cannot_be_read_leaves_ours_known() {
+    let gone = template("gone");
+    let ours = || zonal_group(ZONE, "a-nodes-ours-example-com").version(&nodes("v1"));
+    let known = || zonal_group(ZONE, "a-nodes-other-example-com").version(&theirs());
+    for (what, group, known_still) in [
+        (
+            "named as kOps names the groups of a cluster that another template names",
+            zonal_group(ZONE, "b-nodes-other-example-com").version(&gone),
+            true,
+        ),
+        (
+            "with a version of theirs",
+            zonal_group(ZONE, "b").version(&theirs()).version(&gone),
+            true,
+        ),
+        (
+            "named as ours",
+            zonal_group(ZONE, "b-nodes-ours-example-com").version(&gone),
+            false,
+        ),
+        ("nobody knows whose", zonal_group(ZONE, "b").version(&gone), false),
+    ] {
+        for answer in [Scripted::Denied, Scripted::Failed, Scripted::error(404, "notFound")] {
+            let (fake, provider, _) = fake([ours(), known(), group.clone()]).await;
+            fake.fail("global/gone", answer.clone());
+            let groups = provider.groups().await;
+            assert_eq!(groups.is_ok(), known_still, "{what}: {answer:?}: {groups:?}");
+            if let Ok(groups) = groups {
+                assert_eq!(groups.len(), 1, "{what}: {groups:?}");
+            }
+        }
     }
 }
 
@@ -238,8 +312,13 @@ async fn pages_are_read_to_their_end() {
 
     let page = json!({"kind": "compute#instanceGroupManagerAggregatedList", "nextPageToken": "0"});
     fake.script_for(ALL, (0..200).map(|_| Scripted::json(&page)));
+    fake.clear_calls();
     let GroupsUnavailable(words) = provider.groups().await.unwrap_err();
-    assert!(words.contains("unusable response (more than 100 pages)"), "{words}");
+    assert!(
+        words.contains("unusable response (the pagination does not end)"),
+        "{words}"
+    );
+    assert_eq!(count(&fake.calls(), ALL), 2, "the first token that repeats ends it");
 }
 
 fn trouble() -> Vec<Row> {

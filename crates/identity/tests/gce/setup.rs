@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use google_cloud_auth::credentials::mds;
-use tidewaiter_identity::gce::{ClientSettings, Gce, InstanceGroupManagers, client};
+use tidewaiter_identity::gce::{ClientSettings, CredentialsSource, Gce, InstanceGroupManagers, client};
 use tidewaiter_identity::{Claim, Identity, Refusal};
 use tidewaiter_kit::{CloudCalls, ManualClock, Metrics};
 use tidewaiter_testkit::Call;
@@ -35,14 +35,23 @@ impl Provider {
     pub(crate) async fn of(settings: &ClientSettings) -> Self {
         let clock = ManualClock::default();
         let calls = Metrics::new(&clock.shared()).unwrap().cloud_calls();
+        let settings = ClientSettings {
+            clock: clock.shared(),
+            ..settings.clone()
+        };
         let gce = Gce::new(
-            client(settings).await.unwrap(),
+            client(&settings).await.unwrap(),
             PROJECT.parse().unwrap(),
             CLUSTER.parse().unwrap(),
             clock.shared(),
             calls.clone(),
         );
         Self { gce, calls, clock }
+    }
+
+    /// Lets the templates expire that were read.
+    pub(crate) fn forget_templates(&self) {
+        self.clock.advance(Duration::from_mins(15));
     }
 
     pub(crate) async fn ask(&self, claims: &[Claim]) -> Results {
@@ -55,14 +64,16 @@ impl Provider {
 }
 
 fn settings(endpoint: &str, metadata: &str, call: Duration) -> ClientSettings {
-    let credentials = mds::Builder::default()
-        .with_endpoint(metadata)
-        .with_universe_domain("googleapis.com")
-        .build()
-        .unwrap();
+    let metadata = metadata.to_owned();
+    let credentials = CredentialsSource::new(move || {
+        mds::Builder::default()
+            .with_endpoint(&metadata)
+            .with_universe_domain("googleapis.com")
+            .build()
+    });
     ClientSettings {
         endpoint: Some(endpoint.parse().unwrap()),
-        credentials: Some(credentials),
+        credentials,
         call,
         ..ClientSettings::default()
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use google_cloud_auth::credentials::{anonymous, mds};
 use serde_json::json;
 use tidewaiter_identity::Identifier as _;
-use tidewaiter_identity::gce::{ClientError, ClientSettings, api, client};
+use tidewaiter_identity::gce::{ClientSettings, CredentialsSource, api};
 use tidewaiter_testkit::fake_gce::{
     FakeGroup, FakeInstance, REGION, TOKEN, error_info, instance, template, zonal_group,
 };
@@ -50,6 +50,7 @@ async fn what_keeps_each_call_from_answering() {
         (TEMPLATE, api::GET_GLOBAL_TEMPLATE),
     ] {
         for (answer, outcome, detail) in trouble() {
+            provider.forget_templates();
             let before = provider.calls.counted(api, outcome);
             fake.clear_calls();
             fake.script_for(method, [answer.clone()]);
@@ -77,6 +78,7 @@ async fn connections_that_break() {
     let (fake, provider) = one.start().await;
     for method in [GET, GROUP, TEMPLATE] {
         for answer in [Scripted::Drop, Scripted::BreakOff] {
+            provider.forget_templates();
             fake.script_for(method, [answer.clone()]);
             let refusal = provider.ask_one(&one.instance).await.unwrap_err();
             assert!(
@@ -122,29 +124,65 @@ async fn a_source_of_credentials_that_never_answers() {
     let (fake, _) = one.start().await;
     // Takes connections, and never says a word.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let source = mds::Builder::default().with_endpoint(format!("http://{}", silent.local_addr().unwrap()));
-    let settings = |source: mds::Builder| ClientSettings {
-        endpoint: Some(fake.endpoint().parse().unwrap()),
-        credentials: Some(source.build().unwrap()),
-        credentials_deadline: Duration::from_millis(200),
-        call: Duration::from_millis(200),
-    };
-    let error = client(&settings(source)).await.unwrap_err();
-    assert!(matches!(error, ClientError::Late(_)), "{error}");
+    let refusing = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    // At the start both are treated alike: the client is created, and the first call fails.
+    for (address, expected) in [
+        (
+            silent.local_addr().unwrap(),
+            "gce:compute.instances.get: no valid credentials (timeout)",
+        ),
+        (refusing, "gce:compute.instances.get: no valid credentials"),
+    ] {
+        let settings = ClientSettings {
+            endpoint: Some(fake.endpoint().parse().unwrap()),
+            credentials: CredentialsSource::new(move || {
+                mds::Builder::default()
+                    .with_endpoint(format!("http://{address}"))
+                    .build()
+            }),
+            credentials_deadline: Duration::from_millis(500),
+            call: Duration::from_millis(500),
+            ..ClientSettings::default()
+        };
+        let provider = Provider::of(&settings).await;
+        let refusal = provider.ask_one(&one.instance).await.unwrap_err();
+        assert!(refusal.to_string().starts_with(expected), "{address}: {refusal}");
+        assert!(
+            refusal.remedy().contains("GOOGLE_APPLICATION_CREDENTIALS"),
+            "{}",
+            refusal.remedy()
+        );
+    }
+    assert!(fake.calls().is_empty());
+}
 
-    let source = mds::Builder::default().with_endpoint(format!("http://{}", silent.local_addr().unwrap()));
-    let provider = Provider::of(&settings(source.with_universe_domain("googleapis.com"))).await;
+#[tokio::test]
+async fn a_token_that_is_revoked_is_replaced() {
+    let one = One::new();
+    let (fake, provider) = one.start().await;
+    assert!(provider.ask_one(&one.instance).await.is_ok());
+    fake.revoke_token("the-next-token");
     let refusal = provider.ask_one(&one.instance).await.unwrap_err();
-    assert_eq!(
-        refusal.to_string(),
-        "gce:compute.instances.get: no valid credentials (timeout)"
+    assert!(
+        refusal.to_string().ends_with("no valid credentials (401 authError)"),
+        "{refusal}"
     );
     assert!(
-        refusal.remedy().contains("GOOGLE_APPLICATION_CREDENTIALS"),
-        "{}",
-        refusal.remedy()
+        provider.ask_one(&one.instance).await.is_ok(),
+        "the next query brings a new token"
     );
-    assert!(fake.calls().is_empty());
+    // No more often than this, whatever Compute Engine responds.
+    for token in ["the-third-token", "the-fourth-token"] {
+        fake.revoke_token(token);
+        assert!(provider.ask_one(&one.instance).await.is_err());
+    }
+    assert!(provider.ask_one(&one.instance).await.is_err());
+    provider.clock.advance(Duration::from_secs(10));
+    assert!(provider.ask_one(&one.instance).await.is_err());
+    assert!(provider.ask_one(&one.instance).await.is_ok());
 }
 
 #[tokio::test]
@@ -177,7 +215,7 @@ async fn a_token_that_is_not_taken() {
     let (fake, _) = one.start().await;
     let settings = ClientSettings {
         endpoint: Some(fake.endpoint().parse().unwrap()),
-        credentials: Some(anonymous::Builder::new().build()),
+        credentials: CredentialsSource::new(|| Ok(anonymous::Builder::new().build())),
         ..ClientSettings::default()
     };
     let provider = Provider::of(&settings).await;
@@ -213,11 +251,12 @@ async fn a_listing_that_fails_for_all_is_told_to_all() {
     let (fake, provider, instances) = fleet(30).await;
     for (answer, expected, calls) in [
         (Scripted::Throttled, "Throttled", 1),
-        (Scripted::Denied, "Unavailable", 1),
         (Scripted::error(404, "notFound"), "Unavailable", 1),
-        (Scripted::Html, "Unavailable", 1),
-        (Scripted::json(&json!({})), "Unavailable", 1),
-        (Scripted::json(&json!({"kind": "something#else"})), "Unavailable", 1),
+        // It may be the listing alone, so a few are tried by name.
+        (Scripted::Denied, "Unavailable", 5),
+        (Scripted::Html, "Unavailable", 5),
+        (Scripted::json(&json!({})), "Unavailable", 5),
+        (Scripted::json(&json!({"kind": "something#else"})), "Unavailable", 5),
         // It may be for one zone, so each is tried.
         (Scripted::Failed, "Unavailable", 4),
     ] {
@@ -238,8 +277,69 @@ async fn pages_are_not_read_for_ever() {
     let (fake, provider, instances) = fleet(30).await;
     let endless = json!({"kind": "compute#instanceAggregatedList", "nextPageToken": "again"});
     fake.script_for("instances.aggregatedList", (0..1000).map(|_| Scripted::json(&endless)));
-    assert_eq!(reasons(&provider.ask(&claims(&instances)).await), ["Unavailable"; 30]);
-    assert_eq!(fake.calls().len(), 100);
+    assert_eq!(reasons(&provider.ask(&claims(&instances)).await), ["ok"; 30]);
+    let calls = fake.take_calls();
+    assert_eq!(
+        (count(&calls, "instances.aggregatedList"), count(&calls, GET)),
+        (2, 30),
+        "the first token that repeats ends it"
+    );
+
+    let repeated = json!({"managedInstances": [], "nextPageToken": "again"});
+    let method = "regionInstanceGroupManagers.listManagedInstances";
+    fake.script_for(method, (0..1000).map(|_| Scripted::json(&repeated)));
+    assert_eq!(reasons(&provider.ask(&claims(&instances[..1])).await), ["Unavailable"]);
+    assert_eq!(count(&fake.calls(), method), 2);
+}
+
+/// A listing that is refused, or that one row makes unusable, says nothing about the others.
+#[tokio::test]
+async fn what_cannot_be_listed_is_asked_for_by_name() {
+    let (fake, provider, instances) = fleet(300).await;
+    let mut bad_row = instances[0].json();
+    bad_row["id"] = json!("no number");
+    let scope = format!("zones/{ZONE}");
+    let listing = json!({"kind": "compute#instanceAggregatedList", "items": {scope: {"instances": [bad_row]}}});
+    for answer in [
+        Scripted::Denied,
+        Scripted::error(400, "invalid"),
+        Scripted::json(&listing),
+    ] {
+        fake.clear_calls();
+        fake.script_for("instances.aggregatedList", [answer.clone()]);
+        let results = provider.ask(&claims(&instances)).await;
+        assert!(results.iter().all(Result::is_ok), "{answer:?}: {:?}", reasons(&results));
+        assert_eq!(count(&fake.calls(), GET), 300, "{answer:?}");
+    }
+    // One of the instances cannot be read alone either: it alone is refused.
+    fake.fail(&instances[7].key(), Scripted::Garbage);
+    fake.script_for("instances.aggregatedList", [Scripted::Denied]);
+    let results = provider.ask(&claims(&instances)).await;
+    let refused: Vec<usize> = (0..300).filter(|place| results[*place].is_err()).collect();
+    assert_eq!(refused, [7]);
+    // A zone that cannot be listed while the zones are listed one by one.
+    fake.fail_zone("us-central1-b");
+    provider.ask(&claims(&instances)).await;
+    fake.heal();
+    fake.clear_calls();
+    fake.script_for("instances.list", [Scripted::Denied]);
+    assert!(provider.ask(&claims(&instances)).await.iter().all(Result::is_ok));
+    assert_eq!(count(&fake.calls(), GET), 100, "those of one zone");
+}
+
+#[tokio::test]
+async fn what_is_asked_for_by_name_is_bounded() {
+    let (fake, provider, instances) = fleet(700).await;
+    let mut open = claims(&instances);
+    for expected in [484, 216] {
+        fake.clear_calls();
+        fake.script_for("instances.aggregatedList", [Scripted::Denied]);
+        let results = provider.ask(&open).await;
+        assert_eq!(count(&fake.calls(), GET), expected);
+        let refused = open.into_iter().zip(&results).filter(|(_, result)| result.is_err());
+        open = refused.map(|(claim, _)| claim).collect();
+    }
+    assert!(open.is_empty(), "the next query gets to the rest");
 }
 
 #[tokio::test]
@@ -284,6 +384,7 @@ async fn a_group_or_a_template_that_fails_concerns_its_own_nodes_only() {
             (Scripted::Garbage, "Unavailable"),
             (Scripted::error(404, "notFound"), "NotInGroup"),
         ] {
+            provider.forget_templates();
             fake.fail(name, answer.clone());
             let results = provider.ask(&claims(&all)).await;
             assert!(results[..20].iter().all(Result::is_ok), "{answer:?}");

@@ -107,7 +107,24 @@ async fn pages_are_not_read_for_ever() {
     let (fake, provider) = fake(&all).await;
     fake.script((0..1000).map(|_| page(&[], Some(2))));
     assert_eq!(reasons(&provider.ask(&all).await), ["Unavailable"; 12]);
-    assert_eq!(fake.calls().len(), 200);
+    assert_eq!(fake.calls().len(), 2, "the first page that repeats ends it");
+}
+
+#[tokio::test]
+async fn a_malformed_row_concerns_its_own_server_only() {
+    let all = fleet(12);
+    let (fake, provider) = fake(&all).await;
+    let mut rows: Vec<_> = all.iter().map(FakeServer::json).collect();
+    rows[3]["labels"] = json!(7);
+    rows.push(json!({"id": "no number"}));
+    rows.push(json!("no server"));
+    let pagination = json!({"pagination": {"next_page": null}});
+    fake.script([Scripted::json(&json!({"servers": rows, "meta": pagination}))]);
+    for (place, result) in provider.ask(&all).await.iter().enumerate() {
+        let expected = if place == 3 { "Unavailable" } else { "ok" };
+        assert_eq!(reason(result), expected, "{:?}", all[place]);
+    }
+    assert_eq!(fake.calls().len(), 1);
 }
 
 #[tokio::test]

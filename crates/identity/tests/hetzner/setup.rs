@@ -13,18 +13,20 @@ pub(crate) const CLUSTER: &str = "ours.example.com";
 pub(crate) struct Provider {
     hetzner: Hetzner,
     pub(crate) calls: CloudCalls,
+    pub(crate) clock: ManualClock,
 }
 
 impl Provider {
     pub(crate) fn with(token: &str, endpoint: &str) -> Self {
-        let calls = Metrics::new(&ManualClock::default().shared()).unwrap().cloud_calls();
+        let clock = ManualClock::default();
+        let calls = Metrics::new(&clock.shared()).unwrap().cloud_calls();
         let settings = ClientSettings {
             endpoint: Some(endpoint.parse().unwrap()),
             ..ClientSettings::default()
         };
         let client = client(token.parse().unwrap(), &settings).unwrap();
-        let hetzner = Hetzner::new(client, CLUSTER.parse().unwrap(), calls.clone());
-        Self { hetzner, calls }
+        let hetzner = Hetzner::new(client, CLUSTER.parse().unwrap(), clock.shared(), calls.clone());
+        Self { hetzner, calls, clock }
     }
 
     pub(crate) async fn ask(&self, servers: &[FakeServer]) -> Results {

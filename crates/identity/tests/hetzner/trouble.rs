@@ -1,5 +1,7 @@
 //! What keeps the API from answering: in which words it is told.
 
+use std::time::Duration;
+
 use tidewaiter_identity::hetzner::api;
 use tidewaiter_testkit::fake_hetzner::TOKEN;
 use tidewaiter_testkit::{Scripted, TokenBucket};
@@ -104,6 +106,28 @@ async fn no_secret_is_ever_told() {
     }
 }
 
+/// A call comes back every 12 s, and a listing takes two: before that no call is made, which would get nothing.
+#[tokio::test]
+async fn an_exhausted_quota_is_waited_for() {
+    let all = fleet(60);
+    let (fake, provider) = fake(&all).await;
+    fake.throttle(Some(TokenBucket {
+        capacity: 3.0,
+        refill: 1.0 / 12.0,
+    }));
+    assert!(provider.ask(&all).await.iter().all(Result::is_ok));
+    assert_eq!(reasons(&provider.ask(&all).await), ["Throttled"; 60]);
+    fake.throttle(None);
+    fake.clear_calls();
+    for seconds in [0, 20] {
+        provider.clock.advance(Duration::from_secs(seconds));
+        assert_eq!(reasons(&provider.ask(&all).await), ["Throttled"; 60]);
+    }
+    assert_eq!(fake.calls().len(), 0);
+    provider.clock.advance(Duration::from_secs(6));
+    assert!(provider.ask(&all).await.iter().all(Result::is_ok));
+}
+
 #[tokio::test]
 async fn the_token_bucket_throttles() {
     let all = fleet(60);
@@ -114,6 +138,7 @@ async fn the_token_bucket_throttles() {
     }));
     assert!(provider.ask(&all).await.iter().all(Result::is_ok));
     assert_eq!(reasons(&provider.ask(&all).await), ["Throttled"; 60]);
+    // It never comes back, so the API names no time at which it does.
     fake.throttle(Some(TokenBucket::HETZNER));
     assert!(provider.ask(&all).await.iter().all(Result::is_ok));
 }

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use super::protocol::Quota;
+
 /// A token bucket as clouds throttle with: each call takes a token.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenBucket {
@@ -44,6 +46,14 @@ impl Bucket {
             shape,
             tokens: shape.capacity,
             filled: Instant::now(),
+        }
+    }
+
+    pub(super) fn quota(&self) -> Quota {
+        Quota {
+            capacity: self.shape.capacity,
+            tokens: self.tokens,
+            full_in: (self.shape.capacity - self.tokens) / self.shape.refill,
         }
     }
 

@@ -40,6 +40,17 @@ pub struct Call {
     pub outcome: String,
 }
 
+/// How full a token bucket is.
+#[derive(Clone, Copy, Debug)]
+pub struct Quota {
+    /// The tokens that it holds when it is full.
+    pub capacity: f64,
+    /// The tokens that it holds now.
+    pub tokens: f64,
+    /// The seconds until it is full.
+    pub full_in: f64,
+}
+
 /// How a cloud reads its calls and words its answers. The value is what the cloud holds.
 pub trait Protocol: Default + fmt::Debug + Send + 'static {
     /// What a call asks for.
@@ -66,7 +77,12 @@ pub trait Protocol: Default + fmt::Debug + Send + 'static {
     fn read(request: &Request<Bytes>) -> Option<(Call, Self::Asked)>;
 
     /// Whether the request says who asks, as it has to.
-    fn knows(request: &Request<Bytes>) -> bool;
+    fn knows(&self, request: &Request<Bytes>) -> bool;
+
+    /// The headers of an answer that tell of the token bucket.
+    fn quota(_quota: Quota) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
 
     /// Whether the call fares as one of these zones does.
     fn depends_on(&self, _asked: &Self::Asked, _zones: &BTreeSet<String>) -> bool {

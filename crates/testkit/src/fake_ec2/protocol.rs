@@ -97,7 +97,7 @@ impl Protocol for Ec2 {
         Some((call, asked))
     }
 
-    fn knows(request: &Request<Bytes>) -> bool {
+    fn knows(&self, request: &Request<Bytes>) -> bool {
         let signature = request.headers().get(AUTHORIZATION);
         signature.is_some_and(|value| value.as_bytes().starts_with(b"AWS4-HMAC-SHA256 "))
     }

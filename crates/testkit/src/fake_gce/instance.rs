@@ -24,6 +24,7 @@ pub struct FakeInstance {
 pub(super) struct Interface {
     ip: String,
     v6: Option<String>,
+    external_v6: Option<String>,
     aliases: Vec<String>,
 }
 
@@ -87,6 +88,15 @@ impl FakeInstance {
     pub fn ipv6(mut self, address: &str) -> Self {
         if let Some(interface) = self.interfaces.first_mut() {
             interface.v6 = Some(address.to_owned());
+        }
+        self
+    }
+
+    /// The external IPv6 address of its first interface, which has no internal address then.
+    #[must_use]
+    pub fn external_ipv6(mut self, address: &str) -> Self {
+        if let Some(interface) = self.interfaces.first_mut() {
+            interface.external_v6 = Some(address.to_owned());
         }
         self
     }
@@ -219,6 +229,7 @@ impl Interface {
         Self {
             ip: ip.to_owned(),
             v6: None,
+            external_v6: None,
             aliases: Vec::new(),
         }
     }
@@ -243,6 +254,13 @@ impl Interface {
         if let Some(v6) = &self.v6 {
             json["ipv6Address"] = v6.as_str().into();
             json["stackType"] = "IPV4_IPV6".into();
+        }
+        if let Some(v6) = &self.external_v6 {
+            json.as_object_mut().expect("an object").remove("networkIP");
+            json["ipv6AccessConfigs"] = json!([{
+                "kind": "compute#accessConfig", "type": "DIRECT_IPV6", "externalIpv6": v6, "externalIpv6PrefixLength": 96,
+            }]);
+            json["stackType"] = "IPV6_ONLY".into();
         }
         json
     }

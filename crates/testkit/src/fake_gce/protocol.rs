@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::answer::{error, not_found, refused};
 use super::group::Row;
 use super::route::Route;
-use super::{FakeGroup, FakeInstance, Gce, PROJECT, REGION, TOKEN, link};
+use super::{FakeGroup, FakeInstance, Gce, PROJECT, REGION, link};
 use crate::fake_cloud::{Body, Call, Error, Protocol, Scripted, Words, has_bearer, query, response};
 
 /// As the API limits and defaults `maxResults`.
@@ -55,7 +55,7 @@ impl Protocol for Gce {
             (&Method::GET, "project/project-id") => (StatusCode::OK, self.metadata_project.clone()),
             (&Method::GET, "universe/universe-domain") => (StatusCode::OK, "googleapis.com".to_owned()),
             (&Method::GET, "instance/service-accounts/default/token") => {
-                let token = json!({"access_token": TOKEN, "expires_in": 3599, "token_type": "Bearer"});
+                let token = json!({"access_token": self.token, "expires_in": 3599, "token_type": "Bearer"});
                 (StatusCode::OK, token.to_string())
             }
             _ => (StatusCode::NOT_FOUND, String::new()),
@@ -78,8 +78,8 @@ impl Protocol for Gce {
         Some((call, Asked { project, route, query }))
     }
 
-    fn knows(request: &Request<Bytes>) -> bool {
-        has_bearer(request, TOKEN)
+    fn knows(&self, request: &Request<Bytes>) -> bool {
+        has_bearer(request, &self.token)
     }
 
     fn depends_on(&self, asked: &Asked, zones: &BTreeSet<String>) -> bool {

@@ -1,13 +1,14 @@
 //! How Hetzner Cloud reads calls and answers them.
 
 use std::collections::HashMap;
+use std::time::SystemTime;
 
 use http::{Method, Request};
 use hyper::body::Bytes;
 use serde_json::{Value, json};
 
 use super::{FakeServer, Hetzner, TOKEN};
-use crate::fake_cloud::{Call, Error, Protocol, Scripted, Words, has_bearer, query};
+use crate::fake_cloud::{Call, Error, Protocol, Quota, Scripted, Words, has_bearer, query};
 
 /// As the API limits and defaults `per_page`.
 const MAX_PER_PAGE: usize = 50;
@@ -63,8 +64,20 @@ impl Protocol for Hetzner {
         Some((call, Asked::Server(id)))
     }
 
-    fn knows(request: &Request<Bytes>) -> bool {
+    fn knows(&self, request: &Request<Bytes>) -> bool {
         has_bearer(request, TOKEN)
+    }
+
+    /// As the API does: the reset is a UNIX time, compared with the header `Date` of the same answer.
+    #[expect(clippy::disallowed_methods, reason = "a server of its own, in real time")]
+    fn quota(quota: Quota) -> Vec<(&'static str, String)> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let reset = now.map_or(0.0, |now| now.as_secs_f64()) + quota.full_in;
+        vec![
+            ("ratelimit-limit", format!("{:.0}", quota.capacity)),
+            ("ratelimit-remaining", format!("{:.0}", quota.tokens.floor())),
+            ("ratelimit-reset", format!("{reset:.0}")),
+        ]
     }
 
     fn answer(&self, asked: &Asked) -> Result<(usize, String), Scripted> {

@@ -136,5 +136,6 @@ fn hetzner_cloud(given: &Given, kit: &Kit) -> Result<hetzner::Hetzner> {
     let token: hetzner::ApiToken = token.parse().context("HCLOUD_TOKEN")?;
     let client = hetzner::client(token, &client_settings(given.settings.hetzner_endpoint.as_ref()))?;
     let cluster = given.config.cluster_name.clone();
-    Ok(hetzner::Hetzner::new(client, cluster, kit.metrics.cloud_calls()))
+    let calls = kit.metrics.cloud_calls();
+    Ok(hetzner::Hetzner::new(client, cluster, kit.clock.clone(), calls))
 }

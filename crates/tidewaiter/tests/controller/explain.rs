@@ -139,7 +139,11 @@ async fn a_verified_node_is_as_it_should_be() {
         "verified": {
             "status": "True",
             "reason": "Proven",
-            "message": format!("instance {} of group nodes in us-east-1b", instance.id()),
+            "message": format!(
+                "instance {} of group nodes in us-east-1b; its group is a tag of the instance, which the EC2 API changes for IAM roles \
+                 with ec2:CreateTags",
+                instance.id()
+            ),
         },
         "labels": [
             label("kops.k8s.io/instancegroup", "nodes", "GroupNodeLabels"),

@@ -121,7 +121,8 @@ fn record(instance: &str, node_uid: &str) -> NodeIdentity {
         ],
         "conditions": [
             {"type": "Verified", "status": "True", "reason": "Proven", "lastTransitionTime": time,
-                "message": format!("instance {instance} of group nodes in us-test-1a")},
+                "message": format!("instance {instance} of group nodes in us-test-1a; its group is a tag of the instance, which \
+                    the EC2 API changes for IAM roles with ec2:CreateTags")},
             {"type": "LabelsValid", "status": "True", "reason": "AllValid", "lastTransitionTime": time,
                 "message": "every label of the definition can be set"},
         ],

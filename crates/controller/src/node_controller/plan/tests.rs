@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ObjectMeta;
 use serde_json::json;
 use tidewaiter_api::{Condition, LabelSource, Lifecycle, NodeIdentitySpec, NodeIdentityStatus, ProviderId};
-use tidewaiter_identity::{Claim, Identity, NodeNames, UnavailableCause, prove};
+use tidewaiter_identity::{Claim, Identity, Mark, NodeNames, UnavailableCause, prove};
 use tidewaiter_kops::{Cluster, InstanceGroup, OwnedKeys, RejectedLabel, WantedLabel};
 
 use super::super::Policy;
@@ -125,6 +125,43 @@ fn forgery() -> Finding {
         node: NAME.parse().unwrap(),
         names: vec!["other".to_owned()],
     })
+}
+
+/// What was verified is remembered, so that a server that is relabelled is not taken for one of its new group by the next pass.
+#[test]
+fn a_changed_group_is_refused_and_the_old_one_stays_in_the_record() {
+    let seen = observation(Seen {
+        labels: "kops.k8s.io/instancegroup=nodes",
+        tainted: false,
+        record: Some(Recorded {
+            uid: UID,
+            verified: (ConditionStatus::True, "Proven"),
+            labels: "kops.k8s.io/instancegroup=nodes",
+        }),
+        finding: Finding::Refused(Refusal::GroupChanged {
+            instance: "42".to_owned(),
+            mark: Mark::Label,
+            verified: "nodes".parse().unwrap(),
+            actual: "masters".parse().unwrap(),
+        }),
+    });
+    let plan = plan(&seen, Timestamp::UNIX_EPOCH);
+    assert_eq!((plan.state, &plan.patch), (NodeState::Refused, &None));
+    let record = plan.record.unwrap();
+    assert_eq!(record.status.instance_group, Some("nodes".parse().unwrap()));
+    let stored = Record {
+        spec: record.spec,
+        status: record.status,
+        metadata: seen.record.as_ref().unwrap().metadata.clone(),
+    };
+    assert_eq!(stored.group_of(UID), Some("nodes".parse().unwrap()));
+    assert_eq!(stored.group_of("another"), None);
+    // After any other refusal the label that was set tells the group.
+    let mut refused = stored;
+    refused.status.instance_group = None;
+    assert_eq!(refused.group_of(UID), Some("nodes".parse().unwrap()));
+    refused.status.labels.clear();
+    assert_eq!(refused.group_of(UID), None);
 }
 
 fn outage() -> Finding {

@@ -110,6 +110,7 @@ impl Faults for Aws {
 
     const COSTS: Costs = Costs {
         known: |count| count.div_ceil(1000),
+        kept: 0,
         unknown: 1,
         // Halving, once; then apart by filter.
         bad: (19, 1),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use google_cloud_auth::credentials::mds;
 use tidewaiter_identity::Identifier;
-use tidewaiter_identity::gce::{self, ClientSettings, client};
+use tidewaiter_identity::gce::{self, ClientSettings, CredentialsSource, client};
 use tidewaiter_testkit::FakeGce;
 use tidewaiter_testkit::fake_gce::{FakeInstance, Gce as GceApi, PROJECT, REGION, regional_group, template};
 
@@ -57,14 +57,16 @@ impl Cloud for Gce {
     }
 
     async fn provider(&self, wiring: &Wiring) -> Arc<dyn Identifier> {
-        let credentials = mds::Builder::default()
-            .with_endpoint(self.fake.endpoint())
-            .with_universe_domain("googleapis.com")
-            .build()
-            .unwrap();
+        let metadata = self.fake.endpoint();
+        let credentials = CredentialsSource::new(move || {
+            mds::Builder::default()
+                .with_endpoint(&metadata)
+                .with_universe_domain("googleapis.com")
+                .build()
+        });
         let settings = ClientSettings {
             endpoint: Some(self.fake.endpoint().parse().unwrap()),
-            credentials: Some(credentials),
+            credentials,
             call: wiring.deadline,
             ..ClientSettings::default()
         };
@@ -137,6 +139,8 @@ impl Faults for Gce {
     const COSTS: Costs = Costs {
         // Four by name, or pages of a listing; then the group and its template.
         known: |count| if count <= 4 { count } else { count.div_ceil(500) } + 2,
+        // The template.
+        kept: 1,
         unknown: 1,
         // A listing names none.
         bad: (0, 0),

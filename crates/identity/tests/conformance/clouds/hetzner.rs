@@ -43,6 +43,7 @@ impl Cloud for Hetzner {
         Arc::new(hetzner::Hetzner::new(
             client,
             CLUSTER.parse().unwrap(),
+            wiring.clock.clone(),
             wiring.calls.clone(),
         ))
     }
@@ -96,6 +97,7 @@ impl Faults for Hetzner {
     const COSTS: Costs = Costs {
         // Ten by id, or pages of a listing.
         known: |count| if count <= 10 { count } else { count.div_ceil(50) },
+        kept: 0,
         unknown: 1,
         // A listing names none.
         bad: (0, 0),

@@ -50,7 +50,7 @@ pub(crate) async fn who_goes_away_is_not_asked_for<C: Faults>() {
         calls.iter().all(|call| !call.names.contains(&leaving.instance)),
         "{calls:?}"
     );
-    assert_eq!(calls.len(), 2 * (C::COSTS.known)(1));
+    assert_eq!(calls.len(), (C::COSTS.known)(1) + C::COSTS.again(1));
 }
 
 async fn is_asked<P: Protocol>(fake: &FakeCloud<P>) {

@@ -54,7 +54,7 @@ pub(crate) async fn one_unknown_among_five_hundred<C: Faults>() {
     assert!(bench.ask(&all).await.iter().all(Result::is_ok));
     cloud.fake().clear_calls();
     bench.ask(&all).await;
-    assert_eq!(cloud.fake().take_calls().len(), (costs.known)(501));
+    assert_eq!(cloud.fake().take_calls().len(), costs.again(501));
 }
 
 pub(crate) async fn one_that_makes_the_cloud_fail<C: Faults>() {
@@ -90,5 +90,5 @@ pub(crate) async fn one_that_makes_the_cloud_fail<C: Faults>() {
     assert!(bench.ask(&all).await.iter().all(Result::is_ok));
     cloud.fake().clear_calls();
     bench.ask(&all).await;
-    assert_eq!(cloud.fake().take_calls().len(), (costs.known)(300));
+    assert_eq!(cloud.fake().take_calls().len(), costs.again(300));
 }

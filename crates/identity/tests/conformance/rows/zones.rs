@@ -48,7 +48,7 @@ pub(crate) async fn a_zone_in_trouble_leaves_the_others_alone<C: Faults>() {
     assert!(bench.ask(&claims(&fleet)).await.iter().all(Result::is_ok));
     cloud.fake().clear_calls();
     bench.ask(&claims(&fleet)).await;
-    assert_eq!(cloud.fake().take_calls().len(), (costs.known)(300));
+    assert_eq!(cloud.fake().take_calls().len(), costs.again(300));
 }
 
 pub(crate) async fn a_zone_that_never_answers_holds_up_nobody<C: Faults>() {

@@ -1,6 +1,6 @@
 //! A cluster on Compute Engine.
 
-use tidewaiter_api::ConditionStatus::False;
+use tidewaiter_api::ConditionStatus::{False, True};
 use tidewaiter_testkit::fake_gce::{FakeGce, FakeGroup, FakeInstance, FakeTemplate, instance, template, zonal_group};
 
 use super::{Machine, Machines, controller, nodes_get_what_the_cloud_vouches_for, world};
@@ -93,10 +93,27 @@ async fn what_names_another_project_is_told_and_never_asked_about() {
     let mut workers = Group::new("nodes");
     let lured = workers.member("nodes-lured", 7);
     let elsewhere = format!("projects/other-project/{}", workers.manager.path());
+    let honest = workers.member("nodes-honest", 8);
     let machine = Machine::from(&lured);
-    gce.launch([lured.metadata("created-by", &elsewhere)]);
+    let known = Machine::from(&honest);
+    gce.launch([lured.metadata("created-by", &elsewhere), honest]);
     workers.exists_in(&gce);
     let controller = controller(&world, "gce", &environment(&gce)).await;
+    // Nobody is called forged before an instance of the cluster was found in our project.
+    let stranger = Machine {
+        provider_id: "gce://other-project/us-central1-a/nodes-other".to_owned(),
+        ..machine.clone()
+    };
+    stranger.registers_as(&world, "nodes-stranger").await;
+    let setting = "the setting project is our-project";
+    world
+        .says("nodes-stranger", "Verified", False, "ProjectMismatch", setting)
+        .await;
+    assert_eq!(controller.metric("tidewaiter_nodes{state=\"forged\"}").await, 0.0);
+    known.registers_as(&world, &known.node).await;
+    world.is_verified(&known.node, True, "Proven").await;
+    world.is_verified("nodes-stranger", False, "ForeignProject").await;
+    gce.clear_calls();
 
     machine.registers_as(&world, &machine.node).await;
     let words = "other-project";

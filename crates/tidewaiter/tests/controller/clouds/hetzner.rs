@@ -1,5 +1,6 @@
 //! A cluster on Hetzner Cloud.
 
+use tidewaiter_api::ConditionStatus::{False, True};
 use tidewaiter_testkit::FakeHetzner;
 use tidewaiter_testkit::fake_hetzner::{FakeServer, TOKEN, server};
 
@@ -75,4 +76,48 @@ async fn the_state_store_is_reached_with_the_variables_that_kops_sets() {
     for word in ["S3_", "secret-of-kops", "another-secret"] {
         assert!(!log.contains(word), "{word}, in {log}");
     }
+}
+
+/// kOps' `hcloud-csi-controller` may run on a worker, and its token may relabel servers.
+#[tokio::test]
+async fn a_server_that_is_relabelled_stays_in_the_group_for_which_its_node_was_verified() {
+    let world = world().await;
+    let hetzner = FakeHetzner::start().await;
+    let worker = server(5, "nodes-abcd").ip("10.0.0.5").kops(CLUSTER, "nodes");
+    let relabelled = worker.clone().kops(CLUSTER, "masters");
+    let machine = Machine::from(&worker);
+    let name = machine.node.as_str();
+    hetzner.launch([worker.clone()]);
+    let mut environment = hetzner.environment();
+    environment.push(("TIDEWAITER_HETZNER_ENDPOINT", hetzner.endpoint()));
+    environment.push(("TIDEWAITER_IDENTITY_EXPIRY_SECONDS", "1".to_owned()));
+    let first = controller(&world, "hetzner", &environment).await;
+    machine.registers_as(&world, name).await;
+    let strength = "every API token with write permission can change";
+    world.says(name, "Verified", True, "Proven", strength).await;
+    let given = [
+        ("kops.k8s.io/instancegroup", "nodes"),
+        ("node-role.kubernetes.io/node", ""),
+        ("team", "red"),
+    ];
+    world.has_labels(name, &given).await;
+
+    let words = "names group masters, but its Node was verified for group nodes";
+    hetzner.launch([relabelled.clone()]);
+    world.says(name, "Verified", False, "GroupChanged", words).await;
+    world.tells(name, "GroupChanged", words).await;
+    first.counts_refusal("GroupChanged", false).await;
+    // Nor after another refusal in between, nor for another process.
+    hetzner.launch([relabelled.clone().status("off")]);
+    world.is_verified(name, False, "NotRunning").await;
+    hetzner.launch([relabelled]);
+    world.is_verified(name, False, "GroupChanged").await;
+    first.stops().await;
+    let second = controller(&world, "hetzner", &environment).await;
+    second.counts_refusal("GroupChanged", false).await;
+    world.has_labels(name, &given).await;
+
+    hetzner.launch([worker]);
+    world.is_verified(name, True, "Proven").await;
+    world.has_labels(name, &given).await;
 }

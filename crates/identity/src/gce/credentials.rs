@@ -1,0 +1,122 @@
+//! Credentials that are obtained anew when Compute Engine rejects them.
+//!
+//! Google's library caches a token until it expires, for up to an hour, although it may be revoked. After an error that it takes
+//! for a permanent one it never asks again. So the credentials are replaced as a whole.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use google_cloud_auth::build_errors::Error as BuildError;
+use google_cloud_auth::credentials::{Builder, CacheableResource, Credentials, CredentialsProvider};
+use google_cloud_auth::errors::CredentialsError;
+use http::{Extensions, HeaderMap};
+use tidewaiter_kit::SharedClock;
+use tracing::{info, warn};
+
+/// The minimum time between two renewals, whatever Compute Engine responds.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Creates credentials. New ones share no cached token with earlier ones.
+#[derive(Clone)]
+pub struct CredentialsSource(Arc<dyn Fn() -> Result<Credentials, BuildError> + Send + Sync>);
+
+impl CredentialsSource {
+    /// A source that calls `create`.
+    #[must_use]
+    pub fn new(create: impl Fn() -> Result<Credentials, BuildError> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(create))
+    }
+}
+
+impl Default for CredentialsSource {
+    /// Application Default Credentials, which fall back to the metadata server.
+    fn default() -> Self {
+        Self::new(|| Builder::default().build())
+    }
+}
+
+impl fmt::Debug for CredentialsSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CredentialsSource(…)")
+    }
+}
+
+/// The credentials of all services, so that a token is requested once.
+#[derive(Clone, Debug)]
+pub(super) struct RenewableCredentials(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    source: CredentialsSource,
+    clock: SharedClock,
+    deadline: Duration,
+    current: Mutex<Current>,
+}
+
+#[derive(Debug)]
+struct Current {
+    credentials: Credentials,
+    /// The monotonic time of the last renewal.
+    renewed: Option<Duration>,
+}
+
+impl RenewableCredentials {
+    /// The first credentials of `source`. Their universe is requested for at most `deadline`.
+    ///
+    /// # Errors
+    /// If they are misconfigured.
+    pub(super) fn new(source: CredentialsSource, clock: SharedClock, deadline: Duration) -> Result<Self, BuildError> {
+        let current = Mutex::new(Current {
+            credentials: (source.0)()?,
+            renewed: None,
+        });
+        Ok(Self(Arc::new(Shared {
+            source,
+            clock,
+            deadline,
+            current,
+        })))
+    }
+
+    /// Replaces the credentials, because they were rejected or could not be used.
+    pub(super) fn renew(&self) {
+        let now = self.0.clock.monotonic();
+        let mut current = self.lock();
+        if current.renewed.is_some_and(|renewed| now < renewed + RENEWAL_INTERVAL) {
+            return;
+        }
+        current.renewed = Some(now);
+        match (self.0.source.0)() {
+            Ok(credentials) => {
+                current.credentials = credentials;
+                info!("obtains new credentials for Compute Engine");
+            }
+            Err(error) => {
+                warn!(%error, "cannot obtain new credentials for Compute Engine: check GOOGLE_APPLICATION_CREDENTIALS")
+            }
+        }
+    }
+
+    fn current(&self) -> Credentials {
+        self.lock().credentials.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Current> {
+        self.0.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CredentialsProvider for RenewableCredentials {
+    async fn headers(&self, extensions: Extensions) -> Result<CacheableResource<HeaderMap>, CredentialsError> {
+        self.current().headers(extensions).await
+    }
+
+    /// The universe; `None` means the public one. A metadata server that does not respond is treated like one that refuses
+    /// connections.
+    async fn universe_domain(&self) -> Option<String> {
+        let credentials = self.current();
+        let universe = tokio::time::timeout(self.0.deadline, credentials.universe_domain());
+        universe.await.unwrap_or_default()
+    }
+}
