@@ -59,6 +59,7 @@ pub async fn observe(sources: &Sources) -> Observation {
     );
     let (nodes, forged) = match forged {
         Ok(forged) => (nodes.into(), forged),
+        Err(_) if nodes.is_err() => (nodes.into(), BTreeSet::new()),
         Err(error) => {
             let reason = format!("which of them are forged is unknown: {error}");
             (Part::Unknown(reason), BTreeSet::new())

@@ -35,6 +35,11 @@ impl NodeController {
 pub(super) async fn apply(writer: &Writer, seen: &Observation, plan: &Plan) -> Result<(), WriteError> {
     let observed = seen.record.as_deref();
     let mut version = observed.and_then(|record| record.metadata.resource_version.clone());
+    if plan.record.is_some() && observed.is_some_and(|record| record.spec.node_uid != seen.uid) {
+        // One of the two caches is outdated: the record may be that of a newer Node, and remember its keys.
+        let node = &seen.node.metadata;
+        writer.confirm::<Node>(node, node.resource_version.as_deref()).await?;
+    }
     if let Some(content) = &plan.record {
         version = write_record(writer, seen, content, version).await?;
     } else if plan.patch.is_some() {
