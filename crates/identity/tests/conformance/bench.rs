@@ -1,6 +1,7 @@
 //! A cloud, its provider, and how a test asks it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tidewaiter_identity::{Claim, Identifier, Identity, Lookup, LookupSettings, Refusal};
@@ -24,6 +25,8 @@ pub(crate) struct Bench {
 /// A lookup whose calls are made until it is dropped.
 pub(crate) struct Running {
     pub(crate) lookup: Arc<Lookup>,
+    /// How many Nodes were announced because the cloud is back.
+    pub(crate) back: Arc<AtomicUsize>,
     _tasks: JoinSet<()>,
 }
 
@@ -59,11 +62,19 @@ impl Bench {
         let settings = LookupSettings::default();
         let lookup = Arc::new(Lookup::new(Arc::clone(&self.identifier), self.clock.shared(), settings));
         let mut tasks = JoinSet::new();
-        let running = Arc::clone(&lookup).run(CancellationToken::new(), |_| ());
+        let back = Arc::new(AtomicUsize::new(0));
+        let announced = Arc::clone(&back);
+        let running = Arc::clone(&lookup).run(CancellationToken::new(), move |_| {
+            announced.fetch_add(1, Ordering::SeqCst);
+        });
         tasks.spawn(async move {
             let _ = running.await;
         });
-        Running { lookup, _tasks: tasks }
+        Running {
+            lookup,
+            back,
+            _tasks: tasks,
+        }
     }
 }
 

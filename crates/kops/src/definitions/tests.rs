@@ -589,7 +589,7 @@ async fn a_store_that_is_back_is_noticed_within_seconds() {
     let run = world
         .definitions
         .clone()
-        .run(pending(), |changed| told.lock().unwrap().push(changed));
+        .run(pending(), |_| true, |changed| told.lock().unwrap().push(changed));
     // Nothing here yields to the runtime, which would refill the budget of the task.
     let mut run = pin!(tokio::task::unconstrained(run));
     let mut pass = |time: Duration| {
