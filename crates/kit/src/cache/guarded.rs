@@ -44,7 +44,7 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
     }
 }
 
-/// The name by which [`RawValue`] asks serde_json for the text of a value.
+/// The name by which [`RawValue`] asks `serde_json` for the text of a value.
 const RAW_VALUE: &str = "$serde_json::private::RawValue";
 
 /// An object that is not decoded yet.
@@ -88,25 +88,25 @@ impl<'de> Visitor<'de> for ObjectVisitor {
 /// Of an object that cannot be decoded, only what names it, which the API server has checked.
 #[derive(Deserialize)]
 struct Named {
-    metadata: Name,
+    metadata: Identity,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Name {
+struct Identity {
     name: String,
     namespace: Option<String>,
     uid: Option<String>,
     resource_version: Option<String>,
 }
 
-impl From<Name> for ObjectMeta {
-    fn from(name: Name) -> Self {
+impl From<Identity> for ObjectMeta {
+    fn from(identity: Identity) -> Self {
         Self {
-            name: Some(name.name),
-            namespace: name.namespace,
-            uid: name.uid,
-            resource_version: name.resource_version,
+            name: Some(identity.name),
+            namespace: identity.namespace,
+            uid: identity.uid,
+            resource_version: identity.resource_version,
             ..Self::default()
         }
     }

@@ -80,6 +80,7 @@ pub trait Protocol: Default + fmt::Debug + Send + 'static {
     fn knows(&self, request: &Request<Bytes>) -> bool;
 
     /// The headers of an answer that tell of the token bucket.
+    #[must_use]
     fn quota(_quota: Quota) -> Vec<(&'static str, String)> {
         Vec::new()
     }
