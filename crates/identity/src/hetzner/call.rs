@@ -25,7 +25,7 @@ use crate::page_tokens::ENDLESS;
 const PAGE: &str = "50";
 
 /// The maximum number of pages: 10,000 servers, several times what a cluster can have.
-const MAX_PAGES: usize = 200;
+const MAX_PAGES: u32 = 200;
 
 /// The requested servers, each with all its rows; a malformed row affects only its own server.
 pub(super) type Listing = HashMap<ServerId, Vec<Result<Server, Failure>>>;

@@ -4,7 +4,7 @@
 //! `RateLimit-Remaining` are left. They come back one by one, and at `RateLimit-Reset` (a UNIX time) all of them are available.
 //! That time is compared with the `Date` of the same response, so our own clock need not be correct.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) struct Quota {
     /// No call before this (monotonic time).
     not_before: Mutex<Duration>,
     /// The number of pages of the last complete listing: fewer calls than these are of no use.
-    pages: AtomicUsize,
+    pages: AtomicU32,
 }
 
 impl Quota {
@@ -29,7 +29,7 @@ impl Quota {
         Self {
             clock,
             not_before: Mutex::default(),
-            pages: AtomicUsize::new(1),
+            pages: AtomicU32::new(1),
         }
     }
 
@@ -38,7 +38,7 @@ impl Quota {
         self.clock.monotonic() < *self.not_before.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn note_pages(&self, pages: usize) {
+    pub(super) fn note_pages(&self, pages: u32) {
         self.pages.store(pages, Ordering::Relaxed);
     }
 
@@ -46,7 +46,7 @@ impl Quota {
     pub(super) fn note(&self, headers: &HeaderMap) {
         let Some(per_call) = per_call(headers) else { return };
         let wait = per_call
-            .mul_f64(self.pages.load(Ordering::Relaxed) as f64)
+            .saturating_mul(self.pages.load(Ordering::Relaxed))
             .min(MAX_WAIT);
         *self.not_before.lock().unwrap_or_else(PoisonError::into_inner) = self.clock.monotonic() + wait;
     }
