@@ -93,7 +93,7 @@ impl RenewableCredentials {
                 info!("obtains new credentials for Compute Engine");
             }
             Err(error) => {
-                warn!(%error, "cannot obtain new credentials for Compute Engine: check GOOGLE_APPLICATION_CREDENTIALS")
+                warn!(%error, "cannot obtain new credentials for Compute Engine: check GOOGLE_APPLICATION_CREDENTIALS");
             }
         }
     }

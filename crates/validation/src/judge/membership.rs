@@ -159,15 +159,12 @@ impl<'a> Finder<'a> {
     }
 
     fn machine(&self, member: &'a Member) -> Machine<'a> {
-        let node = match &member.node_name {
-            Some(name) => {
-                let named = self.by_name.get(name.as_str()).copied();
-                named.filter(|node| node.provider_id.is_none() || claims(node, &member.id))
-            }
-            None => {
-                let claimants = self.by_instance.get(last_part(&member.id)).into_iter().flatten();
-                claimants.copied().find(|node| claims(node, &member.id))
-            }
+        let node = if let Some(name) = &member.node_name {
+            let named = self.by_name.get(name.as_str()).copied();
+            named.filter(|node| node.provider_id.is_none() || claims(node, &member.id))
+        } else {
+            let claimants = self.by_instance.get(last_part(&member.id)).into_iter().flatten();
+            claimants.copied().find(|node| claims(node, &member.id))
         };
         Machine {
             member,
