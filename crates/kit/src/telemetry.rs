@@ -194,7 +194,7 @@ mod tests {
         }
     }
 
-    /// What a failed list logs with this filter.
+    /// What a failed list, and a response that kube cannot parse, log with this filter.
     fn logged(text: &str) -> String {
         let lines = Lines::default();
         let writer = lines.clone();
@@ -203,6 +203,7 @@ mod tests {
         tracing::subscriber::with_default(subscriber, || {
             warn!(target: "kube_runtime::watcher", "watch list error with 403");
             warn!(target: "tidewaiter_kit::cache::watch", "the watch failed");
+            warn!(target: "kube_client::client", "{{\"password\": \"hunter2\"}}, expected a list");
         });
         let lines = lines.0.lock().unwrap();
         String::from_utf8(lines.clone()).unwrap()
@@ -217,6 +218,14 @@ mod tests {
         }
         let both = logged("info,kube_runtime=debug");
         assert_eq!(both.lines().count(), 2, "{both}");
+    }
+
+    #[test]
+    fn no_filter_logs_the_body_of_a_response() {
+        for filter in ["info", "trace", "kube_client=trace", "kube_client::client=trace"] {
+            let logged = logged(filter);
+            assert!(!logged.contains("hunter2"), "{filter}: {logged}");
+        }
     }
 
     #[test]
