@@ -103,8 +103,7 @@ fn cut(text: &str, max: usize) -> String {
     if text.len() <= max {
         return text.to_owned();
     }
-    let end = (0..=max - 3).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0);
-    format!("{}...", &text[..end])
+    format!("{}...", &text[..text.floor_char_boundary(max - 3)])
 }
 
 #[cfg(test)]

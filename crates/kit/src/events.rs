@@ -337,7 +337,7 @@ fn event(regarding: ObjectReference, notice: Notice, reporter: &Reporter, time: 
 }
 
 /// The longest start of `text` that fits into `limit` bytes.
-fn cut(text: &str, limit: usize) -> &str {
+pub(crate) fn cut(text: &str, limit: usize) -> &str {
     &text[..text.floor_char_boundary(limit)]
 }
 

@@ -265,8 +265,8 @@ fn explain<T: Extract>(figment: &Figment, error: figment::Error) -> SettingsErro
     }
 }
 
-/// The allowed values of the setting at `path`, if it has a fixed set of them. serde names them only in the error about a
-/// string that is none of them.
+/// The allowed values of the setting at `path`, if it has a fixed set of them. serde names them only in the error about an
+/// unknown string.
 fn allowed<T: Extract>(figment: &Figment, path: Vec<String>) -> Option<&'static [&'static str]> {
     let none = Layer::one(String::new(), path, Value::from(""));
     match T::extract(&figment.clone().merge(none)).map_err(|error| error.kind) {

@@ -240,7 +240,7 @@ impl Definitions {
         }
     }
 
-    /// Reads the files that were never read because the store is unavailable, until there is none.
+    /// Retries the files that were never read because the store is unavailable, while there are any.
     async fn keep_trying(&self) -> Infallible {
         let shared = &self.0.shared;
         let mut tries = 0;

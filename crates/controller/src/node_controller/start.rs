@@ -224,7 +224,7 @@ mod tests {
         }
     }
 
-    /// Vouches for whoever asks, and counts the claims.
+    /// Confirms every claim, and counts them.
     struct Counting(AtomicUsize);
 
     #[async_trait]

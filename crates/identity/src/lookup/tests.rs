@@ -468,7 +468,11 @@ fn throttling_slows_everybody_down_together() {
     let mut bench = Bench::new();
     let first = bench.ask(claim("a"));
     bench.call().refuse_all(&throttled());
-    assert_eq!(bench.answer(first), Err(throttled()), "the caller is told at once");
+    assert_eq!(
+        bench.answer(first),
+        Err(throttled()),
+        "the caller gets the refusal at once"
+    );
     bench.lookup.forget(&claim("a").uid);
     for n in 0..100 {
         bench.ask(claim(&format!("n{n}")));

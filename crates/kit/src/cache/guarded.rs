@@ -23,7 +23,7 @@ pub struct Guarded<K>(pub Result<K, Undecodable>);
 pub struct Undecodable {
     /// Name, namespace, uid and version; nothing else.
     pub metadata: ObjectMeta,
-    /// What is wrong, with the field where the type names it. Written by whoever wrote the object: not fit to be shown as it is.
+    /// What is wrong, with the field where the type names it. It can quote the object: escape it before it is shown.
     pub error: String,
 }
 
@@ -195,7 +195,7 @@ mod tests {
         assert!(it.0.is_err());
     }
 
-    /// Managed fields are nested as deep as the object, and whoever may write the object may write them.
+    /// Every client with permission to write an object can write its managed fields, nested to any depth.
     fn deep(depth: usize) -> String {
         format!("{}1{}", "{\"f:a\":".repeat(depth), "}".repeat(depth))
     }

@@ -16,6 +16,7 @@ use crate::backoff::jittered;
 use crate::chain::Chain;
 use crate::client::{ClientError, fenced};
 use crate::clock::timeout;
+use crate::events::cut;
 use crate::random;
 
 mod requests;
@@ -79,15 +80,13 @@ impl Display for Loss {
         match self {
             Self::Deadline(deadline) => write!(f, "not renewed within {deadline:?}"),
             Self::Taken(holder) if holder.is_empty() => f.write_str("it was released in our name"),
-            Self::Taken(holder) => write!(f, "{} holds it", shown(holder)),
+            Self::Taken(holder) => write!(f, "{} holds it", cut(holder, SHOWN)),
         }
     }
 }
 
-/// The start of a holder's name, which anybody may have written who may write the Lease.
-fn shown(holder: &str) -> &str {
-    &holder[..holder.floor_char_boundary(253)]
-}
+/// The start of a holder's name that is shown, in bytes: everyone with permission to write the Lease can write any name.
+const SHOWN: usize = 253;
 
 /// Takes part in the election. One for each process.
 #[derive(Debug)]
@@ -249,7 +248,7 @@ impl Elector {
             && view.holder != other
         {
             other.clone_into(&mut view.holder);
-            info!(holder = shown(other), "standing by");
+            info!(holder = cut(other, SHOWN), "standing by");
         }
     }
 

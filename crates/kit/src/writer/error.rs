@@ -9,7 +9,7 @@ use kube::core::Status;
 
 use crate::chain::Chain;
 use crate::client::is_fenced;
-use crate::events::Notice;
+use crate::events::{Notice, cut};
 use crate::key::Key;
 use crate::retry::{ReconcileError, Retry};
 
@@ -182,9 +182,7 @@ impl ReconcileError for WriteError {
             Failure::Conflict | Failure::Gone | Failure::Fenced | Failure::Unknown => return None,
         };
         // The remedy stays, however much an admission policy has to say.
-        let said = self.said();
-        let said = said.get(..said.floor_char_boundary(SAID)).unwrap_or_default();
-        let note = format!("{self}: {said}. {remedy}");
+        let note = format!("{self}: {}. {remedy}", cut(&self.said(), SAID));
         Some(Notice::warning(reason, self.verb.action(), note))
     }
 }

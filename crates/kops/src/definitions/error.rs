@@ -19,7 +19,7 @@ pub enum DefinitionError {
     /// The file exists but is unusable.
     #[error(transparent)]
     Invalid(InvalidFile),
-    /// Labels should come from the instance's tags, and there are none.
+    /// Labels come from the instance's tags, and it has no such tag.
     #[error(
         "instance {instance} has no tag k8s.io/cluster-autoscaler/node-template/label/KEY: kops update cluster sets these tags on new instances"
     )]

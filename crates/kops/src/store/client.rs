@@ -3,8 +3,8 @@
 //! In kOps, one bucket may contain the state of clusters in many regions, so the bucket's region often differs from the
 //! cluster's. The likely region is tried first, because a cluster without internet access can reach only that. If the
 //! response says that the bucket is elsewhere, its region is looked up. A region or an endpoint that the operator has
-//! set is never overridden. A redirect is never followed: whoever answers at the address of the store could otherwise have
-//! the definitions read from a host of his own.
+//! set is never overridden. A redirect is never followed: otherwise a server at the address of the store could have
+//! the definitions read from another host.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;

@@ -165,7 +165,7 @@ fn body(lease: &Lease) -> Result<Vec<u8>, Failure> {
     serde_json::to_vec(lease).map_err(|error| Failure::Refused(kube::Error::SerdeError(error)))
 }
 
-/// A Lease as somebody wrote it: whatever stands in it, a candidate must be able to take it over.
+/// A Lease that another client may have written: a candidate can take it over, whatever its content.
 #[derive(Clone, Debug, Deserialize, Resource)]
 #[resource(inherit = Lease)]
 pub(super) struct Seen {

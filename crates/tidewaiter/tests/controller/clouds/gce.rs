@@ -99,7 +99,7 @@ async fn what_names_another_project_is_told_and_never_asked_about() {
     gce.launch([lured.metadata("created-by", &elsewhere), honest]);
     workers.exists_in(&gce);
     let controller = controller(&world, "gce", &environment(&gce)).await;
-    // Nobody is called forged before an instance of the cluster was found in our project.
+    // No Node counts as forged before an instance of the cluster was found in our project.
     let stranger = Machine {
         provider_id: "gce://other-project/us-central1-a/nodes-other".to_owned(),
         ..machine.clone()
