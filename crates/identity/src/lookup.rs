@@ -51,6 +51,12 @@ pub const DOUBTED_AGE: Duration = Duration::from_mins(1);
 /// until the provider's own deadline.
 const MAX_CALLS: usize = 16;
 
+/// Between two looks at whether more queries are expected.
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// After the last of the expected queries has begun.
+const LAST_MOMENT: Duration = Duration::from_millis(5);
+
 /// A call starts after every other task has run this many times without adding a query.
 const YIELDS: usize = if cfg!(test) { 2 } else { 32 };
 
@@ -186,7 +192,8 @@ impl Lookup {
     }
 
     /// Makes the calls until `shutdown`, and calls `on_back` for each Node that got a transient refusal when the cloud answers
-    /// again. `on_back` must not block. Queries that are still waiting at shutdown, and later ones, are refused as unavailable.
+    /// again. A call waits for at most [`PATIENCE`] while `expects_more` says that other callers are about to add queries. Neither
+    /// may block. Queries that are still waiting at shutdown, and later ones, are refused as unavailable.
     ///
     /// # Errors
     /// Never: a supervised task needs an error type.
@@ -194,6 +201,7 @@ impl Lookup {
         self: Arc<Self>,
         shutdown: CancellationToken,
         on_back: impl Fn(&NodeName) + Send + Sync,
+        expects_more: impl Fn() -> bool + Send + Sync,
     ) -> Result<(), Infallible> {
         let mut pace = Pace::new(self.clock.clone());
         let mut calls = FuturesUnordered::new();
@@ -204,7 +212,7 @@ impl Lookup {
                 () = shutdown.cancelled() => break,
                 () = self.released.notified() => pace.reset(),
                 Some((call, verdict)) = calls.next(), if !calls.is_empty() => pace.ended(call, verdict),
-                () = self.due(delay), if calls.len() < MAX_CALLS => {
+                () = self.due(delay, &expects_more), if calls.len() < MAX_CALLS => {
                     if let Some(batch) = self.take() {
                         pace.begun(batch.call);
                         calls.push(self.call(batch, &on_back));
@@ -246,20 +254,31 @@ impl Lookup {
     }
 
     /// Completes when a call may start and a query is waiting.
-    async fn due(&self, delay: Option<Duration>) {
+    async fn due(&self, delay: Option<Duration>, expects_more: &(dyn Fn() -> bool + Send + Sync)) {
         if let Some(delay) = delay {
             self.clock.sleep(delay).await;
         }
         while self.lock().waiting.is_empty() {
             self.wake.notified().await;
         }
-        self.crowd().await;
+        self.crowd(expects_more).await;
     }
 
     /// Waits for other callers that are about to add queries: thousands start at once when a cluster is first seen, and
-    /// the first query should not be sent alone. It ends when all other tasks have run several times without adding a
+    /// the first query should not be sent alone. Those that start after the first answers would wait behind the writes that
+    /// follow from them. It ends when no more are expected and all other tasks have run several times without adding a
     /// query, which is immediately in an idle process.
-    async fn crowd(&self) {
+    async fn crowd(&self, expects_more: &(dyn Fn() -> bool + Send + Sync)) {
+        let end = self.clock.monotonic().saturating_add(PATIENCE);
+        let mut waited = false;
+        while expects_more() && self.clock.monotonic() < end {
+            self.clock.sleep(MOMENT).await;
+            waited = true;
+        }
+        if waited {
+            // The last of them have begun, and may not have added their queries yet.
+            self.clock.sleep(LAST_MOMENT).await;
+        }
         let (mut crowd, mut turns) = (0, 0);
         while turns < YIELDS && crowd < self.identifier.max_batch() {
             tokio::task::yield_now().await;

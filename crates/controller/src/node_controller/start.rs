@@ -63,7 +63,12 @@ pub fn start(parts: NodeControllerParts, context: &ControllerContext, tasks: &mu
     };
     let shutdown = tasks.shutdown_token();
     let on_back = queues_node(queue.clone());
-    tasks.spawn("identities", Arc::clone(&identities).run(shutdown.clone(), on_back));
+    let waiting = queue.clone();
+    let expects_more = move || !waiting.is_empty();
+    tasks.spawn(
+        "identities",
+        Arc::clone(&identities).run(shutdown.clone(), on_back, expects_more),
+    );
     let by_group = records.index(|record: &Record| record.status.instance_group.clone());
     let on_definition = queues_group(queue.clone(), records.clone(), by_group.clone());
     let running = definitions.clone().run(
@@ -292,7 +297,7 @@ mod tests {
             };
             tokio::select! {
                 () = asked => {}
-                _ = Arc::clone(&lookup).run(CancellationToken::new(), |_| ()) => unreachable!("nobody stops it"),
+                _ = Arc::clone(&lookup).run(CancellationToken::new(), |_| (), || false) => unreachable!("nobody stops it"),
             }
             let claims = identifier.0.load(Ordering::Relaxed);
             assert_eq!(claims, expected, "{provider_id} {system_uuid} {boot_id}");

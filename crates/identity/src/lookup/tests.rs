@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
@@ -74,6 +75,7 @@ struct Bench {
     callers: Vec<(usize, BoxFuture<'static, Result<Answer, Refusal>>)>,
     answers: HashMap<usize, Result<Answer, Refusal>>,
     next: usize,
+    expects_more: Arc<AtomicBool>,
 }
 
 impl Bench {
@@ -89,8 +91,12 @@ impl Bench {
         let back = Arc::new(Mutex::new(Vec::new()));
         let announced = Arc::clone(&back);
         let on_back = move |node: &NodeName| announced.lock().unwrap().push(node.clone());
-        let running = Arc::clone(&lookup).run(shutdown.clone(), on_back).boxed();
+        let expects_more = Arc::new(AtomicBool::new(false));
+        let expects = Arc::clone(&expects_more);
+        let expects = move || expects.load(Ordering::Relaxed);
+        let running = Arc::clone(&lookup).run(shutdown.clone(), on_back, expects).boxed();
         Self {
+            expects_more,
             lookup,
             clock,
             asked,
@@ -631,7 +637,7 @@ async fn many_at_once_are_each_answered_for_themselves() {
     let lookup = Arc::new(Lookup::new(Arc::new(Scripted(sender)), clock, settings));
     let shutdown = CancellationToken::new();
     let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(Arc::clone(&lookup).run(shutdown.clone(), |_| ()).map(|_| ()));
+    tasks.spawn(Arc::clone(&lookup).run(shutdown.clone(), |_| (), || false).map(|_| ()));
     tasks.spawn(async move {
         while let Some(call) = asked.recv().await {
             tokio::task::yield_now().await;
@@ -675,8 +681,32 @@ async fn those_who_begin_in_the_same_moment_are_asked_together() {
     };
     let shutdown = CancellationToken::new();
     tokio::select! {
-        _ = Arc::clone(&lookup).run(shutdown, |_| ()) => unreachable!("it runs until it is told to stop"),
+        _ = Arc::clone(&lookup).run(shutdown, |_| (), || false) => unreachable!("it runs until it is told to stop"),
         sizes = calls => assert_eq!(sizes, [1000, 1000, 1000, 500]),
     }
     drop(answers);
+}
+
+#[test]
+fn a_call_waits_for_queries_that_are_expected() {
+    let mut bench = Bench::new();
+    bench.expects_more.store(true, Ordering::Relaxed);
+    bench.ask(claim("first"));
+    assert!(bench.asked.try_recv().is_err());
+    bench.expects_more.store(false, Ordering::Relaxed);
+    bench.advance(MOMENT);
+    bench.ask(claim("last"));
+    bench.advance(LAST_MOMENT);
+    assert_eq!(bench.call().claims.len(), 2);
+}
+
+#[test]
+fn a_call_does_not_wait_long_for_queries_that_are_expected() {
+    let mut bench = Bench::new();
+    bench.expects_more.store(true, Ordering::Relaxed);
+    bench.ask(claim("only"));
+    bench.advance(PATIENCE);
+    assert!(bench.asked.try_recv().is_err());
+    bench.advance(LAST_MOMENT);
+    assert_eq!(bench.call().claims.len(), 1);
 }

@@ -64,9 +64,10 @@ impl Bench {
         let mut tasks = JoinSet::new();
         let back = Arc::new(AtomicUsize::new(0));
         let announced = Arc::clone(&back);
-        let running = Arc::clone(&lookup).run(CancellationToken::new(), move |_| {
+        let on_back = move |_: &_| {
             announced.fetch_add(1, Ordering::SeqCst);
-        });
+        };
+        let running = Arc::clone(&lookup).run(CancellationToken::new(), on_back, || false);
         tasks.spawn(async move {
             let _ = running.await;
         });
