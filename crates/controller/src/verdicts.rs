@@ -86,12 +86,10 @@ pub fn start(parts: VerdictParts, tasks: &mut Tasks, kit: &Kit) -> Latest {
         options,
     } = parts;
     let judged = nodes.project(|node| Some(judged(node)));
-    let forged = records.index(|record: &Record| Refusal::is_recorded_forgery(&record.status).then_some(()));
+    let forged = records.index(|record: &Record| is_forged(record).then_some(()));
     nodes.notify(notifies(&changed).unless(same_to_the_verdict));
     pods.notify(notifies(&changed).unless(Pod::same));
-    records.notify(notifies(&changed).unless(|before, after| {
-        Refusal::is_recorded_forgery(&before.status) == Refusal::is_recorded_forgery(&after.status)
-    }));
+    records.notify(notifies_of_forgeries(&changed));
     let outside = Arc::new(Outside::new(
         cloud,
         definitions,
@@ -137,6 +135,20 @@ fn same_to_the_verdict(before: &Node, after: &Node) -> bool {
 fn notifies<K: 'static>(changed: &Arc<Notify>) -> Trigger<K> {
     let changed = Arc::clone(changed);
     Trigger::calls(move |_: &Change<'_, K>| changed.notify_one())
+}
+
+/// A cold start creates a record for each Node, and the verdict reads only those that name a forgery.
+fn notifies_of_forgeries(changed: &Arc<Notify>) -> Trigger<Record> {
+    let changed = Arc::clone(changed);
+    Trigger::calls(move |change: &Change<'_, Record>| {
+        if change.before.is_some_and(is_forged) != change.after.is_some_and(is_forged) {
+            changed.notify_one();
+        }
+    })
+}
+
+fn is_forged(record: &Record) -> bool {
+    Refusal::is_recorded_forgery(&record.status)
 }
 
 struct Judge {
@@ -222,9 +234,36 @@ fn known<K: Cacheable, T>(cache: &Cache<K>, now: Duration, all: impl FnOnce() ->
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
     use serde_json::{Value, json};
+    use tidewaiter_kit::{Feed, ManualClock};
 
     use super::*;
+
+    #[test]
+    fn only_a_record_of_a_forgery_is_a_reason_for_another_verdict() {
+        let kit = Kit::new(ManualClock::default().shared()).unwrap();
+        let (mut records, cache) = Feed::<Record>::new(&kit);
+        let changed = Arc::<Notify>::default();
+        cache.notify(notifies_of_forgeries(&changed));
+        let record = |reason: &str| -> Record {
+            serde_json::from_value(json!({"metadata": {"name": "n", "uid": "u"}, "spec": {"nodeUID": "u"}, "status": {"conditions": [{
+                "type": "Verified", "status": if reason == "Proven" { "True" } else { "False" }, "reason": reason, "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}))
+            .unwrap()
+        };
+        let is_told = || changed.notified().now_or_never().is_some();
+        records.list([record("Proven")]);
+        assert!(!is_told(), "a new record");
+        records.put(record("NotFound"));
+        assert!(!is_told(), "a refusal that is no forgery");
+        records.put(record("NameMismatch"));
+        assert!(is_told(), "a forgery");
+        records.put(record("NameMismatch"));
+        assert!(!is_told(), "the same forgery");
+        records.delete(record("NameMismatch"));
+        assert!(is_told(), "it is gone");
+    }
 
     fn node(value: &Value) -> Node {
         serde_json::from_value(value.clone()).unwrap()

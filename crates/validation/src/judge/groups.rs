@@ -73,15 +73,15 @@ fn too_small<'a>(group: &Group<'a>) -> Option<Found<'a>> {
 fn machine_failure<'a>(group: &Group<'a>, machine: Machine<'a>) -> Option<Found<'a>> {
     let Some(node) = machine.node else {
         let id = machine.member.id.as_str();
-        let message = format!("machine {id:?} has not yet joined cluster");
+        let message = || format!("machine {id:?} has not yet joined cluster");
         return machine
             .must_join(group.summary.role)
-            .then(|| found_in(group.summary, FailureKind::Machine, id, message, Place::Machine(id)));
+            .then(|| found_in(group.summary, FailureKind::Machine, id, message(), Place::Machine(id)));
     };
     let role = judged_role(group.summary.role)?;
     let name = node.name();
-    let message = format!("node {name:?} of role {role:?} is not ready");
-    (!node.is_ready()).then(|| found_in(group.summary, FailureKind::Node, name, message, Place::Node(name)))
+    let message = || format!("node {name:?} of role {role:?} is not ready");
+    (!node.is_ready()).then(|| found_in(group.summary, FailureKind::Node, name, message(), Place::Node(name)))
 }
 
 pub(super) fn found_in<'a>(
