@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::identifier::AnswerFn;
+use crate::identity::Identity;
 
 mod parked;
 

@@ -7,6 +7,7 @@ use futures::future::join_all;
 use tidewaiter_kit::ManualClock;
 use tokio::sync::watch;
 
+use super::polling::{AT_ONCE, AWAY};
 use super::*;
 use crate::document::LabelText;
 use crate::store::{Etag, Read, StoreError};

@@ -1,0 +1,164 @@
+//! The calls: which claims share one, and what is done with each answer.
+
+use std::sync::{Arc, Mutex};
+
+use tidewaiter_api::NodeName;
+use tidewaiter_kit::clock::timeout;
+use tidewaiter_kit::random;
+use tracing::debug;
+
+use super::answer_cache::{self, CachedAnswer};
+use super::pace::CallOutcome;
+use super::{Lookup, Reply, State, lock, unanswered};
+use crate::claim::Claim;
+use crate::identity::Identity;
+use crate::refusal::Refusal;
+
+/// Claims that are queried in one call.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) call: u64,
+    claims: Vec<Claim>,
+    /// What each claim still expects.
+    expected: Mutex<Vec<Expected>>,
+}
+
+/// What is to be done with the first answer to a claim.
+#[derive(Debug)]
+enum Expected {
+    /// A caller waits for it.
+    Reply(Reply),
+    /// The claim is parked, and this is a try.
+    Try,
+    /// The answer is there.
+    Nothing,
+}
+
+impl Lookup {
+    /// The next batch: the longest-waiting queries, without dropped ones.
+    pub(super) fn take(&self) -> Option<Batch> {
+        let now = self.clock.monotonic();
+        let at_most = self.identifier.max_batch().max(1);
+        let mut state = self.lock();
+        state.kept.prune(now, self.settings.expiry);
+        let (mut claims, mut expected) = (Vec::new(), Vec::new());
+        while claims.len() < at_most {
+            let Some(waiter) = state.waiting.pop_front() else { break };
+            if !waiter.reply.is_closed() {
+                claims.push(waiter.claim);
+                expected.push(Expected::Reply(waiter.reply));
+            }
+        }
+        state.batch(claims, expected)
+    }
+
+    /// The next try of parked claims.
+    pub(super) fn take_parked(&self) -> Option<Batch> {
+        let at_most = self.identifier.max_batch().max(1);
+        let mut state = self.lock();
+        let claims = state.parked.take(at_most, self.clock.monotonic());
+        let expected = claims.iter().map(|_| Expected::Try).collect();
+        state.batch(claims, expected)
+    }
+
+    /// Makes one call. Every claim has an answer when this completes: from the provider, or that there was none.
+    pub(super) async fn call(&self, batch: Batch, on_back: &(dyn Fn(&NodeName) + Send + Sync)) -> (u64, CallOutcome) {
+        let verdict = Mutex::new(CallOutcome::default());
+        let answers = |place: usize, result: Result<Identity, Refusal>| {
+            // The first answer for an index counts; an invalid index is ignored.
+            let taken = |it| std::mem::replace(it, Expected::Nothing);
+            let expected = lock(&batch.expected).get_mut(place).map(taken);
+            match expected {
+                Some(Expected::Reply(reply)) => {
+                    lock(&verdict).count(&result);
+                    // The caller may have been dropped: then the answer is cached for the next one.
+                    let _ = reply.send(self.answered(&batch, place, result));
+                }
+                Some(Expected::Try) => self.tried(&batch, place, result, on_back),
+                Some(Expected::Nothing) | None => {}
+            }
+        };
+        let asked = self.identifier.identify(&batch.claims, &answers);
+        let outcome = timeout(&*self.clock, self.settings.deadline, asked).await;
+        let why = if outcome.is_ok() { "no answer" } else { "timeout" };
+        for place in 0..batch.claims.len() {
+            answers(place, Err(unanswered(why)));
+        }
+        let verdict = *lock(&verdict);
+        debug!(nodes = batch.claims.len(), ?verdict, "asked the cloud");
+        (batch.call, verdict)
+    }
+
+    /// Stores the answer for a caller: an identity is cached, a claim without an answer is parked. A Node that was forgotten
+    /// meanwhile is not stored.
+    fn answered(
+        &self,
+        batch: &Batch,
+        place: usize,
+        result: Result<Identity, Refusal>,
+    ) -> Result<CachedAnswer, Refusal> {
+        let answer = result.map(|identity| CachedAnswer {
+            identity: Arc::new(identity),
+            until: answer_cache::expires(self.clock.monotonic(), self.settings.expiry, random::f64()),
+        });
+        let Some(claim) = batch.claims.get(place) else {
+            return answer;
+        };
+        let mut state = self.lock();
+        if state.asked.get(&claim.uid) != Some(&batch.call) {
+            return answer;
+        }
+        state.asked.remove(&claim.uid);
+        match &answer {
+            Ok(kept) => state.kept.keep(claim, kept, self.clock.monotonic()),
+            Err(refusal) if refusal.is_transient() => {
+                state
+                    .parked
+                    .park(claim.clone(), refusal.clone(), self.clock.monotonic());
+                self.parked.notify_one();
+            }
+            Err(_) => {}
+        }
+        answer
+    }
+
+    /// Stores the answer to a parked claim. The first good one releases all of them.
+    fn tried(
+        &self,
+        batch: &Batch,
+        place: usize,
+        result: Result<Identity, Refusal>,
+        on_back: &(dyn Fn(&NodeName) + Send + Sync),
+    ) {
+        let Some(claim) = batch.claims.get(place) else { return };
+        match result {
+            Err(refusal) if refusal.is_transient() => self.lock().parked.refused_again(claim, refusal),
+            result => {
+                let released = self.lock().parked.release();
+                let _ = self.answered(batch, place, result);
+                if !released.is_empty() {
+                    self.released.notify_one();
+                }
+                released.iter().for_each(on_back);
+            }
+        }
+    }
+}
+
+impl State {
+    fn batch(&mut self, claims: Vec<Claim>, expected: Vec<Expected>) -> Option<Batch> {
+        if claims.is_empty() {
+            return None;
+        }
+        self.calls += 1;
+        let call = self.calls;
+        for claim in &claims {
+            self.asked.insert(claim.uid.clone(), call);
+        }
+        Some(Batch {
+            call,
+            claims,
+            expected: Mutex::new(expected),
+        })
+    }
+}

@@ -1,0 +1,292 @@
+use super::*;
+
+#[test]
+fn untrusted_text_is_escaped_and_truncated() {
+    let hostile = format!("\u{1b}[31m\n{}", "x".repeat(10_000));
+    for refusal in [
+        Refusal::NotInGroup {
+            instance: "i-1".to_owned(),
+            mark: Mark::Tag,
+            value: Some(hostile.clone()),
+        },
+        Refusal::NotManaged {
+            instance: "i-1".to_owned(),
+            why: NotManaged::NoGroup(hostile.clone()),
+        },
+        Refusal::ForeignProject {
+            instance: "i-1".to_owned(),
+            mark: Mark::Tag,
+            theirs: Some(hostile),
+            ours: "cluster.example.com".parse().unwrap(),
+        },
+        Refusal::InvalidProviderId {
+            provider_id: format!("aws://{}", "x".repeat(500)).parse().unwrap(),
+            rule: "is no instance",
+        },
+    ] {
+        let text = refusal.to_string();
+        assert!(text.len() < 300, "{text}");
+        assert!(!text.contains(char::is_control), "{text:?}");
+    }
+}
+
+#[test]
+fn a_long_list_is_truncated() {
+    let refusal = Refusal::AddressMismatch {
+        instance: "i-1".to_owned(),
+        node: "a".parse().unwrap(),
+        listed: vec!["10.0.0.1".parse().unwrap()],
+        actual: (0..750_u16)
+            .map(|n| IpAddr::from([10, 1, n.to_be_bytes()[0], n.to_be_bytes()[1]]))
+            .collect(),
+    };
+    let text = refusal.to_string();
+    assert!(text.ends_with("10.1.0.3 and 746 more"), "{text}");
+}
+
+#[test]
+fn texts_read_as_sentences() {
+    let ours: ClusterName = "ours.example.com".parse().unwrap();
+    let unavailable = |detail: &str| Refusal::Unavailable {
+        api: "ec2:DescribeInstances",
+        cause: UnavailableCause::Denied,
+        detail: detail.to_owned(),
+    };
+    for (refusal, text) in [
+        (
+            Refusal::ForeignProject {
+                instance: "i-1".to_owned(),
+                mark: Mark::Tag,
+                theirs: Some("theirs".to_owned()),
+                ours: ours.clone(),
+            },
+            "instance i-1 belongs to \"theirs\", not to ours.example.com",
+        ),
+        (
+            Refusal::ForeignProject {
+                instance: "i-1".to_owned(),
+                mark: Mark::Tag,
+                theirs: None,
+                ours,
+            },
+            "instance i-1 has no tag that assigns it to ours.example.com",
+        ),
+        (
+            Refusal::NotManaged {
+                instance: "z/n".to_owned(),
+                why: NotManaged::NotListed("zones/z/instanceGroupManagers/g".to_owned()),
+            },
+            "instance z/n claims to be created by zones/z/instanceGroupManagers/g, which does not list it",
+        ),
+        (
+            Refusal::NotManaged {
+                instance: "z/n".to_owned(),
+                why: NotManaged::TemplateWithoutGroup {
+                    template: "global/instanceTemplates/t".to_owned(),
+                    group: None,
+                },
+            },
+            "instance z/n is created from global/instanceTemplates/t, which names no instance group",
+        ),
+        (
+            unavailable("UnauthorizedOperation"),
+            "ec2:DescribeInstances: permission denied (UnauthorizedOperation)",
+        ),
+        (unavailable(""), "ec2:DescribeInstances: permission denied"),
+    ] {
+        assert_eq!(refusal.to_string(), text);
+    }
+}
+
+/// A cloud's call, its mark, the messages when the mark is missing, and the remedies for a missing mark, a denied call and
+/// missing credentials.
+type Cloud = (&'static str, Mark, [&'static str; 2], [&'static str; 3]);
+
+#[test]
+fn messages_use_the_terms_of_the_cloud() {
+    const CLOUDS: [Cloud; 3] = [
+        (
+            "ec2:DescribeInstances",
+            Mark::Tag,
+            ["no tag that assigns it", "no tag that names its instance group"],
+            [
+                "tags that kOps sets on the instance",
+                "permission for this call",
+                "an instance profile",
+            ],
+        ),
+        (
+            "hcloud:servers.list",
+            Mark::Label,
+            ["no label that assigns it", "no label that names its instance group"],
+            [
+                "labels that kOps sets on the server",
+                "token with read permission",
+                "HCLOUD_TOKEN",
+            ],
+        ),
+        (
+            "gce:compute.instances.get",
+            Mark::Template,
+            [
+                "no template metadata that assigns it",
+                "no template metadata that names its instance group",
+            ],
+            [
+                "new instance template",
+                "roles/compute.viewer",
+                "GOOGLE_APPLICATION_CREDENTIALS",
+            ],
+        ),
+    ];
+    for (api, mark, told, remedies) in CLOUDS {
+        let foreign = Refusal::ForeignProject {
+            instance: "1".to_owned(),
+            mark,
+            theirs: None,
+            ours: "ours.example.com".parse().unwrap(),
+        };
+        let no_group = Refusal::NotInGroup {
+            instance: "1".to_owned(),
+            mark,
+            value: None,
+        };
+        for (refusal, text) in [foreign, no_group].into_iter().zip(told) {
+            assert!(refusal.to_string().contains(text), "{refusal}");
+            assert!(refusal.remedy().contains(remedies[0]), "{}", refusal.remedy());
+        }
+        for (cause, text) in [UnavailableCause::Denied, UnavailableCause::Credentials]
+            .into_iter()
+            .zip(&remedies[1..])
+        {
+            let detail = String::new();
+            let remedy = Refusal::Unavailable { api, cause, detail }.remedy();
+            assert!(remedy.contains(text), "{remedy}");
+        }
+    }
+}
+
+#[test]
+fn a_forgery_is_recognized_by_its_message() {
+    let (instance, node) = ("i-1".to_owned(), "a".parse().unwrap());
+    let foreign = |theirs: Option<&str>| Refusal::ForeignProject {
+        instance: "i-1".to_owned(),
+        mark: Mark::Tag,
+        theirs: theirs.map(str::to_owned),
+        ours: "ours.example.com".parse().unwrap(),
+    };
+    for refusal in [
+        foreign(Some("theirs")),
+        foreign(Some(&"x".repeat(10_000))),
+        foreign(None),
+        Refusal::NotFound {
+            instance: instance.clone(),
+        },
+        Refusal::NotRunning {
+            instance: instance.clone(),
+            state: "stopped".to_owned(),
+        },
+        Refusal::NotInGroup {
+            instance: instance.clone(),
+            mark: Mark::Tag,
+            value: None,
+        },
+        Refusal::NotManaged {
+            instance: instance.clone(),
+            why: NotManaged::NoCreator,
+        },
+        Refusal::NameMismatch {
+            instance: instance.clone(),
+            node,
+            names: Vec::new(),
+        },
+        Refusal::AddressMismatch {
+            instance: instance.clone(),
+            node: "a".parse().unwrap(),
+            listed: Vec::new(),
+            actual: Vec::new(),
+        },
+        Refusal::ZoneMismatch {
+            instance: instance.clone(),
+            claimed: "a".to_owned(),
+            actual: "b".to_owned(),
+        },
+        Refusal::ProjectMismatch {
+            claimed: "real-project".to_owned(),
+            ours: "our-project".to_owned(),
+            cluster: "ours.example.com".parse().unwrap(),
+        },
+        Refusal::GroupChanged {
+            instance: instance.clone(),
+            mark: Mark::Label,
+            verified: "nodes".parse().unwrap(),
+            actual: "masters".parse().unwrap(),
+        },
+        Refusal::Duplicate {
+            instance,
+            rivals: Vec::new(),
+        },
+        Refusal::Throttled { api: "x" },
+    ] {
+        let told = format!("{refusal}. {}", refusal.remedy());
+        assert_eq!(
+            Refusal::is_forgery_message(refusal.reason(), &told),
+            refusal.is_forgery(),
+            "{told}"
+        );
+    }
+}
+
+/// Records outlive the version that wrote them.
+#[test]
+fn messages_of_version_0_1_0_are_recognized() {
+    for (reason, message, forged) in [
+        (
+            "ForeignProject",
+            "instance i-1 belongs to \"theirs\", not to ours.example.com. Find out who registered this Node: it claims an \
+             instance of another cluster.",
+            true,
+        ),
+        (
+            "ForeignProject",
+            "instance i-1 has no tag that says it belongs to ours.example.com. Restore the tags that kOps gives the \
+             instance: kops update cluster --yes.",
+            false,
+        ),
+        (
+            "NameMismatch",
+            "node a is not instance i-1, whose nodes can be named b.",
+            true,
+        ),
+        (
+            "AddressMismatch",
+            "node a lists 10.0.0.1, and instance i-1 has 10.0.0.2.",
+            true,
+        ),
+        (
+            "ZoneMismatch",
+            "the providerID says zone a, and instance i-1 is in b.",
+            true,
+        ),
+        ("NotFound", "the cloud lists no instance i-1.", false),
+    ] {
+        assert_eq!(
+            Refusal::is_forgery_message(reason, message),
+            forged,
+            "{reason}: {message}"
+        );
+    }
+}
+
+#[test]
+fn forgery_and_transient_failure_exclude_each_other() {
+    let untagged = Refusal::ForeignProject {
+        instance: "i-1".to_owned(),
+        mark: Mark::Tag,
+        theirs: None,
+        ours: "ours".parse().unwrap(),
+    };
+    assert!(!untagged.is_forgery() && !untagged.is_transient());
+    let throttled = Refusal::Throttled { api: "x" };
+    assert!(!throttled.is_forgery() && throttled.is_transient());
+}

@@ -1,0 +1,127 @@
+//! The flags of `tidewaiter explain`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde::Serialize;
+use tidewaiter_api::{ClusterName, InstanceGroupName, Lifecycle, NodeName};
+use url::Url;
+
+use super::{OutputFormat, Place, PolicyFlags};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Explain {
+    /// Shows the labels that the state store defines for an InstanceGroup; needs no access to the cluster or to instances
+    Group(ExplainGroupArgs),
+    /// Shows the identity of a Node, its labels with their sources, and what the controller would change now; changes nothing
+    Node(ExplainNodeArgs),
+    /// Lists the Nodes refused as forged, and what `onForgery: quarantine` would change on each; changes nothing
+    Forgeries(ExplainForgeriesArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainNodeArgs {
+    /// The name of the Node
+    pub(crate) node: NodeName,
+
+    /// Queries the cloud for the identity of the Node, with your own credentials, instead of reading its NodeIdentity record
+    #[arg(long, requires = "conf")]
+    pub(crate) from_cloud: bool,
+
+    #[command(flatten)]
+    pub(crate) sources: ExplainSources,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainForgeriesArgs {
+    #[command(flatten)]
+    pub(crate) sources: ExplainSources,
+}
+
+/// The sources to read. Without a configuration file, or a cluster and its state store, only the records are read.
+#[derive(Debug, Args)]
+pub(crate) struct ExplainSources {
+    #[command(flatten)]
+    pub(crate) place: Place,
+
+    /// The settings file of the controller (YAML), so that the output matches what it does. Environment variables
+    /// (TIDEWAITER_…) override it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) settings: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) flags: ExplainFlags,
+
+    /// The output format
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub(crate) output: OutputFormat,
+}
+
+/// The settings that have a flag.
+#[derive(Clone, Debug, Args, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ExplainFlags {
+    /// The kubeconfig file [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kubeconfig: Option<PathBuf>,
+
+    #[command(flatten)]
+    #[serde(flatten)]
+    policy: PolicyFlags,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainGroupArgs {
+    /// The name of the InstanceGroup
+    pub(crate) group: InstanceGroupName,
+
+    /// The name of the cluster
+    #[arg(long, value_name = "CLUSTER", env = "KOPS_CLUSTER_NAME")]
+    pub(crate) name: ClusterName,
+
+    /// The state store
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "KOPS_STATE_STORE",
+        help = "The kOps state store: s3://BUCKET, gs://BUCKET or file:///FOLDER"
+    )]
+    pub(crate) state: String,
+
+    /// The endpoint of the state store, if it is not the public one
+    #[arg(long, value_name = "URL", env = "TIDEWAITER_STATE_ENDPOINT")]
+    pub(crate) state_endpoint: Option<Url>,
+
+    /// The region in which the state store is looked up first
+    #[arg(long, env = "AWS_REGION")]
+    pub(crate) region: Option<String>,
+
+    /// The billing model of the instance
+    #[arg(long, value_name = "LIFECYCLE", default_value = "on-demand")]
+    pub(crate) lifecycle: LifecycleFlag,
+
+    /// The output format
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub(crate) output: OutputFormat,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum LifecycleFlag {
+    /// Full price
+    OnDemand,
+    /// Spot price; the cloud may reclaim the instance
+    Spot,
+    /// Reserved time windows
+    Scheduled,
+}
+
+impl From<LifecycleFlag> for Lifecycle {
+    fn from(flag: LifecycleFlag) -> Self {
+        match flag {
+            LifecycleFlag::OnDemand => Self::OnDemand,
+            LifecycleFlag::Spot => Self::Spot,
+            LifecycleFlag::Scheduled => Self::Scheduled,
+        }
+    }
+}
