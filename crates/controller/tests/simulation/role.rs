@@ -1,6 +1,6 @@
 //! The controller role as a process of the simulation: the only module that knows how the role is wired.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -12,7 +12,9 @@ use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT, MOST_IN_FLIGHT};
 use tidewaiter_kit::events::Reporter;
 use tidewaiter_kit::leader::{Elector, LeaseSettings, Timing};
 use tidewaiter_kit::tasks::TaskEnded;
-use tidewaiter_kit::{Cache, Clock, ControllerContext, Events, Kit, Leadership, ManualClock, SharedClock, Tasks};
+use tidewaiter_kit::{
+    Cache, Clock, ControllerContext, Events, Kit, Leadership, ManualClock, Metrics, SharedClock, Tasks,
+};
 use tidewaiter_kops::{Definitions, DefinitionsSettings};
 use tidewaiter_testkit::sim::{ApiServer, Process};
 use tokio_util::sync::CancellationToken;
@@ -43,6 +45,8 @@ pub struct RoleParts {
     pub expiry: Duration,
     /// Stops the replica, as SIGTERM does.
     pub stop: CancellationToken,
+    /// Filled with the metrics of the replica.
+    pub metrics: Arc<OnceLock<Metrics>>,
 }
 
 /// Runs a replica until it stops.
@@ -56,12 +60,14 @@ pub async fn run(parts: RoleParts) -> Result<(), TaskEnded> {
         timing,
         expiry,
         stop,
+        metrics,
     } = parts;
     let clock: SharedClock = Arc::new(ProcessClock {
         server: server.clone(),
         process: process.clone(),
     });
     let kit = Kit::new(Arc::clone(&clock)).unwrap();
+    metrics.set(kit.metrics.clone()).unwrap();
     let lease = LeaseSettings {
         namespace: LEASE_NAMESPACE.to_owned(),
         name: LEASE.to_owned(),

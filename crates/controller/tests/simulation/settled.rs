@@ -1,4 +1,4 @@
-//! The final state after a while without faults: every Node is correct, and nothing is written any more.
+//! The final state after a while without faults: every Node and every gauge is correct, and nothing is written any more.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub const SETTLES: Duration = Duration::from_mins(7);
 /// Longer than a silent watch, followed by any retry delay.
 pub const SETTLES_LATE: Duration = Duration::from_mins(12);
 
-/// Checks every Node and its record.
+/// Checks every Node, its record, and the gauges that count them.
 pub fn check(world: &World) {
     let (nodes, records) = world.server.read(|objects| {
         let nodes: Vec<Value> = objects.all("nodes").cloned().collect();
@@ -26,6 +26,7 @@ pub fn check(world: &World) {
         .iter()
         .filter(|node| (is_forged(node) && claims_running(world, node)) || is_quarantined(node, &records))
         .count();
+    check_gauges(world, &nodes);
     for node in &nodes {
         let name = node["metadata"]["name"].as_str().unwrap_or_default();
         let record = records.iter().find(|record| record["metadata"]["name"] == name);
@@ -33,6 +34,31 @@ pub fn check(world: &World) {
             world
                 .invariants
                 .violated(format!("at rest, {name}: {wrong}\n  node {node}\n  record {record:?}"));
+        }
+    }
+}
+
+/// Checks how many Nodes the leader counts, and how many of them as forged.
+fn check_gauges(world: &World, nodes: &[Value]) {
+    let metrics = world.leader_metrics();
+    let counted = |series: &str| -> usize {
+        let lines = metrics.lines().filter(|line| line.starts_with(series));
+        lines
+            .map(|line| line.rsplit(' ').next().unwrap().parse::<usize>().unwrap())
+            .sum()
+    };
+    let forged = nodes
+        .iter()
+        .filter(|node| is_forged(node) && claims_running(world, node))
+        .count();
+    for (series, expected) in [
+        ("tidewaiter_nodes{", nodes.len()),
+        ("tidewaiter_nodes{state=\"forged\"}", forged),
+        ("tidewaiter_forged_nodes{", forged),
+    ] {
+        if counted(series) != expected {
+            let violation = format!("at rest, {series} is {}, not {expected}: {metrics}", counted(series));
+            world.invariants.violated(violation);
         }
     }
 }

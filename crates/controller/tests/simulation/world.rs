@@ -1,7 +1,7 @@
 //! The world of one seed: an API server, a cloud, a state store, and replicas that are restarted whenever they end.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
@@ -10,6 +10,7 @@ use k8s_openapi::api::events::v1::Event;
 use serde_json::json;
 use tidewaiter_api::NodeIdentity;
 use tidewaiter_controller::node_controller::{ForeignLabels, OnForgery, Policy};
+use tidewaiter_kit::Metrics;
 use tidewaiter_kit::leader::Timing;
 use tidewaiter_kit::tasks::TaskEnded;
 use tidewaiter_testkit::sim::{ApiServer, Kind, Process};
@@ -19,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cloud::{Account, Cloud, Mood};
 use crate::files::{Bucket, Files};
 use crate::invariants::{Invariants, REPLICA};
-use crate::role::{self, EXPIRY, LEASE_NAMESPACE, RoleParts};
+use crate::role::{self, EXPIRY, LEASE, LEASE_NAMESPACE, RoleParts};
 use crate::truth::{CLUSTER_FILE, GROUPS, Truth, cluster_content, group_file};
 
 /// Longer than the whole simulation of a seed.
@@ -31,6 +32,7 @@ pub struct Replica {
     pub process: Process,
     /// Stops it, as SIGTERM does.
     pub stop: CancellationToken,
+    pub metrics: Arc<OnceLock<Metrics>>,
 }
 
 /// Clones share it.
@@ -119,6 +121,21 @@ impl World {
         }
     }
 
+    /// What the leader's `/metrics` says; empty when no replica leads.
+    pub fn leader_metrics(&self) -> String {
+        let leader = self.server.read(|objects| {
+            let lease = objects.get("leases", LEASE_NAMESPACE, LEASE);
+            lease.map(|lease| lease["spec"]["holderIdentity"].clone())
+        });
+        let replicas = self.replicas.lock().unwrap();
+        let found = replicas
+            .iter()
+            .flatten()
+            .find(|replica| leader == Some(replica.process.name().into()));
+        let metrics = found.and_then(|replica| replica.metrics.get());
+        metrics.map(|metrics| metrics.encode().unwrap()).unwrap_or_default()
+    }
+
     /// Stops all replicas but the last.
     pub fn retire(&self) {
         let replicas = self.replicas.lock().unwrap().clone();
@@ -150,6 +167,7 @@ impl World {
                 let replica = Replica {
                     process: Process::new(&format!("{REPLICA}{place}.{run}")),
                     stop: CancellationToken::new(),
+                    metrics: Arc::default(),
                 };
                 world.replicas.lock().unwrap()[place] = Some(replica.clone());
                 world.say(|| format!("{} starts", replica.process.name()));
@@ -163,7 +181,7 @@ impl World {
 
     /// Runs a replica until it is killed or ends.
     async fn run(&self, replica: &Replica) {
-        let Replica { process, stop } = replica;
+        let Replica { process, stop, metrics } = replica;
         let parts = RoleParts {
             server: self.server.clone(),
             process: process.clone(),
@@ -180,6 +198,7 @@ impl World {
             timing: self.timing,
             expiry: if self.instances_change { EXPIRY } else { NEVER },
             stop: stop.clone(),
+            metrics: Arc::clone(metrics),
         };
         let mut runs = beside(role::run(parts));
         tokio::select! {

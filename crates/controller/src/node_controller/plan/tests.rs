@@ -1,7 +1,6 @@
 //! The rules of the plan as a table: one row a rule, both sides of its edge.
 
 mod foreign;
-mod history;
 mod quarantine;
 
 use std::collections::BTreeMap;
