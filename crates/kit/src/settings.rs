@@ -20,13 +20,31 @@ use serde_saphyr::UserMessageFormatter;
 pub const PREFIX: &str = "TIDEWAITER_";
 
 /// The effective settings, and warnings for the operator.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Settings<T> {
     /// The effective settings.
     pub values: T,
     /// One line for each variable without an effect.
     pub warnings: Vec<String>,
+    /// Where each setting comes from.
+    pub origins: Origins,
 }
+
+/// Where each setting comes from, for errors about settings that exclude each other.
+#[derive(Clone, Debug)]
+pub struct Origins(Figment);
+
+impl Origins {
+    /// The source of the effective value of a setting, as errors name it: `the variable TIDEWAITER_MODE`. `key` is a path with dots.
+    #[must_use]
+    pub fn of(&self, key: &str) -> String {
+        let metadata = self.0.find_metadata(key);
+        metadata.map_or_else(|| DEFAULTS.to_owned(), |metadata| metadata.name.to_string())
+    }
+}
+
+/// The name of the first source.
+const DEFAULTS: &str = "the defaults";
 
 /// Invalid settings.
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +118,7 @@ pub fn load<T: Extract>(
     environment: impl IntoIterator<Item = (String, String)>,
     flags: &impl Serialize,
 ) -> Result<Settings<T>, SettingsError> {
-    let mut figment = Figment::from(Layer::of("the defaults", &T::default())?);
+    let mut figment = Figment::from(Layer::of(DEFAULTS, &T::default())?);
     if let Some(path) = file {
         figment = figment.merge(Layer::file(path)?);
     }
@@ -120,7 +138,11 @@ pub fn load<T: Extract>(
     }
     let figment = figment.merge(Layer::of("the flags", flags)?);
     let values = T::extract(&figment).map_err(|error| explain::<T>(&figment, *error))?;
-    Ok(Settings { values, warnings })
+    Ok(Settings {
+        values,
+        warnings,
+        origins: Origins(figment),
+    })
 }
 
 /// The variables of this process: the only place that reads the environment.

@@ -20,6 +20,7 @@ use tidewaiter_kit::SystemClock;
 use tidewaiter_kit::role::{self, Process, ProcessSpec};
 use tidewaiter_kit::settings::{environment, load};
 use tracing::warn;
+use url::Url;
 
 use crate::cli::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
 use crate::settings::print;
@@ -46,6 +47,13 @@ fn run(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure
 fn read_alone(place: &ServerPlace) -> Result<ServerSettings, Failure> {
     let (settings, _) = read(place, &place.flags).map_err(Failure::Configuration)?;
     Ok(settings)
+}
+
+/// The settings of a command that uses the database, and its URL, before anything else is done.
+fn read_with_database(place: &ServerPlace) -> Result<(ServerSettings, Url), Failure> {
+    let settings = read_alone(place)?;
+    let database = settings.database().map_err(Failure::Configuration)?;
+    Ok((settings, database))
 }
 
 fn refuse_missing(keys: &Path) -> Result<()> {
@@ -93,6 +101,7 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     if args.print_config {
         return print(&settings, &[]).map_err(Failure::Running);
     }
+    let parts = settings.parts().map_err(Failure::Configuration)?;
     let spec = ProcessSpec {
         name: "tidewaiter-cloud",
         log: settings.log.clone(),
@@ -104,7 +113,6 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     };
     role::process(spec, async |Process { kit, tasks }| {
         raise_limit();
-        let parts = settings.parts()?;
         refuse_missing(&parts.keys)?;
         start(parts, tasks, kit).await?;
         Ok::<(), anyhow::Error>(())
@@ -128,13 +136,15 @@ fn raise_limit() {
 }
 
 async fn init(args: &InitArgs) -> Result<(), Failure> {
-    let settings = read_alone(&args.place)?;
+    let (settings, database) = read_with_database(&args.place)?;
     let prompt = format!("A password for {}", args.email);
     let password = password::read(args.password_file.as_deref(), &prompt, true).map_err(Failure::Configuration)?;
     let password = zeroize::Zeroizing::new(password);
     let password = Password::new(&password).context("the password");
     let password = password.map_err(Failure::Configuration)?;
-    founded(args, &settings, password).await.map_err(Failure::Running)
+    founded(args, &settings, &database, password)
+        .await
+        .map_err(Failure::Running)
 }
 
 /// Creates the data directory, accessible only to its owner.
@@ -143,7 +153,7 @@ fn make_folder(settings: &ServerSettings) -> Result<()> {
     made.with_context(|| format!("data is {}: the directory cannot be created", settings.data.display()))
 }
 
-async fn founded(args: &InitArgs, settings: &ServerSettings, password: Password<'_>) -> Result<()> {
+async fn founded(args: &InitArgs, settings: &ServerSettings, database: &Url, password: Password<'_>) -> Result<()> {
     let clock = SystemClock::shared();
     make_folder(settings)?;
     make_keys(&settings.keys(), &settings.sealing_keys(), &clock)?;
@@ -153,9 +163,7 @@ async fn founded(args: &InitArgs, settings: &ServerSettings, password: Password<
         email: args.email.as_str(),
         password,
     };
-    let made = found(&settings.database()?, clock, founder)
-        .await
-        .map_err(anyhow::Error::from)?;
+    let made = found(database, clock, founder).await.map_err(anyhow::Error::from)?;
     let data = settings.data.display();
     let url = settings.public_url()?.to_string();
     let url = url.trim_end_matches('/');
@@ -184,16 +192,16 @@ fn progress(word: &'static str) -> impl FnMut(u64) + Send {
 
 /// Writes a temporary file and renames it, so that a partial backup is never mistaken for a complete one.
 async fn copy_out(args: &BackupArgs) -> Result<(), Failure> {
-    let settings = read_alone(&args.place)?;
+    let (_, database) = read_with_database(&args.place)?;
     if args.file.exists() {
         let error = anyhow!("already exists; choose another name or remove it first");
         let error = error.context(format!("the copy {}", args.file.display()));
         return Err(Failure::Configuration(error));
     }
-    copied_out(args, &settings).await.map_err(Failure::Running)
+    copied_out(args, &database).await.map_err(Failure::Running)
 }
 
-async fn copied_out(args: &BackupArgs, settings: &ServerSettings) -> Result<()> {
+async fn copied_out(args: &BackupArgs, database: &Url) -> Result<()> {
     let failed = || format!("the copy {}", args.file.display());
     let part = args.file.with_added_extension("part");
     let file = OpenOptions::new()
@@ -203,7 +211,7 @@ async fn copied_out(args: &BackupArgs, settings: &ServerSettings) -> Result<()> 
         .mode(0o600)
         .open(&part);
     let mut writer = BufWriter::new(file.with_context(failed)?);
-    let copied = backup(&settings.database()?, &mut writer, &mut progress("copied")).await;
+    let copied = backup(database, &mut writer, &mut progress("copied")).await;
     let copied = match copied {
         Ok(copied) => copied,
         Err(error) => {
@@ -227,11 +235,10 @@ fn sync_folder(file: &Path) -> io::Result<()> {
 }
 
 async fn copy_in(args: &RestoreArgs) -> Result<(), Failure> {
-    let settings = read_alone(&args.place)?;
+    let (settings, database) = read_with_database(&args.place)?;
     let failed = || format!("the copy {}", args.file.display());
     let file = File::open(&args.file).with_context(failed);
     let mut reader = BufReader::new(file.map_err(Failure::Configuration)?);
-    let database = settings.database().map_err(Failure::Configuration)?;
     make_folder(&settings).map_err(Failure::Configuration)?;
     let copied = restore(&database, &mut reader, &mut progress("restored")).await;
     let copied = copied.with_context(failed).map_err(Failure::Running)?;

@@ -64,7 +64,7 @@ impl Given {
         let WithRole { role, own } = settings.values;
         let config = read_conf(&args.conf)?;
         cloud::check(config.config.cloud).with_context(|| args.conf.display().to_string())?;
-        own.check(config.config.cloud)?;
+        own.check(config.config.cloud, &settings.origins)?;
         let store = config.config.config_base.scheme();
         let about_variables = environment::warnings(config.config.cloud, store, &environment);
         let warnings = settings

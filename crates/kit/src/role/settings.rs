@@ -135,7 +135,7 @@ mod tests {
             ("TIDEWAITER_REGION", "r"),
             ("TIDEWAITER_POLL", "1"),
         ];
-        let Settings { values, warnings } = read(file, &variables).unwrap();
+        let Settings { values, warnings, .. } = read(file, &variables).unwrap();
         assert_eq!(values.role.kubeconfig, Some("/k".into()));
         assert_eq!(values.role.health_address, ([0, 0, 0, 0], 1).into());
         assert_eq!(values.role.admin_address, RoleSettings::default().admin_address);

@@ -75,13 +75,7 @@ fn none() -> serde_json::Value {
 #[test]
 fn nothing_given_is_the_defaults() {
     let settings: Settings<Role> = load(None, [], &none()).unwrap();
-    assert_eq!(
-        settings,
-        Settings {
-            values: Role::default(),
-            warnings: vec![]
-        }
-    );
+    assert_eq!((settings.values, settings.warnings), (Role::default(), vec![]));
 }
 
 #[test]
@@ -103,13 +97,12 @@ fn a_later_source_wins() {
         lease,
         ..Role::default()
     };
-    assert_eq!(
-        settings,
-        Settings {
-            values: expected,
-            warnings: vec![]
-        }
-    );
+    assert_eq!((settings.values, settings.warnings), (expected, vec![]));
+    let origin = |key| settings.origins.of(key);
+    assert!(origin("mode").starts_with("the settings file "), "{}", origin("mode"));
+    assert_eq!(origin("lease.name"), "the variable TIDEWAITER_LEASE__NAME");
+    assert_eq!(origin("pollSeconds"), "the flags");
+    assert_eq!(origin("adminAddress"), "the defaults");
 }
 
 /// A file, variables, and the expected parts of the error.
@@ -211,7 +204,11 @@ fn an_empty_variable_counts_as_unset() {
     let variables = empty.map(|name| (format!("{PREFIX}{name}"), String::new()));
     let file = file(content);
     let settings: Settings<Role> = load(Some(file.path()), variables, &none()).unwrap();
-    assert_eq!(settings, load_all(content, &[], &none()).unwrap());
+    let without = load_all(content, &[], &none()).unwrap();
+    assert_eq!(
+        (&settings.values, &settings.warnings),
+        (&without.values, &without.warnings)
+    );
     assert_eq!(settings.values.region.as_deref(), Some("from-file"));
 }
 

@@ -96,17 +96,27 @@ impl Default for ServerSettings {
 }
 
 impl ServerSettings {
-    /// Checks settings that depend on each other.
+    /// Checks settings that depend on each other. Reads no secret.
     pub(super) fn check(&self) -> Result<()> {
         if self.tls_certificate.is_some() != self.tls_key.is_some() {
             bail!("tlsCertificate and tlsKey belong together: set both or neither");
         }
-        self.database()?;
+        self.database_url(None)?;
         Ok(())
     }
 
     /// The URL of the database, with the password from its file.
     pub(super) fn database(&self) -> Result<Url> {
+        let read = |path: &PathBuf| {
+            let password = std::fs::read_to_string(path);
+            password.with_context(|| format!("databasePasswordFile is {}: it cannot be read", path.display()))
+        };
+        let password = self.database_password_file.as_ref().map(read).transpose()?;
+        self.database_url(password.as_deref())
+    }
+
+    /// The URL of the database with this password. Fails where a password file is set and the URL cannot have a password.
+    fn database_url(&self, password: Option<&str>) -> Result<Url> {
         let text = if let Some(database) = &self.database {
             database.clone()
         } else {
@@ -123,10 +133,8 @@ impl ServerSettings {
         if !["sqlite", "postgres", "postgresql"].contains(&url.scheme()) {
             bail!("database is {url}: {wanted}");
         }
-        if let Some(path) = &self.database_password_file {
-            let password = std::fs::read_to_string(path)
-                .with_context(|| format!("databasePasswordFile is {}: it cannot be read", path.display()))?;
-            let set = url.set_password(Some(password.trim_end_matches(['\r', '\n'])));
+        if self.database_password_file.is_some() {
+            let set = url.set_password(password.map(|password| password.trim_end_matches(['\r', '\n'])));
             set.map_err(|()| anyhow!("databasePasswordFile is set, and database is {text}, which has no user"))?;
         }
         Ok(url)

@@ -10,6 +10,7 @@ use tidewaiter_api::names::{KOPS_LEASE, KOPS_NAMESPACE};
 use tidewaiter_controller::node_controller::{ForeignLabels, LabelsFrom, OnForgery, Policy};
 use tidewaiter_identity::NodeNames;
 use tidewaiter_kit::role::address;
+use tidewaiter_kit::settings::Origins;
 use tidewaiter_kops::Cloud;
 use url::Url;
 
@@ -103,24 +104,25 @@ impl ControllerSettings {
         }
     }
 
-    /// Checks that these settings are possible on this cloud, and together.
-    pub(crate) fn check(&self, cloud: Cloud) -> Result<()> {
+    /// Checks that these settings are possible on this cloud, and together. The error names where each of them comes from.
+    pub(crate) fn check(&self, cloud: Cloud, origins: &Origins) -> Result<()> {
         let source = match self.label_source {
             LabelsFrom::Store => return Ok(()),
             LabelsFrom::Tags => "tags",
             LabelsFrom::StoreThenTags => "store-then-tags",
         };
+        let source_origin = origins.of("labelSource");
         if cloud != Cloud::Aws {
             bail!(
-                "labelSource is {source}, and cloud is {cloud}: only instances on aws carry labels as tags; set labelSource to store \
-                 (settings file, TIDEWAITER_LABEL_SOURCE or --label-source)"
+                "{source_origin}: labelSource is {source}, and cloud is {cloud}: only instances on aws carry labels as tags; set labelSource \
+                 to store"
             );
         }
         if self.label_source == LabelsFrom::Tags && self.foreign_labels == ForeignLabels::Remove {
+            let foreign_origin = origins.of("foreignLabels");
             bail!(
-                "foreignLabels is remove, and labelSource is tags: only the state store defines which group owns a label; set \
-                 foreignLabels to report, or labelSource to store (settings file, TIDEWAITER_FOREIGN_LABELS and \
-                 TIDEWAITER_LABEL_SOURCE, or --foreign-labels and --label-source)"
+                "foreignLabels is remove (from {foreign_origin}), and labelSource is tags (from {source_origin}): only the state store \
+                 defines which group owns a label; set foreignLabels to report, or labelSource to store"
             );
         }
         Ok(())

@@ -24,13 +24,13 @@ pub(super) async fn explainer(sources: &ExplainSources, from_cloud: bool) -> Res
     let environment = environment();
     let variables = environment.iter().cloned();
     let settings = load::<WithRole<ControllerSettings>>(sources.settings.as_deref(), variables, &sources.flags)?;
-    let WithRole { role, own: settings } = settings.values;
+    let (WithRole { role, own: settings }, origins) = (settings.values, settings.origins);
     let (node_names, policy) = (settings.node_names, settings.policy());
     let cluster = kube_config(role.kubeconfig.as_deref(), None).await?;
     let (definitions, cloud) = match config(&sources.place)? {
         None => (None, None),
         Some(config) => {
-            settings.check(config.cloud)?;
+            settings.check(config.cloud, &origins)?;
             let given = Given {
                 config,
                 settings,

@@ -59,6 +59,25 @@ async fn what_is_printed_of_the_settings_can_be_read_again() {
 }
 
 #[tokio::test]
+async fn the_settings_are_printed_without_the_password_file_and_nothing_else_is_done_without_it() {
+    let place = Place::new(On::Postgres).await;
+    let (code, printed) = place.run(&["serve", "--print-config"]).await;
+    assert_eq!(code, 0, "{printed}");
+    let settings: serde_json::Value = serde_saphyr::from_str(&printed).unwrap();
+    std::fs::remove_file(settings["databasePasswordFile"].as_str().unwrap()).unwrap();
+    assert_eq!(place.run(&["serve", "--print-config"]).await, (0, printed));
+    let copy = place.scratch.path().join("copy").display().to_string();
+    for words in [&["serve"][..], &["backup", &copy], &["restore", &copy]] {
+        let (code, said) = place.run(words).await;
+        assert_eq!(code, 2, "{words:?}: {said}");
+        assert!(
+            said.contains("databasePasswordFile is ") && said.contains("cannot be read"),
+            "{said}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn told_to_stop_it_ends_at_once_though_clients_hold_connections() {
     let place = Place::new(On::Sqlite).await;
     place.init().await;

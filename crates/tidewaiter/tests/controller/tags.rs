@@ -140,7 +140,7 @@ fn what_cannot_be_kept_is_refused_at_the_start() {
         (
             gce.to_json(),
             &[TAGS][..],
-            "labelSource is tags, and cloud is gce: only instances on aws",
+            "the variable TIDEWAITER_LABEL_SOURCE: labelSource is tags, and cloud is gce: only instances on aws",
         ),
         (
             gce.to_json(),
@@ -150,7 +150,8 @@ fn what_cannot_be_kept_is_refused_at_the_start() {
         (
             aws.to_json(),
             &[TAGS, remove],
-            "set foreignLabels to report, or labelSource to store",
+            "foreignLabels is remove (from the variable TIDEWAITER_FOREIGN_LABELS), and labelSource is tags (from the variable \
+             TIDEWAITER_LABEL_SOURCE): only",
         ),
         (
             aws.to_json(),
