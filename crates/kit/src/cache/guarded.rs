@@ -2,17 +2,21 @@
 //!
 //! The text of each object is taken out of the response first, without looking at its content, and decoded by itself: an object that
 //! is nested deeper than the parser allows fails alone, too. kube's `DeserializeGuard` parses each object into a tree of values
-//! within the response, so such an object fails the whole response.
-
-use std::fmt;
+//! within the response, so such an object fails the whole response. The text can be taken out of a watch event only if its type
+//! stands before its object, as in the events of every API server; any other event fails the watch, which then lists.
+//!
+//! The error about an object quotes the value that is wrong, except for kinds that hold secrets.
 
 use kube::Resource;
 use kube::core::ObjectMeta;
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
 use serde_json::value::RawValue;
+
+mod unquoted;
+
+/// The kinds whose values never appear in an error: it is logged, published in an Event and shown by commands.
+const SECRET_KINDS: [&str; 2] = ["Secret", "Registry"];
 
 /// An object, or what is known of one that cannot be decoded.
 #[derive(Clone, Debug)]
@@ -23,18 +27,23 @@ pub struct Guarded<K>(pub Result<K, Undecodable>);
 pub struct Undecodable {
     /// Name, namespace, uid and version; nothing else.
     pub metadata: ObjectMeta,
-    /// What is wrong, with the field where the type names it. It can quote the object: escape it before it is shown.
+    /// What is wrong, with the field where the type names it. It can quote the object, unless its kind holds secrets: escape it
+    /// before it is shown.
     pub error: String,
 }
 
-impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
+impl<'de, K: Resource<DynamicType = ()> + DeserializeOwned> Deserialize<'de> for Guarded<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let object = deserializer.deserialize_newtype_struct(RAW_VALUE, ObjectVisitor)?;
-        let error = match object.decode() {
-            Ok(object) => return Ok(Self(Ok(object))),
-            Err(error) => error.to_string(),
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        if let Ok(object) = serde_json::from_str(text.get()) {
+            return Ok(Self(Ok(object)));
+        }
+        let error = if SECRET_KINDS.contains(&K::kind(&()).as_ref()) {
+            unquoted::error::<K>(text.get())
+        } else {
+            quoted_error::<K>(text.get())
         };
-        match object.decode() {
+        match serde_json::from_str(text.get()) {
             Ok(Named { metadata }) => {
                 let metadata = metadata.into();
                 Ok(Self(Err(Undecodable { metadata, error })))
@@ -44,45 +53,11 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
     }
 }
 
-/// The name by which [`RawValue`] asks `serde_json` for the text of a value.
-const RAW_VALUE: &str = "$serde_json::private::RawValue";
-
-/// An object that is not decoded yet.
-enum Object {
-    Text(Box<RawValue>),
-    /// Of an event whose object stands before its type: serde has parsed it by then. API servers send the type first.
-    Tree(Value),
-}
-
-impl Object {
-    /// On failure once more, for the path of the field.
-    fn decode<T: DeserializeOwned>(&self) -> Result<T, serde_path_to_error::Error<serde_json::Error>> {
-        match self {
-            Self::Text(text) => serde_json::from_str(text.get()).or_else(|_| {
-                let mut parser = serde_json::Deserializer::from_str(text.get());
-                serde_path_to_error::deserialize(&mut parser)
-            }),
-            Self::Tree(tree) => T::deserialize(tree).or_else(|_| serde_path_to_error::deserialize(tree)),
-        }
-    }
-}
-
-struct ObjectVisitor;
-
-impl<'de> Visitor<'de> for ObjectVisitor {
-    type Value = Object;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object, A::Error> {
-        Box::<RawValue>::deserialize(MapAccessDeserializer::new(map)).map(Object::Text)
-    }
-
-    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Object, D::Error> {
-        Value::deserialize(deserializer).map(Object::Tree)
-    }
+/// Why `text` is no `K`: the path of the field, its value and what is expected. Decodes once more, because the path costs time.
+fn quoted_error<K: DeserializeOwned>(text: &str) -> String {
+    let mut parser = serde_json::Deserializer::from_str(text);
+    let decoded = serde_path_to_error::deserialize::<_, K>(&mut parser);
+    decoded.err().map(|error| error.to_string()).unwrap_or_default()
 }
 
 /// Of an object that cannot be decoded, only what names it, which the API server has checked.
@@ -142,89 +117,4 @@ impl<K: Resource> Resource for Guarded<K> {
 }
 
 #[cfg(test)]
-mod tests {
-    use kube::api::WatchEvent;
-    use kube::core::ObjectList;
-    use serde_json::json;
-
-    use super::*;
-
-    #[derive(Clone, Debug, Deserialize, kube::Resource)]
-    #[resource(inherit = k8s_openapi::api::core::v1::Node)]
-    struct Strict {
-        metadata: ObjectMeta,
-        #[serde(rename = "spec")]
-        _spec: Spec,
-    }
-
-    #[derive(Clone, Debug, Deserialize)]
-    struct Spec {
-        #[serde(rename = "podCIDR")]
-        _pod_cidr: std::net::IpAddr,
-    }
-
-    fn object(name: &str, value: &str) -> serde_json::Value {
-        json!({"metadata": {"name": name, "uid": "u"}, "spec": {"podCIDR": value}})
-    }
-
-    #[test]
-    fn a_bad_object_does_not_fail_its_list() {
-        let list = json!({"apiVersion": "v1", "kind": "NodeList", "metadata": {"resourceVersion": "7"},
-            "items": [object("good", "10.0.0.0"), object("bad", "junk"), object("other", "::1")]});
-        let list: ObjectList<Guarded<Strict>> = serde_json::from_str(&list.to_string()).unwrap();
-        let names: Vec<_> = list
-            .items
-            .iter()
-            .map(|it| (it.meta().name.as_deref().unwrap(), it.0.is_ok()))
-            .collect();
-        assert_eq!(names, [("good", true), ("bad", false), ("other", true)]);
-        let error = &list.items[1].0.as_ref().unwrap_err().error;
-        assert!(
-            error.starts_with("spec.podCIDR: ") && error.contains("IP address"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn a_bad_object_does_not_fail_its_watch() {
-        let event = json!({"type": "MODIFIED", "object": object("bad", "junk")}).to_string();
-        let WatchEvent::Modified(it) = serde_json::from_str::<WatchEvent<Guarded<Strict>>>(&event).unwrap() else {
-            panic!("not a modification")
-        };
-        assert_eq!(it.meta().uid.as_deref(), Some("u"));
-        assert!(it.0.is_err());
-    }
-
-    /// Every client with permission to write an object can write its managed fields, nested to any depth.
-    fn deep(depth: usize) -> String {
-        format!("{}1{}", "{\"f:a\":".repeat(depth), "}".repeat(depth))
-    }
-
-    #[test]
-    fn an_object_that_is_nested_too_deep_does_not_fail_its_list() {
-        for depth in [200, 100_000] {
-            let bad = format!(
-                r#"{{"metadata": {{"name": "bad"}}, "spec": {{"podCIDR": {}}}}}"#,
-                deep(depth)
-            );
-            let list = format!(
-                r#"{{"metadata": {{"resourceVersion": "7"}}, "items": [{bad}, {}]}}"#,
-                object("good", "::1")
-            );
-            let list: ObjectList<Guarded<Strict>> = serde_json::from_str(&list).unwrap();
-            let decoded: Vec<_> = list.items.iter().map(|it| it.0.is_ok()).collect();
-            assert_eq!(decoded, [false, true], "{depth}");
-            assert_eq!(list.items[0].meta().name.as_deref(), Some("bad"));
-        }
-    }
-
-    #[test]
-    fn what_a_type_does_not_read_may_be_nested_as_deep_as_it_likes() {
-        let managed = deep(100_000);
-        let event = format!(
-            r#"{{"type": "ADDED", "object": {{"metadata": {{"name": "n"}}, "spec": {{"podCIDR": "::1", "other": {managed}}}}}}}"#
-        );
-        let event = serde_json::from_str::<WatchEvent<Guarded<Strict>>>(&event).unwrap();
-        assert!(matches!(event, WatchEvent::Added(Guarded(Ok(_)))));
-    }
-}
+mod tests;

@@ -46,13 +46,18 @@ struct Server {
     watching: Vec<UnboundedSender<Bytes>>,
 }
 
+/// A line of a watch, with the type before the object, as an API server writes it.
+fn event(what: &str, object: &Value) -> String {
+    format!("{{\"type\":\"{what}\",\"object\":{object}}}\n")
+}
+
 impl Server {
     fn apply(&mut self, name: &str) {
         self.version += 1;
         let node = node(name, self.version);
         self.nodes.retain(|other| other["metadata"]["name"] != name);
         self.nodes.push(node.clone());
-        self.tell(&json!({"type": "MODIFIED", "object": node}));
+        self.tell("MODIFIED", &node);
     }
 
     /// Gone without an event.
@@ -61,8 +66,8 @@ impl Server {
         self.nodes.retain(|other| other["metadata"]["name"] != name);
     }
 
-    fn tell(&mut self, event: &Value) {
-        let line = format!("{event}\n");
+    fn tell(&mut self, what: &str, object: &Value) {
+        let line = event(what, object);
         self.watching
             .retain(|watch| watch.unbounded_send(line.clone().into()).is_ok());
     }
@@ -239,9 +244,9 @@ async fn a_watch_that_is_closed_goes_on_where_it_was() {
 
 #[tokio::test(start_paused = true)]
 async fn a_place_in_the_stream_that_is_gone_is_found_again_by_a_list() {
-    let gone = json!({"type": "ERROR", "object": status(410)});
-    let odd = json!({"type": "ERROR", "object": status(400)});
-    let junk = json!({"type": "MODIFIED", "object": {"metadata": {"name": 7}}});
+    let gone = event("ERROR", &status(410));
+    let odd = event("ERROR", &status(400));
+    let junk = event("MODIFIED", &json!({"metadata": {"name": 7}}));
     for event in [Some(gone), Some(odd), Some(junk), None] {
         let world = world(|server| ["a", "b"].iter().for_each(|name| server.apply(name)));
         pass(5 * SECOND).await;
@@ -254,7 +259,7 @@ async fn a_place_in_the_stream_that_is_gone_is_found_again_by_a_list() {
             match &event {
                 Some(event) => watching
                     .iter()
-                    .for_each(|watch| watch.unbounded_send(format!("{event}\n").into()).unwrap()),
+                    .for_each(|watch| watch.unbounded_send(event.clone().into()).unwrap()),
                 // The server says so when the watch is begun, and would for ever.
                 None => server.watches.extend([Fault::Status(410); 3]),
             }
@@ -374,7 +379,7 @@ async fn an_object_that_cannot_be_decoded_blocks_no_other() {
     let good = world.cache.get(&crate::Key::new("bad")).unwrap();
 
     // It becomes bad while it is watched: its last good version stays, and the watch goes on.
-    world.server().tell(&json!({"type": "MODIFIED", "object": bad(9)}));
+    world.server().tell("MODIFIED", &bad(9));
     world.server().apply("a");
     settle().await;
     assert_eq!(
@@ -386,10 +391,10 @@ async fn an_object_that_cannot_be_decoded_blocks_no_other() {
     // One that was made again under the name is another: nothing of the old one is kept.
     let mut other = bad(10);
     other["metadata"]["uid"] = json!("other");
-    world.server().tell(&json!({"type": "MODIFIED", "object": other}));
+    world.server().tell("MODIFIED", &other);
     settle().await;
     assert_eq!(world.told(), ["-bad"]);
-    world.server().tell(&json!({"type": "DELETED", "object": bad(11)}));
+    world.server().tell("DELETED", &bad(11));
     settle().await;
     assert_eq!((world.told(), undecodable.get()), (vec![], 0));
 }
