@@ -1,5 +1,6 @@
 //! The cluster's health, as the MetricsServer and `ClusterHealth` tell it.
 
+mod alerts;
 mod forged;
 mod monitoring;
 mod server;

@@ -19,12 +19,12 @@ fn dashboard() -> Value {
 }
 
 /// The rules as Prometheus reads them: what stands under `spec`.
-fn rules() -> Value {
+pub fn rules() -> Value {
     let rule: Value = serde_saphyr::from_str(&file("deploy/monitoring/prometheusrule.yaml")).unwrap();
     rule["spec"].clone()
 }
 
-fn alerts(rules: &Value) -> Vec<&Value> {
+pub fn alerts(rules: &Value) -> Vec<&Value> {
     let groups = rules["groups"].as_array().unwrap();
     groups
         .iter()

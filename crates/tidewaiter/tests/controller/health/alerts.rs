@@ -1,0 +1,225 @@
+//! When the alerts of `deploy/monitoring` fire, and when they do not: promtool evaluates them over made-up series of two replicas.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use tidewaiter_testkit::Scratch;
+use tidewaiter_testkit::prometheus::promtool;
+
+use super::monitoring::{alerts, rules};
+
+/// What the two replicas say of a healthy cluster, each value at the edge of what is healthy.
+const HEALTHY: [(&str, [u32; 2]); 25] = [
+    (
+        r#"tidewaiter_cluster_verdict{cluster_name="c",verdict="failed"}"#,
+        [0, 0],
+    ),
+    (
+        r#"tidewaiter_cluster_verdict{cluster_name="c",verdict="passed"}"#,
+        [1, 1],
+    ),
+    (r#"tidewaiter_cluster_observed{cluster_name="c",part="cloud"}"#, [1, 1]),
+    (
+        r#"tidewaiter_cluster_verdict_age_seconds{cluster_name="c"}"#,
+        [120, 120],
+    ),
+    (r#"kops_node_notReady{cluster_name="c"}"#, [0, 0]),
+    (r#"kops_pod_missing{cluster_name="c"}"#, [0, 0]),
+    (r#"kops_pod_pending{cluster_name="c"}"#, [0, 0]),
+    (r#"kops_pod_notReady{cluster_name="c"}"#, [0, 0]),
+    (r#"kops_pod_unknown{cluster_name="c"}"#, [0, 0]),
+    (r#"kops_component_unhealthy{cluster_name="c"}"#, [0, 0]),
+    (
+        r#"tidewaiter_instance_group_target_instances{cluster_name="c",instance_group="g"}"#,
+        [2, 2],
+    ),
+    (
+        r#"tidewaiter_instance_group_current_instances{cluster_name="c",instance_group="g"}"#,
+        [2, 2],
+    ),
+    (
+        r#"tidewaiter_instance_group_outdated_instances{cluster_name="c",instance_group="g"}"#,
+        [0, 0],
+    ),
+    (r#"tidewaiter_nodes{state="verified"}"#, [3, 0]),
+    (r#"tidewaiter_nodes{state="waiting"}"#, [1, 0]),
+    (r#"tidewaiter_nodes{state="forged"}"#, [0, 0]),
+    (r#"tidewaiter_nodes{state="refused"}"#, [0, 0]),
+    (r#"tidewaiter_nodes{state="undefined"}"#, [0, 0]),
+    (r#"tidewaiter_nodes{state="unanswered"}"#, [0, 0]),
+    (r#"tidewaiter_nodes{state="failed"}"#, [0, 0]),
+    (r#"tidewaiter_undecodable_objects{kind="NodeIdentity"}"#, [0, 0]),
+    (r#"tidewaiter_cache_stale_seconds{cache="node"}"#, [300, 300]),
+    ("tidewaiter_quarantine_held", [0, 0]),
+    ("tidewaiter_state_store_problems", [0, 0]),
+    (r#"tidewaiter_leader{namespace="kube-system"}"#, [1, 0]),
+];
+
+/// Each alert with what makes it fire: the value of a series of the first replica, just over the edge. None: of neither replica.
+const TROUBLE: [(&str, &str, Option<u32>); 23] = [
+    (
+        "ClusterValidationFailed",
+        r#"tidewaiter_cluster_verdict{cluster_name="c",verdict="failed"}"#,
+        Some(1),
+    ),
+    (
+        "ClusterVerdictUnknown",
+        r#"tidewaiter_cluster_observed{cluster_name="c",part="cloud"}"#,
+        Some(0),
+    ),
+    (
+        "ClusterVerdictOld",
+        r#"tidewaiter_cluster_verdict_age_seconds{cluster_name="c"}"#,
+        Some(121),
+    ),
+    (
+        "ClusterVerdictAbsent",
+        r#"tidewaiter_cluster_verdict_age_seconds{cluster_name="c"}"#,
+        None,
+    ),
+    ("NodesNotReady", r#"kops_node_notReady{cluster_name="c"}"#, Some(1)),
+    (
+        "ControlPlanePodsMissing",
+        r#"kops_pod_missing{cluster_name="c"}"#,
+        Some(1),
+    ),
+    ("SystemPodsNotWell", r#"kops_pod_pending{cluster_name="c"}"#, Some(1)),
+    ("SystemPodsNotWell", r#"kops_pod_notReady{cluster_name="c"}"#, Some(1)),
+    ("SystemPodsNotWell", r#"kops_pod_unknown{cluster_name="c"}"#, Some(1)),
+    (
+        "ControlPlaneComponentUnhealthy",
+        r#"kops_component_unhealthy{cluster_name="c"}"#,
+        Some(1),
+    ),
+    (
+        "InstanceGroupTooSmall",
+        r#"tidewaiter_instance_group_target_instances{cluster_name="c",instance_group="g"}"#,
+        Some(3),
+    ),
+    (
+        "RollingUpdateNeeded",
+        r#"tidewaiter_instance_group_outdated_instances{cluster_name="c",instance_group="g"}"#,
+        Some(1),
+    ),
+    ("NodeForged", r#"tidewaiter_nodes{state="forged"}"#, Some(1)),
+    ("NodesNotIdentified", r#"tidewaiter_nodes{state="refused"}"#, Some(1)),
+    ("NodesNotIdentified", r#"tidewaiter_nodes{state="undefined"}"#, Some(1)),
+    ("NodesNotIdentified", r#"tidewaiter_nodes{state="unanswered"}"#, Some(1)),
+    ("NodesNotWritten", r#"tidewaiter_nodes{state="failed"}"#, Some(1)),
+    (
+        "UndecodableObjects",
+        r#"tidewaiter_undecodable_objects{kind="NodeIdentity"}"#,
+        Some(1),
+    ),
+    (
+        "CacheStale",
+        r#"tidewaiter_cache_stale_seconds{cache="node"}"#,
+        Some(301),
+    ),
+    ("QuarantineHeld", "tidewaiter_quarantine_held", Some(2)),
+    ("StateStoreProblems", "tidewaiter_state_store_problems", Some(1)),
+    (
+        "ControllerWithoutLeader",
+        r#"tidewaiter_leader{namespace="kube-system"}"#,
+        Some(0),
+    ),
+    (
+        "ControllerWithoutLeader",
+        r#"tidewaiter_leader{namespace="kube-system"}"#,
+        Some(2),
+    ),
+];
+
+/// The minutes for which all is well, at the beginning and at the end.
+const WELL: usize = 10;
+/// The minutes for which the trouble lasts after the alert has begun to fire.
+const LONGER: usize = 5;
+
+/// How many minutes the condition of an alert must hold before it fires.
+fn patience(alert: &Value) -> usize {
+    let text = alert["for"].as_str().unwrap_or("0m");
+    let (number, unit) = text.split_at(text.len() - 1);
+    let minutes = match unit {
+        "m" => 1,
+        "d" => 24 * 60,
+        _ => panic!("{alert}"),
+    };
+    number.parse::<usize>().unwrap() * minutes
+}
+
+/// One value a minute: the healthy one, then the bad one for `trouble` minutes, then the healthy one again.
+fn values(healthy: u32, bad: &str, trouble: usize) -> String {
+    let healthy = vec![healthy.to_string(); WELL];
+    let bad = vec![bad.to_owned(); trouble];
+    [healthy.clone(), bad, healthy].concat().join(" ")
+}
+
+/// A test of promtool: all is well, then there is this trouble, then all is well again.
+fn test(alert: &str, patience: usize, series: &str, bad: Option<u32>) -> Value {
+    let trouble = patience + LONGER;
+    let mut input = Vec::new();
+    for (healthy, values_of) in HEALTHY {
+        for (replica, value) in values_of.into_iter().enumerate() {
+            let bad = match bad {
+                Some(bad) if healthy == series && replica == 0 => bad.to_string(),
+                None if healthy == series => "stale".to_owned(),
+                _ => value.to_string(),
+            };
+            let (name, labels) = healthy.split_once('{').unwrap_or((healthy, "}"));
+            input.push(json!({
+                "series": format!("{name}{{pod=\"{replica}\",{labels}"),
+                "values": values(value, &bad, trouble),
+            }));
+        }
+    }
+    let fires_at = WELL + patience;
+    let mut looks = vec![
+        (WELL - 1, false),
+        (fires_at, true),
+        (WELL + trouble - 1, true),
+        (WELL + trouble, false),
+    ];
+    if patience > 0 {
+        looks.push((fires_at - 1, false));
+    }
+    let looks = looks.into_iter().map(|(minute, fires)| {
+        let firing = json!([{"labels": format!("{{alertname=\"{alert}\"}}"), "value": 1}]);
+        json!({
+            "expr": "count by (alertname) (ALERTS{alertstate=\"firing\"})",
+            "eval_time": format!("{minute}m"),
+            "exp_samples": if fires { firing } else { json!([]) },
+        })
+    });
+    json!({
+        "name": format!("{alert}: {series}"),
+        "interval": "1m",
+        "input_series": input,
+        "promql_expr_test": looks.collect::<Vec<_>>(),
+    })
+}
+
+#[test]
+fn each_alert_fires_in_its_trouble_and_no_other_one_does() {
+    let rules = rules();
+    let alerts = alerts(&rules);
+    let names: BTreeSet<&str> = alerts.iter().map(|alert| alert["alert"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        TROUBLE.iter().map(|(alert, ..)| *alert).collect(),
+        "an alert without a test, or a test of no alert"
+    );
+    let tests = TROUBLE.map(|(name, series, bad)| {
+        assert!(HEALTHY.iter().any(|(healthy, _)| *healthy == series), "{series}");
+        let alert = alerts.iter().find(|alert| alert["alert"] == name).unwrap();
+        test(name, patience(alert), series, bad)
+    });
+    let scratch = Scratch::new("alerts");
+    let file = json!({"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": tests});
+    for (name, content) in [("rules.yaml", &rules), ("tests.yaml", &file)] {
+        #[expect(clippy::disallowed_methods, reason = "nobody reads it yet")]
+        std::fs::write(scratch.path().join(name), content.to_string()).unwrap();
+    }
+    let tested = promtool(scratch.path(), &["test", "rules", "tests.yaml"], "");
+    let said = [tested.stdout, tested.stderr].concat();
+    assert!(tested.status.success(), "{}", String::from_utf8_lossy(&said));
+}
