@@ -2,8 +2,9 @@
 //!
 //! Invariants: a port holds a limited number of connections, so that file descriptors remain for watches and the Lease. A new
 //! connection is always accepted: when the port is full, the oldest connection of the peer that has the most is closed, so
-//! that no client delays another one. The head of a request and the life of a connection have time limits, and all time
-//! limits are measured on the clock of the kit.
+//! that no client delays another one. Between two accepts the connections run, so that a request that is there already is
+//! read before a later connection can close its own. The head of a request and the life of a connection have time limits,
+//! and all time limits are measured on the clock of the kit.
 //!
 //! Why not a library: `axum::serve` and tower's limits bound connections or requests in total, and make new ones wait; none of
 //! them distinguishes peers.
@@ -24,6 +25,7 @@ use hyper_util::rt::TokioIo;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::yield_now;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::Service as _;
@@ -149,6 +151,8 @@ pub async fn serve_with(
                     let server = Arc::clone(&server);
                     // Created where it is awaited: a future that is moved into another one takes its space twice.
                     connections.open(peer.ip(), async move { server.connection(stream, Peer(peer)).await });
+                    // Else a burst that waits to be accepted closes its own first connections unread.
+                    yield_now().await;
                 }
                 Err(error) => {
                     warn!(%error, "cannot accept a connection");

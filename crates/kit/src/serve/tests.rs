@@ -148,6 +148,37 @@ async fn a_peer_closes_no_connection_of_another_peer() {
     assert_eq!(rest.matches("hello").count(), 2, "{rest}");
 }
 
+/// After a stall, or in a flood, more connections wait to be accepted than the port holds.
+#[tokio::test]
+async fn every_request_that_waits_to_be_accepted_is_answered() {
+    let listener = bind("address", ([127, 0, 0, 1], 0).into()).await.unwrap();
+    let (clock, shutdown) = (ManualClock::default(), CancellationToken::new());
+    let port = Port {
+        address: listener.local_addr().unwrap(),
+        clock: clock.clone(),
+        shutdown: shutdown.clone(),
+    };
+    let mut waiting = Vec::new();
+    for _ in 0..20 * LIMIT {
+        waiting.push(port.connect(1, REQUEST).await);
+    }
+    let options = Options {
+        connections: LIMIT,
+        ..Options::default()
+    };
+    let router = Router::new().route("/", get(async || "hello\n"));
+    beside(serve_with(listener, router, options, clock.shared(), shutdown).map(drop));
+    for (number, mut stream) in waiting.into_iter().enumerate() {
+        let mut response = String::new();
+        let read = tokio::time::timeout(HANGS, stream.read_to_string(&mut response));
+        let read = read.await.expect("the end of the connection");
+        assert!(
+            read.is_ok() && response.ends_with("hello\n"),
+            "{number}: {read:?} {response}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_connection_without_a_whole_request_is_closed() {
     let port = hello().await;
