@@ -57,6 +57,8 @@ pub struct Controller {
     pub process: Arc<Process>,
     pub proxy: ApiProxy,
     admin: String,
+    /// Keeps no connection: the controller closes each sooner or later.
+    http: reqwest::Client,
     /// Where its MetricsServer listens.
     pub metrics_address: String,
     /// Where it answers probes.
@@ -193,6 +195,7 @@ impl World {
             process,
             proxy,
             admin: format!("http://{admin}"),
+            http: reqwest::Client::builder().pool_max_idle_per_host(0).build().unwrap(),
             metrics_address,
             health_address,
         }
@@ -445,7 +448,7 @@ impl Controller {
                 "the controller ended:\n{}",
                 self.process.log_tail()
             );
-            let answer = reqwest::get(format!("{}/readyz", self.admin)).await.map_err(shown)?;
+            let answer = self.get(&self.admin, "/readyz").await.map_err(shown)?;
             let (status, text) = (answer.status(), answer.text().await.map_err(shown)?);
             if status.is_success() { Ok(()) } else { Err(text) }
         })
@@ -454,12 +457,7 @@ impl Controller {
 
     /// What `/metrics` says.
     pub async fn metrics(&self) -> String {
-        reqwest::get(format!("{}/metrics", self.admin))
-            .await
-            .unwrap()
-            .text()
-            .await
-            .unwrap()
+        self.get(&self.admin, "/metrics").await.unwrap().text().await.unwrap()
     }
 
     /// The value of one series, as it stands in `/metrics`: `tidewaiter_nodes{state="forged"}`; 0 when it is not there.
@@ -487,8 +485,19 @@ impl Controller {
 
     /// What the MetricsServer answers.
     pub async fn scrape(&self) -> String {
-        let answer = reqwest::get(format!("http://{}/metrics", self.metrics_address)).await;
-        answer.unwrap().error_for_status().unwrap().text().await.unwrap()
+        self.try_scrape().await.unwrap()
+    }
+
+    /// The same, where the connection may be closed to make room for another one.
+    pub async fn try_scrape(&self) -> reqwest::Result<String> {
+        let answer = self
+            .get(&format!("http://{}", self.metrics_address), "/metrics")
+            .await?;
+        answer.error_for_status()?.text().await
+    }
+
+    pub async fn get(&self, base: &str, path: &str) -> reqwest::Result<reqwest::Response> {
+        self.http.get(format!("{base}{path}")).send().await
     }
 
     /// Waits until a gauge of the MetricsServer has a value, or is absent; the name stands before the labels.
@@ -499,7 +508,7 @@ impl Controller {
     /// The same in a time of one's own.
     pub async fn has_gauge_within(&self, time: Duration, name: &str, value: Option<f64>) {
         eventually(format!("{name} to be {value:?}"), time, async || {
-            let text = self.scrape().await;
+            let text = self.try_scrape().await.map_err(shown)?;
             let line = text.lines().find(|line| line.split('{').next() == Some(name));
             let found: Option<f64> = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
             if found == value {

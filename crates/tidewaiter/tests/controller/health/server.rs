@@ -9,10 +9,10 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 use tidewaiter_testkit::prometheus::promtool;
-use tidewaiter_testkit::{Action, Scripted};
+use tidewaiter_testkit::{Action, Scripted, eventually};
 
 use super::{is_ready, pod, reports, run, two_workers};
-use crate::world::{CLUSTER, Controller, World, repository};
+use crate::world::{CLUSTER, Controller, World, repository, shown};
 
 /// The answer of the seed's example; its values and its cluster are others.
 const SEED: &str = include_str!("seed.txt");
@@ -112,9 +112,11 @@ async fn what_the_cloud_does_not_say_is_absent() {
     controller.has_gauge("kops_node_ready", Some(2.0)).await;
 }
 
+/// A scraper connects again when its connection is closed.
 async fn scrapes(controller: &Controller, times: usize) {
     for _ in 0..times {
-        let text = tokio::time::timeout(AT_ONCE, controller.scrape()).await.unwrap();
+        let scrape = async || controller.try_scrape().await.map_err(shown);
+        let text = eventually("a scrape to be answered", AT_ONCE, scrape).await;
         assert!(text.contains("tidewaiter_cluster_verdict_age_seconds"), "{text}");
     }
 }

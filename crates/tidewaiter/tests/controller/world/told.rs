@@ -105,7 +105,7 @@ impl Controller {
     /// Waits until `/readyz` says so, with all of `words` (parted by `…`).
     pub async fn is_ready(&self, ready: bool, words: &str) {
         eventually(format!("/readyz to say {ready}: {words}"), SOON, async || {
-            let answer = reqwest::get(format!("{}/readyz", self.admin)).await.map_err(shown)?;
+            let answer = self.get(&self.admin, "/readyz").await.map_err(shown)?;
             let found = answer.status().is_success();
             let text = answer.text().await.map_err(shown)?;
             if found == ready && has_words(&text, words) {
