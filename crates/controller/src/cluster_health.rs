@@ -62,7 +62,7 @@ pub enum ClusterHealthError {
 impl ReconcileError for ClusterHealthError {
     fn retry(&self) -> Retry {
         match self {
-            Self::Read(_) => Retry::Backoff,
+            Self::Read(error) => Retry::of(error),
             Self::Write(error) => error.retry(),
         }
     }

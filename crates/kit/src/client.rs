@@ -3,7 +3,7 @@
 //! out.
 //!
 //! Nothing here retries: a write that was sent twice may have been sent by a leader the first time and by a stopped and
-//! woken process the second. A request is answered within [`REQUEST_TIMEOUT`], the wait for its permit included, or it
+//! woken process the second. When the server says after which time to retry, the error says it ([`retry_after`]). A request is answered within [`REQUEST_TIMEOUT`], the wait for its permit included, or it
 //! fails. Watches and other streams have no end; only their response headers have to arrive within that time.
 //!
 //! kube's own client stack (`ClientBuilder`) would bring base URL, credentials, headers, gzip, spans, time-outs of each
@@ -34,12 +34,15 @@ mod fence;
 mod gate;
 mod pace;
 mod request;
+mod retry_after;
 
 use budget::Budget;
 pub use budget::NoPermit;
 use fence::FencedBody;
 pub use fence::{Fenced, is_fenced};
 use gate::Gates;
+pub(crate) use retry_after::in_status as retry_after_status;
+pub use retry_after::retry_after;
 
 /// Requests under way at once in the whole process, watches, other streams and Events excepted. The API server allows 200
 /// writes to all its clients together (`--max-mutating-requests-inflight`); each costs a connection of its own (HTTP/1.1) for as

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use crate::backoff::jittered;
+use crate::client::retry_after;
 use crate::events::Notice;
 
 /// A failed reconcile is repeated after this time at the latest (±20 %), even if only a change of something else can help: an
@@ -35,9 +36,17 @@ pub enum Retry {
     After(Duration),
     /// Time may help: jittered exponential backoff for this object alone.
     Backoff,
+    /// The same, which begins after this time: the API server says that an earlier attempt is of no use.
+    BackoffAfter(Duration),
 }
 
 impl Retry {
+    /// What could help after this error of a request that may succeed later.
+    #[must_use]
+    pub fn of(error: &kube::Error) -> Self {
+        retry_after(error).map_or(Self::Backoff, Self::BackoffAfter)
+    }
+
     /// The wait of [`Retry::Slow`], drawn at random.
     #[must_use]
     pub fn slow() -> Duration {

@@ -17,6 +17,7 @@ use super::{Cacheable, Events};
 use crate::Kit;
 use crate::backoff::Backoff;
 use crate::chain::Chain;
+use crate::client::{retry_after, retry_after_status};
 
 /// Away for 30 s is 7 requests, and at most 8 s until it is noticed that the server is back.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(8));
@@ -123,7 +124,8 @@ impl Failures {
         if list {
             self.lists = self.lists.saturating_add(1);
         }
-        (list, BACKOFF.delay(if list { self.lists } else { self.count }))
+        let backoff = BACKOFF.delay(if list { self.lists } else { self.count });
+        (list, not_before(error).unwrap_or_default().saturating_add(backoff))
     }
 
     /// Whether `event` is the first sign that the watch goes on.
@@ -136,6 +138,17 @@ impl Failures {
             Event::Apply(_) | Event::Delete(_) => (self.count, self.lists) = (0, 0),
         }
         std::mem::take(&mut self.told)
+    }
+}
+
+/// The time before which the server wants no other attempt.
+fn not_before(error: &watcher::Error) -> Option<Duration> {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => retry_after(error),
+        watcher::Error::WatchError(status) => retry_after_status(status),
+        _ => None,
     }
 }
 

@@ -19,6 +19,7 @@ use super::budget::{Budget, Permits};
 use super::fence::{Fenced, FencedBody, caused_by_fence};
 use super::pace::Pace;
 use super::request::{Kind, kind};
+use super::retry_after::{into_status, is_asked};
 use super::{IN_FLIGHT, PERMIT_TIMEOUT, REQUEST_TIMEOUT};
 use crate::Kit;
 use crate::clock::{Elapsed, SharedClock, timeout};
@@ -117,6 +118,8 @@ impl GateLayer {
     where
         S: Service<Request<FencedBody>, Response = Response<B>>,
         S::Error: Into<BoxError>,
+        B: HttpBody<Data = Bytes>,
+        B::Error: Into<BoxError>,
     {
         let (pace, clock) = (&self.shared.pace, &self.shared.clock);
         let wait = pace.before(&name, clock.monotonic());
@@ -136,11 +139,15 @@ impl GateLayer {
     where
         S: Service<Request<FencedBody>, Response = Response<B>>,
         S::Error: Into<BoxError>,
+        B: HttpBody<Data = Bytes>,
+        B::Error: Into<BoxError>,
     {
+        let clock = &*self.shared.clock;
         let sent = inner.oneshot(request.map(FencedBody::read));
-        let response = timeout(&*self.shared.clock, REQUEST_TIMEOUT, sent)
-            .await?
-            .map_err(Into::into)?;
+        let response = timeout(clock, REQUEST_TIMEOUT, sent).await?.map_err(Into::into)?;
+        if is_asked(&response) {
+            return timeout(clock, REQUEST_TIMEOUT, self.collect(response)).await?;
+        }
         Ok(response.map(Either::Right))
     }
 
@@ -151,7 +158,7 @@ impl GateLayer {
         B: HttpBody<Data = Bytes>,
         B::Error: Into<BoxError>,
     {
-        self.permitted(whole(inner, request.map(FencedBody::read))).await
+        self.permitted(self.whole(inner, request.map(FencedBody::read))).await
     }
 
     async fn write<S, B>(
@@ -181,7 +188,7 @@ impl GateLayer {
                 return Err(Fenced.into());
             };
             let request = request.map(|body| FencedBody::write(body, leadership.clone()));
-            let answer = whole(inner, request).await;
+            let answer = self.whole(inner, request).await;
             counted.outcome = match &answer {
                 Ok(answer) => outcome(answer.status()),
                 Err(error) if caused_by_fence(&**error) => "fenced",
@@ -215,19 +222,28 @@ impl GateLayer {
         let left = REQUEST_TIMEOUT.saturating_sub(clock.monotonic().saturating_sub(asked));
         timeout(clock, left, send).await?
     }
-}
 
-/// Sends the request and reads its whole response.
-async fn whole<S, B>(inner: S, request: Request<FencedBody>) -> Result<Answer<B>, BoxError>
-where
-    S: Service<Request<FencedBody>, Response = Response<B>>,
-    S::Error: Into<BoxError>,
-    B: HttpBody<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
-    let (parts, body) = inner.oneshot(request).await.map_err(Into::into)?.into_parts();
-    let bytes = body.collect().await.map_err(Into::into)?.to_bytes();
-    Ok(Response::from_parts(parts, Either::Left(Full::new(bytes))))
+    /// Sends the request and reads its whole response.
+    async fn whole<S, B>(&self, inner: S, request: Request<FencedBody>) -> Result<Answer<B>, BoxError>
+    where
+        S: Service<Request<FencedBody>, Response = Response<B>>,
+        S::Error: Into<BoxError>,
+        B: HttpBody<Data = Bytes>,
+        B::Error: Into<BoxError>,
+    {
+        self.collect(inner.oneshot(request).await.map_err(Into::into)?).await
+    }
+
+    async fn collect<B>(&self, response: Response<B>) -> Result<Answer<B>, BoxError>
+    where
+        B: HttpBody<Data = Bytes>,
+        B::Error: Into<BoxError>,
+    {
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.map_err(Into::into)?.to_bytes();
+        let response = into_status(Response::from_parts(parts, bytes), self.shared.clock.now());
+        Ok(response.map(|bytes| Either::Left(Full::new(bytes))))
+    }
 }
 
 fn outcome(status: StatusCode) -> &'static str {

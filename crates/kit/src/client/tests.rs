@@ -113,6 +113,32 @@ async fn counts_each_outcome() {
     }
 }
 
+/// As API priority and fairness refuses: the time is in the header alone.
+#[tokio::test]
+async fn an_error_says_after_which_time_to_retry() {
+    let throttled = async |_: Request| -> Response {
+        let text = "Too many requests, please try again later.\n";
+        (StatusCode::TOO_MANY_REQUESTS, [("Retry-After", "7")], text).into_response()
+    };
+    let config = serve(Router::new().fallback(throttled)).await;
+    let (kit, _) = kit();
+    let client = fenced(&config, &Leadership::always(Arc::clone(&kit.clock)), &kit).unwrap();
+    let nodes = Api::<Node>::all(client.clone());
+    let watch = nodes.watch(&WatchParams::default(), "1").await;
+    for error in [
+        nodes.get("a").await.unwrap_err(),
+        patch(&client, "a").await.unwrap_err(),
+        watch.err().unwrap(),
+    ] {
+        assert_eq!(retry_after(&error), Some(Duration::from_secs(7)), "{error:?}");
+        assert!(
+            matches!(&error, kube::Error::Api(status) if status.code == 429),
+            "{error:?}"
+        );
+    }
+    assert_eq!(counted(&kit, "patch", "rejected"), 1);
+}
+
 #[tokio::test]
 async fn the_outcome_of_a_write_without_an_answer_is_unknown() {
     let router = Router::new().fallback(async |_: Request| -> Response { std::future::pending().await });

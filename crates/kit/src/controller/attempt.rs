@@ -79,6 +79,8 @@ impl<R: Reconciler> Attempts<R> {
             Retry::Slow => Retry::slow(),
             Retry::After(delay) => delay.min(FLOOR),
             Retry::Backoff => self.backoffs.next(key),
+            // Many got the same time: the backoff spreads them.
+            Retry::BackoffAfter(delay) => delay.saturating_add(self.backoffs.next(key)).min(FLOOR),
         }
     }
 

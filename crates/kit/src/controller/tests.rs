@@ -359,6 +359,19 @@ async fn a_deadline_is_met_and_does_not_delay_a_change() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_says_when_is_not_asked_before_and_not_by_all_at_once() {
+    let mut world = world(16, true);
+    let later = |seconds| Err(Refused(Retry::BackoffAfter(seconds * SECOND)));
+    world.script("a", [later(7), later(7), later(3600)]);
+    world.feed().list([node("a", "1")]);
+    pass(2000 * SECOND).await;
+    let times = world.times();
+    let waits: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!((7..=8).contains(&waits[0]) && (8..=9).contains(&waits[1]), "{waits:?}");
+    assert_eq!(waits[2..], [300]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_change_during_a_reconcile_is_reconciled_after_it() {
     let mut world = world(16, true);
     world.reconciler.permits.forget_permits(Semaphore::MAX_PERMITS);

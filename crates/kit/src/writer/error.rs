@@ -1,7 +1,6 @@
 //! Why a write did not succeed, what could help, and what to report.
 
 use std::fmt::{self, Display};
-use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
@@ -96,14 +95,6 @@ impl WriteError {
     fn is_webhook(&self) -> bool {
         matches!(&self.source, kube::Error::Api(status) if status.message.contains("failed calling webhook"))
     }
-
-    fn retry_after(&self) -> Option<Duration> {
-        let kube::Error::Api(status) = &self.source else {
-            return None;
-        };
-        let seconds = status.details.as_ref()?.retry_after_seconds;
-        (seconds > 0).then(|| Duration::from_secs(seconds.into()))
-    }
 }
 
 impl Failure {
@@ -150,7 +141,7 @@ impl ReconcileError for WriteError {
             Failure::Rejected | Failure::Fenced => Retry::Slow,
             // The watch brings what is new, most often before; but it may be interrupted itself.
             Failure::Conflict | Failure::Gone | Failure::Denied => Retry::Backoff,
-            Failure::Unknown => self.retry_after().map_or(Retry::Backoff, Retry::After),
+            Failure::Unknown => Retry::of(&self.source),
         }
     }
 
@@ -215,6 +206,8 @@ impl Display for Verb {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use k8s_openapi::api::core::v1::Node;
 
     use super::*;
@@ -290,6 +283,6 @@ mod tests {
             retry_after_seconds: 7,
         });
         let error = WriteError::new::<Node>(Verb::Create, &ObjectMeta::default(), kube::Error::Api(Box::new(status)));
-        assert_eq!(error.retry(), Retry::After(Duration::from_secs(7)));
+        assert_eq!(error.retry(), Retry::BackoffAfter(Duration::from_secs(7)));
     }
 }

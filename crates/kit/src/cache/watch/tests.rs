@@ -29,6 +29,8 @@ enum Fault {
     Status(u16),
     /// 200 and a page that is none.
     Html,
+    /// 429, with a header that says after how many seconds to retry.
+    Later(u32),
     /// The connection breaks.
     Broken,
 }
@@ -123,6 +125,11 @@ fn handle(server: &Mutex<Server>, clock: &TokioClock, request: &Request<Bytes>) 
     match fault.or(server.always) {
         Some(Fault::Status(code)) => Ok(whole(code, status(code).to_string())),
         Some(Fault::Html) => Ok(whole(200, "<html>Welcome</html>".to_owned())),
+        Some(Fault::Later(seconds)) => {
+            let mut answer = whole(429, "Too many requests, please try again later.\n".to_owned());
+            answer.headers_mut().insert("Retry-After", seconds.into());
+            Ok(answer)
+        }
         Some(Fault::Broken) => Err("connection refused".into()),
         None if watch => {
             let (sender, lines) = unbounded();
@@ -316,6 +323,57 @@ async fn a_server_that_is_away_is_asked_at_a_bounded_rate_and_then_caught_up_wit
             assert!(world.errors() >= 4 && world.cache.trouble().is_none());
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_through_which_nothing_comes_is_begun_again_after_a_minute() {
+    let world = world(|server| server.apply("a"));
+    pass(5 * SECOND).await;
+    world.told();
+    // The connection stays open, but its other end is gone.
+    let silent = std::mem::take(&mut world.server().watching);
+    world.server().apply("lost");
+    pass(55 * SECOND).await;
+    assert_eq!(world.server().asked("watch=true"), 1);
+    pass(10 * SECOND).await;
+    let asked = world.server().asked.clone();
+    let watches: Vec<_> = asked.iter().filter(|(_, query)| query.contains("watch=true")).collect();
+    assert_eq!(watches.len(), 2, "{asked:?}");
+    assert!(
+        watches.iter().all(|(_, query)| query.contains("timeoutSeconds=60")),
+        "{asked:?}"
+    );
+    world.server().apply("b");
+    settle().await;
+    assert_eq!(world.told(), ["+b"]);
+    assert_eq!((world.errors(), world.server().asked("limit=50")), (0, 1));
+    drop(silent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_says_when_to_retry_is_not_asked_before() {
+    let world = world(|server| {
+        server.apply("a");
+        server.lists.push_back(Fault::Later(20));
+    });
+    pass(19 * SECOND).await;
+    assert_eq!(world.server().asked.len(), 1);
+    pass(2 * SECOND).await;
+    assert!(world.cache.is_synced());
+    {
+        let mut server = world.server();
+        server.watches.push_back(Fault::Later(20));
+        server.watching.clear();
+    }
+    settle().await;
+    assert_eq!(world.server().asked("watch=true"), 2);
+    pass(19 * SECOND).await;
+    assert_eq!(world.server().asked("watch=true"), 2);
+    pass(2 * SECOND).await;
+    assert_eq!(
+        (world.server().asked("watch=true"), world.server().asked("limit=50")),
+        (3, 2)
+    );
 }
 
 #[tokio::test(start_paused = true)]
