@@ -14,7 +14,10 @@ use prometheus::{
 
 use crate::clock::SharedClock;
 
+mod counter_of;
 mod process;
+
+use counter_of::CounterOf;
 
 /// A metric that cannot be registered or shown.
 #[derive(Debug, thiserror::Error)]
@@ -122,6 +125,24 @@ impl Metrics {
     /// When the name is taken or is not a metric's name.
     pub fn counter_vec(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, MetricsError> {
         Maker(&self.registry).counter_vec(name, help, labels)
+    }
+
+    /// A counter whose value `count` gives on each scrape, registered. It must never decrease.
+    ///
+    /// # Errors
+    /// When the name is taken or is not a metric's name.
+    pub fn counter_of(
+        &self,
+        name: &str,
+        help: &str,
+        count: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Result<(), MetricsError> {
+        let failed = |source| MetricsError::Register {
+            name: name.to_owned(),
+            source,
+        };
+        let counter = CounterOf::new(Opts::new(name, help), count).map_err(failed)?;
+        self.registry.register(Box::new(counter)).map_err(failed)
     }
 
     /// A new gauge with labels, registered.

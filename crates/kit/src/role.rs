@@ -145,7 +145,11 @@ pub fn process<E: Into<BoxError>>(
     let runtime = builder.enable_all().build().map_err(RoleError::running)?;
     let result = runtime.block_on(async {
         let stop = stop_signal().map_err(|error| RoleError::running(TaskEnded::Signals(error)))?;
-        run_process(spec, stop, start).await
+        let start = async |process: &mut Process| {
+            telemetry.count_in(&process.kit.metrics)?;
+            start(process).await.map_err(Into::into)
+        };
+        run_process::<BoxError>(spec, stop, start).await
     });
     // Threads that still block have had their grace.
     runtime.shutdown_background();

@@ -1,8 +1,12 @@
 //! Logs and traces of the process: text on a terminal, JSON otherwise, and spans to a collector if one is configured.
 //!
-//! Logs go to standard error. No secret may reach a log: log single fields, never a whole request or configuration.
+//! Logs go to standard error, from a thread of their own: when nobody reads them, the oldest lines wait in a bounded queue, later ones are
+//! dropped and counted, and nothing else waits. No secret may reach a log: log single fields, never a whole request or configuration.
 
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::mpsc;
+use std::time::Duration;
+use std::{panic, thread};
 
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{ExporterBuildError, SpanExporter};
@@ -10,18 +14,27 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
-use tracing::{Subscriber, warn};
+use tracing::{Subscriber, error, warn};
+use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::{EnvFilter, ParseError};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 use tracing_subscriber::{Layer, fmt};
 
+use crate::metrics::{Metrics, MetricsError};
+
 /// The variables that configure a collector, from OpenTelemetry's specification.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
 
 /// It logs some of the failures of lists and watches, all of which the caches log.
 const WATCHER: &str = "kube_runtime";
+
+/// Lines that wait for the reader of standard error: a megabyte, at the usual length.
+const WAITING: usize = 4096;
+
+/// How long the last line may take.
+const LAST: Duration = Duration::from_secs(1);
 
 /// Which events are logged, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,6 +98,8 @@ pub enum TelemetryError {
 #[derive(Debug)]
 pub struct Telemetry {
     traces: Option<SdkTracerProvider>,
+    lines: NonBlocking,
+    writer: WorkerGuard,
 }
 
 /// Starts logging, and tracing if `environment` configures a collector. `service` is the service name of the traces.
@@ -104,22 +119,60 @@ pub fn start(
     let spans = traces
         .as_ref()
         .map(|traces| tracing_opentelemetry::layer().with_tracer(traces.tracer(service)));
+    let (lines, writer) = not_waiting(io::stderr());
     let subscriber = tracing_subscriber::registry()
         .with(filter)
-        .with(lines(settings.format))
+        .with(layer(settings.format, lines.clone()))
         .with(spans);
     subscriber.try_init().map_err(TelemetryError::Twice)?;
-    Ok(Telemetry { traces })
+    // The default one writes to standard error itself, and would wait for its reader.
+    panic::set_hook(Box::new(|panic| error!("{panic}")));
+    Ok(Telemetry { traces, lines, writer })
 }
 
 impl Telemetry {
-    /// Sends the remaining traces. Blocks until they are sent or the exporter's own time-out has passed.
-    pub fn stop(self) {
-        let Some(Err(error)) = self.traces.map(|traces| traces.shutdown()) else {
-            return;
-        };
-        warn!(%error, "the last traces were not sent");
+    /// Adds the number of dropped lines to `metrics`.
+    ///
+    /// # Errors
+    /// When the metric's name is taken.
+    pub fn count_in(&self, metrics: &Metrics) -> Result<(), MetricsError> {
+        let dropped = self.lines.error_counter();
+        metrics.counter_of(
+            "tidewaiter_log_lines_dropped_total",
+            "Lines of the log that were dropped because nobody read standard error.",
+            move || u64::try_from(dropped.dropped_lines()).unwrap_or(u64::MAX),
+        )
     }
+
+    /// Sends the remaining traces, and writes the remaining lines. Blocks until they are sent or the exporter's own time-out has
+    /// passed, and for about a second at most for the lines.
+    pub fn stop(self) {
+        if let Some(Err(error)) = self.traces.map(|traces| traces.shutdown()) {
+            warn!(%error, "the last traces were not sent");
+        }
+        drop(self.writer);
+    }
+}
+
+/// Writes a line to standard error, as the last thing that the process does. Gives up after a second if nobody reads it.
+pub fn last_line(line: &str) {
+    let line = format!("{line}\n");
+    let (sender, written) = mpsc::channel();
+    let write = move || {
+        // When standard error is closed, the line cannot be delivered.
+        let _ = io::stderr().write_all(line.as_bytes());
+        drop(sender);
+    };
+    if thread::Builder::new().spawn(write).is_ok() {
+        // It ends when the sender is dropped.
+        let _: Result<(), _> = written.recv_timeout(LAST);
+    }
+}
+
+/// Writes lines to `out` in a thread of its own. The guard writes what remains when it is dropped.
+fn not_waiting(out: impl io::Write + Send + 'static) -> (NonBlocking, WorkerGuard) {
+    let builder = NonBlockingBuilder::default().lossy(true).buffered_lines_limit(WAITING);
+    builder.thread_name("log").finish(out)
 }
 
 /// Reads a filter, with an error that says how one is written. A setting is checked when it is read, so that the error names its
@@ -163,14 +216,14 @@ fn traces(service: &'static str) -> Result<SdkTracerProvider, TelemetryError> {
         .build())
 }
 
-fn lines<S>(format: Option<LogFormat>) -> Box<dyn Layer<S> + Send + Sync>
+fn layer<S>(format: Option<LogFormat>, lines: NonBlocking) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     let terminal = io::stderr().is_terminal();
     match format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json }) {
-        LogFormat::Text => fmt::layer().with_writer(io::stderr).with_ansi(terminal).boxed(),
-        LogFormat::Json => fmt::layer().with_writer(io::stderr).json().flatten_event(true).boxed(),
+        LogFormat::Text => fmt::layer().with_writer(lines).with_ansi(terminal).boxed(),
+        LogFormat::Json => fmt::layer().with_writer(lines).json().flatten_event(true).boxed(),
     }
 }
 
@@ -226,6 +279,60 @@ mod tests {
             let logged = logged(filter);
             assert!(!logged.contains("hunter2"), "{filter}: {logged}");
         }
+    }
+
+    /// Writes nothing until its sender is dropped.
+    struct Stuck {
+        released: mpsc::Receiver<()>,
+        written: Lines,
+    }
+
+    impl io::Write for Stuck {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let _: Result<(), _> = self.released.recv();
+            self.written.write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn when_nobody_reads_the_log_lines_are_dropped_and_nobody_waits() {
+        let (release, released) = mpsc::channel();
+        let written = Lines::default();
+        let (lines, writer) = not_waiting(Stuck {
+            released,
+            written: written.clone(),
+        });
+        let telemetry = Telemetry {
+            traces: None,
+            lines: lines.clone(),
+            writer,
+        };
+        let (kit, _) = crate::testing::kit();
+        telemetry.count_in(&kit.metrics).unwrap();
+        let subscriber = tracing_subscriber::registry().with(layer(Some(LogFormat::Json), lines));
+        tracing::subscriber::with_default(subscriber, || {
+            for number in 0..WAITING + 100 {
+                warn!(number, "nobody reads this");
+            }
+        });
+        let text = kit.metrics.encode().unwrap();
+        let count = text
+            .lines()
+            .find_map(|line| line.strip_prefix("tidewaiter_log_lines_dropped_total "));
+        // One may be with the writer already.
+        assert!(matches!(count, Some("99" | "100")), "{text}");
+        assert_eq!(written.0.lock().unwrap().len(), 0);
+
+        drop(release);
+        telemetry.stop();
+        let written = written.0.lock().unwrap();
+        let lines = String::from_utf8(written.clone()).unwrap();
+        assert!(lines.lines().count() >= WAITING, "{}", lines.lines().count());
+        assert!(lines.starts_with('{') && lines.contains("\"number\":0,"), "{lines}");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use anyhow::{Context as _, Result};
 use clap::CommandFactory as _;
 use tidewaiter_kit::Chain;
 use tidewaiter_kit::role::RoleError;
+use tidewaiter_kit::telemetry::last_line;
 
 use cli::{Cli, CloudCommand, Command};
 
@@ -76,8 +77,7 @@ fn main() -> ExitCode {
 fn fail(error: &anyhow::Error, code: u8) -> ExitCode {
     let text = Chain(error.as_ref()).to_string();
     let words: Vec<&str> = text.split_whitespace().collect();
-    // When standard error is closed, the message cannot be delivered.
-    let _ = writeln!(io::stderr(), "tidewaiter: {}", words.join(" "));
+    last_line(&format!("tidewaiter: {}", words.join(" ")));
     ExitCode::from(code)
 }
 

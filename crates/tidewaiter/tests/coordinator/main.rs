@@ -199,6 +199,55 @@ async fn quiet_after_a_restart(world: &World, process: Process) {
     .await;
 }
 
+/// Runs the coordinator, whose API server is away, with a standard error that is full and that nobody reads.
+fn without_a_reader(scratch: &Scratch, environment: &[(&str, &str)]) -> Process {
+    let kubeconfig = scratch.path().join("kubeconfig");
+    let away = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "away",
+        "clusters": [{"name": "away", "cluster": {"server": format!("http://127.0.0.1:{}", free_port())}}],
+        "users": [{"name": "away", "user": {}}],
+        "contexts": [{"name": "away", "context": {"cluster": "away", "user": "away"}}],
+    });
+    write(&kubeconfig, &away.to_string());
+    let script = r#"mkfifo "$0"; sleep 600 <"$0" & yes >"$0" & exec "$@" 2>"$0""#;
+    let program = Program::new("/bin/sh")
+        .args(["-c".into(), script.into(), scratch.path().join("stderr")])
+        .args([env!("CARGO_BIN_EXE_tidewaiter"), "coordinator"])
+        .env("TIDEWAITER_KUBECONFIG", &kubeconfig)
+        .env("TIDEWAITER_ADMIN_ADDRESS", format!("127.0.0.1:{}", free_port()));
+    let set = |program: Program, (key, value): &(&str, &str)| program.env(key, value);
+    Process::start(scratch, environment.iter().fold(program, set))
+}
+
+#[expect(clippy::disallowed_methods, reason = "a file that nobody reads yet")]
+fn write(path: &Path, content: &str) {
+    std::fs::write(path, content).unwrap();
+}
+
+#[tokio::test]
+async fn a_log_that_nobody_reads_stops_nothing() {
+    let scratch = Scratch::new("coordinator-unread");
+    let health = format!("127.0.0.1:{}", free_port());
+    let process = without_a_reader(&scratch, &[("TIDEWAITER_HEALTH_ADDRESS", &health)]);
+    let client = reqwest::Client::builder()
+        .timeout(Duration::from_secs(2))
+        .build()
+        .unwrap();
+    eventually("the probe to be answered", SOON, async || {
+        let answer = client.get(format!("http://{health}/livez")).send().await;
+        answer.map(drop).map_err(|error| error.to_string())
+    })
+    .await;
+    assert_eq!(process.stop(SOON).await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn an_error_that_nobody_reads_ends_the_process_all_the_same() {
+    let scratch = Scratch::new("coordinator-unread-error");
+    let process = without_a_reader(&scratch, &[("TIDEWAITER_LEASE__NAME", "not a name")]);
+    assert_eq!(process.exited(SOON).await.code(), Some(2));
+}
+
 /// kubectl applies the files of a folder in alphabetical order; the API server rejects an object whose namespace does not exist
 /// yet.
 #[test]
