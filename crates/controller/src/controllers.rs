@@ -61,6 +61,8 @@ impl Caches {
                 .page_size(POD_PAGE)
                 .keep(matters)
                 .packed()
+                // Nodes are labelled without them.
+                .optional()
                 .start(tasks, kit),
         }
     }
@@ -83,6 +85,9 @@ pub fn start(
 ) -> Result<Arc<MetricsServer>, MetricsError> {
     let client = |controller| role.clients.for_controller(controller, DEFAULT_IN_FLIGHT);
     let caches = Caches::start(&client("caches"), tasks, &context.kit);
+    if role.store_unread.is_none() {
+        require_cluster(&role.definitions, &context.kit);
+    }
     let verdicts = VerdictParts {
         cluster: role.cluster.clone(),
         nodes: caches.nodes.clone(),
@@ -114,4 +119,12 @@ pub fn start(
         tasks,
         &context.kit,
     ))
+}
+
+/// Makes the Cluster a condition of readiness, and of being preferred as the leader. A replica that cannot read it may lead nevertheless, when no other replica can: then it
+/// says on each Node why that gets no labels.
+pub fn require_cluster(definitions: &Definitions, kit: &Kit) {
+    definitions.require_cluster();
+    let checked = definitions.clone();
+    kit.checks.prefer("state-store", move || checked.check());
 }

@@ -4,9 +4,6 @@
 //! Probes have a port of their own, which only clients on the same host reach: a stranger on the port for metrics cannot
 //! cause a restart.
 
-use std::fmt::{self, Debug};
-use std::sync::{Arc, PoisonError, RwLock};
-
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
@@ -14,60 +11,6 @@ use http::StatusCode;
 use tracing::error;
 
 use crate::Kit;
-
-type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
-
-/// The readiness checks of the process, in the order of their registration. Clones share them.
-#[derive(Clone, Default)]
-pub struct Checks {
-    checks: Arc<RwLock<Vec<(String, Check)>>>,
-}
-
-impl Checks {
-    /// Without checks, which is ready.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Adds a check. It runs on every request, so it only reads memory. Its error says what is missing.
-    pub fn register(&self, name: impl Into<String>, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
-        self.checks
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push((name.into(), Box::new(check)));
-    }
-
-    /// Whether every check passes, and a line for each, in the format of kube-apiserver's `/readyz?verbose`.
-    #[must_use]
-    pub fn report(&self) -> (bool, String) {
-        let checks = self.checks.read().unwrap_or_else(PoisonError::into_inner);
-        let mut ready = true;
-        let mut report = String::new();
-        for (name, check) in checks.iter() {
-            match check() {
-                Ok(()) => report.extend(["[+]", name, " ok\n"]),
-                Err(reason) => {
-                    ready = false;
-                    report.extend(["[-]", name, " failed: ", &reason, "\n"]);
-                }
-            }
-        }
-        report.push_str(if ready {
-            "readyz check passed\n"
-        } else {
-            "readyz check failed\n"
-        });
-        (ready, report)
-    }
-}
-
-impl Debug for Checks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let checks = self.checks.read().unwrap_or_else(PoisonError::into_inner);
-        f.debug_list().entries(checks.iter().map(|(name, _)| name)).finish()
-    }
-}
 
 /// The health port: `/healthz` with its alias `/livez`, and `/readyz`.
 pub fn health(kit: Kit) -> Router {

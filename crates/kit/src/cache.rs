@@ -251,6 +251,7 @@ pub struct CacheBuilder<K> {
     config: watcher::Config,
     keep: fn(&K) -> bool,
     packing: Option<Box<dyn Packing<K>>>,
+    optional: bool,
 }
 
 impl<K: Cacheable> CacheBuilder<K> {
@@ -268,6 +269,7 @@ impl<K: Cacheable> CacheBuilder<K> {
             config: watcher::Config::default().page_size(PAGE_SIZE).timeout(WATCH_SECONDS),
             keep: |_| true,
             packing: None,
+            optional: false,
         }
     }
 
@@ -315,12 +317,22 @@ impl<K: Cacheable> CacheBuilder<K> {
         Self { packing, ..self }
     }
 
+    /// A replica can lead without this cache. Without the first list of any other one it does not stand for election.
+    #[must_use]
+    pub fn optional(self) -> Self {
+        Self { optional: true, ..self }
+    }
+
     /// Starts the watch as a task `cache/<name>`. A readiness check of that name fails until the first list is complete, and while the
     /// cache has been stale for minutes.
     #[must_use]
     pub fn start(self, tasks: &mut Tasks, kit: &Kit) -> Cache<K> {
         let Self {
-            connect, name, config, ..
+            connect,
+            name,
+            config,
+            optional,
+            ..
         } = self;
         let stale = kit.metrics.cache_stale.with_label_values(&[&name]);
         let health = Health::new(kit.clock.clone(), stale);
@@ -328,14 +340,18 @@ impl<K: Cacheable> CacheBuilder<K> {
         let (mirror, cache) = assemble(self.keep, self.packing, faults, health.clone());
         let name = format!("cache/{name}");
         let (synced, checked) = (cache.synced.clone(), health.clone());
-        kit.checks.register(name.clone(), move || {
+        let check = move || {
             if *synced.borrow() {
-                checked.check()
-            } else {
-                let why = checked.trouble().map(|trouble| format!(": {}", trouble.error));
-                Err(format!("the first list is not complete{}", why.unwrap_or_default()))
+                return checked.check();
             }
-        });
+            let why = checked.trouble().map(|trouble| format!(": {}", trouble.error));
+            Err(format!("the first list is not complete{}", why.unwrap_or_default()))
+        };
+        if optional {
+            kit.checks.register(name.clone(), check);
+        } else {
+            kit.checks.require(name.clone(), check);
+        }
         let connect = move || connect(config.clone());
         let follow = watch::follow(connect, mirror, health, kit.clone(), tasks.shutdown_token());
         tasks.spawn(name, follow);

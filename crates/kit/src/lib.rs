@@ -9,6 +9,7 @@ pub mod admin;
 pub mod backoff;
 pub mod cache;
 pub mod chain;
+pub mod checks;
 pub mod children;
 pub mod client;
 pub mod clock;
@@ -35,12 +36,12 @@ mod testing;
 pub mod trigger;
 pub mod writer;
 
-pub use admin::Checks;
 pub use backoff::{Backoff, Backoffs};
 pub use cache::{
     Cache, Cacheable, Change, Feed, Guarded, Metadata, Trigger, Undecodable, UndecodableObjects, WatchTrouble,
 };
 pub use chain::Chain;
+pub use checks::{Checks, Fitness};
 pub use children::{Children, ChildrenError, Ownership};
 pub use client::is_fenced;
 pub use clock::{Clock, ManualClock, SharedClock, SimulatedClock, SystemClock};

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use futures::future::{join, select};
+use futures::future::{join, join3, select};
 use jiff::Timestamp;
 use tidewaiter_api::{ClusterName, InstanceGroupName};
 use tidewaiter_kit::metrics::MetricsError;
@@ -193,8 +193,9 @@ impl Definitions {
         has_node: impl Fn(&InstanceGroupName) -> bool + Send + Sync,
         on_change: impl Fn(Changed) + Send,
     ) -> Result<(), Infallible> {
-        let work = pin!(join(self.keep_polling(has_node), self.keep_announcing(on_change)));
-        select(pin!(stop), work).await;
+        let first = self.read_cluster();
+        let work = join3(first, self.keep_polling(has_node), self.keep_announcing(on_change));
+        select(pin!(stop), pin!(work)).await;
         Ok(())
     }
 
@@ -212,14 +213,27 @@ impl Definitions {
         problems.collect()
     }
 
+    /// From now on the Cluster is required: [`run`](Self::run) reads it at its start.
+    pub fn require_cluster(&self) {
+        self.0.cluster.want();
+    }
+
     /// For `/readyz`: fails while the Cluster is required and has never been valid, because then no node gets labels.
     ///
     /// # Errors
-    /// The problem of the Cluster.
+    /// The problem of the Cluster, or that it has not been read yet.
     pub fn check(&self) -> Result<(), String> {
         match self.0.cluster.problem() {
             Some((error, _, false)) => Err(error.to_string()),
+            None if self.0.cluster.is_unread() => Err(format!("{CLUSTER_FILE}: not read yet")),
             _ => Ok(()),
+        }
+    }
+
+    /// Reads the Cluster if it is required and was never read.
+    async fn read_cluster(&self) {
+        if self.0.cluster.is_unread() && self.0.cluster.get().await.is_err() {
+            self.count_problems();
         }
     }
 

@@ -134,8 +134,11 @@ pub(crate) fn definitions(
         ..DefinitionsSettings::default()
     };
     let cluster = config.cluster_name.clone();
-    let definitions = Definitions::new(Arc::new(store), cluster, polled, kit.clock.clone(), &kit.metrics)?;
-    let checked = definitions.clone();
-    kit.checks.register("state-store", move || checked.check());
-    Ok(definitions)
+    Ok(Definitions::new(
+        Arc::new(store),
+        cluster,
+        polled,
+        kit.clock.clone(),
+        &kit.metrics,
+    )?)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
+use tidewaiter_controller::controllers::require_cluster;
 use tidewaiter_controller::node_controller::{self, NodeControllerParts, Policy};
 use tidewaiter_identity::{Lookup, LookupSettings};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT, MOST_IN_FLIGHT};
@@ -100,13 +101,14 @@ pub async fn run(parts: RoleParts) -> Result<(), TaskEnded> {
         poll: POLL,
         ..DefinitionsSettings::default()
     };
-    let definitions = Definitions::new(Arc::new(bucket), cluster, polled, Arc::clone(&clock), &kit.metrics);
+    let definitions = Definitions::new(Arc::new(bucket), cluster, polled, Arc::clone(&clock), &kit.metrics).unwrap();
+    require_cluster(&definitions, &kit);
     let parts = NodeControllerParts {
         nodes: Cache::all(watched.clone()).start(&mut tasks, &kit),
         records: Cache::all(watched).start(&mut tasks, &kit),
         client: clients.for_controller("node", MOST_IN_FLIGHT),
         identities: Arc::new(Lookup::new(Arc::new(account), clock, settings)),
-        definitions: definitions.unwrap(),
+        definitions,
         policy,
     };
     node_controller::start(parts, &context, &mut tasks).unwrap();

@@ -9,19 +9,22 @@ use kube::{Client, Config};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::record::{Claimable, Observed, Timing, holder, released};
+use super::record::{Timing, holder, released, successor};
 use super::{Leadership, Window};
 use crate::Kit;
-use crate::backoff::jittered;
 use crate::chain::Chain;
+use crate::checks::Fitness;
 use crate::client::{ClientError, fenced};
 use crate::clock::timeout;
 use crate::events::cut;
 use crate::random;
 
+mod access;
 mod requests;
+mod standby;
 
-use requests::{Events, Failure, Requests, next};
+use access::Access;
+use requests::{Failure, Requests};
 
 /// On shutdown: the time for controllers to finish what they began, for writes under way to be answered, and for the Lease to be
 /// released. Together less than the grace of the process ([`crate::tasks::GRACE`]).
@@ -29,10 +32,8 @@ const FINISH: Duration = Duration::from_millis(350);
 const ANSWER: Duration = Duration::from_millis(250);
 const RELEASE: Duration = Duration::from_millis(250);
 
-/// A standby whose watch ended reads the Lease again after this time.
-const WATCH_AGAIN: Duration = Duration::from_millis(500);
-/// Spreads the reads of several standbys.
-const JITTER: f64 = 0.2;
+/// A leader that has not been fit to lead for this time asks for a successor.
+const UNFIT: Duration = Duration::from_secs(30);
 
 /// Which Lease, and who claims it.
 #[derive(Clone, Debug)]
@@ -73,6 +74,13 @@ pub enum Loss {
     Deadline(Duration),
     /// Another identity holds the Lease, or none does (empty).
     Taken(String),
+    /// It was released for a replica that is fit to lead, because this one was not.
+    HandedOver {
+        /// The identity of that replica.
+        successor: String,
+        /// The check that failed.
+        reason: String,
+    },
 }
 
 impl Display for Loss {
@@ -81,11 +89,18 @@ impl Display for Loss {
             Self::Deadline(deadline) => write!(f, "not renewed within {deadline:?}"),
             Self::Taken(holder) if holder.is_empty() => f.write_str("it was released in our name"),
             Self::Taken(holder) => write!(f, "{} holds it", cut(holder, SHOWN)),
+            Self::HandedOver { successor, reason } => {
+                let (successor, reason) = (cut(successor, SHOWN), cut(reason, SHOWN));
+                write!(
+                    f,
+                    "{successor} takes over, because this replica is not fit to lead ({reason})"
+                )
+            }
         }
     }
 }
 
-/// The start of a holder's name that is shown, in bytes: everyone with permission to write the Lease can write any name.
+/// The start of a holder's name, or of a reason, that is shown, in bytes: everyone with permission to write the Lease can write any name.
 const SHOWN: usize = 253;
 
 /// Takes part in the election. One for each process.
@@ -97,24 +112,31 @@ pub struct Elector {
     leadership: Leadership,
 }
 
-/// What a standby knows of the Lease.
-struct View {
-    observed: Observed,
-    watch: Option<Events>,
-    /// Monotonic time.
-    watch_began: Duration,
-    /// The holder that was logged last.
-    holder: String,
+/// Since when this leader has not been fit to lead.
+#[derive(Debug, Default)]
+struct Unfit {
+    /// Monotonic.
+    since: Option<Duration>,
+    /// The check that fails, for as long that a successor is to be found.
+    reason: Option<String>,
 }
 
-impl View {
-    fn new(now: Duration) -> Self {
-        Self {
-            observed: Observed::new(None, now),
-            watch: None,
-            watch_began: now,
-            holder: String::new(),
+impl Unfit {
+    /// Looks at the checks: whether a successor is to be found.
+    fn look(&mut self, kit: &Kit) -> bool {
+        let (Fitness::Impaired(reason) | Fitness::Unfit(reason)) = kit.checks.fitness() else {
+            *self = Self::default();
+            return false;
+        };
+        let now = kit.clock.monotonic();
+        if now.saturating_sub(*self.since.get_or_insert(now)) < UNFIT {
+            return false;
         }
+        if self.reason.is_none() {
+            warn!(reason, "not fit to lead: leads until another replica offers to");
+        }
+        self.reason = Some(reason);
+        true
     }
 }
 
@@ -144,7 +166,9 @@ impl Elector {
     }
 
     fn with(client: Client, window: Window, settings: LeaseSettings, kit: &Kit) -> (Self, Leadership) {
-        let requests = Requests::new(client, window, &settings, &kit.clock);
+        let access = Access::new(&settings.namespace, &settings.name, Arc::clone(&kit.clock));
+        let requests = Requests::new(client, window, &settings, &kit.clock, access.clone());
+        kit.checks.register("leader-election", move || access.check());
         let leadership = Leadership::new(Arc::clone(&kit.clock));
         let elector = Self {
             requests,
@@ -155,7 +179,9 @@ impl Elector {
         (elector, leadership)
     }
 
-    /// Stands by until the Lease can be claimed, then leads until `shutdown`, then releases it.
+    /// Stands by until the Lease can be claimed, then leads until `shutdown`, then releases it. A replica stands when it is fit to lead; one
+    /// that can do a part of its work stands when nobody else did for a lease duration, and releases the Lease when a replica that is
+    /// fit offers to lead.
     ///
     /// # Errors
     /// [`LeaderError::Lost`] when it led and does not lead any more: the process must exit, and writes nothing more.
@@ -182,82 +208,13 @@ impl Elector {
         })
     }
 
-    /// Waits for the Lease and claims it: returns it with the time at which the request that claimed it began. Sets
-    /// `unconfirmed` while the outcome of a claim is not known.
-    async fn stand_by(&self, unconfirmed: &mut bool) -> (Lease, Duration) {
-        let LeaseSettings { identity, timing, .. } = &self.settings;
-        let mut view = View::new(self.now());
-        let mut conflicts = 0;
-        loop {
-            // Each round begins with a read, so that a claim is based on the Lease as it is.
-            let read = self.now();
-            self.read(&mut view).await;
-            let mut next_read = read + jittered(timing.retry_period(), JITTER);
-            loop {
-                let next_claim = match view.observed.claimable(identity, self.now(), *timing) {
-                    Claimable::Now => {
-                        *unconfirmed = true;
-                        match self.requests.claim(view.observed.lease()).await {
-                            Ok(acquired) => return acquired,
-                            // Another replica was faster, or our own last claim succeeded unconfirmed: read, but not without end.
-                            Err(error) if error.is(409) && conflicts < 2 => {
-                                conflicts += 1;
-                                break;
-                            }
-                            Err(error) => warn!(error = %Chain(&error), "cannot claim the Lease"),
-                        }
-                        next_read
-                    }
-                    Claimable::At(time) => {
-                        (*unconfirmed, conflicts) = (false, 0);
-                        time
-                    }
-                };
-                let wait = next_claim.min(next_read).saturating_sub(self.now());
-                tokio::select! {
-                    biased;
-                    event = next(&mut view.watch) => if let Some(lease) = event {
-                        view.observed.see(lease, self.now());
-                    } else {
-                        view.watch = None;
-                        // A watch that ended at once would end again: it waits for the next round.
-                        if self.now() >= view.watch_began + WATCH_AGAIN {
-                            next_read = next_read.min(read + WATCH_AGAIN);
-                        }
-                    },
-                    () = self.kit.clock.sleep(wait) => if self.now() >= next_read { break },
-                }
-            }
-        }
-    }
-
-    /// Reads the Lease, and watches it from there if it is not watched.
-    async fn read(&self, view: &mut View) {
-        let began = self.now();
-        match self.requests.get().await {
-            Ok(lease) => {
-                view.observed.see(lease, self.now());
-                if view.watch.is_none() {
-                    view.watch = view.observed.lease().and_then(|lease| self.requests.watch(lease));
-                    view.watch_began = began;
-                }
-            }
-            Err(error) => warn!(error = %Chain(&error), "cannot read the Lease"),
-        }
-        if let Some(other) = view.observed.lease().and_then(holder)
-            && view.holder != other
-        {
-            other.clone_into(&mut view.holder);
-            info!(holder = cut(other, SHOWN), "standing by");
-        }
-    }
-
     /// Renews until `shutdown` or until it cannot.
     async fn lead(&self, acquired: (Lease, Duration), shutdown: &CancellationToken) -> Result<(), Loss> {
         let timing = self.settings.timing;
         let (mut lease, mut renewed) = acquired;
         info!(identity = self.settings.identity, "leading");
         self.kit.metrics.leader.set(1);
+        let mut unfit = Unfit::default();
         loop {
             let deadline = renewed + timing.renew_deadline();
             // A response that arrives after the last deadline comes too late, however early its request was sent.
@@ -278,11 +235,12 @@ impl Elector {
                 if self.now() >= deadline {
                     return Err(Loss::Deadline(timing.renew_deadline()));
                 }
+                let renew = self.renew(&lease, unfit.look(&self.kit), deadline);
                 let renewal = tokio::select! {
                     biased;
                     // Dropped half-way: the release finds out what became of it.
                     () = shutdown.cancelled() => continue,
-                    renewal = timeout(&*self.kit.clock, deadline.saturating_sub(self.now()), self.renew(&lease, deadline)) => {
+                    renewal = timeout(&*self.kit.clock, deadline.saturating_sub(self.now()), renew) => {
                         renewal.map_err(Failure::from).flatten()
                     }
                 };
@@ -296,13 +254,18 @@ impl Elector {
                     }
                 }
             };
+            if let (Some(reason), Some(successor)) = (&unfit.reason, successor(&lease)) {
+                let (reason, successor) = (reason.clone(), successor.to_owned());
+                self.hand_over(&lease).await;
+                return Err(Loss::HandedOver { successor, reason });
+            }
         }
     }
 
-    /// Renews once. After a conflict, the Lease as it is decides.
-    async fn renew(&self, lease: &Lease, deadline: Duration) -> Result<Renewal, Failure> {
+    /// Renews once, and asks for a successor if this replica is `unfit`. After a conflict, the Lease as it is decides.
+    async fn renew(&self, lease: &Lease, unfit: bool, deadline: Duration) -> Result<Renewal, Failure> {
         let renewed = |(lease, began)| Renewal::Renewed(Box::new(lease), began);
-        let missing = match self.requests.put(lease, deadline).await {
+        let missing = match self.requests.put(lease, unfit, deadline).await {
             Ok(done) => return Ok(renewed(done)),
             Err(error) if error.is(404) => true,
             Err(error) if error.is(409) => false,
@@ -315,7 +278,7 @@ impl Elector {
             // A renewal of ours whose response did not arrive, or a label that somebody set.
             Some(Some(holder)) if holder == self.settings.identity => self
                 .requests
-                .put(found.as_ref().unwrap_or(lease), deadline)
+                .put(found.as_ref().unwrap_or(lease), unfit, deadline)
                 .await
                 .map(renewed),
             Some(holder) => Ok(Renewal::Lost(Loss::Taken(holder.unwrap_or_default().to_owned()))),

@@ -1,12 +1,20 @@
 //! The Lease as a record: what its fields mean, and what to write. Pure.
 //!
-//! Source: client-go's `tools/leaderelection` and its `resourcelock.LeaseLock`.
+//! Source: client-go's `tools/leaderelection` and its `resourcelock.LeaseLock`. Two annotations are our own: with one, a holder that is
+//! not fit to lead asks for a successor, and with the other a replica that is fit offers to be it. Both are removed when the holder
+//! changes or is fit again. A replica that knows neither keeps them as they are.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+
+/// The identity of a holder that is not fit to lead, as long as it asks for a successor.
+const UNFIT_HOLDER: &str = "tidewaiter.dev/unfit-holder";
+/// The identity of a replica that is fit to succeed that holder.
+const SUCCESSOR: &str = "tidewaiter.dev/successor";
 
 /// The three times of an election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,29 +120,73 @@ pub(super) fn created(namespace: &str, name: &str, identity: &str, now: Timestam
 
 /// `lease`, held by `identity` and renewed `now`. A change of the holder counts as a transition.
 pub(super) fn claimed(lease: &Lease, identity: &str, now: Timestamp, timing: Timing) -> Lease {
-    let ours = holder(lease) == Some(identity);
+    let mut lease = lease.clone();
+    let ours = holder(&lease) == Some(identity);
+    unmark(&mut lease.metadata);
     let mut spec = held(lease.spec.clone().unwrap_or_default(), identity, now, timing);
     if !ours {
         spec.acquire_time = Some(MicroTime(now));
         spec.lease_transitions = Some(spec.lease_transitions.unwrap_or_default().saturating_add(1));
     }
     Lease {
-        metadata: lease.metadata.clone(),
         spec: Some(spec),
+        ..lease
     }
+}
+
+/// The same, with the request of `identity` for a successor. An offer that `lease` contains stays.
+pub(super) fn claimed_unfit(lease: &Lease, identity: &str, now: Timestamp, timing: Timing) -> Lease {
+    let offer = annotation(lease, SUCCESSOR).map(|offer| (SUCCESSOR.to_owned(), offer.to_owned()));
+    let mut lease = claimed(lease, identity, now, timing);
+    let annotations = lease.metadata.annotations.get_or_insert_default();
+    annotations.insert(UNFIT_HOLDER.to_owned(), identity.to_owned());
+    annotations.extend(offer);
+    lease
+}
+
+/// `lease`, with the offer of `identity` to succeed its holder; None if the holder does not ask for a successor, or has an offer.
+pub(super) fn offered(lease: &Lease, identity: &str) -> Option<Lease> {
+    let holder = holder(lease).filter(|holder| *holder != identity)?;
+    if annotation(lease, UNFIT_HOLDER) != Some(holder) || annotation(lease, SUCCESSOR).is_some() {
+        return None;
+    }
+    let mut lease = lease.clone();
+    let annotations = lease.metadata.annotations.get_or_insert_default();
+    annotations.insert(SUCCESSOR.to_owned(), identity.to_owned());
+    Some(lease)
+}
+
+/// The replica that offers to succeed the holder.
+pub(super) fn successor(lease: &Lease) -> Option<&str> {
+    annotation(lease, SUCCESSOR)
+}
+
+fn annotation<'a>(lease: &'a Lease, key: &str) -> Option<&'a str> {
+    let value = lease.metadata.annotations.as_ref()?.get(key)?;
+    Some(value.as_str()).filter(|value| !value.is_empty())
+}
+
+fn unmark(metadata: &mut ObjectMeta) {
+    let annotations: Option<BTreeMap<_, _>> = metadata.annotations.take().map(|mut annotations| {
+        annotations.retain(|key, _| key != UNFIT_HOLDER && key != SUCCESSOR);
+        annotations
+    });
+    metadata.annotations = annotations.filter(|annotations| !annotations.is_empty());
 }
 
 /// `lease`, released: no candidate has to wait for it to expire.
 pub(super) fn released(lease: &Lease, now: Timestamp) -> Lease {
+    let mut lease = lease.clone();
+    unmark(&mut lease.metadata);
     let spec = LeaseSpec {
         holder_identity: Some(String::new()),
         lease_duration_seconds: Some(1),
         acquire_time: Some(MicroTime(now)),
         renew_time: Some(MicroTime(now)),
-        ..lease.spec.clone().unwrap_or_default()
+        ..lease.spec.unwrap_or_default()
     };
     Lease {
-        metadata: lease.metadata.clone(),
+        metadata: lease.metadata,
         spec: Some(spec),
     }
 }
@@ -159,8 +211,10 @@ pub(super) struct Observed {
 /// When a standby may claim the Lease.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Claimable {
-    /// It is missing, released or ours, or it has not changed for its holder's lease duration.
-    Now,
+    /// It is ours already.
+    Ours,
+    /// Since this monotonic time it is missing or released, or has not changed for its holder's lease duration.
+    Since(Duration),
     /// At this monotonic time, unless it changes.
     At(Duration),
 }
@@ -185,20 +239,19 @@ impl Observed {
     }
 
     pub(super) fn claimable(&self, identity: &str, now: Duration, timing: Timing) -> Claimable {
-        let Some(lease) = self
-            .lease
-            .as_ref()
-            .filter(|lease| holder(lease).is_some_and(|other| other != identity))
-        else {
-            return Claimable::Now;
+        let Some(lease) = self.lease.as_ref().filter(|lease| holder(lease).is_some()) else {
+            return Claimable::Since(self.changed);
         };
+        if holder(lease) == Some(identity) {
+            return Claimable::Ours;
+        }
         let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
         let lasts = seconds.map_or(timing.lease_duration, |seconds| {
             Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
         });
         let until = self.changed.saturating_add(lasts);
         if until <= now {
-            Claimable::Now
+            Claimable::Since(until)
         } else {
             Claimable::At(until)
         }
@@ -297,7 +350,7 @@ mod tests {
     fn a_held_lease_is_free_when_it_has_not_changed_for_as_long_as_it_says() {
         let mut observed = Observed::new(None, NOW);
         let claimable = |observed: &Observed, now| observed.claimable("us", now, Timing::default());
-        assert_eq!(claimable(&observed, NOW), Claimable::Now);
+        assert_eq!(claimable(&observed, NOW + SECOND), Claimable::Since(NOW));
         observed.see(Some(lease("them", RENEWED, 40)), NOW);
         assert_eq!(claimable(&observed, NOW), Claimable::At(NOW + 40 * SECOND));
         // Seen again, unchanged: nothing moves.
@@ -306,7 +359,10 @@ mod tests {
             claimable(&observed, NOW + 39 * SECOND),
             Claimable::At(NOW + 40 * SECOND)
         );
-        assert_eq!(claimable(&observed, NOW + 40 * SECOND), Claimable::Now);
+        for later in [40, 50] {
+            let since = Claimable::Since(NOW + 40 * SECOND);
+            assert_eq!(claimable(&observed, NOW + later * SECOND), since);
+        }
         // A renewal, whatever its time says, counts from when it was seen.
         observed.see(
             Some(lease("them", "1999-01-01T00:00:00.000000Z", 40)),
@@ -320,12 +376,14 @@ mod tests {
 
     #[test]
     fn what_is_nobodys_or_ours_is_free() {
-        for holder in ["", "us"] {
-            let observed = Observed::new(Some(lease(holder, RENEWED, 15)), NOW);
-            assert_eq!(observed.claimable("us", NOW, Timing::default()), Claimable::Now);
+        for (lease, expected) in [
+            (lease("", RENEWED, 15), Claimable::Since(NOW)),
+            (Lease::default(), Claimable::Since(NOW)),
+            (lease("us", RENEWED, 15), Claimable::Ours),
+        ] {
+            let observed = Observed::new(Some(lease), NOW);
+            assert_eq!(observed.claimable("us", NOW + SECOND, Timing::default()), expected);
         }
-        let observed = Observed::new(Some(Lease::default()), NOW);
-        assert_eq!(observed.claimable("us", NOW, Timing::default()), Claimable::Now);
     }
 
     #[test]
@@ -337,5 +395,44 @@ mod tests {
             observed.claimable("us", NOW, Timing::default()),
             Claimable::At(NOW + 15 * SECOND)
         );
+    }
+
+    #[test]
+    fn an_unfit_holder_gets_one_offer_which_ends_with_its_request() {
+        let now = time(RENEWED);
+        let timing = Timing::default();
+        let ready = lease("them", RENEWED, 15);
+        assert_eq!(offered(&ready, "us"), None, "it does not ask");
+        let asks = claimed_unfit(&ready, "them", now, timing);
+        assert_eq!((successor(&asks), asks.spec.clone()), (None, ready.spec.clone()));
+        assert_eq!(offered(&asks, "them"), None, "it asks others");
+        let offer = offered(&asks, "us").unwrap();
+        assert_eq!((successor(&offer), &offer.spec), (Some("us"), &asks.spec));
+        assert_eq!(offered(&offer, "another"), None, "it has one");
+        let renewed = claimed_unfit(&offer, "them", now, timing);
+        assert_eq!(successor(&renewed), Some("us"));
+        for next in [
+            claimed(&renewed, "them", now, timing),
+            claimed(&renewed, "us", now, timing),
+            released(&renewed, now),
+        ] {
+            assert_eq!(next.metadata, ready.metadata);
+            assert_eq!((successor(&next), offered(&next, "another")), (None, None));
+        }
+        let mut old = renewed;
+        old.spec.as_mut().unwrap().holder_identity = Some("another".to_owned());
+        assert_eq!(offered(&old, "us"), None, "another holder asked");
+    }
+
+    #[test]
+    fn the_annotations_of_others_stay() {
+        let mut lease = lease("us", RENEWED, 15);
+        let team = BTreeMap::from([("team".to_owned(), "a".to_owned())]);
+        lease.metadata.annotations = Some(team.clone());
+        let now = time(RENEWED);
+        let asks = claimed_unfit(&lease, "us", now, Timing::default());
+        assert_eq!(asks.metadata.annotations.as_ref().map(BTreeMap::len), Some(2));
+        let ready = claimed(&asks, "us", now, Timing::default());
+        assert_eq!(ready.metadata.annotations, Some(team));
     }
 }

@@ -420,6 +420,31 @@ async fn a_cluster_that_was_never_good_fails_every_group_and_readiness() {
 }
 
 #[tokio::test]
+async fn a_required_cluster_is_not_ready_until_it_has_been_read_which_a_run_begins_with() {
+    for (trouble, said) in [
+        (None, Ok(())),
+        (
+            Some(Trouble::Missing),
+            Err("cluster-completed.spec: is missing from the state store (as the test says)".to_owned()),
+        ),
+    ] {
+        let world = World::new();
+        if let Some(trouble) = trouble {
+            world.store.fail(CLUSTER_FILE, trouble);
+        }
+        world.definitions.require_cluster();
+        let unread = "cluster-completed.spec: not read yet";
+        assert_eq!(world.definitions.check(), Err(unread.to_owned()));
+        let mut run = Box::pin(world.definitions.clone().run(pending(), |_| true, |_| ()));
+        assert!(run.as_mut().now_or_never().is_none());
+        assert_eq!(world.definitions.check(), said);
+        assert_eq!(world.store.reads(), [(CLUSTER_FILE.to_owned(), false)]);
+        let problems = i32::from(trouble.is_some());
+        assert!(world.metric(&format!("tidewaiter_state_store_problems {problems}")));
+    }
+}
+
+#[tokio::test]
 async fn a_change_is_announced_though_the_caller_that_read_it_goes_away() {
     let world = World::new();
     world.store.fail(GROUP_FILE, Trouble::Missing);

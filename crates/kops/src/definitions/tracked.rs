@@ -178,6 +178,12 @@ impl<T: PartialEq, S> Tracked<T, S> {
         away && state.good.is_none() && state.wanted.is_some()
     }
 
+    /// Whether callers require it, and no read of it has ended.
+    pub(super) fn is_unread(&self) -> bool {
+        let state = self.lock();
+        state.wanted.is_some() && state.good.is_none() && state.problem().is_none()
+    }
+
     /// Whether the store has answered that there is no such file.
     pub(super) fn is_missing(&self) -> bool {
         matches!(self.lock().access, Some(StoreError::Missing { .. }))

@@ -6,6 +6,7 @@ mod attacker;
 mod clouds;
 mod config_file;
 mod crashes;
+mod election;
 mod explain;
 mod foreign;
 mod health;

@@ -142,6 +142,19 @@ impl World {
         controller
     }
 
+    /// One whose state store is an empty folder.
+    pub fn controller_without_a_store(&self) -> Controller {
+        let url = format!("file://{}", self.scratch.path().join("no-state").display());
+        let config = self.file("no-state.yaml", &controller_config(CLUSTER, &url).to_json());
+        let ec2 = self.ec2.environment();
+        let environment: Vec<_> = ec2.iter().map(|(key, value)| (*key, value.as_str())).collect();
+        let program = Program::new(env!("CARGO_BIN_EXE_tidewaiter"))
+            .arg("controller")
+            .arg("--conf")
+            .arg(config);
+        self.run(program, &service_account(), &environment)
+    }
+
     fn role(&self, config_file: &str) -> Program {
         Program::new(env!("CARGO_BIN_EXE_tidewaiter"))
             .arg("controller")

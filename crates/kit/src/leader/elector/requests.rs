@@ -17,10 +17,11 @@ use serde::Deserialize;
 use tracing::debug;
 
 use super::LeaseSettings;
+use super::access::{Access, Verb};
 use crate::chain::Chain;
 use crate::clock::{Elapsed, SharedClock, timeout};
 use crate::leader::Window;
-use crate::leader::record::{claimed, created, holder};
+use crate::leader::record::{claimed, claimed_unfit, created, holder};
 
 /// A request about the Lease that did not succeed, as far as we know.
 #[derive(Debug, thiserror::Error)]
@@ -50,17 +51,25 @@ pub(super) struct Requests {
     /// Fences the writes about the Lease, as leadership fences all others: a renewal that was held up by SIGSTOP is not
     /// sent afterwards.
     window: Window,
+    access: Access,
 }
 
 impl Requests {
     /// `client` is fenced by `window`.
-    pub(super) fn new(client: Client, window: Window, settings: &LeaseSettings, clock: &SharedClock) -> Self {
+    pub(super) fn new(
+        client: Client,
+        window: Window,
+        settings: &LeaseSettings,
+        clock: &SharedClock,
+        access: Access,
+    ) -> Self {
         let api = Api::namespaced(client, &settings.namespace);
         Self {
             api,
             settings: settings.clone(),
             clock: Arc::clone(clock),
             window,
+            access,
         }
     }
 
@@ -68,6 +77,7 @@ impl Requests {
     pub(super) async fn get(&self) -> Result<Option<Lease>, Failure> {
         let get = self.api.get_opt(&self.settings.name);
         let found = timeout(&*self.clock, self.attempt(), get).await?;
+        self.access.answered(Verb::Read, found.as_ref().err());
         Ok(found.map_err(Failure::Refused)?.map(Lease::from))
     }
 
@@ -87,7 +97,7 @@ impl Requests {
     pub(super) async fn claim(&self, lease: Option<&Lease>) -> Result<(Lease, Duration), Failure> {
         let until = self.now() + self.attempt();
         let (lease, began) = match lease {
-            Some(lease) => self.put(lease, until).await?,
+            Some(lease) => self.put(lease, false, until).await?,
             None => self.create(until).await?,
         };
         // A response that took longer than the deadline comes too late.
@@ -95,10 +105,12 @@ impl Requests {
         alive.then_some((lease, began)).ok_or(Failure::NotOurs)
     }
 
-    /// Claims or renews: returns the Lease as it now is and the time at which the request began.
-    pub(super) async fn put(&self, lease: &Lease, until: Duration) -> Result<(Lease, Duration), Failure> {
+    /// Claims or renews, and asks for a successor if this replica is `unfit`: returns the Lease as it now is and the time at which
+    /// the request began.
+    pub(super) async fn put(&self, lease: &Lease, unfit: bool, until: Duration) -> Result<(Lease, Duration), Failure> {
         let LeaseSettings { identity, timing, .. } = &self.settings;
         let began = self.now();
+        let claimed = if unfit { claimed_unfit } else { claimed };
         let answer = self
             .replace(&claimed(lease, identity, self.clock.now(), *timing), until)
             .await?;
@@ -142,6 +154,7 @@ impl Requests {
         self.window.open_until(self.now() + limit);
         let client = self.api.clone().into_client();
         let sent = timeout(&*self.clock, limit, client.request::<Seen>(request)).await?;
+        self.access.answered(Verb::Write, sent.as_ref().err());
         sent.map(Lease::from).map_err(Failure::Refused)
     }
 

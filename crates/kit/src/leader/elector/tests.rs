@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures::channel::mpsc::{UnboundedSender, unbounded};
@@ -46,6 +47,8 @@ struct Server {
     /// What befalls every write for which `faults` has nothing.
     always: Option<Fault>,
     unreadable: bool,
+    /// Reads are answered with this status.
+    refuses_reads: Option<u16>,
     /// Reads are never answered.
     mute: bool,
     unwatchable: bool,
@@ -214,7 +217,8 @@ async fn handle(
         let mut server = server.lock().unwrap();
         server.reads += 1;
         let found = server.lease.clone().ok_or(404);
-        return Ok(answer(if server.unreadable { Err(503) } else { found }));
+        let refused = server.unreadable.then_some(503).or(server.refuses_reads);
+        return Ok(answer(refused.map_or(found, Err)));
     }
     let lease: Value = serde_json::from_slice(request.body()).unwrap();
     let fault = {
@@ -614,8 +618,9 @@ async fn a_renewal_that_was_held_up_by_a_stop_is_not_sent() {
     let lease = world.server().spec();
     let kit = kit_on(Arc::new(LateTimers(world.clock.clone())));
     let (client, window) = world.client(&kit);
-    let requests = Requests::new(client, window, &settings("a"), &kit.clock);
-    let mut renewal = Box::pin(requests.put(&lease, kit.clock.monotonic() + 10 * SECOND));
+    let access = Access::new("kube-system", "kops-controller-leader", Arc::clone(&kit.clock));
+    let requests = Requests::new(client, window, &settings("a"), &kit.clock, access);
+    let mut renewal = Box::pin(requests.put(&lease, false, kit.clock.monotonic() + 10 * SECOND));
     // Under way, and not yet at the connection.
     assert!(futures::poll!(&mut renewal).is_pending());
     world.clock.stop_for(11 * SECOND);
@@ -870,4 +875,171 @@ async fn conflicts_without_end_do_not_make_a_standby_spin() {
 fn no_two_processes_have_one_identity() {
     let (one, other) = (identity("node-1"), identity("node-1"));
     assert!(one.starts_with("node-1_") && one != other);
+}
+
+/// A check of a replica that a test makes pass and fail.
+#[derive(Clone, Default)]
+struct Passes(Arc<AtomicBool>);
+
+impl Passes {
+    fn set(&self, passes: bool) {
+        self.0.store(passes, Ordering::SeqCst);
+    }
+
+    fn check(&self) -> impl Fn() -> Result<(), String> + Send + Sync + use<> {
+        let passes = Arc::clone(&self.0);
+        move || {
+            let passes = passes.load(Ordering::SeqCst);
+            passes.then_some(()).ok_or_else(|| "access denied".to_owned())
+        }
+    }
+}
+
+impl Replica {
+    /// Adds a check that fails so far.
+    fn is_checked(&self) -> Passes {
+        let passes = Passes::default();
+        self.kit.checks.prefer("state-store", passes.check());
+        passes
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_could_do_nothing_does_not_stand() {
+    let world = World::new();
+    let a = world.replica("a");
+    let listed = Passes::default();
+    a.kit.checks.require("cache/node", listed.check());
+    pass(600 * SECOND).await;
+    assert_eq!(world.server().writes, []);
+    assert!(world.server().reads < 600, "{}", world.server().reads);
+    listed.set(true);
+    pass(200 * MS).await;
+    assert!(a.leadership.is_leader());
+    // What it has listed is still there.
+    listed.set(false);
+    pass(600 * SECOND).await;
+    assert!(a.leadership.is_leader());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_is_not_fit_stands_when_nobody_else_does() {
+    let world = World::new();
+    world.held_by("x");
+    let a = world.replica("a");
+    let _never = a.is_checked();
+    // It is free after 15 s.
+    pass(29 * SECOND).await;
+    assert_eq!(world.server().writes, []);
+    pass(2 * SECOND).await;
+    assert!(a.leadership.is_leader());
+
+    let other = World::new();
+    other.held_by("x");
+    let (unfit, fit) = (other.replica("unfit"), other.replica("fit"));
+    let _never = unfit.is_checked();
+    pass(31 * SECOND).await;
+    assert!(fit.leadership.is_leader() && !unfit.leadership.is_leader());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_is_not_fit_hands_over_to_a_replica_that_is() {
+    let world = World::new();
+    let a = world.replica("a");
+    let passes = a.is_checked();
+    passes.set(true);
+    pass(5 * SECOND).await;
+    let b = world.replica("b");
+    let unfit = world.replica("unfit");
+    let _never = unfit.is_checked();
+    pass(5 * SECOND).await;
+    passes.set(false);
+    pass(29 * SECOND).await;
+    passes.set(true);
+    pass(5 * SECOND).await;
+    passes.set(false);
+    pass(29 * SECOND).await;
+    assert!(a.leadership.is_leader(), "not for so short a time");
+    pass(8 * SECOND).await;
+    assert!(b.leadership.is_leader() && !a.leadership.is_leader() && !unfit.leadership.is_leader());
+    let expected = Loss::HandedOver {
+        successor: "b".to_owned(),
+        reason: "state-store: access denied".to_owned(),
+    };
+    assert_eq!(loss(a).await, Some(expected));
+    assert_eq!(
+        world.server().lease.as_ref().unwrap()["metadata"]["annotations"],
+        Value::Null
+    );
+    assert!(!b.run.is_finished() && !unfit.run.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_is_not_fit_leads_on_while_no_replica_is() {
+    let world = World::new();
+    let a = world.replica("a");
+    let passes = a.is_checked();
+    passes.set(true);
+    pass(5 * SECOND).await;
+    let b = world.replica("b");
+    let fit = b.is_checked();
+    passes.set(false);
+    pass(3600 * SECOND).await;
+    assert!(a.leadership.is_leader() && !a.run.is_finished());
+    let annotation =
+        || world.server().lease.clone().unwrap()["metadata"]["annotations"]["tidewaiter.dev/unfit-holder"].clone();
+    assert_eq!(annotation(), "a");
+    let mut renewals = world.server().writes.clone();
+    renewals.retain(|(_, holder)| holder == "a");
+    assert_eq!(renewals.len(), world.server().writes.len(), "nobody else writes");
+
+    // Fit again, it asks no more, and whoever is fit then does not offer.
+    passes.set(true);
+    pass(3 * SECOND).await;
+    assert_eq!(annotation(), Value::Null);
+    fit.set(true);
+    pass(600 * SECOND).await;
+    assert!(a.leadership.is_leader() && !b.leadership.is_leader());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_not_permitted_fails_readiness_and_names_the_remedy() {
+    let report = |replica: &Replica| replica.kit.checks.report();
+    for verb in ["read", "write"] {
+        let world = World::new();
+        match verb {
+            "read" => {
+                world.held_by("x");
+                world.server().refuses_reads = Some(403);
+            }
+            _ => world.server().always = Some(Fault::Status(403)),
+        }
+        let a = world.replica("a");
+        pass(5 * SECOND).await;
+        let (ready, text) = report(&a);
+        assert!(!ready);
+        let expected =
+            format!("[-]leader-election failed: cannot {verb} the Lease kube-system/kops-controller-leader: ");
+        assert!(
+            text.starts_with(&expected) && text.contains("Apply Tidewaiter's role"),
+            "{text}"
+        );
+        {
+            let mut server = world.server();
+            server.refuses_reads = None;
+            server.always = None;
+        }
+        pass(40 * SECOND).await;
+        assert!(a.leadership.is_leader(), "{verb}");
+        assert!(report(&a).0, "{verb}");
+    }
+
+    // A server that is away, and a conflict, say nothing about permission.
+    for code in [409, 503] {
+        let world = World::new();
+        world.server().always = Some(Fault::Status(code));
+        let a = world.replica("a");
+        pass(10 * SECOND).await;
+        assert!(report(&a).0, "{code}");
+    }
 }

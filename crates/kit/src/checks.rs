@@ -1,0 +1,176 @@
+//! What a replica needs in order to work: the readiness checks of the process, and what they mean for the election.
+//!
+//! Checks only read memory. Most concern readiness alone. A replica for which a required check has never passed could do nothing as the
+//! leader, and does not stand for election. One that fails a preferred check, or now fails a required one, could do a part of the work, and
+//! leaves the Lease to a replica that is fit.
+
+use std::fmt::{self, Debug};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// The readiness checks of the process, in the order of their registration. Clones share them.
+#[derive(Clone, Default)]
+pub struct Checks {
+    checks: Arc<RwLock<Vec<Registered>>>,
+}
+
+struct Registered {
+    name: String,
+    check: Check,
+    stake: Stake,
+    /// Whether it has passed once.
+    passed: AtomicBool,
+}
+
+/// What depends on a check, besides readiness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stake {
+    Nothing,
+    /// Another replica is the better leader.
+    Preference,
+    /// Without it there is nothing to lead.
+    Candidacy,
+}
+
+impl Registered {
+    fn run(&self) -> Result<(), String> {
+        (self.check)().inspect(|()| self.passed.store(true, Ordering::Relaxed))
+    }
+
+    fn has_never_passed(&self) -> bool {
+        !self.passed.load(Ordering::Relaxed)
+    }
+}
+
+/// How much of the work of a leader this replica could do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fitness {
+    /// All of it.
+    Fit,
+    /// A part of it: a check fails. Contains its name and its reason.
+    Impaired(String),
+    /// Nothing: a required check has never passed. Contains its name and its reason.
+    Unfit(String),
+}
+
+impl Checks {
+    /// Without checks, which is ready.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a check of readiness. It runs on every request, so it only reads memory. Its error says what is missing.
+    pub fn register(&self, name: impl Into<String>, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+        self.add(name.into(), Box::new(check), Stake::Nothing);
+    }
+
+    /// The same for a check without which a replica does only a part of its work: while it fails, another replica is the better leader.
+    pub fn prefer(&self, name: impl Into<String>, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+        self.add(name.into(), Box::new(check), Stake::Preference);
+    }
+
+    /// The same for a check without which a replica can do nothing: until it has passed once, it does not stand for election. Afterwards
+    /// as [`Checks::prefer`].
+    pub fn require(&self, name: impl Into<String>, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+        self.add(name.into(), Box::new(check), Stake::Candidacy);
+    }
+
+    fn add(&self, name: String, check: Check, stake: Stake) {
+        let registered = Registered {
+            name,
+            check,
+            stake,
+            passed: AtomicBool::new(false),
+        };
+        let mut checks = self.checks.write().unwrap_or_else(PoisonError::into_inner);
+        checks.push(registered);
+    }
+
+    /// Whether every check passes, and a line for each, in the format of kube-apiserver's `/readyz?verbose`.
+    #[must_use]
+    pub fn report(&self) -> (bool, String) {
+        let mut ready = true;
+        let mut report = String::new();
+        for registered in self.read().iter() {
+            match registered.run() {
+                Ok(()) => report.extend(["[+]", &registered.name, " ok\n"]),
+                Err(reason) => {
+                    ready = false;
+                    report.extend(["[-]", &registered.name, " failed: ", &reason, "\n"]);
+                }
+            }
+        }
+        report.push_str(if ready {
+            "readyz check passed\n"
+        } else {
+            "readyz check failed\n"
+        });
+        (ready, report)
+    }
+
+    /// Whether this replica could lead now, with the first check that says no.
+    #[must_use]
+    pub fn fitness(&self) -> Fitness {
+        let mut fitness = Fitness::Fit;
+        for registered in self.read().iter().filter(|check| check.stake != Stake::Nothing) {
+            let Err(reason) = registered.run() else { continue };
+            let failure = format!("{}: {reason}", registered.name);
+            if registered.stake == Stake::Candidacy && registered.has_never_passed() {
+                return Fitness::Unfit(failure);
+            }
+            if fitness == Fitness::Fit {
+                fitness = Fitness::Impaired(failure);
+            }
+        }
+        fitness
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Vec<Registered>> {
+        self.checks.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Debug for Checks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let checks = self.read();
+        f.debug_list().entries(checks.iter().map(|check| &check.name)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A check that a test makes pass and fail.
+    fn add(register: impl FnOnce(Check)) -> Arc<AtomicBool> {
+        let passes = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&passes);
+        register(Box::new(move || {
+            let passes = asked.load(Ordering::Relaxed);
+            passes.then_some(()).ok_or_else(|| "access denied".to_owned())
+        }));
+        passes
+    }
+
+    #[test]
+    fn without_a_required_check_nobody_stands_until_it_has_passed_once() {
+        let checks = Checks::new();
+        let _fails = add(|check| checks.register("leader-election", check));
+        assert_eq!(checks.fitness(), Fitness::Fit, "it concerns readiness alone");
+        let store = add(|check| checks.prefer("state-store", check));
+        let impaired = |name: &str| Fitness::Impaired(format!("{name}: access denied"));
+        assert_eq!(checks.fitness(), impaired("state-store"));
+        let nodes = add(|check| checks.require("cache/node", check));
+        assert_eq!(checks.fitness(), Fitness::Unfit("cache/node: access denied".to_owned()));
+        nodes.store(true, Ordering::Relaxed);
+        assert_eq!(checks.fitness(), impaired("state-store"));
+        store.store(true, Ordering::Relaxed);
+        assert_eq!(checks.fitness(), Fitness::Fit);
+        nodes.store(false, Ordering::Relaxed);
+        assert_eq!(checks.fitness(), impaired("cache/node"), "it has what it once listed");
+        assert!(!checks.report().0);
+    }
+}

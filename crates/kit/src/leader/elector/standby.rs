@@ -1,0 +1,169 @@
+//! Waits for the Lease. A replica that is fit to lead claims it as soon as it is free. One that could do only a part of the work waits for
+//! one lease duration more, in which a replica that is fit claims it; and one that could do nothing never claims it.
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use tracing::{info, warn};
+
+use super::requests::{Events, next};
+use super::{Elector, LeaseSettings, SHOWN};
+use crate::backoff::jittered;
+use crate::chain::Chain;
+use crate::checks::Fitness;
+use crate::events::cut;
+use crate::leader::record::{Claimable, Observed, holder, offered};
+
+/// A standby whose watch ended reads the Lease again after this time.
+const WATCH_AGAIN: Duration = Duration::from_millis(500);
+/// Spreads the reads of several standbys.
+const JITTER: f64 = 0.2;
+/// A replica that is not fit to lead, and has found the Lease free, looks at its checks again after this time. They read memory.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// What a standby knows of the Lease.
+struct View {
+    observed: Observed,
+    watch: Option<Events>,
+    /// Monotonic time.
+    watch_began: Duration,
+    /// The holder that was logged last.
+    holder: String,
+    /// Why this replica does not claim a free Lease, as it was logged last.
+    reason: String,
+}
+
+impl View {
+    fn new(now: Duration) -> Self {
+        Self {
+            observed: Observed::new(None, now),
+            watch: None,
+            watch_began: now,
+            holder: String::new(),
+            reason: String::new(),
+        }
+    }
+}
+
+/// What a standby may do.
+enum Turn {
+    Claim,
+    /// The Lease is free, and this replica is not fit to lead.
+    Unfit,
+    /// Somebody holds the Lease until this monotonic time, unless it changes.
+    Held(Duration),
+}
+
+impl Elector {
+    /// Waits for the Lease and claims it: returns it with the time at which the request that claimed it began. Sets
+    /// `unconfirmed` while the outcome of a claim is not known.
+    pub(super) async fn stand_by(&self, unconfirmed: &mut bool) -> (Lease, Duration) {
+        let timing = self.settings.timing;
+        let mut view = View::new(self.now());
+        let mut conflicts = 0;
+        loop {
+            // Each round begins with a read, so that a claim is based on the Lease as it is.
+            let read = self.now();
+            self.read(&mut view).await;
+            let mut next_read = read + jittered(timing.retry_period(), JITTER);
+            loop {
+                let next_claim = match self.turn(&mut view) {
+                    Turn::Claim => {
+                        *unconfirmed = true;
+                        match self.requests.claim(view.observed.lease()).await {
+                            Ok(acquired) => return acquired,
+                            // Another replica was faster, or our own last claim succeeded unconfirmed: read, but not without end.
+                            Err(error) if error.is(409) && conflicts < 2 => {
+                                conflicts += 1;
+                                break;
+                            }
+                            Err(error) => warn!(error = %Chain(&error), "cannot claim the Lease"),
+                        }
+                        next_read
+                    }
+                    Turn::Unfit => self.now() + LOOK_AGAIN,
+                    Turn::Held(until) => {
+                        (*unconfirmed, conflicts) = (false, 0);
+                        self.offer(&mut view).await;
+                        until
+                    }
+                };
+                let wait = next_claim.min(next_read).saturating_sub(self.now());
+                tokio::select! {
+                    biased;
+                    event = next(&mut view.watch) => if let Some(lease) = event {
+                        view.observed.see(lease, self.now());
+                    } else {
+                        view.watch = None;
+                        // A watch that ended at once would end again: it waits for the next round.
+                        if self.now() >= view.watch_began + WATCH_AGAIN {
+                            next_read = next_read.min(read + WATCH_AGAIN);
+                        }
+                    },
+                    () = self.kit.clock.sleep(wait) => if self.now() >= next_read { break },
+                }
+            }
+        }
+    }
+
+    fn turn(&self, view: &mut View) -> Turn {
+        let LeaseSettings { identity, timing, .. } = &self.settings;
+        let now = self.now();
+        let free_since = match view.observed.claimable(identity, now, *timing) {
+            Claimable::Ours => return Turn::Claim,
+            Claimable::Since(time) => time,
+            Claimable::At(time) => return Turn::Held(time),
+        };
+        let reason = match self.kit.checks.fitness() {
+            Fitness::Fit => return Turn::Claim,
+            Fitness::Impaired(_) if now >= free_since + timing.lease_duration() => return Turn::Claim,
+            Fitness::Impaired(reason) | Fitness::Unfit(reason) => reason,
+        };
+        if view.reason != reason {
+            info!(reason, "the Lease is free, but this replica is not fit to lead");
+            view.reason = reason;
+        }
+        Turn::Unfit
+    }
+
+    /// Offers to succeed a holder that is not fit to lead, if this replica is.
+    async fn offer(&self, view: &mut View) {
+        let LeaseSettings { identity, timing, .. } = &self.settings;
+        let Some(offer) = view.observed.lease().and_then(|lease| offered(lease, identity)) else {
+            return;
+        };
+        if self.kit.checks.fitness() != Fitness::Fit {
+            return;
+        }
+        match self.requests.replace(&offer, self.now() + timing.retry_period()).await {
+            Ok(lease) => {
+                info!("offers to lead, because the leader is not fit to");
+                view.observed.see(Some(lease), self.now());
+            }
+            // The leader renewed it meanwhile.
+            Err(error) if error.is(409) => {}
+            Err(error) => warn!(error = %Chain(&error), "cannot offer to lead"),
+        }
+    }
+
+    /// Reads the Lease, and watches it from there if it is not watched.
+    async fn read(&self, view: &mut View) {
+        let began = self.now();
+        match self.requests.get().await {
+            Ok(lease) => {
+                view.observed.see(lease, self.now());
+                if view.watch.is_none() {
+                    view.watch = view.observed.lease().and_then(|lease| self.requests.watch(lease));
+                    view.watch_began = began;
+                }
+            }
+            Err(error) => warn!(error = %Chain(&error), "cannot read the Lease"),
+        }
+        if let Some(other) = view.observed.lease().and_then(holder)
+            && view.holder != other
+        {
+            other.clone_into(&mut view.holder);
+            info!(holder = cut(other, SHOWN), "standing by");
+        }
+    }
+}
