@@ -18,7 +18,7 @@ use tidewaiter_controller::controllers::Caches;
 use tidewaiter_controller::verdicts::{self, Latest, VerdictParts};
 use tidewaiter_identity::{CloudGroup, CloudGroups, GroupsUnavailable, Member, MemberStatus};
 use tidewaiter_kit::client::fenced;
-use tidewaiter_kit::{Clock as _, Kit, Leadership, ManualClock, SharedClock, SystemClock, Tasks};
+use tidewaiter_kit::{Clock as _, Kit, Leadership, ManualClock, Metrics, SharedClock, SystemClock, Tasks};
 use tidewaiter_kops::{Definitions, DefinitionsSettings, StateStore, StoreOptions};
 use tidewaiter_testkit::builders::{cluster, instance_group};
 use tidewaiter_testkit::{ApiProxy, ControlPlane, Identity, Scratch, eventually};
@@ -116,6 +116,7 @@ struct World {
     client: Client,
     sources: Sources,
     latest: Latest,
+    metrics: Metrics,
 }
 
 fn kit(clock: SharedClock) -> Kit {
@@ -140,7 +141,7 @@ fn world(client: Client, store: &str, clock: SharedClock, tasks: &mut Tasks) -> 
         cloud: Ok(Arc::new(Cloud)),
         options: Options::default(),
     };
-    let latest = verdicts::start(parts, tasks, &kit);
+    let latest = verdicts::start(parts, tasks, &kit).unwrap();
     let sources = Sources {
         cluster: name,
         definitions,
@@ -152,6 +153,7 @@ fn world(client: Client, store: &str, clock: SharedClock, tasks: &mut Tasks) -> 
         client,
         sources,
         latest,
+        metrics: kit.metrics,
     }
 }
 
@@ -285,6 +287,11 @@ async fn whatever_happens_the_watches_lead_to_what_a_fresh_list_says() {
         }
         assert!(outcomes.len() > 3, "the cases are all alike: {outcomes:?}");
         assert_eq!(world.fresh().await.outcome(), Outcome::Failed);
+        let metrics = world.metrics.encode().unwrap();
+        assert!(
+            metrics.contains("\ntidewaiter_cluster_verdict_duration_seconds_count "),
+            "{metrics}"
+        );
     };
     tokio::select! {
         ended = tasks.run_until(std::future::pending()) => panic!("{ended:?}"),
