@@ -30,9 +30,10 @@ pub use self::audit::{Audit, AuditEntry, AuditMark};
 use self::clients::Clients;
 use self::etcd::Etcd;
 pub use self::identity::Identity;
-use self::pki::{Pki, write_private};
+use self::pki::Pki;
+pub(crate) use self::pki::write_private;
 pub use self::reused::Reused;
-use crate::{Process, Scratch, assets, eventually, free_port};
+use crate::{Process, Scratch, assets, eventually, free_port, kubeconfig};
 
 /// How long servers may take to start: 3 s on an idle machine, much more where many tests start theirs.
 const START: Duration = Duration::from_secs(90);
@@ -165,21 +166,8 @@ impl ControlPlane {
     }
 
     pub(crate) fn write_kubeconfig(&self, cluster: &serde_json::Value, user: &serde_json::Value) -> PathBuf {
-        let kubeconfig = json!({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "testkit", "cluster": cluster}],
-            "users": [{"name": "testkit", "user": user}],
-            "contexts": [{"name": "testkit", "context": {"cluster": "testkit", "user": "testkit"}}],
-            "current-context": "testkit",
-        });
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let path = self.scratch.path().join(format!("kubeconfig-{number}.yaml"));
-        write_private(
-            &path,
-            &serde_saphyr::to_string(&kubeconfig).expect("a kubeconfig is YAML"),
-        );
-        path
+        kubeconfig::write(&self.scratch, &number.to_string(), cluster, user)
     }
 
     /// kubectl, as this identity; arguments are the caller's to add.

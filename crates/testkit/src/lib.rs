@@ -22,6 +22,7 @@ pub mod fake_ec2;
 pub mod fake_gce;
 pub mod fake_gcs_server;
 pub mod fake_hetzner;
+mod kubeconfig;
 mod kubelet;
 pub mod moto;
 mod port;
