@@ -21,6 +21,7 @@ pub mod key;
 pub mod leader;
 pub mod metrics;
 pub mod packed;
+pub mod proxy;
 pub mod queue;
 pub mod random;
 pub mod retry;

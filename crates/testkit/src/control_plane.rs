@@ -13,6 +13,7 @@ mod pki;
 mod reused;
 mod servers;
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -140,6 +141,12 @@ impl ControlPlane {
         url(self.port)
     }
 
+    /// The same without `https://`.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
     /// What a client of this identity needs to know.
     #[must_use]
     pub fn config(&self, identity: &Identity) -> Config {
@@ -157,8 +164,20 @@ impl ControlPlane {
     /// A new kubeconfig file of this identity, readable by its owner only, good while the control plane lives.
     #[must_use]
     pub fn kubeconfig(&self, identity: &Identity) -> PathBuf {
+        self.kubeconfig_with(identity, &json!({"server": self.url()}))
+    }
+
+    /// The same with these fields of the cluster: another address, a proxy. The certificate is still checked against the name
+    /// `kubernetes.default.svc`.
+    #[must_use]
+    pub fn kubeconfig_with(&self, identity: &Identity, fields: &serde_json::Value) -> PathBuf {
         let files = self.pki.client(identity);
-        let cluster = json!({"server": self.url(), "certificate-authority": self.pki.path("ca.crt")});
+        let mut cluster = json!({
+            "certificate-authority": self.pki.path("ca.crt"),
+            "tls-server-name": "kubernetes.default.svc",
+        });
+        let fields = fields.as_object().expect("fields").clone();
+        cluster.as_object_mut().expect("fields").extend(fields);
         self.write_kubeconfig(
             &cluster,
             &json!({"client-certificate": files.certificate, "client-key": files.key}),

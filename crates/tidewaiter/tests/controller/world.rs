@@ -94,9 +94,14 @@ impl World {
         Self::with(cluster.into()).await
     }
 
+    /// The same without what `deploy/` holds.
+    pub async fn as_it_is(cluster: ControlPlane) -> Self {
+        Self::with(cluster.into()).await
+    }
+
     async fn with(cluster: Reused) -> Self {
         let scratch = Scratch::new("controller-world");
-        let folder = scratch.path().join("state");
+        let folder = scratch.path().join(CLUSTER);
         let url = format!("file://{}", folder.display());
         let store = Store { folder, url };
         // Nobody resolves its name here.
@@ -150,9 +155,8 @@ impl World {
     }
 
     /// Starts one in the place of kops-controller: called by that name with the arguments that kOps gives it, as its service
-    /// account with what `deploy/takeover` adds.
+    /// account.
     pub async fn kops_controller(&self) -> Controller {
-        self.cluster.apply_manifests(repository().join("deploy/takeover")).await;
         let path = self.scratch.path().join("kops-controller");
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_tidewaiter"), &path).unwrap();
         let config = self.file("config.yaml", &self.config());
@@ -400,6 +404,12 @@ impl World {
     /// The leader's Lease.
     pub fn leases(&self) -> Api<Lease> {
         Api::namespaced(self.cluster.client(&Identity::Admin), KOPS_NAMESPACE)
+    }
+
+    /// The holder of the Lease.
+    pub async fn holder(&self) -> Option<String> {
+        let lease = self.leases().get(KOPS_LEASE).await.unwrap();
+        lease.spec.unwrap_or_default().holder_identity
     }
 
     /// Deletes the Lease, if there is one: in place of waiting the 15 s after which a dead leader's is free.
