@@ -75,6 +75,10 @@ fn instance(number: usize) -> String {
     format!("i-{number:017x}")
 }
 
+fn provider_id(number: usize) -> String {
+    format!("aws:///us-test-1a/{}", instance(number))
+}
+
 /// Two groups: a control plane of two instances and workers of three; the last Node is nobody's.
 struct Cloud;
 
@@ -83,6 +87,7 @@ impl CloudGroups for Cloud {
     async fn groups(&self) -> Result<Vec<CloudGroup>, GroupsUnavailable> {
         let member = |number| Member {
             id: instance(number),
+            provider_id: provider_id(number).parse().unwrap(),
             node_name: None,
             status: MemberStatus::UpToDate,
             warm_pool: false,
@@ -168,9 +173,9 @@ impl World {
                 } else {
                     json!({})
                 };
-                let (name, id) = (format!("n{node}"), instance(node));
+                let name = format!("n{node}");
                 let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": control_plane},
-                    "spec": {"providerID": format!("aws:///us-test-1a/{id}")}});
+                    "spec": {"providerID": provider_id(node)}});
                 create(&nodes, object).await;
                 let conditions = json!([{"type": "Ready", "status": STATUSES[ready]},
                     {"type": "NetworkUnavailable", "status": STATUSES[network]}]);

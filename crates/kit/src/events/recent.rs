@@ -12,15 +12,19 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::Notice;
+use crate::allowance::Allowance;
 
 const REPEAT_AFTER: Duration = Duration::from_mins(50);
-const BURST: u32 = 25;
 const REFILL: Duration = Duration::from_mins(5);
+const SHARE: Allowance = Allowance {
+    burst: 25,
+    refill: REFILL,
+};
 
 /// Remembered of each kind, at least: two notices on each of 50,000 Nodes. With fewer, each retry of a Node beyond them would publish again.
 const REMEMBERED: usize = 100_000;
 /// What was remembered before this has no effect any more.
-const FORGOTTEN_AFTER: Duration = REFILL.saturating_mul(BURST);
+const FORGOTTEN_AFTER: Duration = SHARE.refill.saturating_mul(SHARE.burst);
 
 #[derive(Debug, Default)]
 pub(super) struct Recent {
@@ -52,10 +56,7 @@ impl Recent {
         if self.published.get(words).is_some_and(|again| now < again) {
             return None;
         }
-        let full_at = self.full_at.get(object).unwrap_or_default().max(now) + REFILL;
-        if full_at > now + REFILL * BURST {
-            return None;
-        }
+        let full_at = SHARE.take(self.full_at.get(object), now).ok()?;
         self.full_at.insert(object, full_at, now);
         self.published.insert(words, now + REPEAT_AFTER, now);
         Some(Admitted { words, object, at: now })

@@ -12,7 +12,7 @@ use serde_json::json;
 use tidewaiter_api::NodeIdentity;
 use tidewaiter_api::names::KOPS_NAMESPACE;
 use tidewaiter_testkit::builders::{cluster, controller_config, instance_group, node};
-use tidewaiter_testkit::fake_ec2::{FakeGroup, FakeInstance, group, member};
+use tidewaiter_testkit::fake_ec2::{FakeGroup, FakeInstance, group};
 use tidewaiter_testkit::{Call, ControlPlane, FakeEc2, Identity, Scratch, TokenBucket, eventually};
 
 use tidewaiter_testkit::usage::cpu_seconds;
@@ -232,7 +232,7 @@ fn auto_scaling_group(number: u32, instances: &[FakeInstance]) -> FakeGroup {
     let (name, template) = (group_name(number), "lt-0123456789abcdef0");
     let ours = (1..).zip(instances).filter(|(instance, _)| instance % GROUPS == number);
     let members: Vec<_> = ours
-        .map(|(_, instance)| member(instance.id()).template(template, "1"))
+        .map(|(_, instance)| instance.member().template(template, "1"))
         .collect();
     let size = i32::try_from(members.len()).unwrap_or(i32::MAX);
     group(&format!("{name}.{CLUSTER}"))

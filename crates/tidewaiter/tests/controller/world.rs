@@ -3,6 +3,7 @@
 //! The controller runs as a process, as its own service account with the role of `deploy/controller`, through a proxy in which
 //! faults can be made. What a test looks at is the API server's answer, its audit log, and the controller's metrics.
 
+#[path = "world/told.rs"]
 mod told;
 
 use std::collections::BTreeMap;
@@ -258,18 +259,7 @@ impl World {
 
     /// A Node's labels, without those that a kubelet sets itself.
     pub async fn labels(&self, name: &str) -> Labels {
-        let node = self.nodes().get(name).await.unwrap();
-        let own = |key: &str| {
-            key.starts_with("kubernetes.io/")
-                || key.starts_with("beta.kubernetes.io/")
-                || key == "node.kubernetes.io/instance-type"
-        };
-        node.metadata
-            .labels
-            .unwrap_or_default()
-            .into_iter()
-            .filter(|(key, _)| !own(key))
-            .collect()
+        labels_of(&self.nodes().get(name).await.unwrap())
     }
 
     /// Waits until the Node has exactly these labels besides its kubelet's own.
@@ -563,6 +553,18 @@ impl Controller {
         let panic = log.lines().find(|line| line.contains("panicked"));
         assert_eq!(panic, None);
     }
+}
+
+/// A Node's labels, without those that a kubelet sets itself.
+pub fn labels_of(node: &Node) -> Labels {
+    let own = |key: &str| {
+        key.starts_with("kubernetes.io/")
+            || key.starts_with("beta.kubernetes.io/")
+            || key == "node.kubernetes.io/instance-type"
+    };
+    let labels = node.metadata.labels.iter().flatten();
+    let others = labels.filter(|(key, _)| !own(key));
+    others.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 /// Whether a write is the NodeController's: neither the Lease's nor one that tells of the cluster's health.
