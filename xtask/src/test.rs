@@ -16,8 +16,9 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
 /// The targets that take longest, which start first, the longest before the others.
-const LONGEST: [&str; 7] = [
+const LONGEST: [&str; 8] = [
     "controller",
+    "attacks",
     "server",
     "cloud_server",
     "real",

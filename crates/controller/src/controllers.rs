@@ -109,7 +109,7 @@ pub fn start(
         policy: role.policy,
     };
     node_controller::start(nodes, context, tasks)?;
-    let latest = verdicts::start(verdicts, tasks, &context.kit);
+    let latest = verdicts::start(verdicts, tasks, &context.kit)?;
     let health = client("cluster-health");
     cluster_health::start(role.cluster.clone(), health, latest.clone(), context, tasks);
     Ok(MetricsServer::start(

@@ -14,6 +14,7 @@ mod policy;
 pub(crate) mod quarantine;
 mod start;
 pub(crate) mod status;
+mod write_limits;
 pub(crate) mod writes;
 
 use std::sync::Arc;
@@ -32,6 +33,7 @@ pub use policy::{ForeignLabels, LabelsFrom, OnForgery, Policy};
 use quarantine::Census;
 pub use start::{NodeControllerParts, start};
 use status::Status;
+use write_limits::WriteLimits;
 
 /// Our own write is not in the caches yet. Its change starts a pass; this is the fallback, should somebody have undone it.
 const CATCH_UP: Duration = Duration::from_secs(1);
@@ -48,6 +50,7 @@ pub struct NodeController {
     /// Only where forged Nodes are quarantined: it costs memory for each Node.
     census: Option<Arc<Census>>,
     writer: Writer,
+    write_limits: WriteLimits,
     status: Status,
     events: Events,
     clock: SharedClock,
@@ -78,6 +81,12 @@ impl Reconciler for NodeController {
         }
         seen.brake = self.count(&seen);
         let plan = plan(&seen, self.clock.now());
+        if plan.writes()
+            && let Err(wait) = self.write_limits.take(pass.key())
+        {
+            self.events.publish(&seen.reference(), write_limits::notice());
+            return Ok(Next::Pending(wait));
+        }
         let applied = apply::apply(&self.writer, &seen, &plan).await;
         self.report(&seen, &plan, applied.is_ok());
         applied?;

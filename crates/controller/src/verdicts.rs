@@ -14,8 +14,10 @@ use std::time::Duration;
 
 use futures::future::{join, select};
 use jiff::Timestamp;
+use prometheus::HistogramVec;
 use tidewaiter_api::ClusterName;
 use tidewaiter_identity::{CloudGroups, GroupsUnavailable, Refusal};
+use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Cache, Cacheable, Change, Index, Kit, Projection, SharedClock, Tasks, Trigger};
 use tidewaiter_kops::Definitions;
 use tidewaiter_validation::objects::LABELS_READ;
@@ -35,11 +37,13 @@ const FIRST: Duration = Duration::from_mins(1);
 /// A verdict is made at least so often.
 const AT_LEAST: Duration = Duration::from_secs(30);
 /// Between two verdicts, as a multiple of what the last one took: a cluster that changes all the time costs a fifth of a core,
-/// unless it is so large that this would be longer than [`LONGEST_REST`].
+/// unless it is so large that this would be longer than [`SHORT_REST`].
 const REST: u32 = 4;
-/// Of 5,000 Nodes one takes 25 ms: what changes while one is made is to be in the next within a tenth of a second. That is at
-/// most half a core.
-const LONGEST_REST: Duration = Duration::from_millis(30);
+/// Of 5,000 Nodes one takes 10 to 25 ms: what changes while one is made is to be in the next within a tenth of a second.
+const SHORT_REST: Duration = Duration::from_millis(30);
+/// The rest is never a smaller multiple: however large the cluster is, its verdicts cost at most a third of a core.
+const LEAST_REST: u32 = 2;
+
 /// A verdict and when it was made.
 #[derive(Clone, Debug)]
 pub struct Judged {
@@ -73,8 +77,10 @@ pub struct VerdictParts {
 }
 
 /// Starts to ask the cloud, the store and DNS, and to judge.
-#[must_use]
-pub fn start(parts: VerdictParts, tasks: &mut Tasks, kit: &Kit) -> Latest {
+///
+/// # Errors
+/// When a metric's name is taken.
+pub fn start(parts: VerdictParts, tasks: &mut Tasks, kit: &Kit) -> Result<Latest, MetricsError> {
     let changed = Arc::<Notify>::default();
     let VerdictParts {
         cluster,
@@ -107,11 +113,17 @@ pub fn start(parts: VerdictParts, tasks: &mut Tasks, kit: &Kit) -> Latest {
         options,
         clock: Arc::clone(&kit.clock),
         changed,
+        durations: kit.metrics.histogram_vec(
+            "tidewaiter_cluster_verdict_duration_seconds",
+            "Duration of one validation of the cluster in seconds, from what is cached.",
+            &[],
+            &[0.005, 0.02, 0.1, 0.5, 2.0],
+        )?,
         sender,
     };
     tasks.spawn("verdict/outside", outside.keep_asking(tasks.shutdown_token()));
     tasks.spawn("verdict", judge.run(tasks.shutdown_token()));
-    latest
+    Ok(latest)
 }
 
 /// The Node as the verdict on the cluster reads it.
@@ -163,6 +175,8 @@ struct Judge {
     options: Options,
     clock: SharedClock,
     changed: Arc<Notify>,
+    /// What each took, in seconds.
+    durations: HistogramVec,
     sender: watch::Sender<Option<Arc<Judged>>>,
 }
 
@@ -185,7 +199,10 @@ impl Judge {
                 resume_unwind(panic);
             }
             let took = self.clock.monotonic().saturating_sub(began);
-            self.clock.sleep((took * REST).min(LONGEST_REST)).await;
+            self.durations
+                .with_label_values::<&str>(&[])
+                .observe(took.as_secs_f64());
+            self.clock.sleep(rest(took)).await;
             select(Box::pin(self.changed.notified()), self.clock.sleep(AT_LEAST)).await;
         }
     }
@@ -212,6 +229,11 @@ impl Judge {
             dns: self.outside.dns(now),
         }
     }
+}
+
+/// The pause after a verdict that took so long.
+fn rest(took: Duration) -> Duration {
+    (took * REST).min(SHORT_REST.max(took * LEAST_REST))
 }
 
 /// `all` of what a cache holds, if it is followed.
@@ -267,6 +289,14 @@ mod tests {
 
     fn node(value: &Value) -> Node {
         serde_json::from_value(value.clone()).unwrap()
+    }
+
+    #[test]
+    fn verdicts_leave_most_of_a_core_to_others_however_long_one_takes() {
+        for (took, expected) in [(0, 0), (1, 4), (7, 28), (10, 30), (15, 30), (100, 200), (1_000, 2_000)] {
+            let [took, expected] = [took, expected].map(Duration::from_millis);
+            assert_eq!(rest(took), expected, "{took:?}");
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use tidewaiter_controller::controllers::Caches;
 use tidewaiter_controller::verdicts::{self, Latest, VerdictParts};
 use tidewaiter_identity::{CloudGroup, CloudGroups, GroupsUnavailable, Member, MemberStatus};
 use tidewaiter_kit::client::fenced;
-use tidewaiter_kit::{Clock as _, Kit, Leadership, ManualClock, SharedClock, SystemClock, Tasks};
+use tidewaiter_kit::{Clock as _, Kit, Leadership, ManualClock, Metrics, SharedClock, SystemClock, Tasks};
 use tidewaiter_kops::{Definitions, DefinitionsSettings, StateStore, StoreOptions};
 use tidewaiter_testkit::builders::{cluster, instance_group};
 use tidewaiter_testkit::{ApiProxy, ControlPlane, Identity, Scratch, eventually};
@@ -75,6 +75,10 @@ fn instance(number: usize) -> String {
     format!("i-{number:017x}")
 }
 
+fn provider_id(number: usize) -> String {
+    format!("aws:///us-test-1a/{}", instance(number))
+}
+
 /// Two groups: a control plane of two instances and workers of three; the last Node is nobody's.
 struct Cloud;
 
@@ -83,6 +87,7 @@ impl CloudGroups for Cloud {
     async fn groups(&self) -> Result<Vec<CloudGroup>, GroupsUnavailable> {
         let member = |number| Member {
             id: instance(number),
+            provider_id: provider_id(number).parse().unwrap(),
             node_name: None,
             status: MemberStatus::UpToDate,
             warm_pool: false,
@@ -116,6 +121,7 @@ struct World {
     client: Client,
     sources: Sources,
     latest: Latest,
+    metrics: Metrics,
 }
 
 fn kit(clock: SharedClock) -> Kit {
@@ -140,7 +146,7 @@ fn world(client: Client, store: &str, clock: SharedClock, tasks: &mut Tasks) -> 
         cloud: Ok(Arc::new(Cloud)),
         options: Options::default(),
     };
-    let latest = verdicts::start(parts, tasks, &kit);
+    let latest = verdicts::start(parts, tasks, &kit).unwrap();
     let sources = Sources {
         cluster: name,
         definitions,
@@ -152,6 +158,7 @@ fn world(client: Client, store: &str, clock: SharedClock, tasks: &mut Tasks) -> 
         client,
         sources,
         latest,
+        metrics: kit.metrics,
     }
 }
 
@@ -166,9 +173,9 @@ impl World {
                 } else {
                     json!({})
                 };
-                let (name, id) = (format!("n{node}"), instance(node));
+                let name = format!("n{node}");
                 let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": control_plane},
-                    "spec": {"providerID": format!("aws:///us-test-1a/{id}")}});
+                    "spec": {"providerID": provider_id(node)}});
                 create(&nodes, object).await;
                 let conditions = json!([{"type": "Ready", "status": STATUSES[ready]},
                     {"type": "NetworkUnavailable", "status": STATUSES[network]}]);
@@ -285,6 +292,11 @@ async fn whatever_happens_the_watches_lead_to_what_a_fresh_list_says() {
         }
         assert!(outcomes.len() > 3, "the cases are all alike: {outcomes:?}");
         assert_eq!(world.fresh().await.outcome(), Outcome::Failed);
+        let metrics = world.metrics.encode().unwrap();
+        assert!(
+            metrics.contains("\ntidewaiter_cluster_verdict_duration_seconds_count "),
+            "{metrics}"
+        );
     };
     tokio::select! {
         ended = tasks.run_until(std::future::pending()) => panic!("{ended:?}"),

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tidewaiter_api::{InstanceGroupName, NodeName};
+use tidewaiter_api::{InstanceGroupName, NodeName, ProviderId};
 
 use crate::refusal::Refusal;
 
@@ -33,8 +33,10 @@ pub struct CloudGroup {
 /// An instance of a [`CloudGroup`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// The end of its Node's providerID, after a `/`: `i-0123456789abcdef0` on EC2, `PROJECT/ZONE/NAME` on GCE.
+    /// Its id in messages: `i-0123456789abcdef0` on EC2, `PROJECT/ZONE/NAME` on GCE.
     pub id: String,
+    /// The providerID of its Node, to the letter: the cloud, the project or zone, and the id.
+    pub provider_id: ProviderId,
     /// The name that its Node must have, if the cloud provides it.
     pub node_name: Option<NodeName>,
     /// Its status in the group.

@@ -127,7 +127,6 @@ fn check_addresses(claim: &Claim, identity: &Identity) -> Result<(), Refusal> {
         return Err(Refusal::AddressMismatch {
             instance: identity.instance.clone(),
             node: claim.node.clone(),
-            listed: claim.addresses.clone(),
             actual: identity.addresses.clone(),
         });
     }

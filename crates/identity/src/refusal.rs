@@ -75,14 +75,14 @@ pub enum Refusal {
         names: Vec<String>,
     },
     /// The Node lists addresses, and none of them belongs to the instance.
-    #[error("node {node} lists the addresses {}, but instance {instance} has {}", few(.listed), few(.actual))]
+    ///
+    /// The message does not repeat the addresses that the Node lists: a kubelet can change them at will, and each message is a write.
+    #[error("none of the addresses that node {node} lists is one of instance {instance}, which has {}", few(.actual))]
     AddressMismatch {
         /// The instance that the Node claims to be.
         instance: String,
         /// The Node.
         node: NodeName,
-        /// The addresses that the Node lists.
-        listed: Vec<IpAddr>,
         /// The addresses that the cloud gives the instance.
         actual: Vec<IpAddr>,
     },

@@ -16,10 +16,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, Uri};
 use http_body_util::BodyExt as _;
 use hyper::body::Body as HttpBody;
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper::rt::{Read, Write};
+use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::ConfigExt as _;
 use kube::config::AuthInfo;
@@ -33,6 +34,7 @@ mod budget;
 mod fence;
 mod gate;
 mod pace;
+mod proxy;
 mod request;
 mod retry_after;
 
@@ -41,6 +43,7 @@ pub use budget::NoPermit;
 use fence::FencedBody;
 pub use fence::{Fenced, is_fenced};
 use gate::Gates;
+use proxy::Proxy;
 pub(crate) use retry_after::in_status as retry_after_status;
 pub use retry_after::retry_after;
 
@@ -82,9 +85,14 @@ pub enum ClientError {
         #[source]
         source: Box<kube::Error>,
     },
-    /// The kubeconfig names a proxy.
-    #[error("the API server cannot be reached through a proxy: proxy-url {0} is set")]
-    Proxy(String),
+    /// The proxy cannot be used.
+    #[error("the API server cannot be reached through the proxy {proxy}: {reason}")]
+    Proxy {
+        /// Its scheme, host and port; never its password.
+        proxy: String,
+        /// Why not, and the remedy.
+        reason: &'static str,
+    },
 }
 
 /// Makes the clients of a process. They share connections, credentials and the limit of the process. Clones make the same.
@@ -102,16 +110,35 @@ impl Clients {
     /// # Errors
     /// When the credentials, certificates or proxy of `config` cannot be used.
     pub fn new(config: &Config, leadership: &Leadership, kit: &Kit) -> Result<Self, ClientError> {
-        if let Some(proxy) = &config.proxy_url {
-            return Err(ClientError::Proxy(proxy.to_string()));
-        }
         // What kube's own builder does; the error only says that a provider is installed already.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let failed = |error| ClientError::Config {
-            files: credential_files(&config.auth_info),
-            source: Box::new(error),
+        let Some(proxy) = Proxy::of(config)? else {
+            return Self::connected(tcp(), config, leadership, kit);
         };
-        let connector = config.rustls_https_connector_with_connector(tcp()).map_err(failed)?;
+        match proxy.kind {
+            proxy::Kind::Http => Self::connected(proxy.tunnel(tcp()), config, leadership, kit),
+            proxy::Kind::Https => {
+                let tls = Config::new(proxy.uri.clone());
+                let tls = tls.rustls_https_connector_with_connector(tcp());
+                let tls = tls.map_err(|error| failed(config, error))?;
+                Self::connected(proxy.tunnel(tls), config, leadership, kit)
+            }
+            proxy::Kind::Socks => Self::connected(proxy.socks(tcp()), config, leadership, kit),
+        }
+    }
+
+    /// Over the connections that `connector` makes.
+    fn connected<C>(connector: C, config: &Config, leadership: &Leadership, kit: &Kit) -> Result<Self, ClientError>
+    where
+        C: Service<Uri> + Clone + Send + Sync + 'static,
+        C::Response: Connection + Read + Write + Send + Unpin + 'static,
+        C::Future: Send + 'static,
+        C::Error: Into<BoxError>,
+    {
+        let failed = |error| failed(config, error);
+        let connector = config
+            .rustls_https_connector_with_connector(connector)
+            .map_err(failed)?;
         let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_CONNECTION)
@@ -180,6 +207,13 @@ impl fmt::Debug for Clients {
 /// When the credentials, certificates or proxy of `config` cannot be used.
 pub fn fenced(config: &Config, leadership: &Leadership, kit: &Kit) -> Result<Client, ClientError> {
     Ok(Clients::new(config, leadership, kit)?.for_controller("process", MOST_IN_FLIGHT))
+}
+
+fn failed(config: &Config, error: kube::Error) -> ClientError {
+    ClientError::Config {
+        files: credential_files(&config.auth_info),
+        source: Box::new(error),
+    }
 }
 
 /// The files and data of a user of a kubeconfig, by the names that the kubeconfig has for them. Never shows their content.

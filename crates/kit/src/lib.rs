@@ -6,6 +6,7 @@
 //! knows what a controller decides: the kit has no word about nodes, clouds or kOps.
 
 pub mod admin;
+pub mod allowance;
 pub mod backoff;
 pub mod cache;
 pub mod chain;
@@ -22,6 +23,7 @@ pub mod key;
 pub mod leader;
 pub mod metrics;
 pub mod packed;
+pub mod proxy;
 pub mod queue;
 pub mod random;
 pub mod retry;

@@ -13,6 +13,7 @@ mod pki;
 mod reused;
 mod servers;
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,9 +31,10 @@ pub use self::audit::{Audit, AuditEntry, AuditMark};
 use self::clients::Clients;
 use self::etcd::Etcd;
 pub use self::identity::Identity;
-use self::pki::{Pki, write_private};
+use self::pki::Pki;
+pub(crate) use self::pki::write_private;
 pub use self::reused::Reused;
-use crate::{Process, Scratch, assets, eventually, free_port};
+use crate::{Process, Scratch, assets, eventually, free_port, kubeconfig};
 
 /// How long servers may take to start: 3 s on an idle machine, much more where many tests start theirs.
 const START: Duration = Duration::from_secs(90);
@@ -139,6 +141,12 @@ impl ControlPlane {
         url(self.port)
     }
 
+    /// The same without `https://`.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
     /// What a client of this identity needs to know.
     #[must_use]
     pub fn config(&self, identity: &Identity) -> Config {
@@ -156,8 +164,20 @@ impl ControlPlane {
     /// A new kubeconfig file of this identity, readable by its owner only, good while the control plane lives.
     #[must_use]
     pub fn kubeconfig(&self, identity: &Identity) -> PathBuf {
+        self.kubeconfig_with(identity, &json!({"server": self.url()}))
+    }
+
+    /// The same with these fields of the cluster: another address, a proxy. The certificate is still checked against the name
+    /// `kubernetes.default.svc`.
+    #[must_use]
+    pub fn kubeconfig_with(&self, identity: &Identity, fields: &serde_json::Value) -> PathBuf {
         let files = self.pki.client(identity);
-        let cluster = json!({"server": self.url(), "certificate-authority": self.pki.path("ca.crt")});
+        let mut cluster = json!({
+            "certificate-authority": self.pki.path("ca.crt"),
+            "tls-server-name": "kubernetes.default.svc",
+        });
+        let fields = fields.as_object().expect("fields").clone();
+        cluster.as_object_mut().expect("fields").extend(fields);
         self.write_kubeconfig(
             &cluster,
             &json!({"client-certificate": files.certificate, "client-key": files.key}),
@@ -165,21 +185,8 @@ impl ControlPlane {
     }
 
     pub(crate) fn write_kubeconfig(&self, cluster: &serde_json::Value, user: &serde_json::Value) -> PathBuf {
-        let kubeconfig = json!({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "testkit", "cluster": cluster}],
-            "users": [{"name": "testkit", "user": user}],
-            "contexts": [{"name": "testkit", "context": {"cluster": "testkit", "user": "testkit"}}],
-            "current-context": "testkit",
-        });
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let path = self.scratch.path().join(format!("kubeconfig-{number}.yaml"));
-        write_private(
-            &path,
-            &serde_saphyr::to_string(&kubeconfig).expect("a kubeconfig is YAML"),
-        );
-        path
+        kubeconfig::write(&self.scratch, &number.to_string(), cluster, user)
     }
 
     /// kubectl, as this identity; arguments are the caller's to add.

@@ -15,6 +15,7 @@
 mod api_proxy;
 pub mod assets;
 pub mod builders;
+mod connect_proxy;
 mod control_plane;
 mod eventually;
 mod fake_cloud;
@@ -22,6 +23,7 @@ pub mod fake_ec2;
 pub mod fake_gce;
 pub mod fake_gcs_server;
 pub mod fake_hetzner;
+mod kubeconfig;
 mod kubelet;
 pub mod moto;
 mod port;
@@ -36,6 +38,7 @@ mod terminal;
 pub mod usage;
 
 pub use api_proxy::{Action, ApiProxy, ApiRequest, Gate, Moment, Recorded};
+pub use connect_proxy::ConnectProxy;
 pub use control_plane::{Audit, AuditEntry, AuditMark, ControlPlane, ControlPlaneBuilder, Identity, Reused};
 pub use eventually::{eventually, throughout};
 pub use fake_cloud::{Call, FakeCloud, Protocol, Scripted, TokenBucket};

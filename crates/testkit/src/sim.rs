@@ -11,6 +11,8 @@
 //! validation of schemas, no defaults; whatever it does not know it refuses. The garbage collector runs when a
 //! test says so.
 //!
+//! It is served over HTTP too, in real time, to a program that runs as a process of its own ([`Served`]).
+//!
 //! A client belongs to a [`Process`], which can be killed at any write and stopped for a while. What goes wrong on the way is
 //! drawn from the seed ([`Faults`]). A write that is on its way arrives although its client has given up, or has died.
 
@@ -32,6 +34,7 @@ mod ownership;
 mod process;
 mod requests;
 mod selector;
+mod served;
 mod status;
 mod store;
 mod watches;
@@ -42,6 +45,7 @@ pub use faults::Faults;
 pub use kind::Kind;
 pub use log::{Asked, Objects, Observer, Write};
 pub use process::{Crash, Process};
+pub use served::Served;
 use status::Refused;
 use store::{Done, Key, Store};
 

@@ -45,6 +45,9 @@ impl From<RoleError> for Failure {
 }
 
 fn main() -> ExitCode {
+    if let Err(error) = tidewaiter_kit::proxy::exempt_this_machine() {
+        return fail(&error.into(), 2);
+    }
     let command = match Cli::read(std::env::args_os()) {
         Ok(cli) => cli.command,
         Err(code) => return code,

@@ -154,7 +154,6 @@ fn the_brake_by_the_records() {
     let now = Finding::Refused(Refusal::AddressMismatch {
         instance: "i".to_owned(),
         node: "a".parse().unwrap(),
-        listed: Vec::new(),
         actual: Vec::new(),
     });
     let brake = |found| live.census(&"a".parse().unwrap(), found).brake();

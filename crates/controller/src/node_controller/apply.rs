@@ -27,6 +27,7 @@ impl NodeController {
     /// The Node is gone.
     pub(super) fn forget(&self, key: &Key) {
         self.status.forget(key);
+        self.write_limits.forget(key);
         self.writer.forget::<Node>(key);
         self.writer.forget::<NodeIdentity>(key);
     }

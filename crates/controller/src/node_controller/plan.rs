@@ -221,6 +221,11 @@ fn defined(seen: &Observation, proven: &Proven, labels: &NodeLabels, now: Timest
 }
 
 impl Plan {
+    /// Whether there is anything to write.
+    pub(crate) fn writes(&self) -> bool {
+        self.record.is_some() || self.patch.is_some() || self.narrowed.is_some()
+    }
+
     fn nothing(state: NodeState) -> Self {
         Self {
             record: None,

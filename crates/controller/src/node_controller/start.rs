@@ -14,6 +14,7 @@ use tidewaiter_kops::{Changed, Definitions};
 
 use super::quarantine::Census;
 use super::status::Status;
+use super::write_limits::WriteLimits;
 use super::{NodeController, OnForgery, Policy};
 use crate::objects::{Node, Record};
 
@@ -85,6 +86,7 @@ pub fn start(parts: NodeControllerParts, context: &ControllerContext, tasks: &mu
         definitions,
         policy,
         census,
+        write_limits: WriteLimits::new(Arc::clone(&kit.clock)),
         writer: Writer::new(client, NodeController::NAME, Arc::clone(&kit.clock)),
         status: Status::new(&kit.metrics)?,
         events: context.events.of(NodeController::NAME),

@@ -8,7 +8,9 @@ use tidewaiter_testkit::sim::{Crash, Faults};
 
 use crate::cloud::Mood;
 use crate::files::Broken;
-use crate::truth::{CLUSTER_FILE, GROUPS, Instance, KEYS, MINE, SIZE, address, group_file, node_name, provider_id};
+use crate::truth::{
+    CLUSTER_FILE, GROUPS, Instance, KEYS, MINE, MISSING, SIZE, address, group_file, node_name, provider_id,
+};
 use crate::world::{World, beside, sleep};
 
 /// The labels that users and kubelets set: those that groups define, their own, the group's name and the control-plane
@@ -124,7 +126,7 @@ fn step(world: &World, random: &mut fastrand::Rng) {
     }
 }
 
-fn addresses(number: usize) -> Value {
+pub fn addresses(number: usize) -> Value {
     json!([{"type": "InternalIP", "address": address(number).to_string()}, {"type": "Hostname", "address": "x"}])
 }
 
@@ -141,7 +143,7 @@ fn register(world: &World, number: usize, random: &mut fastrand::Rng) {
         "spec": {}, "status": {},
     });
     if claims <= SIZE {
-        node["spec"]["providerID"] = provider_id(claims).into();
+        node["spec"]["providerID"] = provider_id(if claims < SIZE { claims } else { MISSING }).into();
     } else if random.bool() {
         node["spec"]["providerID"] = "no providerID".into();
     }

@@ -16,6 +16,7 @@
 
 mod cloud;
 mod files;
+mod flood;
 mod history;
 mod invariants;
 mod role;

@@ -10,8 +10,12 @@ use tidewaiter_api::Lifecycle;
 use tidewaiter_api::names::{EXCLUSIVE_ROLE_LABELS, INSTANCE_GROUP_LABEL};
 use tidewaiter_kops::{Cluster, Definition, InstanceGroup, node_labels};
 
-/// The number of instances, and of possible Nodes. A Node and its instance have the same number.
+/// The number of instances of which a random history has Nodes. A Node and its instance have the same number.
 pub const SIZE: usize = 3;
+/// The number of all instances.
+pub const INSTANCES: usize = 12;
+/// The number of an instance that does not exist.
+pub const MISSING: usize = 99;
 pub const GROUPS: [(&str, &str); 2] = [("nodes", "Node"), ("masters", "Master")];
 /// The keys that groups define.
 pub const KEYS: [&str; 2] = ["example.com/a", "example.com/b"];
@@ -61,7 +65,7 @@ pub fn address(number: usize) -> IpAddr {
 
 /// The number of the instance in a providerID, if that instance exists.
 pub fn claimed(provider: &str) -> Option<usize> {
-    (0..SIZE).find(|number| provider_id(*number) == provider)
+    (0..INSTANCES).find(|number| provider_id(*number) == provider)
 }
 
 pub fn group_file(group: usize) -> String {
@@ -78,7 +82,7 @@ impl Truth {
         let instance = Instance { group: 0, runs: true };
         let first = |(group, key): (usize, &str)| vec![version(group, [(key.to_owned(), "1".to_owned())].into())];
         Self {
-            instances: vec![vec![(Duration::ZERO, instance)]; SIZE],
+            instances: vec![vec![(Duration::ZERO, instance)]; INSTANCES],
             definitions: (0..GROUPS.len()).zip(KEYS).map(first).collect(),
         }
     }

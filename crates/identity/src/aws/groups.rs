@@ -17,13 +17,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use async_trait::async_trait;
 use aws_sdk_autoscaling::types::{AutoScalingGroup, Filter, Instance};
 use futures::{StreamExt as _, TryFutureExt as _, TryStreamExt as _, stream, try_join};
-use tidewaiter_api::{ClusterName, InstanceGroupName};
+use tidewaiter_api::{ClusterName, InstanceGroupName, ProviderId};
 use tidewaiter_kit::CloudCalls;
 use tracing::debug;
 
 use super::API;
 use super::call::{in_reservations, pages};
-use super::failure::Failure;
+use super::failure::{Failure, unusable};
 use super::instance::{CLUSTER_TAG, check_cluster, check_state, tag};
 use super::instance_id::InstanceId;
 use crate::groups::{CloudGroup, CloudGroups, GroupsUnavailable, in_time};
@@ -65,6 +65,9 @@ pub struct AutoScaling {
 
 /// The cluster's groups by name.
 type Groups = BTreeMap<String, (InstanceGroupName, AutoScalingGroup)>;
+
+/// Detached instances with the providerIDs of their Nodes, by the name of the group.
+type Detached = HashMap<String, Vec<(InstanceId, ProviderId)>>;
 
 impl AutoScaling {
     /// A provider for the groups of `cluster`. Create the clients with [`groups_client`](super::groups_client) and
@@ -126,7 +129,7 @@ impl AutoScaling {
     }
 
     /// The running instances that were detached from a group to be replaced, by the group's name.
-    async fn detached(&self) -> Result<HashMap<String, Vec<InstanceId>>, Refusal> {
+    async fn detached(&self) -> Result<Detached, Refusal> {
         let filter = |name: &str, values: &[&str]| {
             let values = values.iter().map(|value| (*value).to_owned()).collect();
             let filter = aws_sdk_ec2::types::Filter::builder().name(name);
@@ -145,15 +148,19 @@ impl AutoScaling {
                 Ok((in_reservations(answer.reservations), answer.next_token))
             }
         });
-        let mut detached: HashMap<String, Vec<InstanceId>> = HashMap::new();
+        let mut detached = Detached::new();
         for instance in listed.await.map_err(|failure| failure.refusal(API))? {
             let id = instance.instance_id().and_then(InstanceId::parse);
             let (Some(id), Some(group)) = (id, tag(&instance, DETACHED_TAG)) else {
                 continue;
             };
-            if check_state(&id, &instance).is_ok() && check_cluster(&id, &instance, &self.cluster).is_ok() {
-                detached.entry(group.to_owned()).or_default().push(id);
+            if check_state(&id, &instance).is_err() || check_cluster(&id, &instance, &self.cluster).is_err() {
+                continue;
             }
+            let zone = instance.placement().and_then(|placement| placement.availability_zone());
+            let provider_id = zone.and_then(|zone| id.provider_id(zone));
+            let provider_id = provider_id.ok_or_else(|| unusable(API, format!("{id} has no valid zone")))?;
+            detached.entry(group.to_owned()).or_default().push((id, provider_id));
         }
         Ok(detached)
     }

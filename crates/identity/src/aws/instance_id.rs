@@ -57,6 +57,12 @@ impl InstanceId {
     pub(super) fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The providerID of its Node; `None` if `zone` is not the name of a zone.
+    pub(super) fn provider_id(&self, zone: &str) -> Option<ProviderId> {
+        let provider_id: ProviderId = format!("aws:///{zone}/{self}").parse().ok()?;
+        Target::parse(&provider_id).map(|_| provider_id)
+    }
 }
 
 /// The words of an error message, so that an id does not match a longer one with the same prefix.
@@ -109,6 +115,26 @@ mod tests {
             "gce:///us-east-1a/i-0123456789abcdef0",
         ] {
             assert_eq!(parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_provider_id_of_an_instance_is_one_that_is_read() {
+        let id = InstanceId::parse("i-0123456789abcdef0").unwrap();
+        let provider_id = |zone: &str| id.provider_id(zone).map(|it| it.to_string());
+        assert_eq!(
+            provider_id("us-east-1a").as_deref(),
+            Some("aws:///us-east-1a/i-0123456789abcdef0")
+        );
+        for zone in [
+            "",
+            "us-east-1a/x",
+            "US-EAST-1A",
+            "us east",
+            "us-east-1a\n",
+            &"a".repeat(600),
+        ] {
+            assert_eq!(provider_id(zone), None, "{zone}");
         }
     }
 

@@ -144,16 +144,23 @@ impl InstanceGroupManagers {
         let project = self.caller.project();
         let take = |rows: Vec<ManagedInstance>| rows.iter().try_for_each(|row| add(row, listed, project, &mut found));
         self.caller.rows(mig, take).await?;
-        let members = found.into_iter().map(|(target, up_to_date)| Member {
-            id: format!("{project}/{target}"),
-            node_name: target.name.as_str().parse().ok(),
-            status: if up_to_date {
-                MemberStatus::UpToDate
-            } else {
-                MemberStatus::NeedsUpdate
-            },
-            warm_pool: false,
-        });
+        let members = found
+            .into_iter()
+            .map(|(target, up_to_date)| -> Result<Member, Failure> {
+                let provider_id = target.provider_id(project);
+                Ok(Member {
+                    id: format!("{project}/{target}"),
+                    provider_id: provider_id
+                        .ok_or_else(|| Failure::unusable(mig.api(), format!("{target} has no valid name")))?,
+                    node_name: target.name.as_str().parse().ok(),
+                    status: if up_to_date {
+                        MemberStatus::UpToDate
+                    } else {
+                        MemberStatus::NeedsUpdate
+                    },
+                    warm_pool: false,
+                })
+            });
         Ok(CloudGroup {
             // A name is unique only within its zone or region.
             name: format!("{}/{}", mig.place.as_str(), mig.name.as_str()),
@@ -161,7 +168,7 @@ impl InstanceGroupManagers {
             target_size: size,
             min_size: size,
             max_size: size,
-            members: members.collect(),
+            members: members.collect::<Result<_, _>>()?,
         })
     }
 }

@@ -125,6 +125,11 @@ impl Target {
         })
     }
 
+    /// The providerID of the instance's Node in `project`.
+    pub(super) fn provider_id(&self, project: &ProjectId) -> Option<ProviderId> {
+        format!("gce://{project}/{self}").parse().ok()
+    }
+
     fn parse(provider_id: &ProviderId) -> Option<(ProjectId, Self)> {
         if provider_id.scheme() != "gce" {
             return None;

@@ -80,6 +80,7 @@ fn members(groups: &[CloudGroup]) -> Vec<String> {
     };
     let text = |member: &Member| {
         let number = member.id.trim_start_matches("i-").trim_start_matches('0');
+        assert_eq!(member.provider_id.as_str(), format!("aws:///us-east-1a/{}", member.id));
         let pool = if member.warm_pool { " warm" } else { "" };
         assert_eq!(member.node_name, None);
         format!("{number} {:?}{pool}", member.status)
@@ -98,7 +99,7 @@ async fn the_groups_of_a_cluster() {
             .template("lt-1", "$Latest")
             .with([up(1), old(2), up(3).state("Terminating:Wait")])
             .warm_pool([up(4).state("Warmed:Stopped")]),
-        ours("more-nodes").with([up(5)]),
+        ours("more-nodes").with([up(5).zone("us-east-1c")]),
         group("cp.masters.ours.example.com")
             .tag("KubernetesCluster", CLUSTER)
             .sizes(1, 1, 1)
@@ -111,12 +112,21 @@ async fn the_groups_of_a_cluster() {
     ])
     .await;
     fake.launch_template("lt-1", 1, 3);
-    fake.launch([detached_from(NAME, 9), detached_from("another", 10)]);
+    fake.launch([detached_from(NAME, 9).zone("us-east-1b"), detached_from("another", 10)]);
 
     let mut groups = provider.groups().await.unwrap();
     groups.sort_by(|one, other| one.name.cmp(&other.name));
+    let provider_id = |number: u32| {
+        let zone = match number {
+            5 => "us-east-1c",
+            9 => "us-east-1b",
+            _ => "us-east-1a",
+        };
+        format!("aws:///{zone}/{}", id(number)).parse().unwrap()
+    };
     let member = |number, status, warm_pool| Member {
         id: id(number),
+        provider_id: provider_id(number),
         node_name: None,
         status,
         warm_pool,
@@ -222,12 +232,17 @@ async fn what_makes_no_sense_is_no_answer() {
     let (fake, provider) = fake([]).await;
     let no_size = |what| format!("{NAME} has no valid {what} size");
     let no_id = || format!("{NAME} has an instance without a valid id");
+    let no_zone = || format!("{NAME} lists {} without a valid zone", id(1));
+    let two_zones = || format!("{NAME} lists aws:///us-east-1a/{0} and aws:///us-east-1b/{0}", id(1));
     for (listed, detail) in [
         (ours(NAME).sizes(0, -1, 1), no_size("desired")),
         (ours(NAME).sizes(-1, 1, 1), no_size("smallest")),
         (ours(NAME).sizes(0, 1, -1), no_size("largest")),
         (ours(NAME).with([member("")]), no_id()),
         (ours(NAME).with([member("i-1\nx")]), no_id()),
+        (ours(NAME).with([up(1).zone("")]), no_zone()),
+        (ours(NAME).with([up(1).zone("us-east-1a/x")]), no_zone()),
+        (ours(NAME).with([up(1), up(1).zone("us-east-1b")]), two_zones()),
     ] {
         fake.script_for(GROUPS, [fake_ec2::groups(&[ours("well").with([up(1)]), listed], None)]);
         let GroupsUnavailable(words) = provider.groups().await.unwrap_err();

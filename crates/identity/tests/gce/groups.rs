@@ -45,6 +45,7 @@ fn named(zone: &str, name: &str) -> FakeInstance {
 fn member(zone: &str, name: &str, status: MemberStatus) -> Member {
     Member {
         id: format!("{PROJECT}/{zone}/{name}"),
+        provider_id: format!("gce://{PROJECT}/{zone}/{name}").parse().unwrap(),
         node_name: Some(name.parse().unwrap()),
         status,
         warm_pool: false,

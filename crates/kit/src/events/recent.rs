@@ -12,13 +12,19 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::Notice;
+use crate::allowance::Allowance;
 
 const REPEAT_AFTER: Duration = Duration::from_mins(50);
-const BURST: u32 = 25;
 const REFILL: Duration = Duration::from_mins(5);
+const SHARE: Allowance = Allowance {
+    burst: 25,
+    refill: REFILL,
+};
 
-/// Remembered of each kind, at least: two notices on each of 5,000 Nodes.
-const REMEMBERED: usize = 10_000;
+/// Remembered of each kind, at least: two notices on each of 50,000 Nodes. With fewer, each retry of a Node beyond them would publish again.
+const REMEMBERED: usize = 100_000;
+/// What was remembered before this has no effect any more.
+const FORGOTTEN_AFTER: Duration = SHARE.refill.saturating_mul(SHARE.burst);
 
 #[derive(Debug, Default)]
 pub(super) struct Recent {
@@ -50,12 +56,9 @@ impl Recent {
         if self.published.get(words).is_some_and(|again| now < again) {
             return None;
         }
-        let full_at = self.full_at.get(object).unwrap_or_default().max(now) + REFILL;
-        if full_at > now + REFILL * BURST {
-            return None;
-        }
-        self.full_at.insert(object, full_at);
-        self.published.insert(words, now + REPEAT_AFTER);
+        let full_at = SHARE.take(self.full_at.get(object), now).ok()?;
+        self.full_at.insert(object, full_at, now);
+        self.published.insert(words, now + REPEAT_AFTER, now);
         Some(Admitted { words, object, at: now })
     }
 
@@ -64,17 +67,20 @@ impl Recent {
         self.published.remove(words);
         let full_at = self.full_at.get(object).map(|full_at| full_at.saturating_sub(REFILL));
         match full_at {
-            Some(full_at) if full_at > at => self.full_at.insert(object, full_at),
+            Some(full_at) if full_at > at => self.full_at.insert(object, full_at, at),
             _ => self.full_at.remove(object),
         }
     }
 }
 
-/// The newest entries of a map: at least [`REMEMBERED`], at most twice as many.
+/// The newest entries of a map: at least [`REMEMBERED`], at most twice as many. None is older than twice [`FORGOTTEN_AFTER`] when
+/// another is added.
 #[derive(Debug, Default)]
 struct Newest {
     new: HashMap<u64, Duration>,
     old: HashMap<u64, Duration>,
+    /// When the first of `new` was added.
+    since: Duration,
 }
 
 impl Newest {
@@ -82,9 +88,11 @@ impl Newest {
         self.new.get(&key).or_else(|| self.old.get(&key)).copied()
     }
 
-    fn insert(&mut self, key: u64, time: Duration) {
-        if self.new.len() >= REMEMBERED && !self.new.contains_key(&key) {
+    fn insert(&mut self, key: u64, time: Duration, now: Duration) {
+        let full = self.new.len() >= REMEMBERED && !self.new.contains_key(&key);
+        if full || now.saturating_sub(self.since) >= FORGOTTEN_AFTER {
             self.old = mem::take(&mut self.new);
+            self.since = now;
         }
         self.old.remove(&key);
         self.new.insert(key, time);
@@ -182,14 +190,39 @@ mod tests {
     #[test]
     fn remembers_the_newest_and_not_without_end() {
         let mut recent = Recent::default();
-        let mut most = 0;
-        for n in 0..100_000 {
+        let (all, mut most) = (3 * REMEMBERED, 0);
+        for n in 0..all {
             assert!(recent.admit(&node(&n.to_string()), &notice("x"), NOW).is_some());
             most = most.max(recent.published.len()).max(recent.full_at.len());
         }
         assert!((REMEMBERED..=2 * REMEMBERED).contains(&most), "{most}");
-        for n in 100_000 - REMEMBERED..100_000 {
+        for n in all - REMEMBERED..all {
             assert!(recent.admit(&node(&n.to_string()), &notice("x"), NOW).is_none(), "{n}");
         }
+    }
+
+    /// A refused Node is tried again every few minutes.
+    #[test]
+    fn what_is_wrong_with_fifty_thousand_nodes_is_told_once_for_each() {
+        let mut recent = Recent::default();
+        for retry in 0..3 {
+            let at = NOW + REFILL * retry;
+            let nodes = (0..50_000).map(|n| node(&n.to_string()));
+            let admitted = nodes.filter(|node| recent.admit(node, &notice("x"), at).is_some());
+            assert_eq!(admitted.count(), if retry == 0 { 50_000 } else { 0 });
+        }
+    }
+
+    #[test]
+    fn what_has_no_effect_any_more_is_forgotten() {
+        let mut recent = Recent::default();
+        for n in 0..1_000 {
+            assert!(recent.admit(&node(&n.to_string()), &notice("x"), NOW).is_some());
+        }
+        for periods in 1..=2 {
+            let at = NOW + FORGOTTEN_AFTER * periods;
+            assert!(recent.admit(&node("later"), &notice("x"), at).is_some());
+        }
+        assert_eq!((recent.published.len(), recent.full_at.len()), (1, 1));
     }
 }

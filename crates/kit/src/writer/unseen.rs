@@ -14,7 +14,8 @@ use crate::key::Key;
 /// waits before it reconnects: until then every pass would end in a 409.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Expired entries are removed when this many more were added: objects that are gone are never looked up again.
+/// Expired entries are removed when as many were added as were left the last time, and at least this many: objects that are gone are
+/// never looked up again, and a sweep looks at all entries.
 const SWEEP: usize = 1_000;
 
 /// The replaced versions by resource and key. `None` is the object's absence.
@@ -44,7 +45,8 @@ impl Unseen {
         let mut state = self.lock();
         if state.versions.len() >= state.sweep_at {
             state.versions.retain(|_, versions| now < versions.until);
-            state.sweep_at = state.versions.len() + SWEEP;
+            let left = state.versions.len();
+            state.sweep_at = left + left.max(SWEEP);
         }
         let versions = state.versions.entry((resource.into(), key.clone())).or_default();
         if now >= versions.until {
@@ -148,5 +150,16 @@ mod tests {
             "{}",
             unseen.lock().versions.len()
         );
+    }
+    /// Or a cold start would take a time that grows with the square of the number of Nodes.
+    #[test]
+    fn the_more_there_are_the_less_often_all_are_looked_at() {
+        let unseen = Unseen::default();
+        let mut sweeps = std::collections::BTreeSet::new();
+        for number in 0..64_000_u32 {
+            unseen.note("nodes", &Key::new(&number.to_string()), None, Some("1"), NOW);
+            sweeps.insert(unseen.lock().sweep_at);
+        }
+        assert!(sweeps.len() <= 7, "{sweeps:?}");
     }
 }

@@ -131,7 +131,7 @@ fn new_key() -> KeyPair {
 }
 
 /// Writes a new file that only its owner may read.
-pub(super) fn write_private(path: &Path, text: &str) {
+pub(crate) fn write_private(path: &Path, text: &str) {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     file.and_then(|mut file| file.write_all(text.as_bytes()))
         .unwrap_or_else(|error| panic!("{}: {error}", path.display()));

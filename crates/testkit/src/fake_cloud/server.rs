@@ -23,6 +23,8 @@ use tokio::task::{JoinHandle, JoinSet};
 /// The body of an answer.
 pub type Body = BoxBody<Bytes, io::Error>;
 
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
 /// What a call gets.
 #[derive(Debug)]
 pub(super) enum Outcome {
@@ -62,10 +64,12 @@ pub(crate) struct Port {
 
 impl Port {
     /// Serves on a free port.
-    pub(crate) async fn open<H, F>(handle: H) -> Self
+    pub(crate) async fn open<H, F, B, E>(handle: H) -> Self
     where
         H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
-        F: Future<Output = Result<Response<Body>, io::Error>> + Send + 'static,
+        F: Future<Output = Result<Response<B>, E>> + Send + 'static,
+        B: hyper::body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+        E: Into<BoxError> + 'static,
     {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("the address of a listener");
@@ -124,10 +128,12 @@ impl fmt::Debug for Port {
 }
 
 /// Serves until it is dropped, and its connections with it.
-async fn serve<H, F>(listener: TcpListener, handle: H)
+async fn serve<H, F, B, E>(listener: TcpListener, handle: H)
 where
     H: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
-    F: Future<Output = Result<Response<Body>, io::Error>> + Send + 'static,
+    F: Future<Output = Result<Response<B>, E>> + Send + 'static,
+    B: hyper::body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    E: Into<BoxError> + 'static,
 {
     let mut connections = JoinSet::new();
     loop {
@@ -135,6 +141,8 @@ where
             continue;
         };
         while connections.try_join_next().is_some() {}
+        // Or the events of a watch would wait for the client's acknowledgement of those before.
+        stream.set_nodelay(true).expect("a socket option");
         let handle = handle.clone();
         connections.spawn(async move {
             // A connection that ends badly is the client's to notice, or was meant to.

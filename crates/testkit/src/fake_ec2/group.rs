@@ -27,6 +27,7 @@ pub struct FakeGroup {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FakeMember {
     id: String,
+    zone: String,
     state: String,
     instance_type: String,
     configuration: Option<String>,
@@ -43,11 +44,12 @@ pub fn group(name: &str) -> FakeGroup {
     }
 }
 
-/// An instance in service, made from nothing that is known.
+/// An instance in service in `us-east-1a`, made from nothing that is known.
 #[must_use]
 pub fn member(id: &str) -> FakeMember {
     FakeMember {
         id: id.to_owned(),
+        zone: "us-east-1a".to_owned(),
         state: "InService".to_owned(),
         instance_type: "m6i.large".to_owned(),
         configuration: None,
@@ -193,6 +195,15 @@ impl FakeGroup {
 }
 
 impl FakeMember {
+    /// The zone.
+    #[must_use]
+    pub fn zone(self, zone: &str) -> Self {
+        Self {
+            zone: zone.to_owned(),
+            ..self
+        }
+    }
+
     /// The lifecycle state: `Pending`, `Terminating:Wait`, `Warmed:Stopped`, …
     #[must_use]
     pub fn state(self, state: &str) -> Self {
@@ -233,7 +244,8 @@ impl FakeMember {
         xml.push_str("<member>");
         element(xml, "InstanceId", &self.id);
         element(xml, "InstanceType", &self.instance_type);
-        xml.push_str("<AvailabilityZone>us-east-1a</AvailabilityZone><HealthStatus>Healthy</HealthStatus>");
+        element(xml, "AvailabilityZone", &self.zone);
+        xml.push_str("<HealthStatus>Healthy</HealthStatus>");
         element(xml, "LifecycleState", &self.state);
         if let Some(name) = &self.configuration {
             element(xml, "LaunchConfigurationName", name);

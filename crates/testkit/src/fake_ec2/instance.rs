@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
+use super::group::{FakeMember, member};
+
 /// An instance of the fake. What is `None` or empty is left out of the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FakeInstance {
@@ -160,6 +162,12 @@ impl FakeInstance {
     #[must_use]
     pub fn provider_id(&self) -> String {
         format!("aws:///{}/{}", self.zone.as_deref().unwrap_or("us-east-1a"), self.id)
+    }
+
+    /// It, as its Auto Scaling group lists it, in service.
+    #[must_use]
+    pub fn member(&self) -> FakeMember {
+        member(&self.id).zone(self.zone.as_deref().unwrap_or_default())
     }
 
     pub(super) fn has_tag(&self, key: &str, values: &[String]) -> bool {

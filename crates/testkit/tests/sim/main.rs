@@ -14,8 +14,10 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, WatchEvent, WatchParams};
-use kube::{Api, Client, ResourceExt as _};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config, ResourceExt as _};
 use serde_json::{Value, json};
+use tidewaiter_testkit::Scratch;
 use tidewaiter_testkit::sim::{ApiServer, Crash, Faults, Kind, Objects, Observer, Process, Verb, Write};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -307,6 +309,68 @@ async fn a_list_comes_in_pages_of_one_revision() {
         ["b"]
     );
     assert_eq!(nodes.get_metadata("b").await.unwrap().labels()["odd"], "true");
+}
+
+/// What changes between two pages shows on none of them, whether it was changed, deleted or created, before or after the first page.
+#[tokio::test(start_paused = true)]
+async fn what_happens_between_two_pages_is_on_neither() {
+    let (server, client) = server(1);
+    let nodes = Api::<Node>::all(client);
+    for name in ["b", "d", "f", "h"] {
+        let made = node(name, &json!({"x": "1"}));
+        nodes.create(&PostParams::default(), &made).await.unwrap();
+    }
+    let page = |token: &str| ListParams::default().limit(2).continue_token(token);
+    let first = nodes.list(&ListParams::default().limit(2)).await.unwrap();
+    for name in ["a", "c", "e", "g", "i"] {
+        nodes
+            .create(&PostParams::default(), &node(name, &json!({})))
+            .await
+            .unwrap();
+    }
+    for value in ["2", "3"] {
+        server.edit("test", "nodes", "", "f", |node| {
+            node["metadata"]["labels"]["x"] = value.into();
+        });
+    }
+    server.delete("test", "nodes", "", "h");
+    server.delete("test", "nodes", "", "b");
+    let second = nodes.list(&page(&first.metadata.continue_.unwrap())).await.unwrap();
+    let shown: Vec<_> = second
+        .items
+        .iter()
+        .map(|node| (node.name_any(), node.labels()["x"].as_str()))
+        .collect();
+    assert_eq!(shown, [("f".to_owned(), "1"), ("h".to_owned(), "1")]);
+    assert_eq!(second.metadata.continue_, None);
+}
+
+/// In real time: the client is a program of its own as far as the server can tell.
+#[tokio::test]
+async fn it_is_served_over_http() {
+    let (server, _) = server(1);
+    let scratch = Scratch::new("sim");
+    let served = server.serve_on_port(&Process::new("program")).await;
+    let kubeconfig = Kubeconfig::read_from(served.kubeconfig(&scratch)).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .unwrap();
+    let nodes = Api::<Node>::all(Client::try_from(config).unwrap());
+    let made = nodes
+        .create(&PostParams::default(), &node("a", &json!({})))
+        .await
+        .unwrap();
+    let version = made.resource_version().unwrap();
+    let mut watch = nodes.watch(&WatchParams::default(), &version).await.unwrap().boxed();
+    server.edit("test", "nodes", "", "a", |node| {
+        node["spec"]["podCIDR"] = "10.0.0.0/24".into()
+    });
+    let Some(WatchEvent::Modified(changed)) = watch.try_next().await.unwrap() else {
+        panic!("the change is shown");
+    };
+    assert_eq!(changed.spec.unwrap().pod_cidr.unwrap(), "10.0.0.0/24");
+    assert_eq!(code(nodes.get("b").await), 404);
+    assert!(server.writes().iter().any(|write| write.by == "program"));
 }
 
 #[tokio::test(start_paused = true)]

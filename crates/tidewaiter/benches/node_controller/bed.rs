@@ -12,7 +12,7 @@ use serde_json::json;
 use tidewaiter_api::NodeIdentity;
 use tidewaiter_api::names::KOPS_NAMESPACE;
 use tidewaiter_testkit::builders::{cluster, controller_config, instance_group, node};
-use tidewaiter_testkit::fake_ec2::{FakeGroup, FakeInstance, group, member};
+use tidewaiter_testkit::fake_ec2::{FakeGroup, FakeInstance, group};
 use tidewaiter_testkit::{Call, ControlPlane, FakeEc2, Identity, Scratch, TokenBucket, eventually};
 
 use tidewaiter_testkit::usage::cpu_seconds;
@@ -24,6 +24,11 @@ pub const GROUPS: u32 = 50;
 
 /// What a call of EC2 takes.
 pub const LATENCY: Duration = Duration::from_millis(50);
+
+/// The file that kOps writes for kops-controller.
+pub const CONFIG: &str = "config.yaml";
+/// The same for a cluster on Compute Engine.
+const CONFIG_ON_GCE: &str = "config-on-gce.yaml";
 
 /// Requests under way at once while Nodes are made ready.
 const SETTING_UP: usize = 16;
@@ -47,13 +52,8 @@ impl Bed {
         let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
         cluster.apply_manifests(deploy.join("crds")).await;
         cluster.apply_manifests(deploy.join("controller/rbac.yaml")).await;
-        let ec2 = FakeEc2::start().await;
-        let instances: Vec<_> = (1..=nodes)
-            .map(|number| FakeInstance::numbered(number).kops(CLUSTER, &group_name(number)))
-            .collect();
-        ec2.launch(instances.clone());
-        ec2.groups((0..GROUPS).map(|number| auto_scaling_group(number, &instances)));
-        ec2.latency(LATENCY);
+        let instances = instances(nodes);
+        let ec2 = fake_ec2(&instances).await;
         let admin = cluster.client(&Identity::Admin);
         let bed = Self {
             cluster,
@@ -63,19 +63,13 @@ impl Bed {
             controller,
             admin,
         };
-        bed.fill_store()?;
+        fill_store(bed.scratch.path())?;
         Ok(bed)
     }
 
     /// Creates the Node of each of these instances as its kubelet does. EC2's bucket is full afterwards.
     pub async fn register(&self, instances: &[FakeInstance]) -> Result<()> {
-        self.create(instances.iter().map(|instance| {
-            node(instance.node_name())
-                .provider_id(&instance.provider_id())
-                .internal_ip(instance.address())
-                .build()
-        }))
-        .await
+        self.create(instances.iter().map(registered)).await
     }
 
     /// Creates these Nodes.
@@ -154,12 +148,12 @@ impl Bed {
 
     /// The file that kOps writes for kops-controller.
     pub fn config(&self) -> PathBuf {
-        self.scratch.path().join("config.yaml")
+        self.scratch.path().join(CONFIG)
     }
 
     /// The same for a cluster on Compute Engine.
     pub fn config_on_gce(&self) -> PathBuf {
-        self.scratch.path().join("config-on-gce.yaml")
+        self.scratch.path().join(CONFIG_ON_GCE)
     }
 
     /// The service account that both act as.
@@ -178,26 +172,54 @@ impl Bed {
     pub fn admin(&self) -> Client {
         self.admin.clone()
     }
+}
 
-    #[expect(clippy::disallowed_methods, reason = "written once, before anybody reads it")]
-    fn fill_store(&self) -> Result<()> {
-        let state = self.scratch.path().join("state");
-        let url = format!("file://{}", state.display());
-        std::fs::create_dir_all(state.join("instancegroup"))?;
-        for name in (0..GROUPS).map(group_name) {
-            let group = instance_group(&name, CLUSTER, "Node")
-                .node_label("example.com/team", "web")
-                .node_label("example.com/tier", "front");
-            std::fs::write(state.join("instancegroup").join(name), group.to_yaml())?;
-        }
-        // Without DNS: no number is to depend on a resolver.
-        let cluster = cluster(CLUSTER, &url).set(&["spec", "topology", "dns", "type"], "None");
-        std::fs::write(state.join("cluster-completed.spec"), cluster.to_yaml())?;
-        std::fs::write(self.config(), controller_config(CLUSTER, &url).to_yaml())?;
-        let on_gce = controller_config(CLUSTER, &url).set(&["cloud"], "gce");
-        std::fs::write(self.config_on_gce(), on_gce.without(&["server", "provider"]).to_json())?;
-        Ok(())
+/// So many instances, in [`GROUPS`] groups.
+pub fn instances(nodes: u32) -> Vec<FakeInstance> {
+    (1..=nodes)
+        .map(|number| FakeInstance::numbered(number).kops(CLUSTER, &group_name(number)))
+        .collect()
+}
+
+/// An EC2 with these instances and their groups.
+pub async fn fake_ec2(instances: &[FakeInstance]) -> FakeEc2 {
+    let ec2 = FakeEc2::start().await;
+    ec2.launch(instances.to_vec());
+    ec2.groups((0..GROUPS).map(|number| auto_scaling_group(number, instances)));
+    ec2.latency(LATENCY);
+    ec2
+}
+
+/// The Node of an instance as its kubelet creates it.
+pub fn registered(instance: &FakeInstance) -> Node {
+    node(instance.node_name())
+        .provider_id(&instance.provider_id())
+        .internal_ip(instance.address())
+        .build()
+}
+
+/// Writes a state store with all groups, and the controller's configuration for it: [`CONFIG`], [`CONFIG_ON_GCE`].
+#[expect(clippy::disallowed_methods, reason = "written once, before anybody reads it")]
+pub fn fill_store(folder: &Path) -> Result<()> {
+    let state = folder.join("state");
+    let url = format!("file://{}", state.display());
+    std::fs::create_dir_all(state.join("instancegroup"))?;
+    for name in (0..GROUPS).map(group_name) {
+        let group = instance_group(&name, CLUSTER, "Node")
+            .node_label("example.com/team", "web")
+            .node_label("example.com/tier", "front");
+        std::fs::write(state.join("instancegroup").join(name), group.to_yaml())?;
     }
+    // Without DNS: no number is to depend on a resolver.
+    let cluster = cluster(CLUSTER, &url).set(&["spec", "topology", "dns", "type"], "None");
+    std::fs::write(state.join("cluster-completed.spec"), cluster.to_yaml())?;
+    std::fs::write(folder.join(CONFIG), controller_config(CLUSTER, &url).to_yaml())?;
+    let on_gce = controller_config(CLUSTER, &url).set(&["cloud"], "gce");
+    std::fs::write(
+        folder.join(CONFIG_ON_GCE),
+        on_gce.without(&["server", "provider"]).to_json(),
+    )?;
+    Ok(())
 }
 
 /// The InstanceGroup of the `number`th instance.
@@ -210,7 +232,7 @@ fn auto_scaling_group(number: u32, instances: &[FakeInstance]) -> FakeGroup {
     let (name, template) = (group_name(number), "lt-0123456789abcdef0");
     let ours = (1..).zip(instances).filter(|(instance, _)| instance % GROUPS == number);
     let members: Vec<_> = ours
-        .map(|(_, instance)| member(instance.id()).template(template, "1"))
+        .map(|(_, instance)| instance.member().template(template, "1"))
         .collect();
     let size = i32::try_from(members.len()).unwrap_or(i32::MAX);
     group(&format!("{name}.{CLUSTER}"))

@@ -22,6 +22,7 @@ mod process;
 mod reaction;
 mod recovery;
 mod report;
+mod scale;
 mod steady;
 mod verdict;
 
@@ -52,6 +53,10 @@ struct Args {
     /// How long the controller is watched at rest, with as many heartbeats as an hour's worth of Nodes would have
     #[arg(long, default_value_t = 180)]
     heartbeat_seconds: u32,
+
+    /// How many Nodes the clusters have whose costs are compared, ascending
+    #[arg(long, value_delimiter = ',', default_values_t = scale::SIZES)]
+    scale_nodes: Vec<u32>,
 
     /// Writes under way at once by the bare client; several are tried when it is not given
     #[arg(long)]
@@ -93,6 +98,8 @@ enum Which {
     Gce,
     /// The verdict on the cluster: its cost, how soon it is there, scrapes, `tidewaiter validate`
     Verdict,
+    /// What grows faster than the number of Nodes, up to 50,000
+    Scale,
     /// The cloud's server: polling clusters, requests, writes, streams
     Cloud,
 }
@@ -131,9 +138,11 @@ async fn started<'a>(bed: &'a mut Option<Bed>, args: &Args) -> Result<&'a Bed> {
 }
 
 async fn run(which: Which, args: &Args, bed: &mut Option<Bed>) -> Result<Chapter> {
-    // It has nothing to do with a control plane.
-    if which == Which::Cloud {
-        return cloud::measure(&args.controller).await;
+    // They have nothing to do with a control plane.
+    match which {
+        Which::Cloud => return cloud::measure(&args.controller).await,
+        Which::Scale => return scale::measure(&args.controller, &args.scale_nodes).await,
+        _ => {}
     }
     let bed = started(bed, args).await?;
     match which {
@@ -144,6 +153,6 @@ async fn run(which: Which, args: &Args, bed: &mut Option<Bed>) -> Result<Chapter
         Which::Recovery => recovery::measure(bed).await,
         Which::Failover => failover::measure(bed).await,
         Which::Gce => gce::measure(bed).await,
-        Which::Verdict | Which::Cloud => verdict::measure(bed).await,
+        Which::Verdict | Which::Scale | Which::Cloud => verdict::measure(bed).await,
     }
 }

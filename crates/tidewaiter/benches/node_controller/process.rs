@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde::Serialize;
-use tidewaiter_testkit::{ApiProxy, AuditEntry, FakeGce, Process, Program, eventually, free_port};
+use tidewaiter_testkit::{ApiProxy, AuditEntry, FakeGce, Process, Program, Scratch, eventually, free_port};
 
 use crate::bed::Bed;
 use crate::observer::Observer;
@@ -62,8 +62,19 @@ pub fn start_on_gce(bed: &Bed, gce: &FakeGce) -> Controller {
 }
 
 fn start_as(bed: &Bed, config: &Path, kubeconfig: &Path, environment: Vec<(&'static str, String)>) -> Controller {
+    launch(&bed.controller, &bed.scratch, config, kubeconfig, environment)
+}
+
+/// Starts `program` as a controller.
+pub fn launch(
+    program: &Path,
+    scratch: &Scratch,
+    config: &Path,
+    kubeconfig: &Path,
+    environment: Vec<(&'static str, String)>,
+) -> Controller {
     let (port, metrics) = (free_port(), free_port());
-    let program = Program::new(&bed.controller)
+    let program = Program::new(program)
         .name(format!("controller-{port}"))
         .arg("controller")
         .arg("--conf")
@@ -78,7 +89,7 @@ fn start_as(bed: &Bed, config: &Path, kubeconfig: &Path, environment: Vec<(&'sta
     let environment = environment.into_iter();
     let program = environment.fold(program, |program, (key, value)| program.env(key, value));
     Controller {
-        process: Process::start(&bed.scratch, program),
+        process: Process::start(scratch, program),
         admin: format!("http://127.0.0.1:{port}"),
         metrics: format!("http://127.0.0.1:{metrics}/metrics"),
     }
@@ -105,6 +116,13 @@ impl Controller {
     /// Ends it in order.
     pub async fn stop(&self) {
         self.process.stop(SOON).await;
+    }
+
+    /// The value of a series without labels that the role exports; NaN if it exports none, as an older version may.
+    pub async fn series(&self, name: &str) -> Result<f64> {
+        let page = reqwest::get(format!("{}/metrics", self.admin)).await?.text().await?;
+        let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        Ok(value.map_or(Ok(f64::NAN), str::parse)?)
     }
 
     pub fn memory(&self) -> Memory {

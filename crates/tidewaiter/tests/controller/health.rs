@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
 use tidewaiter_api::{ClusterHealth, Condition, ConditionStatus};
-use tidewaiter_testkit::fake_ec2::{FakeInstance, group, member};
+use tidewaiter_testkit::fake_ec2::{FakeInstance, group};
 use tidewaiter_testkit::{Identity, Kubelet, eventually};
 
 use crate::world::{CLUSTER, SOON, World, shown};
@@ -29,7 +29,7 @@ pub fn pod(name: &str, node: &str) -> Pod {
 pub fn auto_scaling_group(world: &World, name: &str, target: i32, instances: &[FakeInstance]) {
     let members = instances
         .iter()
-        .map(|instance| member(instance.id()).configuration("current"));
+        .map(|instance| instance.member().configuration("current"));
     let group = group(&format!("{name}.{CLUSTER}"))
         .kops(CLUSTER, name)
         .sizes(0, target, 9);

@@ -2,7 +2,6 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 #![allow(clippy::float_cmp, reason = "a metric that counts is a whole number")]
 
-mod attacker;
 mod clouds;
 mod config_file;
 mod crashes;
@@ -11,9 +10,9 @@ mod explain;
 mod foreign;
 mod health;
 mod labels;
+mod names;
 mod quarantine;
 mod recreated;
-mod refusals;
 mod relist;
 mod replicas;
 mod state_store;

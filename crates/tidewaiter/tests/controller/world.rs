@@ -3,6 +3,7 @@
 //! The controller runs as a process, as its own service account with the role of `deploy/controller`, through a proxy in which
 //! faults can be made. What a test looks at is the API server's answer, its audit log, and the controller's metrics.
 
+#[path = "world/told.rs"]
 mod told;
 
 use std::collections::BTreeMap;
@@ -94,9 +95,14 @@ impl World {
         Self::with(cluster.into()).await
     }
 
+    /// The same without what `deploy/` holds.
+    pub async fn as_it_is(cluster: ControlPlane) -> Self {
+        Self::with(cluster.into()).await
+    }
+
     async fn with(cluster: Reused) -> Self {
         let scratch = Scratch::new("controller-world");
-        let folder = scratch.path().join("state");
+        let folder = scratch.path().join(CLUSTER);
         let url = format!("file://{}", folder.display());
         let store = Store { folder, url };
         // Nobody resolves its name here.
@@ -163,9 +169,8 @@ impl World {
     }
 
     /// Starts one in the place of kops-controller: called by that name with the arguments that kOps gives it, as its service
-    /// account with what `deploy/takeover` adds.
+    /// account.
     pub async fn kops_controller(&self) -> Controller {
-        self.cluster.apply_manifests(repository().join("deploy/takeover")).await;
         let path = self.scratch.path().join("kops-controller");
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_tidewaiter"), &path).unwrap();
         let config = self.file("config.yaml", &self.config());
@@ -267,18 +272,7 @@ impl World {
 
     /// A Node's labels, without those that a kubelet sets itself.
     pub async fn labels(&self, name: &str) -> Labels {
-        let node = self.nodes().get(name).await.unwrap();
-        let own = |key: &str| {
-            key.starts_with("kubernetes.io/")
-                || key.starts_with("beta.kubernetes.io/")
-                || key == "node.kubernetes.io/instance-type"
-        };
-        node.metadata
-            .labels
-            .unwrap_or_default()
-            .into_iter()
-            .filter(|(key, _)| !own(key))
-            .collect()
+        labels_of(&self.nodes().get(name).await.unwrap())
     }
 
     /// Waits until the Node has exactly these labels besides its kubelet's own.
@@ -413,6 +407,12 @@ impl World {
     /// The leader's Lease.
     pub fn leases(&self) -> Api<Lease> {
         Api::namespaced(self.cluster.client(&Identity::Admin), KOPS_NAMESPACE)
+    }
+
+    /// The holder of the Lease.
+    pub async fn holder(&self) -> Option<String> {
+        let lease = self.leases().get(KOPS_LEASE).await.unwrap();
+        lease.spec.unwrap_or_default().holder_identity
     }
 
     /// Deletes the Lease, if there is one: in place of waiting the 15 s after which a dead leader's is free.
@@ -566,6 +566,18 @@ impl Controller {
         let panic = log.lines().find(|line| line.contains("panicked"));
         assert_eq!(panic, None);
     }
+}
+
+/// A Node's labels, without those that a kubelet sets itself.
+pub fn labels_of(node: &Node) -> Labels {
+    let own = |key: &str| {
+        key.starts_with("kubernetes.io/")
+            || key.starts_with("beta.kubernetes.io/")
+            || key == "node.kubernetes.io/instance-type"
+    };
+    let labels = node.metadata.labels.iter().flatten();
+    let others = labels.filter(|(key, _)| !own(key));
+    others.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 /// Whether a write is the NodeController's: neither the Lease's nor one that tells of the cluster's health.

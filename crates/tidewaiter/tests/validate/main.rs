@@ -3,6 +3,7 @@
 
 mod away;
 mod input;
+mod proxies;
 mod ready;
 mod terminal;
 mod verdicts;

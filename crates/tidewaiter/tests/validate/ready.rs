@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde_json::json;
 use tidewaiter_testkit::Identity;
 use tidewaiter_testkit::builders::{ClusterBuilder, controller_config, instance_group, node};
-use tidewaiter_testkit::fake_ec2::{FakeInstance, member};
+use tidewaiter_testkit::fake_ec2::FakeInstance;
 use tidewaiter_testkit::fake_gce::{self, FakeGce, zonal_group};
 
 use crate::world::{CLUSTER, World, alice, bare, finished, json_of, text, unknown, workers};
@@ -37,7 +37,7 @@ async fn start(ready: [&str; 2]) -> (World, [String; 2]) {
     let instances = [1, 2].map(FakeInstance::numbered);
     let members = instances
         .each_ref()
-        .map(|instance| member(instance.id()).template("lt-1", "1"));
+        .map(|instance| instance.member().template("lt-1", "1"));
     world.ec2.launch_template("lt-1", 1, 1);
     world
         .ec2

@@ -1,14 +1,14 @@
 //! The group of each instance, and its Node.
 //!
-//! A Node that the records mark as forged belongs to no instance. If the cloud provides the name of the instance's Node, only
-//! the Node with that name belongs to it, because the kubelet's certificate binds the name. Otherwise, the Node whose
-//! providerID names the instance does, which is only the kubelet's claim. If several Nodes claim it, the worst counts, so
-//! that no claim can hide that another Node is not ready.
+//! A Node belongs to the instance that its providerID names: the same cloud, project, zone and id. One that the records mark
+//! as forged belongs to none. The providerID is only the kubelet's claim. So if the cloud provides the name of the instance's
+//! Node, only the Node with that name belongs to it, because the kubelet's certificate binds the name. If several Nodes remain,
+//! the worst counts, so that no claim can hide that another Node is not ready.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use tidewaiter_api::InstanceGroupName;
+use tidewaiter_api::{InstanceGroupName, ProviderId};
 use tidewaiter_kops::{GroupSummary, Role};
 
 use crate::objects::Node;
@@ -113,28 +113,21 @@ impl<'a> Group<'a> {
 }
 
 /// An instance that two groups claim is judged in the one in which it is in service, else (or if it is in service in
-/// both) in the first. In the same order, a Node is assigned to one instance only: another instance that claims its
-/// name has not joined.
-fn judge_each_once<'a>(groups: &mut [Group<'a>]) {
+/// both) in the first.
+fn judge_each_once(groups: &mut [Group<'_>]) {
     let mut judged = HashSet::new();
-    let mut instances: HashMap<&'a str, &'a str> = HashMap::new();
     for in_service in [true, false] {
         let machines = groups.iter_mut().flat_map(|group| &mut group.machines);
         for machine in machines.filter(|machine| machine.in_service() == in_service) {
-            let id = machine.member.id.as_str();
-            machine.judged = judged.insert(id);
-            machine.node = machine
-                .node
-                .filter(|node| *instances.entry(node.name()).or_insert(id) == id);
+            machine.judged = judged.insert(&machine.member.provider_id);
         }
     }
 }
 
 /// Finds the Node of an instance.
 struct Finder<'a> {
-    by_name: HashMap<&'a str, &'a Node>,
-    /// By the last part of the providerID; the Nodes of an instance in order of precedence.
-    by_instance: HashMap<&'a str, Vec<&'a Node>>,
+    /// The Nodes that claim each instance, in order of precedence.
+    claimants: HashMap<&'a ProviderId, Vec<&'a Node>>,
 }
 
 impl<'a> Finder<'a> {
@@ -146,43 +139,27 @@ impl<'a> Finder<'a> {
         let mut nodes: Vec<&Node> = honest.collect();
         // A control-plane Node must run the static pods, and no kubelet can set its label, so it takes precedence.
         nodes.sort_by_key(|node| (node.is_ready(), !node.is_control_plane(), node.name()));
-        let mut by_instance: HashMap<_, Vec<_>> = HashMap::new();
-        for node in &nodes {
-            if let Some(id) = &node.provider_id {
-                by_instance.entry(last_part(id.rest())).or_default().push(*node);
+        let mut claimants: HashMap<_, Vec<_>> = HashMap::new();
+        for node in nodes {
+            if let Some(provider_id) = &node.provider_id {
+                claimants.entry(provider_id).or_default().push(node);
             }
         }
-        Self {
-            by_name: nodes.into_iter().map(|node| (node.name(), node)).collect(),
-            by_instance,
-        }
+        Self { claimants }
     }
 
     fn machine(&self, member: &'a Member) -> Machine<'a> {
-        let node = if let Some(name) = &member.node_name {
-            let named = self.by_name.get(name.as_str()).copied();
-            named.filter(|node| node.provider_id.is_none() || claims(node, &member.id))
-        } else {
-            let claimants = self.by_instance.get(last_part(&member.id)).into_iter().flatten();
-            claimants.copied().find(|node| claims(node, &member.id))
+        let has_name = |node: &&Node| {
+            member
+                .node_name
+                .as_ref()
+                .is_none_or(|name| name.as_str() == node.name())
         };
+        let mut claimants = self.claimants.get(&member.provider_id).into_iter().flatten().copied();
         Machine {
             member,
-            node,
+            node: claimants.find(has_name),
             judged: false,
         }
     }
-}
-
-/// Whether the Node's providerID is `id` or ends with `/` and `id`.
-fn claims(node: &Node, id: &str) -> bool {
-    let rest = node
-        .provider_id
-        .as_ref()
-        .and_then(|claim| claim.rest().strip_suffix(id));
-    rest.is_some_and(|before| before.is_empty() || before.ends_with('/'))
-}
-
-fn last_part(id: &str) -> &str {
-    id.rsplit('/').next().unwrap_or(id)
 }

@@ -75,6 +75,8 @@ struct CloudCase {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct MemberCase {
     id: String,
+    /// Of EC2 in `us-test-1a` by default.
+    provider_id: Option<String>,
     node: Option<String>,
     /// Null: nobody may ask.
     #[serde(default = "no")]
@@ -194,8 +196,12 @@ fn member(case: MemberCase) -> Member {
         } => MemberStatus::NeedsUpdate,
         _ => MemberStatus::UpToDate,
     };
+    let provider_id = case
+        .provider_id
+        .unwrap_or_else(|| format!("aws:///us-test-1a/{}", case.id));
     Member {
         id: case.id,
+        provider_id: provider_id.parse().unwrap(),
         node_name: case.node.map(|name| name.parse().unwrap()),
         status,
         warm_pool: case.warm_pool,

@@ -39,6 +39,10 @@ fn groups() -> impl Strategy<Value = Vec<GroupSummary>> {
     subsequence(GROUPS.to_vec(), 0..=4).prop_flat_map(|names| names.into_iter().map(group).collect::<Vec<_>>())
 }
 
+fn provider_id(id: &str) -> String {
+    format!("aws:///zone/{id}")
+}
+
 fn member(id: &'static str) -> impl Strategy<Value = Member> {
     let status = select(vec![
         MemberStatus::UpToDate,
@@ -49,6 +53,7 @@ fn member(id: &'static str) -> impl Strategy<Value = Member> {
     (status, any::<bool>(), prop::option::of(select(NODES.to_vec()))).prop_map(move |(status, warm_pool, node)| {
         Member {
             id: id.to_owned(),
+            provider_id: provider_id(id).parse().unwrap(),
             node_name: node.map(|name| name.parse().unwrap()),
             status,
             warm_pool,
@@ -91,7 +96,7 @@ fn nodes() -> impl Strategy<Value = Vec<Arc<Node>>> {
                 };
                 let mut conditions = vec![json!({"type": "Ready", "status": ready})];
                 conditions.extend(network.map(|status| json!({"type": "NetworkUnavailable", "status": status})));
-                let provider_id = instance.map(|id| format!("aws:///zone/{id}"));
+                let provider_id = instance.map(provider_id);
                 let node = json!({"metadata": {"name": name, "labels": labels}, "spec": {"providerID": provider_id},
                     "status": {"conditions": conditions}});
                 Arc::new(serde_json::from_value(node).unwrap())

@@ -17,6 +17,9 @@ use super::super::observation::Observation;
 /// Groups that are named for one key; the others are counted.
 const SHOWN: usize = 3;
 
+/// Labels that are named; the others are counted. A kubelet can set as many as other groups define.
+const LABELS_SHOWN: usize = 8;
+
 /// A label that is not this Node's.
 pub(crate) struct ForeignLabel<'a> {
     pub(crate) key: &'a str,
@@ -101,8 +104,11 @@ impl<'a> Foreign<'a> {
     }
 
     fn words(&self) -> String {
-        let words: Vec<String> = self.labels.iter().map(ForeignLabel::words).collect();
-        words.join("; ")
+        let words: Vec<String> = self.labels.iter().take(LABELS_SHOWN).map(ForeignLabel::words).collect();
+        match self.labels.len().saturating_sub(LABELS_SHOWN) {
+            0 => words.join("; "),
+            more => format!("{}; and {more} more", words.join("; ")),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use aws_sdk_autoscaling::types::{AutoScalingGroup, Instance, LifecycleState};
 use tidewaiter_api::names::INSTANCE_GROUP_LABEL;
-use tidewaiter_api::{ClusterName, InstanceGroupName};
+use tidewaiter_api::{ClusterName, InstanceGroupName, ProviderId};
 
 use super::definition::{Definition, Made, Versions};
 use super::{CLUSTER_TAG, DESCRIBE_GROUPS, InstanceId};
@@ -22,6 +22,7 @@ const ROLE_PARTS: [&str; 6] = ["masters", "apiservers", "etcd", "scheduler", "cc
 /// The status of an instance in its group, merged from its rows.
 #[derive(Debug)]
 struct Standing {
+    provider_id: ProviderId,
     detached: bool,
     made: Made,
     warm_pool: bool,
@@ -57,7 +58,7 @@ pub(super) fn read(
     instance_group: InstanceGroupName,
     group: &AutoScalingGroup,
     pool: &[Instance],
-    detached: Vec<InstanceId>,
+    detached: Vec<(InstanceId, ProviderId)>,
     versions: &Versions,
 ) -> Result<CloudGroup, Refusal> {
     let size = |what: &str, size: Option<i32>| {
@@ -72,19 +73,25 @@ pub(super) fn read(
     let definition = Definition::of(group);
     let mut found: BTreeMap<InstanceId, Standing> = BTreeMap::new();
     for instance in group.instances().iter().chain(pool) {
-        let Some((id, warm_pool)) = member(&name, instance)? else {
+        let Some((id, provider_id, warm_pool)) = member(&name, instance)? else {
             continue;
         };
-        let standing = found.entry(id).or_insert(Standing {
+        let standing = found.entry(id).or_insert_with(|| Standing {
+            provider_id: provider_id.clone(),
             detached: false,
             made: Made::Now,
             warm_pool: true,
         });
+        if standing.provider_id != provider_id {
+            let both = format!("{name} lists {} and {provider_id}", standing.provider_id);
+            return Err(unusable(DESCRIBE_GROUPS, both));
+        }
         standing.made = standing.made.max(definition.made(instance, versions));
         standing.warm_pool &= warm_pool;
     }
-    for id in detached {
+    for (id, provider_id) in detached {
         let standing = Standing {
+            provider_id,
             detached: true,
             made: Made::Before,
             warm_pool: false,
@@ -101,14 +108,18 @@ pub(super) fn read(
     })
 }
 
-/// The instance's id, and whether it is in the warm pool. `None` if it is leaving or has left the group.
-fn member(group: &str, instance: &Instance) -> Result<Option<(InstanceId, bool)>, Refusal> {
+/// The instance's id, the providerID of its Node, and whether it is in the warm pool. `None` if it is leaving or has
+/// left the group.
+fn member(group: &str, instance: &Instance) -> Result<Option<(InstanceId, ProviderId, bool)>, Refusal> {
     let Some(warm_pool) = stays(instance.lifecycle_state().map_or("", LifecycleState::as_str)) else {
         return Ok(None);
     };
     let id = instance.instance_id().and_then(InstanceId::parse);
     let id = id.ok_or_else(|| unusable(DESCRIBE_GROUPS, format!("{group} has an instance without a valid id")))?;
-    Ok(Some((id, warm_pool)))
+    let provider_id = instance.availability_zone().and_then(|zone| id.provider_id(zone));
+    let provider_id =
+        provider_id.ok_or_else(|| unusable(DESCRIBE_GROUPS, format!("{group} lists {id} without a valid zone")))?;
+    Ok(Some((id, provider_id, warm_pool)))
 }
 
 /// Whether an instance of this lifecycle state is in the warm pool; `None` if it is not a member. An unknown state
@@ -127,17 +138,19 @@ fn stays(state: &str) -> Option<bool> {
 
 impl From<(InstanceId, Standing)> for Member {
     fn from((id, standing): (InstanceId, Standing)) -> Self {
+        let status = match standing {
+            Standing { detached: true, .. } => MemberStatus::Detached,
+            Standing { made: Made::Now, .. } => MemberStatus::UpToDate,
+            Standing {
+                made: Made::Unresolved, ..
+            } => MemberStatus::Unresolved,
+            Standing { made: Made::Before, .. } => MemberStatus::NeedsUpdate,
+        };
         Self {
             id: id.to_string(),
+            provider_id: standing.provider_id,
             node_name: None,
-            status: match standing {
-                Standing { detached: true, .. } => MemberStatus::Detached,
-                Standing { made: Made::Now, .. } => MemberStatus::UpToDate,
-                Standing {
-                    made: Made::Unresolved, ..
-                } => MemberStatus::Unresolved,
-                Standing { made: Made::Before, .. } => MemberStatus::NeedsUpdate,
-            },
+            status,
             warm_pool: standing.warm_pool,
         }
     }

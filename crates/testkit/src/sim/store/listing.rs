@@ -1,6 +1,8 @@
-//! Lists: pages of one revision, and what an older replica of the server would still say.
+//! Lists: pages of one revision, and what an older replica of the server would still say. A page costs what is in it, and what has
+//! changed since the revision, however many objects there are.
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -19,9 +21,6 @@ pub(in crate::sim) struct Listed {
     pub(in crate::sim) next: Option<String>,
 }
 
-/// The objects of one kind as they were at a revision.
-type Snapshot = BTreeMap<Key, Arc<Stored>>;
-
 impl Store {
     /// A page of a list. `stale` is the revision that the server's cache has, for requests that allow one.
     pub(in crate::sim) fn list(&self, call: &Call, stale: u64) -> Result<Listed, Refused> {
@@ -35,10 +34,9 @@ impl Store {
             (revision, Some(after))
         };
         let too_old = || Refused::expired("The provided continue parameter is too old");
-        let all = self.snapshot(call.kind, revision).ok_or_else(too_old)?;
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut rest = all
-            .range((from, Bound::Unbounded))
+        let mut rest = self
+            .rest(call.kind, revision, after)
+            .ok_or_else(too_old)?
             .filter(|(key, _)| call.namespace.is_empty() || key.namespace == call.namespace)
             .filter(|(_, object)| selector.matches(&object.value))
             .peekable();
@@ -67,22 +65,33 @@ impl Store {
         }
     }
 
-    /// What there was of a kind at a revision; `None` when that is not known any more.
-    fn snapshot(&self, kind: usize, revision: u64) -> Option<Snapshot> {
-        let mut objects: Snapshot = self
-            .of_kind(kind)
-            .map(|(key, object)| (key.clone(), Arc::clone(object)))
+    /// The objects of a kind as they were at a revision, those after the key `after`; `None` when that is not known any more.
+    fn rest(
+        &self,
+        kind: usize,
+        revision: u64,
+        after: Option<Key>,
+    ) -> Option<impl Iterator<Item = (&Key, &Arc<Stored>)>> {
+        let from = after.map_or_else(|| Bound::Included(Key::new(kind, "", "")), Bound::Excluded);
+        let range = (from, Bound::Excluded(Key::new(kind + 1, "", "")));
+        // Of several changes of one object the first says what it was before all of them.
+        let changes = self.log(kind, revision)?.iter().rev();
+        let before: BTreeMap<&Key, _> = changes.map(|change| (&change.key, change.before.as_ref())).collect();
+        let then: Vec<_> = before
+            .range::<Key, _>(range.clone())
+            .filter_map(|(key, object)| Some((*key, (*object)?)))
             .collect();
-        if revision == self.revision {
-            return Some(objects);
-        }
-        for change in self.log(kind, revision)?.iter().rev() {
-            match &change.before {
-                Some(before) => drop(objects.insert(change.key.clone(), Arc::clone(before))),
-                None => drop(objects.remove(&change.key)),
-            }
-        }
-        Some(objects)
+        let mut then = then.into_iter().peekable();
+        let unchanged = self
+            .objects
+            .range(range)
+            .filter(move |(key, _)| !before.contains_key(key));
+        let mut unchanged = unchanged.peekable();
+        Some(iter::from_fn(move || match (then.peek(), unchanged.peek()) {
+            (Some((one, _)), Some((other, _))) if one < other => then.next(),
+            (Some(_), None) => then.next(),
+            _ => unchanged.next(),
+        }))
     }
 }
 

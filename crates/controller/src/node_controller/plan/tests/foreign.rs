@@ -99,6 +99,25 @@ fn which_labels_are_of_other_groups() {
 }
 
 #[test]
+fn of_many_labels_a_few_are_named() {
+    let keys: Vec<String> = (0..100).map(|number| format!("key-{number:02}")).collect();
+    let of_batch = keys.join(" ");
+    let mut seen = seen("a=1", "a=1", true, Report);
+    seen.owned = owned(&[("nodes", "a"), ("batch", of_batch.as_str())], true);
+    let mut node = Arc::unwrap_or_clone(Arc::clone(&seen.node));
+    let labels = node.metadata.labels.get_or_insert_default();
+    labels.extend(keys.iter().map(|key| (key.clone(), String::new())));
+    seen.node = Arc::new(node);
+    let plan = plan(&seen, Timestamp::UNIX_EPOCH);
+    let said = said(plan.record.as_ref(), FOREIGN_LABELS);
+    assert!(
+        said.ends_with("label \"key-07\" is defined by batch; and 92 more"),
+        "{said}"
+    );
+    assert_eq!(plan.foreign, 100);
+}
+
+#[test]
 fn who_reports_leaves_it_and_who_removes_takes_it_away() {
     let note = |plan: &Plan| {
         let mut notices = plan.notices.iter().chain(&plan.done);

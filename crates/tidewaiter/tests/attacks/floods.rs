@@ -1,0 +1,124 @@
+//! Floods: bounded work for the attackers' Nodes, and none that delays the others.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use kube::api::PostParams;
+use serde_json::json;
+use tidewaiter_api::ConditionStatus::False;
+use tidewaiter_testkit::builders::node;
+use tidewaiter_testkit::fake_ec2::FakeInstance;
+use tidewaiter_testkit::{Kubelet, Scripted, eventually, throughout};
+
+use crate::clouds::throttles;
+use crate::field::{Field, OF_WORKER};
+use crate::world::{SOON, World};
+
+/// The controller writes twenty times at once for a Node, and then once in ten seconds.
+const WRITES: usize = 22;
+
+/// Kubelets flip their addresses as fast as they can, until they are told of. In the end they lie.
+pub async fn flipped_addresses(field: &Field) -> Vec<String> {
+    const FLIPS: usize = 1_000;
+    let world = &field.world;
+    let workers = [field.joins().await, field.joins().await, field.joins().await];
+    let mark = world.cluster.audit_mark().await;
+    let flood = async |worker: &FakeInstance| {
+        let kubelet = Kubelet::new(&world.cluster, worker.node_name());
+        let lists = async |address: &str| {
+            let addresses = json!({"status": {"addresses": [{"type": "InternalIP", "address": address}]}});
+            kubelet.patch_status(addresses).await.unwrap();
+        };
+        for _ in 0..FLIPS {
+            lists(worker.address()).await;
+            lists("10.9.9.9").await;
+            let events = world.events(worker.node_name()).await;
+            if events.iter().any(|(reason, _)| reason == "ChangesTooOften") {
+                return;
+            }
+        }
+    };
+    let floods = join_all(workers.iter().map(flood));
+    let (_, honest) = futures::join!(floods, field.joins());
+    field.is_labelled_as_ever(&honest).await;
+    for worker in &workers {
+        let name = worker.node_name();
+        world.tells(name, "ChangesTooOften", "written only every 10 s").await;
+        // What is so in the end is written as soon as it may be.
+        world
+            .says(name, "Verified", False, "AddressMismatch", "none of the addresses")
+            .await;
+        let about = format!(" {name}");
+        let written = world.writes_since(mark).await;
+        let written = written.iter().filter(|write| write.ends_with(&about)).count();
+        assert!(written <= WRITES, "{written} writes for {name}");
+        field.is_labelled_as_ever(worker).await;
+    }
+    workers.map(|worker| worker.node_name().to_owned()).into()
+}
+
+/// An administrator's credentials and a loop.
+pub async fn missing_instances(field: &Field) -> Vec<String> {
+    const NODES: u32 = 60;
+    let world = &field.world;
+    world.ec2.clear_calls();
+    let create = async |number: u32| {
+        let name = format!("missing-{number}");
+        let claims = node(&name)
+            .provider_id(&format!("aws:///us-east-1a/i-f{number:016x}"))
+            .build();
+        world.nodes().create(&PostParams::default(), &claims).await.unwrap();
+        name
+    };
+    let (mut names, _) = futures::join!(join_all((0..NODES).map(create)), field.joins());
+    // Each unknown id costs a call of its own, once in an hour, and the others are asked for together.
+    let calls = world.identity_calls();
+    assert!(
+        calls.len() <= 3 * usize::try_from(NODES).unwrap(),
+        "{} calls",
+        calls.len()
+    );
+    names.truncate(5);
+    names
+}
+
+/// Not one of the Nodes makes a call of its own, and all are labelled when the cloud is back.
+pub async fn nodes_during_an_outage(field: &Field) -> Vec<String> {
+    const NODES: usize = 40;
+    let world = &field.world;
+    throttles(&world.ec2).await;
+    let fleet: Vec<FakeInstance> = (0..NODES).map(|_| field.launches("nodes")).collect();
+    let register = async |instance: &FakeInstance| {
+        let node = World::node_of(instance).build();
+        world.nodes().create(&PostParams::default(), &node).await.unwrap();
+    };
+    join_all(fleet.iter().map(register)).await;
+    for instance in &fleet {
+        world.tells(instance.node_name(), "Throttled", "is throttled").await;
+    }
+    // The pause grows to half a minute.
+    assert!(calls_during(field, Duration::from_secs(3)).await <= 6);
+    world.ec2.throttle(None);
+    world.ec2.always(Some(Scripted::Failed));
+    world.ec2.clear_calls();
+    eventually("EC2 to be asked again", SOON, async || {
+        match world.identity_calls().len() {
+            0 => Err("it is not"),
+            _ => Ok(()),
+        }
+    })
+    .await;
+    // A call a second at most, and one more for each zone.
+    assert!(calls_during(field, Duration::from_secs(3)).await <= 40);
+    field.heals().await;
+    for instance in &fleet {
+        world.has_labels(instance.node_name(), &OF_WORKER).await;
+    }
+    Vec::new()
+}
+
+async fn calls_during(field: &Field, time: Duration) -> usize {
+    field.world.ec2.clear_calls();
+    throughout("nothing", time, async || Ok::<_, String>(())).await;
+    field.world.identity_calls().len()
+}
