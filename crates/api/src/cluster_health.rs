@@ -12,11 +12,12 @@
 use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{CustomResource, CustomResourceExt, KubeSchema};
+use schemars::JsonSchema;
 use schemars::transform::RecursiveTransform;
-use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
 use crate::condition::{Condition, TIMESTAMP_PATTERN};
+use crate::schema::{kubernetes_integer, without_status_subresource};
 
 /// Condition type: whether the cluster is healthy (`kubectl wait --for=condition=Healthy`).
 pub const HEALTHY: &str = "Healthy";
@@ -110,16 +111,8 @@ pub struct HealthCounts {
     pub pods_unknown: Option<u32>,
 }
 
-/// Replaces the format `uint32`, which the API server does not know, by the same bounds on an `int64`.
-fn kubernetes_integer(schema: &mut Schema) {
-    if schema.get("format").is_some_and(|format| format == "uint32") {
-        schema.insert("format".to_owned(), "int64".into());
-        schema.insert("maximum".to_owned(), u32::MAX.into());
-    }
-}
-
 /// The definition, without the status subresource that the derive adds for every type with a status.
 #[must_use]
 pub fn crd() -> CustomResourceDefinition {
-    crate::without_status_subresource(ClusterHealth::crd())
+    without_status_subresource(ClusterHealth::crd())
 }

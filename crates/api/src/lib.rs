@@ -3,45 +3,75 @@
 //!
 //! This crate does no I/O, reads no clock and has no client, so that a pure plan function can depend on all of it.
 
+pub mod cloud_sync;
 pub mod cluster_health;
 pub mod condition;
+pub mod containership;
 pub mod names;
 pub mod node_identity;
+mod schema;
 pub mod values;
 
+pub use cloud_sync::{CloudSync, CloudSyncSpec, CloudSyncStatus, HeldDeletions, KindSync, RefusedObject};
 pub use cluster_health::{ClusterHealth, ClusterHealthSpec, ClusterHealthStatus, HealthCounts};
 pub use condition::{Condition, ConditionStatus};
 pub use node_identity::{NodeIdentity, NodeIdentitySpec, NodeIdentityStatus, RecordedLabel};
 pub use values::{
     ClusterName, InstanceGroupName, InvalidValue, LabelKey, LabelSource, LabelValue, Lifecycle, NodeName, NodeUid,
-    ProviderId,
+    ProviderId, SecretText,
 };
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt as _;
 
-/// All `CustomResourceDefinition`s of Tidewaiter, in the order in which to apply them.
-///
-/// `tidewaiter crds` prints them, and `cargo xtask generate` writes them to `deploy/crds`.
-#[must_use]
-pub fn crds() -> Vec<CustomResourceDefinition> {
-    vec![node_identity::crd(), cluster_health::crd()]
+/// The role that writes or mirrors the objects of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The controller.
+    Controller,
+    /// The coordinator.
+    Coordinator,
 }
 
-fn without_status_subresource(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
-    for version in &mut crd.spec.versions {
-        version.subresources = None;
+impl Role {
+    /// All roles that have kinds.
+    pub const ALL: [Self; 2] = [Self::Controller, Self::Coordinator];
+
+    /// The `CustomResourceDefinition`s that this role needs, in the order in which to apply them.
+    ///
+    /// `tidewaiter crds` prints them, and `cargo xtask generate` writes them to `deploy/crds`.
+    #[must_use]
+    pub fn crds(self) -> Vec<CustomResourceDefinition> {
+        match self {
+            Self::Controller => vec![node_identity::crd(), cluster_health::crd()],
+            Self::Coordinator => {
+                let mut crds = containership::crds();
+                crds.push(CloudSync::crd());
+                crds
+            }
+        }
     }
-    crd
+}
+
+/// The definitions of all roles.
+#[must_use]
+pub fn crds() -> Vec<CustomResourceDefinition> {
+    Role::ALL.into_iter().flat_map(Role::crds).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Cerebral writes the status of its groups through the subresource. Whoever may release the brake cannot forge a `CloudSync`.
     #[test]
-    fn no_kind_has_a_status_subresource() {
+    fn these_kinds_alone_have_a_status_subresource() {
         let crds = crds();
-        let versions = crds.iter().flat_map(|crd| &crd.spec.versions);
-        assert!(versions.clone().count() == 2 && versions.clone().all(|version| version.subresources.is_none()));
+        let with_status = crds.iter().filter(|crd| {
+            let versions = &crd.spec.versions;
+            versions.len() == 1 && versions[0].subresources.is_some()
+        });
+        let kinds: Vec<&str> = with_status.map(|crd| crd.spec.names.kind.as_str()).collect();
+        assert_eq!(kinds, ["AutoscalingGroup", "CloudSync"]);
     }
 }

@@ -17,6 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::condition::{Condition, TIMESTAMP_PATTERN};
+use crate::schema::without_status_subresource;
 use crate::values::{InstanceGroupName, LabelKey, LabelSource, LabelValue, Lifecycle, NodeName, NodeUid};
 
 /// Condition type: whether the cloud confirms the identity of the Node.
@@ -188,7 +189,7 @@ impl NodeIdentity {
 /// The definition, without the status subresource that the derive adds for every type with a status.
 #[must_use]
 pub fn crd() -> CustomResourceDefinition {
-    crate::without_status_subresource(NodeIdentity::crd())
+    without_status_subresource(NodeIdentity::crd())
 }
 
 #[cfg(test)]

@@ -7,10 +7,13 @@
 mod label;
 mod name;
 mod provider_id;
+mod secret;
 
 pub use label::{LabelKey, LabelSource, LabelValue};
 pub use name::{ClusterName, InstanceGroupName, NodeName, NodeUid};
 pub use provider_id::ProviderId;
+pub use secret::SecretText;
+pub(crate) use secret::opaque;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -242,6 +242,17 @@ impl ControlPlane {
             .await;
     }
 
+    /// Stores an object in JSON, past the API server: as another version of it would have stored the object. `key` as for
+    /// [`copy`](Self::copy).
+    pub async fn store(&self, key: &str, object: &serde_json::Value) {
+        let key = format!("{}{key}", etcd::ROOT);
+        let change = etcd::Change::put(
+            &etcd::encode(key.as_bytes()),
+            &etcd::encode(object.to_string().as_bytes()),
+        );
+        Etcd::of(self.scratch.path()).commit(vec![change]).await;
+    }
+
     /// What was asked of the API server so far. Every request whose answer a client has seen is in it.
     ///
     /// # Panics

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use serde::Serialize;
-use tidewaiter_api::ClusterName;
+use tidewaiter_api::{ClusterName, Role};
 use tidewaiter_kit::settings::environment;
 
 pub(crate) use cloud::{
@@ -96,12 +96,31 @@ pub(crate) enum Command {
     /// Prints a token for kubectl (a credential plugin for users[].user.exec of a kubeconfig)
     Credential(CredentialArgs),
     /// Prints the CustomResourceDefinitions for `kubectl apply -f -`
-    Crds,
+    Crds {
+        /// Only the definitions that this role needs [default: those of all roles]
+        role: Option<CrdRole>,
+    },
     /// Prints a shell completion script
     Completions {
         /// The shell
         shell: Shell,
     },
+}
+
+/// A role that has CustomResourceDefinitions.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum CrdRole {
+    Controller,
+    Coordinator,
+}
+
+impl From<CrdRole> for Role {
+    fn from(role: CrdRole) -> Self {
+        match role {
+            CrdRole::Controller => Self::Controller,
+            CrdRole::Coordinator => Self::Coordinator,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -16,11 +16,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::CommandFactory as _;
+use tidewaiter_api::Role;
 use tidewaiter_kit::Chain;
 use tidewaiter_kit::role::RoleError;
 use tidewaiter_kit::telemetry::last_line;
 
-use cli::{Cli, CloudCommand, Command};
+use cli::{Cli, CloudCommand, Command, CrdRole};
 
 /// It returns memory after the burst of a cold start; `.cargo/config.toml` configures it.
 #[global_allocator]
@@ -63,7 +64,7 @@ fn main() -> ExitCode {
             Err(failure) => Err(failure),
         },
         Command::Credential(args) => cloud::credential(&args),
-        Command::Crds => print_crds().map_err(Failure::Running),
+        Command::Crds { role } => print_crds(role).map_err(Failure::Running),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "tidewaiter", &mut io::stdout());
             Ok(())
@@ -84,9 +85,9 @@ fn fail(error: &anyhow::Error, code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn print_crds() -> Result<()> {
+fn print_crds(role: Option<CrdRole>) -> Result<()> {
     let mut out = io::stdout().lock();
-    for crd in tidewaiter_api::crds() {
+    for crd in role.map_or_else(tidewaiter_api::crds, |role| Role::from(role).crds()) {
         let yaml = serde_saphyr::to_string(&crd).context("a CustomResourceDefinition as YAML")?;
         match write!(out, "---\n{yaml}") {
             // `tidewaiter crds | head` is no failure.

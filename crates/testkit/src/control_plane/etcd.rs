@@ -78,7 +78,7 @@ impl<const N: usize> Template<N> {
             }
         }
         let (key, value) = bytes.split_at(self.key);
-        Change::put(&STANDARD.encode(key), &STANDARD.encode(value))
+        Change::put(&encode(key), &encode(value))
     }
 }
 
@@ -133,6 +133,11 @@ impl Etcd {
         assert!(status.is_success(), "etcd: {}", String::from_utf8_lossy(&answer));
         serde_json::from_slice(&answer).expect("etcd answers in JSON")
     }
+}
+
+/// In base64, as etcd takes keys and values.
+pub(super) fn encode(plain: &[u8]) -> String {
+    STANDARD.encode(plain)
 }
 
 /// The key in plain text.

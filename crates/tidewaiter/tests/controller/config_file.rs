@@ -562,11 +562,19 @@ async fn it_prints_definitions_completions_help_and_version() {
         assert_eq!(code, Some(0), "{command}: {said}");
         said
     };
-    let printed: Vec<CustomResourceDefinition> = serde_saphyr::from_multiple(&print("crds").await).unwrap();
-    assert_eq!(printed.len(), 2);
-    for printed in printed {
+    let crds = async |command: &str| -> Vec<CustomResourceDefinition> {
+        serde_saphyr::from_multiple(&print(command).await).unwrap()
+    };
+    let (controller, coordinator) = (crds("crds controller").await, crds("crds coordinator").await);
+    assert_eq!((controller.len(), coordinator.len()), (2, 11));
+    assert!(crds("crds").await == [controller.clone(), coordinator.clone()].concat());
+    let folders = [("deploy/crds", controller), ("deploy/crds/coordinator", coordinator)];
+    for (folder, printed) in folders
+        .into_iter()
+        .flat_map(|(folder, crds)| crds.into_iter().map(move |crd| (folder, crd)))
+    {
         let plural = &printed.spec.names.plural;
-        let deployed = format!("{}/../../deploy/crds/{plural}.yaml", env!("CARGO_MANIFEST_DIR"));
+        let deployed = format!("{}/../../{folder}/{plural}.yaml", env!("CARGO_MANIFEST_DIR"));
         let deployed = std::fs::read_to_string(deployed).unwrap();
         assert!(
             serde_saphyr::from_str::<CustomResourceDefinition>(&deployed).unwrap() == printed,

@@ -3,16 +3,22 @@
 //! Otherwise one edit by an administrator makes an object that no version of Tidewaiter can read.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
+mod containership;
+mod golden;
+mod takeover;
+
 use std::sync::LazyLock;
 
 use jsonschema::Validator;
 use kube::Resource;
-use kube::api::{Api, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject};
 use proptest::prelude::*;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tidewaiter_api::{ClusterHealth, Condition, InstanceGroupName, LabelKey, LabelValue, NodeIdentity, NodeUid, crds};
+use tidewaiter_api::{
+    CloudSync, ClusterHealth, Condition, InstanceGroupName, LabelKey, LabelValue, NodeIdentity, NodeUid, crds,
+};
 use tidewaiter_testkit::{ControlPlane, Identity};
 
 /// A complete record, as version 0.1.0 wrote it.
@@ -55,11 +61,37 @@ fn cluster_health() -> Value {
     })
 }
 
-/// Values at `pointer` of a complete object that both the API server and the type accept, and values that both refuse.
+/// A complete object.
+fn cloud_sync() -> Value {
+    let time = "2026-01-12T09:21:08Z";
+    json!({
+        "apiVersion": "tidewaiter.dev/v1alpha1",
+        "kind": "CloudSync",
+        "metadata": {"name": "cloud"},
+        "spec": {},
+        "status": {
+            "kinds": [{
+                "kind": "User", "lastSuccess": time, "revision": "41-a", "objects": 12,
+                "held": {"revision": "42-b", "since": time, "objects": 11, "names": ["a"], "reason": "11 of 12 would be deleted"},
+                "refusedObjects": 1, "refused": [{"id": "b", "reason": "ssh_keys[0].key is not an SSH public key"}],
+            }],
+            "conditions": [
+                {"type": "Synced", "status": "True", "reason": "Synced", "message": "", "observedGeneration": 1,
+                    "lastTransitionTime": time},
+                {"type": "Held", "status": "True", "reason": "TooManyDeletions", "message": "User: 11 of 12", "observedGeneration": 1,
+                    "lastTransitionTime": time},
+            ],
+        },
+    })
+}
+
+/// Values at `pointer` of a complete object: those that both the API server and the type accept, those that both refuse, and
+/// those that only the API server refuses, because they would do harm.
 struct Case {
     pointer: &'static str,
     accepted: Vec<Value>,
     refused: Vec<Value>,
+    harmful: Vec<Value>,
 }
 
 fn case(pointer: &'static str, accepted: Vec<Value>, refused: Vec<Value>) -> Case {
@@ -67,6 +99,15 @@ fn case(pointer: &'static str, accepted: Vec<Value>, refused: Vec<Value>) -> Cas
         pointer,
         accepted,
         refused,
+        harmful: Vec::new(),
+    }
+}
+
+/// The type reads the harmful values, so that an object that has one can still be seen and put right.
+fn harmful(pointer: &'static str, accepted: Vec<Value>, harmful: Vec<Value>) -> Case {
+    Case {
+        harmful,
+        ..case(pointer, accepted, vec![json!({"an": "object"})])
     }
 }
 
@@ -192,58 +233,135 @@ fn cluster_health_cases() -> Vec<Case> {
     ]
 }
 
-/// Compares the API server (a create with `dryRun`) with the type `K`, for the whole table.
-async fn compare<K>(client: kube::Client, complete: Value, cases: Vec<Case>)
-where
-    K: Resource<DynamicType = ()> + DeserializeOwned,
-{
-    let api: Api<DynamicObject> = Api::all_with(client, &ApiResource::erase::<K>(&()));
-    let dry_run = PostParams {
-        dry_run: true,
-        ..PostParams::default()
-    };
-    let check = async |object: Value, expected: bool, what: String| {
-        let decoded = serde_json::from_value::<K>(object.clone());
-        assert_eq!(decoded.is_ok(), expected, "the type: {what}: {:?}", decoded.err());
-        match api.create(&dry_run, &serde_json::from_value(object).unwrap()).await {
-            Ok(created) => {
-                assert!(expected, "the API server accepts {what}");
-                // It drops `null` where the schema does not allow it.
-                let created = serde_json::to_value(created).unwrap();
-                assert!(serde_json::from_value::<K>(created).is_ok(), "as stored: {what}");
+fn cloud_sync_cases() -> Vec<Case> {
+    vec![
+        timestamps("/status/kinds/0/lastSuccess"),
+        counts("/status/kinds/0/objects"),
+        case("/status/kinds/0/revision", values(&["", "W/x"]), vec![json!(1)]),
+        timestamps("/status/kinds/0/held/since"),
+        counts("/status/kinds/0/held/objects"),
+        counts("/status/kinds/0/refusedObjects"),
+        case("/status/conditions/0/status", values(&["False"]), values(&["", "true"])),
+    ]
+}
+
+/// What the API server is asked to accept, without storing it.
+#[derive(Clone, Copy)]
+enum Ask {
+    /// The creation of the object.
+    Create,
+    /// The status of an object that exists, for kinds with the subresource: a creation ignores the status.
+    Status,
+}
+
+impl Ask {
+    async fn ask(self, api: &Api<DynamicObject>, object: &Value) -> kube::Result<DynamicObject> {
+        let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
+        match self {
+            Self::Create => {
+                let dry_run = PostParams {
+                    dry_run: true,
+                    ..PostParams::default()
+                };
+                api.create(&dry_run, &object).await
             }
-            Err(kube::Error::Api(status)) if status.code == 422 => {
-                assert!(!expected, "the API server refuses {what}: {}", status.message);
+            Self::Status => {
+                let dry_run = PatchParams {
+                    dry_run: true,
+                    ..PatchParams::default()
+                };
+                let name = object.metadata.name.clone().unwrap();
+                api.patch_status(&name, &dry_run, &Patch::Merge(&object)).await
             }
-            Err(error) => panic!("{what}: {error}"),
-        }
-    };
-    check(complete.clone(), true, "a complete object".to_owned()).await;
-    for Case {
-        pointer,
-        accepted,
-        refused,
-    } in cases
-    {
-        let accepted = accepted.into_iter().map(|value| (value, true));
-        for (value, expected) in accepted.chain(refused.into_iter().map(|value| (value, false))) {
-            let mut object = complete.clone();
-            let what = format!("{value} at {pointer}");
-            *object.pointer_mut(pointer).unwrap_or_else(|| panic!("no {pointer}")) = value;
-            check(object, expected, what).await;
         }
     }
 }
 
-#[tokio::test]
-async fn the_api_server_refuses_what_the_types_refuse() {
+fn api_of<K: Resource<DynamicType = ()>>(client: kube::Client, object: &Value) -> Api<DynamicObject> {
+    let resource = ApiResource::erase::<K>(&());
+    match object["metadata"]["namespace"].as_str() {
+        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+        None => Api::all_with(client, &resource),
+    }
+}
+
+/// Compares the API server with the type `K`, for the whole table.
+async fn compare<K>(client: kube::Client, ask: Ask, complete: Value, cases: Vec<Case>)
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned,
+{
+    let api = api_of::<K>(client, &complete);
+    let check = async |object: Value, (by_type, by_server): (bool, bool), what: String| {
+        let decoded = serde_json::from_value::<K>(object.clone());
+        assert_eq!(decoded.is_ok(), by_type, "the type: {what}: {:?}", decoded.err());
+        match ask.ask(&api, &object).await {
+            Ok(accepted) => {
+                assert!(by_server, "the API server accepts {what}");
+                // It drops `null` where the schema does not allow it.
+                let accepted = serde_json::to_value(accepted).unwrap();
+                assert!(serde_json::from_value::<K>(accepted).is_ok(), "as stored: {what}");
+            }
+            Err(kube::Error::Api(status)) if status.code == 422 => {
+                assert!(!by_server, "the API server refuses {what}: {}", status.message);
+            }
+            Err(error) => panic!("{what}: {error}"),
+        }
+    };
+    check(complete.clone(), (true, true), "a complete object".to_owned()).await;
+    for case in cases {
+        let pointer = case.pointer;
+        for (values, expected) in [
+            (case.accepted, (true, true)),
+            (case.refused, (false, false)),
+            (case.harmful, (true, false)),
+        ] {
+            for value in values {
+                let mut object = complete.clone();
+                let what = format!("{value} at {pointer}");
+                *object.pointer_mut(pointer).unwrap_or_else(|| panic!("no {pointer}")) = value;
+                check(object, expected, what).await;
+            }
+        }
+    }
+}
+
+/// A control plane with all definitions.
+async fn control_plane() -> &'static ControlPlane {
     let control_plane = ControlPlane::shared().await;
     for crd in crds() {
         control_plane.apply(&serde_json::to_string(&crd).unwrap()).await;
     }
-    let client = control_plane.client(&Identity::Admin);
-    compare::<NodeIdentity>(client.clone(), node_identity(), node_identity_cases()).await;
-    compare::<ClusterHealth>(client, cluster_health(), cluster_health_cases()).await;
+    control_plane.apply(NAMESPACE).await;
+    control_plane
+}
+
+const NAMESPACE: &str = r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "containership-core"}}"#;
+
+#[tokio::test]
+async fn the_api_server_refuses_what_the_types_refuse() {
+    let client = control_plane().await.client(&Identity::Admin);
+    compare::<NodeIdentity>(client.clone(), Ask::Create, node_identity(), node_identity_cases()).await;
+    compare::<ClusterHealth>(client.clone(), Ask::Create, cluster_health(), cluster_health_cases()).await;
+
+    let api = api_of::<CloudSync>(client.clone(), &cloud_sync());
+    let create = PostParams::default();
+    api.create(&create, &serde_json::from_value(cloud_sync()).unwrap())
+        .await
+        .unwrap();
+    compare::<CloudSync>(client.clone(), Ask::Status, cloud_sync(), cloud_sync_cases()).await;
+}
+
+#[tokio::test]
+async fn there_is_one_cloud_sync() {
+    let client = control_plane().await.client(&Identity::Admin);
+    let api = api_of::<CloudSync>(client, &cloud_sync());
+    let mut other = cloud_sync();
+    other["metadata"]["name"] = json!("other");
+    let error = Ask::Create.ask(&api, &other).await.unwrap_err();
+    assert!(
+        error.to_string().contains("the only CloudSync is named cloud"),
+        "{error}"
+    );
 }
 
 /// The API server warns of every format that it does not know, on each `kubectl apply`.

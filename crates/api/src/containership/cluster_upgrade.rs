@@ -1,0 +1,186 @@
+//! `ClusterUpgrade`: an upgrade of Kubernetes on the nodes, one node after the other.
+//!
+//! Its progress is in `spec.status`, so that a coordinator that restarts continues where it was. The object must have the label
+//! `containership.io/managed=true`; without it, the Go coordinator ignores the upgrade. A person may create one, with any name.
+
+#![allow(
+    unreachable_pub,
+    reason = "KubeSchema repeats the struct inside a function of its own"
+)]
+#![allow(clippy::duplicated_attributes, reason = "two columns of one type are no duplicate")]
+
+use std::collections::BTreeMap;
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::schema::null_is_empty;
+use crate::values::{LabelKey, LabelValue};
+
+/// An upgrade, and its progress.
+#[derive(CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[kube(
+    group = "provision.containership.io",
+    version = "v3",
+    kind = "ClusterUpgrade",
+    plural = "clusterupgrades",
+    shortname = "cup",
+    namespaced,
+    doc = "An upgrade of Kubernetes on the nodes of the cluster, one node after the other. Its progress is in spec.status.",
+    derive = "PartialEq",
+    label("containership.io/managed", "true"),
+    printcolumn(
+        name = "Target",
+        type_ = "string",
+        json_path = ".spec.targetVersion",
+        description = "The version to upgrade to",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Status",
+        type_ = "string",
+        json_path = ".spec.status.clusterStatus",
+        description = "The progress of the cluster",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Node",
+        type_ = "string",
+        json_path = ".spec.status.currentNode",
+        description = "The node that is upgraded now",
+        priority = 1
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new(
+    "!has(oldSelf.status) || !has(oldSelf.status.clusterStatus) || oldSelf.status.clusterStatus == '' || (self.type == oldSelf.type && self.targetVersion == oldSelf.targetVersion)"
+).message("type and targetVersion of an upgrade that has begun cannot change; create another upgrade"))]
+pub struct ClusterUpgradeSpec {
+    /// The id of the upgrade in the cloud, a UUID. It becomes part of the name of a file on each node, so it has no `/`.
+    #[serde(default)]
+    #[schemars(regex(pattern = "^[-A-Za-z0-9._]{0,253}$"))]
+    pub id: String,
+    /// What is upgraded.
+    #[serde(rename = "type")]
+    pub type_: UpgradeType,
+    /// When the upgrade was requested, as Unix seconds in a text.
+    #[serde(default)]
+    pub added_at: String,
+    /// What the upgrade is for, for people.
+    #[serde(default)]
+    pub description: String,
+    /// The version to upgrade to, for example `v1.12.3`. It becomes part of the name of a file on each node.
+    #[schemars(
+        length(max = 64),
+        regex(pattern = r"^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[-0-9A-Za-z.]+)?(\+[-0-9A-Za-z.]+)?$")
+    )]
+    pub target_version: String,
+    /// The nodes to upgrade. A node must match all of them; an empty list matches all nodes.
+    #[serde(default, deserialize_with = "null_is_empty")]
+    pub label_selector: Vec<NodeSelector>,
+    /// For how many seconds one node may be upgraded before it counts as failed.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub node_timeout_seconds: i64,
+    /// The progress. The cloud never writes it.
+    #[serde(default)]
+    pub status: UpgradeProgress,
+}
+
+/// What an upgrade upgrades.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "What is upgraded. etcd has a name, but was never supported.")]
+#[serde(rename_all = "lowercase")]
+pub enum UpgradeType {
+    /// Kubernetes: the kubelet, and on the control plane its components.
+    Kubernetes,
+    /// etcd. It has a name, but was never supported.
+    Etcd,
+}
+
+/// A requirement for the labels of a node.
+///
+/// Source: `labels.NewRequirement` of `k8s.io/apimachinery`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "A requirement for the labels of a node.")]
+pub struct NodeSelector {
+    /// The key of the label.
+    pub label: LabelKey,
+    /// How the label is compared.
+    pub operator: SelectorOperator,
+    /// The values to compare with. Their number depends on the operator.
+    #[serde(default, deserialize_with = "null_is_empty")]
+    pub value: Vec<LabelValue>,
+}
+
+/// The operator of a requirement.
+///
+/// Source: `selection.Operator` of `k8s.io/apimachinery`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "How the label is compared.")]
+pub enum SelectorOperator {
+    /// The label is not there. No value.
+    #[serde(rename = "!")]
+    DoesNotExist,
+    /// The label has the value. One value.
+    #[serde(rename = "=")]
+    Equals,
+    /// The label has the value. One value.
+    #[serde(rename = "==")]
+    DoubleEquals,
+    /// The label has one of the values.
+    #[serde(rename = "in")]
+    In,
+    /// The label does not have the value. One value.
+    #[serde(rename = "!=")]
+    NotEquals,
+    /// The label has none of the values.
+    #[serde(rename = "notin")]
+    NotIn,
+    /// The label is there. No value.
+    #[serde(rename = "exists")]
+    Exists,
+    /// The label is a greater integer. One value.
+    #[serde(rename = "gt")]
+    GreaterThan,
+    /// The label is a smaller integer. One value.
+    #[serde(rename = "lt")]
+    LessThan,
+}
+
+/// The progress of an upgrade, written by the coordinator alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UpgradeProgress {
+    /// The progress of the whole upgrade.
+    #[serde(default)]
+    pub cluster_status: UpgradeStatus,
+    /// The progress of each node, by the name of the node.
+    #[serde(default, deserialize_with = "null_is_empty")]
+    pub node_statuses: BTreeMap<String, UpgradeStatus>,
+    /// The name of the node that is upgraded now, or empty.
+    #[serde(default)]
+    #[schemars(length(max = 253), regex(pattern = "^[-a-z0-9.]*$"))]
+    pub current_node: String,
+    /// When the upgrade of the current node began, for example `Sun Nov 22 05:29:17 UTC 2026` (Go's `time.UnixDate`), or empty.
+    #[serde(default)]
+    pub current_start_time: String,
+}
+
+/// How far an upgrade is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "How far the upgrade is; empty before it begins.")]
+pub enum UpgradeStatus {
+    /// It has not begun. Written as an empty text.
+    #[default]
+    #[serde(rename = "")]
+    NotStarted,
+    /// It goes on.
+    InProgress,
+    /// It is done.
+    Success,
+    /// It failed; for the cluster: at least one node failed.
+    Failed,
+}
