@@ -42,11 +42,13 @@ pub use cluster::{Cluster, ClusterConfiguration, ClusterSpec};
 pub use document::{InvalidField, Unknown};
 pub use failure::Failure;
 pub use fields::{Fields, Model, OpenObject};
-pub use label::{ClusterLabel, LabelSpec, NodePoolLabel};
+pub use label::{
+    CLUSTER_LABEL_PREFIX, ClusterLabel, ClusterLabelSpec, NODE_POOL_LABEL_PREFIX, NodePoolLabel, NodePoolLabelSpec,
+};
 pub use login::{Accepted, Login, Token};
 pub use manifests::{Job, Jobs, Manifest, PluginManifests};
 pub use node::{Node, NodeSpec, NodeStatusReport};
-pub use node_pool::{Autoscaling, KubernetesMode, NodePool, NodePoolChange, NodePoolSpec};
+pub use node_pool::{Autoscaling, KubernetesMode, NodePool, NodePoolChange, NodePoolSpec, ScalingStrategy};
 pub use organization::{Organization, OrganizationSpec};
 pub use plugin::{Plugin, PluginChange, PluginSpec};
 pub use provider::{Provider, ProviderSpec};

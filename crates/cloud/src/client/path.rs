@@ -192,6 +192,12 @@ impl Cluster {
         path.query("version", version)
     }
 
+    /// The users who may log in on its nodes.
+    #[must_use]
+    pub fn ssh_users(self) -> Path {
+        self.path().below("ssh-users")
+    }
+
     /// Its autoscaling policies.
     #[must_use]
     pub fn autoscaling_policies(self) -> Path {

@@ -1,20 +1,19 @@
 //! The account of the caller.
 
-use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
-use super::values::{DisplayName, Email, HttpUrl, Phone, UserId};
+use super::values::{DisplayName, Email, HttpUrl, Phone, UnixMillis, UserId};
 
 /// The response of `GET /v3/account`.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Account {
     pub id: UserId,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
+    pub created_at: UnixMillis,
+    pub updated_at: UnixMillis,
     pub name: DisplayName,
     pub enabled: bool,
     pub email: Email,

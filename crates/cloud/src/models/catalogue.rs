@@ -6,7 +6,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::document::InvalidField;
-use super::fields::{Fields, Model, OpenObject};
+use super::fields::{Fields, Model, OpenObject, or_empty};
+use super::schema;
 use super::values::{Slug, Version};
 
 /// The response of `GET /v3/plugins`: an object whose keys are the types of plugins.
@@ -54,11 +55,15 @@ pub struct Compatibility {
     pub plugins: BTreeMap<Slug, PluginBounds>,
 }
 
-/// A range of versions, both ends included; an absent end is unlimited.
+/// A range of versions, both ends included; an absent end is unlimited and written as the empty text.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct VersionBounds {
+    #[serde(serialize_with = "or_empty")]
+    #[schema(value_type = Option<schema::VersionOrEmpty>)]
     pub min: Option<Version>,
+    #[serde(serialize_with = "or_empty")]
+    #[schema(value_type = Option<schema::VersionOrEmpty>)]
     pub max: Option<Version>,
 }
 

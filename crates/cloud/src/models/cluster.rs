@@ -1,13 +1,15 @@
 //! Clusters: one object with the fields of API's and Provision's cluster, because one URL serves both.
 
-use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::document::InvalidField;
-use super::fields::{Fields, Model, OpenObject};
+use super::fields::{Fields, Model, OpenObject, or_empty};
+use super::schema;
 use super::status::Status;
-use super::values::{Address, ClusterId, DisplayName, OrganizationId, ProviderId, Slug, UserId, VersionText};
+use super::values::{
+    Address, ClusterId, DisplayName, OrganizationId, ProviderId, Slug, UnixMillis, UserId, VersionText,
+};
 
 /// The settings of a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
@@ -19,6 +21,9 @@ pub struct ClusterSpec {
     pub api_server_address: Option<Address>,
     pub worker_nodes_address: Option<Address>,
     pub provider_id: Option<ProviderId>,
+    /// Empty in responses if it is not known.
+    #[serde(serialize_with = "or_empty")]
+    #[schema(value_type = Option<schema::SlugOrEmpty>)]
     pub provider_name: Option<Slug>,
     pub engine: Option<Slug>,
 }
@@ -28,15 +33,16 @@ pub struct ClusterSpec {
 #[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Cluster {
     pub id: ClusterId,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
+    pub created_at: UnixMillis,
+    pub updated_at: UnixMillis,
     pub organization_id: OrganizationId,
     pub owner_id: UserId,
     #[serde(flatten)]
     pub spec: ClusterSpec,
     #[schema(value_type = Option<ClusterConfiguration>)]
     pub configuration: ClusterConfiguration,
-    pub status: Option<Status>,
+    #[schema(value_type = Option<Status>)]
+    pub status: Status,
     pub provision_service_version: Option<VersionText>,
 }
 
@@ -79,7 +85,7 @@ impl Model for Cluster {
             owner_id: fields.required("owner_id")?,
             spec: ClusterSpec::take(fields)?,
             configuration: fields.or_default("configuration")?,
-            status: fields.nullable("status")?,
+            status: fields.or_default("status")?,
             provision_service_version: fields.optional("provision_service_version")?,
         })
     }

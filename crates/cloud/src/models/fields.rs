@@ -6,10 +6,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use tidewaiter_api::values::{InvalidValue, quoted};
-use tidewaiter_api::{LabelKey, LabelValue, NodeName};
+use tidewaiter_api::{LabelKey, LabelValue, NodeName, ProviderId};
 use utoipa::openapi::schema::AdditionalProperties;
 use utoipa::openapi::{RefOr, Schema};
 
@@ -174,6 +174,11 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// A field that has a default if it is missing, `null` or an empty text.
+    pub(super) fn or_default_if_empty<T: Read + Default>(&mut self, key: &'static str) -> Result<T, InvalidField> {
+        Ok(self.optional(key)?.unwrap_or_default())
+    }
+
     /// A whole number within `bounds`.
     pub(super) fn number(&mut self, key: &'static str, least: u32, most: u32) -> Result<u32, InvalidField> {
         let at = self.find(key);
@@ -234,14 +239,6 @@ impl<'a> Fields<'a> {
             Ok((name, V::read(&at)?))
         });
         entries.collect()
-    }
-
-    /// The fields that were not requested, for objects that store them.
-    pub(super) fn rest(&mut self) -> OpenObject {
-        let rest = self.map.iter().filter(|(key, _)| !self.known.contains(&key.as_str()));
-        let rest = OpenObject(rest.map(|(key, value)| (key.clone(), value.clone())).collect());
-        self.all_known = true;
-        rest
     }
 
     fn finish(&self, kind: &str) -> Result<(), InvalidField> {
@@ -324,6 +321,21 @@ impl Read for LabelValue {
 impl Read for NodeName {
     fn read(at: &At<'_>) -> Result<Self, InvalidField> {
         read_text(at, "a node name")
+    }
+}
+
+impl Read for ProviderId {
+    fn read(at: &At<'_>) -> Result<Self, InvalidField> {
+        read_text(at, "a providerID")
+    }
+}
+
+/// Writes an absent value as the empty text, where clients of the old service do not expect `null`.
+#[expect(clippy::ref_option, reason = "the signature that serde calls")]
+pub(super) fn or_empty<T: Serialize, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => value.serialize(serializer),
+        None => serializer.serialize_str(""),
     }
 }
 

@@ -1,6 +1,6 @@
-//! Labels for all nodes of a cluster or of a node pool. On the node, each kind has its own prefix.
+//! Labels for all nodes of a cluster or of a node pool. A key is whole: it has the prefix that it has on the node, both
+//! in requests and in responses. Each kind has its own prefix, and nothing outside it is ours.
 
-use jiff::Timestamp;
 use serde::Serialize;
 use tidewaiter_api::{LabelKey, LabelValue};
 use utoipa::ToSchema;
@@ -8,83 +8,112 @@ use utoipa::ToSchema;
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
 use super::schema;
-use super::values::{ClusterLabelId, NodePoolId, NodePoolLabelId};
+use super::values::{ClusterLabelId, NodePoolId, NodePoolLabelId, UnixMillis};
 
-/// The settings of a label. The key is a bare name: the prefix is added on the node, where nothing outside it is
-/// ours, and a key has room for one prefix only.
+/// The prefix of every cluster label's key.
+pub const CLUSTER_LABEL_PREFIX: &str = "cluster.containership.io/";
+
+/// The prefix of every node pool label's key.
+pub const NODE_POOL_LABEL_PREFIX: &str = "nodepool.containership.io/";
+
+/// The settings of a cluster label. The key begins with `cluster.containership.io/`.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each variant is a field of the API")]
-pub struct LabelSpec {
-    #[schema(value_type = schema::LabelName)]
+pub struct ClusterLabelSpec {
+    #[schema(value_type = schema::ClusterLabelKey)]
     pub key: LabelKey,
     #[schema(value_type = Option<schema::LabelValue>)]
     pub value: LabelValue,
 }
 
-/// A label of all nodes of a cluster; on a node its key is `cluster.containership.io/KEY`.
+/// The settings of a node pool label. The key begins with `nodepool.containership.io/`.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
+pub struct NodePoolLabelSpec {
+    #[schema(value_type = schema::NodePoolLabelKey)]
+    pub key: LabelKey,
+    #[schema(value_type = Option<schema::LabelValue>)]
+    pub value: LabelValue,
+}
+
+/// A label of all nodes of a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct ClusterLabel {
     pub id: ClusterLabelId,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
+    pub created_at: UnixMillis,
+    pub updated_at: UnixMillis,
     #[serde(flatten)]
-    pub spec: LabelSpec,
+    pub spec: ClusterLabelSpec,
 }
 
-/// A label of all nodes of a node pool; on a node its key is `nodepool.containership.io/KEY`.
+/// A label of all nodes of a node pool.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct NodePoolLabel {
     pub id: NodePoolLabelId,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
+    pub created_at: UnixMillis,
+    pub updated_at: UnixMillis,
     #[serde(flatten)]
-    pub spec: LabelSpec,
+    pub spec: NodePoolLabelSpec,
     pub node_pool_id: NodePoolId,
 }
 
-impl Model for LabelSpec {
-    const KIND: &'static str = "a label";
+/// The key of a label, which must begin with `prefix`.
+fn key(fields: &mut Fields<'_>, prefix: &str) -> Result<LabelKey, InvalidField> {
+    let key: LabelKey = fields.required("key")?;
+    if key.as_str().starts_with(prefix) {
+        return Ok(key);
+    }
+    let name = key.as_str().rsplit('/').next().unwrap_or_default();
+    let reason = format!("\"{key}\" must begin with {prefix}: write {prefix}{name}");
+    Err(fields.invalid("key", reason))
+}
+
+impl Model for ClusterLabelSpec {
+    const KIND: &'static str = "a cluster label";
 
     fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        let spec = Self {
-            key: fields.required("key")?,
+        Ok(Self {
+            key: key(fields, CLUSTER_LABEL_PREFIX)?,
             value: fields.or_default("value")?,
-        };
-        if spec.key.as_str().contains('/') {
-            let reason = format!(
-                "\"{}\" has a prefix; remove it, because the node's label gets its own prefix",
-                spec.key
-            );
-            return Err(fields.invalid("key", reason));
-        }
-        Ok(spec)
+        })
+    }
+}
+
+impl Model for NodePoolLabelSpec {
+    const KIND: &'static str = "a node pool label";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            key: key(fields, NODE_POOL_LABEL_PREFIX)?,
+            value: fields.or_default("value")?,
+        })
     }
 }
 
 impl Model for ClusterLabel {
-    const KIND: &'static str = "a cluster label";
+    const KIND: &'static str = ClusterLabelSpec::KIND;
 
     fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
         Ok(Self {
             id: fields.required("id")?,
             created_at: fields.required("created_at")?,
             updated_at: fields.required("updated_at")?,
-            spec: LabelSpec::take(fields)?,
+            spec: ClusterLabelSpec::take(fields)?,
         })
     }
 }
 
 impl Model for NodePoolLabel {
-    const KIND: &'static str = "a node pool label";
+    const KIND: &'static str = NodePoolLabelSpec::KIND;
 
     fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
         Ok(Self {
             id: fields.required("id")?,
             created_at: fields.required("created_at")?,
             updated_at: fields.required("updated_at")?,
-            spec: LabelSpec::take(fields)?,
+            spec: NodePoolLabelSpec::take(fields)?,
             node_pool_id: fields.required("node_pool_id")?,
         })
     }

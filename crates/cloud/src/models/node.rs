@@ -1,27 +1,37 @@
 //! Nodes of a node pool, and the status that a cluster reports of them.
 
-use jiff::Timestamp;
 use serde::Serialize;
+use tidewaiter_api::{NodeName, ProviderId};
 use utoipa::ToSchema;
 
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
+use super::schema;
 use super::status::Status;
-use super::values::NodeId;
+use super::values::{NodeId, UnixMillis};
 
-/// The settings of a node. There are none; the cluster reports everything else.
+/// The settings of a node; the cluster reports everything else.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NodeSpec {}
+pub struct NodeSpec {
+    /// The name of the Node in the cluster, unique within it. It decides to which node pool that Node belongs.
+    #[schema(value_type = Option<schema::NodeName>)]
+    pub name: Option<NodeName>,
+    /// The `spec.providerID` of the Node.
+    #[schema(value_type = Option<schema::NodeProviderId>)]
+    pub provider_id: Option<ProviderId>,
+}
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Node {
     pub id: NodeId,
-    pub status: Option<Status>,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
+    #[serde(flatten)]
+    pub spec: NodeSpec,
+    #[schema(value_type = Option<Status>)]
+    pub status: Status,
+    pub created_at: UnixMillis,
+    pub updated_at: UnixMillis,
 }
 
 /// The body of `PUT …/nodes/N/status`.
@@ -34,8 +44,11 @@ pub struct NodeStatusReport {
 impl Model for NodeSpec {
     const KIND: &'static str = "a node";
 
-    fn take(_: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {})
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            name: fields.optional("name")?,
+            provider_id: fields.optional("provider_id")?,
+        })
     }
 }
 
@@ -45,7 +58,8 @@ impl Model for Node {
     fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
         Ok(Self {
             id: fields.required("id")?,
-            status: fields.nullable("status")?,
+            spec: NodeSpec::take(fields)?,
+            status: fields.or_default("status")?,
             created_at: fields.required("created_at")?,
             updated_at: fields.required("updated_at")?,
         })

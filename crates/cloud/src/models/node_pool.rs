@@ -5,13 +5,19 @@ use utoipa::openapi::{ObjectBuilder, OneOfBuilder, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::document::InvalidField;
-use super::fields::{Fields, Model, OpenObject};
+use super::fields::{Fields, Model, or_empty};
 use super::schema;
 use super::status::Status;
-use super::values::{DisplayName, KubernetesVersion, NodePoolId, VersionText, words};
+use super::values::{DisplayName, KubernetesVersion, NodePoolId, StrategyName, VersionText, words};
 
 /// The maximum number of nodes in one cluster that Kubernetes supports.
 const MAX_NODES: u32 = 5_000;
+
+/// A week, in seconds.
+const MAX_COOLDOWN: u32 = 7 * 24 * 60 * 60;
+
+/// The default time between two adjustments, in seconds.
+const COOLDOWN: u32 = 600;
 
 words! {
     /// The role of the nodes of a pool.
@@ -32,6 +38,9 @@ pub struct NodePoolSpec {
     /// Within the autoscaling limits, if autoscaling is enabled.
     #[schema(maximum = 5000, examples(3))]
     pub count: u32,
+    /// Empty in responses if it is not known.
+    #[serde(serialize_with = "or_empty")]
+    #[schema(value_type = Option<schema::VersionTextOrEmpty>)]
     pub docker_version: Option<VersionText>,
     pub kubernetes_mode: KubernetesMode,
     pub kubernetes_version: KubernetesVersion,
@@ -48,28 +57,56 @@ pub struct NodePoolSpec {
 #[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct NodePool {
     pub id: NodePoolId,
-    pub status: Option<Status>,
+    #[schema(value_type = Option<Status>)]
+    pub status: Status,
     #[serde(flatten)]
     pub spec: NodePoolSpec,
 }
 
-/// The limits for autoscaling a pool. The limits are validated; all other fields are stored unchanged.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+/// How a pool is scaled. Every field is in every response: an old client that finds no limits takes them for 0.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Autoscaling {
     /// Whether the pool is scaled automatically.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub enabled: Option<bool>,
-    /// The minimum number of nodes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(maximum = 5000, examples(1))]
-    pub min_nodes: Option<u32>,
-    /// The maximum number of nodes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(maximum = 5000, examples(5))]
-    pub max_nodes: Option<u32>,
-    /// The other fields.
-    #[serde(flatten)]
-    pub rest: OpenObject,
+    #[schema(value_type = Option<bool>)]
+    pub enabled: bool,
+    /// Whether scaling is paused.
+    #[schema(value_type = Option<bool>)]
+    pub suspended: bool,
+    /// The minimum number of nodes; 0 by default.
+    #[schema(value_type = Option<u32>, maximum = 5000, examples(1))]
+    pub min_nodes: u32,
+    /// The maximum number of nodes; 5,000 by default.
+    #[schema(value_type = Option<u32>, maximum = 5000, examples(5))]
+    pub max_nodes: u32,
+    /// The time between two adjustments in seconds; 600 by default.
+    #[schema(value_type = Option<u32>, maximum = 604_800, examples(600))]
+    pub cooldown_period: u32,
+    /// `random` by default.
+    #[schema(value_type = Option<ScalingStrategy>)]
+    pub scaling_strategy: ScalingStrategy,
+}
+
+/// How the nodes to add and to remove are chosen.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+#[expect(missing_docs, reason = "each variant is a field of the API")]
+pub struct ScalingStrategy {
+    #[schema(value_type = Option<StrategyName>)]
+    pub scale_up: StrategyName,
+    #[schema(value_type = Option<StrategyName>)]
+    pub scale_down: StrategyName,
+}
+
+impl Default for Autoscaling {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            suspended: false,
+            min_nodes: 0,
+            max_nodes: MAX_NODES,
+            cooldown_period: COOLDOWN,
+            scaling_strategy: ScalingStrategy::default(),
+        }
+    }
 }
 
 /// The body of a PATCH: either of the two, never both.
@@ -130,8 +167,8 @@ impl NodePoolSpec {
             return Err(fields.invalid("etcd_version", "is not allowed in a pool without etcd; omit it"));
         }
         let scaling = &self.autoscaling;
-        let (min, max) = (scaling.min_nodes.unwrap_or(0), scaling.max_nodes.unwrap_or(MAX_NODES));
-        if scaling.enabled == Some(true) && !(min..=max).contains(&self.count) {
+        let (min, max) = (scaling.min_nodes, scaling.max_nodes);
+        if scaling.enabled && !(min..=max).contains(&self.count) {
             let reason = format!(
                 "is {}, must be from {min} to {max}, the bounds of its autoscaling",
                 self.count
@@ -148,7 +185,7 @@ impl Model for NodePool {
     fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
         Ok(Self {
             id: fields.required("id")?,
-            status: fields.nullable("status")?,
+            status: fields.or_default("status")?,
             spec: NodePoolSpec::take(fields)?,
         })
     }
@@ -159,17 +196,31 @@ impl Model for Autoscaling {
 
     fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
         let scaling = Self {
-            enabled: fields.nullable("enabled")?,
-            min_nodes: fields.optional_number("min_nodes", 0, MAX_NODES)?,
-            max_nodes: fields.optional_number("max_nodes", 0, MAX_NODES)?,
-            rest: fields.rest(),
+            enabled: fields.or_default("enabled")?,
+            suspended: fields.or_default("suspended")?,
+            min_nodes: fields.optional_number("min_nodes", 0, MAX_NODES)?.unwrap_or(0),
+            max_nodes: fields.optional_number("max_nodes", 0, MAX_NODES)?.unwrap_or(MAX_NODES),
+            cooldown_period: fields
+                .optional_number("cooldown_period", 0, MAX_COOLDOWN)?
+                .unwrap_or(COOLDOWN),
+            scaling_strategy: fields.or_default("scaling_strategy")?,
         };
-        match (scaling.min_nodes, scaling.max_nodes) {
-            (Some(min), Some(max)) if min > max => {
-                Err(fields.invalid("max_nodes", format!("is {max}, must not be less than min_nodes, {min}")))
-            }
-            _ => Ok(scaling),
+        let (min, max) = (scaling.min_nodes, scaling.max_nodes);
+        if min > max {
+            return Err(fields.invalid("max_nodes", format!("is {max}, must not be less than min_nodes, {min}")));
         }
+        Ok(scaling)
+    }
+}
+
+impl Model for ScalingStrategy {
+    const KIND: &'static str = "a scaling strategy";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            scale_up: fields.or_default_if_empty("scale_up")?,
+            scale_down: fields.or_default_if_empty("scale_down")?,
+        })
     }
 }
 

@@ -1,12 +1,11 @@
 //! Organizations, which own all other objects.
 
-use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
-use super::values::{DisplayName, OrganizationId, UserId};
+use super::values::{DisplayName, OrganizationId, UnixMillis, UserId};
 
 /// The settings of an organization.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
@@ -23,8 +22,8 @@ pub struct Organization {
     #[serde(flatten)]
     pub spec: OrganizationSpec,
     pub owner_id: UserId,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
+    pub created_at: UnixMillis,
+    pub updated_at: UnixMillis,
     /// The organization is locked against changes.
     pub locked: bool,
 }

@@ -1,12 +1,11 @@
 //! Plugins of a cluster: the implementation and version of each type.
 
-use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::document::InvalidField;
 use super::fields::{Fields, Model, OpenObject};
-use super::values::{ClusterId, Description, OrganizationId, PluginId, Slug, Version};
+use super::values::{ClusterId, Description, OrganizationId, PluginId, Slug, UnixMillis, Version};
 
 /// The settings of a plugin.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
@@ -28,9 +27,9 @@ pub struct PluginSpec {
 #[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Plugin {
     pub id: PluginId,
-    pub added_at: Option<Timestamp>,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
+    pub added_at: Option<UnixMillis>,
+    pub created_at: UnixMillis,
+    pub updated_at: UnixMillis,
     pub organization_id: OrganizationId,
     pub cluster_id: ClusterId,
     #[serde(flatten)]

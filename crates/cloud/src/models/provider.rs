@@ -1,6 +1,5 @@
 //! Accounts at clouds. Their credentials are write-only: no response contains them.
 
-use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
@@ -9,7 +8,7 @@ use super::document::InvalidField;
 use super::fields::{Fields, Model};
 use super::schema;
 use super::secret::Credentials;
-use super::values::{Description, OrganizationId, ProviderId, Slug};
+use super::values::{Description, OrganizationId, ProviderId, Slug, UnixMillis};
 
 /// The settings of a provider.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -27,8 +26,8 @@ pub struct ProviderSpec {
 #[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Provider {
     pub id: ProviderId,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
+    pub created_at: UnixMillis,
+    pub updated_at: UnixMillis,
     pub organization_id: OrganizationId,
     pub provider: Slug,
     #[schema(value_type = Option<Description>)]

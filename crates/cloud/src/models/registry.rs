@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
@@ -11,7 +10,7 @@ use super::document::InvalidField;
 use super::fields::{Fields, Model};
 use super::schema;
 use super::secret::Credentials;
-use super::values::{Address, Description, Email, OrganizationId, RegistryId, UserId, words};
+use super::values::{Address, Description, Email, OrganizationId, RegistryId, UnixMillis, UserId, words};
 
 words! {
     /// The kind of registry, which determines how credentials become a pull secret.
@@ -57,9 +56,9 @@ pub struct RegistrySpec {
 #[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Registry {
     pub id: RegistryId,
-    pub added_at: Option<Timestamp>,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
+    pub added_at: Option<UnixMillis>,
+    pub created_at: UnixMillis,
+    pub updated_at: UnixMillis,
     pub organization_id: OrganizationId,
     pub owner: Option<UserId>,
     #[serde(flatten)]

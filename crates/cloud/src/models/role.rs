@@ -3,15 +3,14 @@
 //! Source: `ValidatePolicyRule` of Kubernetes' `pkg/apis/rbac/validation`, so that an API server accepts every rule
 //! that is accepted here.
 
-use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
 use super::values::{
-    ApiGroup, Description, DisplayName, NonResourceUrl, OrganizationId, Resource, ResourceName, RoleId, RuleId, UserId,
-    Verb, words,
+    ApiGroup, Description, DisplayName, NonResourceUrl, OrganizationId, Resource, ResourceName, RoleId, RuleId,
+    UnixMillis, UserId, Verb, words,
 };
 
 words! {
@@ -39,8 +38,8 @@ pub struct RoleSpec {
 #[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Role {
     pub id: RoleId,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
+    pub created_at: UnixMillis,
+    pub updated_at: UnixMillis,
     pub organization_id: OrganizationId,
     pub owner_id: Option<UserId>,
     pub name: DisplayName,
@@ -58,6 +57,8 @@ pub struct Role {
 pub struct RuleSpec {
     #[serde(rename = "type")]
     pub rule_type: RuleType,
+    /// `null` in responses if there are none.
+    #[serde(serialize_with = "null_if_empty")]
     #[schema(value_type = Option<BTreeSet<ApiGroup>>)]
     pub api_groups: Vec<ApiGroup>,
     #[schema(value_type = Option<BTreeSet<Resource>>)]
@@ -75,10 +76,16 @@ pub struct RuleSpec {
 #[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Rule {
     pub id: RuleId,
-    pub created_at: Option<Timestamp>,
-    pub updated_at: Option<Timestamp>,
+    pub created_at: Option<UnixMillis>,
+    pub updated_at: Option<UnixMillis>,
     #[serde(flatten)]
     pub spec: RuleSpec,
+}
+
+/// The old coordinator omits an empty list when it writes the custom resource, and takes an empty list from the cloud for
+/// a difference: it would write the resource again at every sync. Only `null` equals what it finds there.
+fn null_if_empty<S: Serializer>(groups: &[ApiGroup], serializer: S) -> Result<S::Ok, S::Error> {
+    (!groups.is_empty()).then_some(groups).serialize(serializer)
 }
 
 impl Model for RoleSpec {

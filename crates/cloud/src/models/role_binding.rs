@@ -1,12 +1,11 @@
 //! Role bindings: a role for a user or a team, in a cluster or a namespace of it.
 
-use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
-use super::values::{ClusterId, Namespace, OrganizationId, RoleBindingId, RoleId, TeamId, UserId, words};
+use super::values::{ClusterId, Namespace, OrganizationId, RoleBindingId, RoleId, TeamId, UnixMillis, UserId, words};
 
 words! {
     /// Which of the two ids applies.
@@ -74,8 +73,8 @@ pub struct RoleBindingSpec {
 #[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct RoleBinding {
     pub id: RoleBindingId,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
+    pub created_at: UnixMillis,
+    pub updated_at: UnixMillis,
     pub organization_id: OrganizationId,
     pub owner_id: Option<UserId>,
     #[serde(flatten)]

@@ -18,7 +18,10 @@ use utoipa::openapi::{Array, Object, ObjectBuilder, Ref, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 pub use example::example;
-pub(super) use foreign::{LabelKey, LabelName, LabelValue, NodeName};
+pub(super) use foreign::{
+    ClusterLabelKey, LabelKey, LabelValue, NodeName, NodePoolLabelKey, NodeProviderId, SlugOrEmpty, VersionOrEmpty,
+    VersionTextOrEmpty,
+};
 
 use super::document::MAX_ITEMS;
 

@@ -7,18 +7,18 @@ use super::document::InvalidField;
 use super::fields::{Fields, Model};
 use super::values::{Description, Percent, StatusType};
 
-/// The status of a cluster, a node pool or a node.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+/// The status of a cluster, a node pool or a node. Its type is `UNKNOWN` until one is reported.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub struct Status {
     /// For example `RUNNING`.
     #[serde(rename = "type")]
     pub status: StatusType,
     /// A message for users.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub message: Option<Description>,
+    #[schema(value_type = Option<Description>)]
+    pub message: Description,
     /// The percentage.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub percent: Option<Percent>,
+    #[schema(value_type = Option<Percent>)]
+    pub percent: Percent,
 }
 
 impl Model for Status {
@@ -27,8 +27,8 @@ impl Model for Status {
     fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
         Ok(Self {
             status: fields.required("type")?,
-            message: fields.optional("message")?,
-            percent: fields.optional("percent")?,
+            message: fields.or_default("message")?,
+            percent: fields.or_default("percent")?,
         })
     }
 }

@@ -1,12 +1,11 @@
 //! Teams: users who get roles together.
 
-use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
-use super::values::{Description, DisplayName, OrganizationId, TeamId, UserId};
+use super::values::{Description, DisplayName, OrganizationId, TeamId, UnixMillis, UserId};
 
 /// The settings of a team.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
@@ -25,8 +24,8 @@ pub struct TeamSpec {
 #[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Team {
     pub id: TeamId,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
+    pub created_at: UnixMillis,
+    pub updated_at: UnixMillis,
     pub organization_id: OrganizationId,
     #[serde(flatten)]
     pub spec: TeamSpec,

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
 use super::schema;
-use super::values::{Description, TargetVersion, UnixSeconds, UpgradeId, words};
+use super::values::{Description, TargetVersion, UnixDate, UnixSeconds, UpgradeId, words};
 
 const MAX_TIMEOUT: u32 = 24 * 60 * 60;
 const MAX_SCRIPT: usize = 1024 * 1024;
@@ -115,7 +115,7 @@ pub struct UpgradeProgress {
     pub node_statuses: BTreeMap<NodeName, UpgradeStatus>,
     #[schema(value_type = Option<schema::NodeName>)]
     pub current_node: Option<NodeName>,
-    pub current_start_time: Option<UnixSeconds>,
+    pub current_start_time: Option<UnixDate>,
 }
 
 /// The upgrade script of a node. It runs as root; `Debug` shows only its length.

@@ -1,12 +1,11 @@
 //! Users of an organization and their SSH keys. A key becomes a line of `authorized_keys` on every node of a cluster.
 
-use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
-use super::values::{DisplayName, Email, Fingerprint, HttpUrl, SshKeyId, SshPublicKey, UserId};
+use super::values::{DisplayName, Email, Fingerprint, HttpUrl, SshKeyId, SshPublicKey, UnixMillis, UserId};
 
 /// The settings of a user.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
@@ -24,7 +23,7 @@ pub struct User {
     pub id: UserId,
     #[serde(flatten)]
     pub spec: UserSpec,
-    pub added_at: Timestamp,
+    pub added_at: UnixMillis,
     /// All belong to this user, without duplicates.
     #[schema(value_type = Option<Vec<SshKey>>)]
     pub ssh_keys: Vec<SshKey>,
@@ -43,8 +42,8 @@ pub struct SshKeySpec {
 #[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct SshKey {
     pub id: SshKeyId,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
+    pub created_at: UnixMillis,
+    pub updated_at: UnixMillis,
     pub user_id: UserId,
     /// The fingerprint of the key; computed if absent.
     #[schema(value_type = Option<Fingerprint>)]

@@ -5,9 +5,12 @@
 
 mod address;
 mod id;
+mod percent;
 mod rbac;
 mod ssh_public_key;
 mod text;
+mod unix_date;
+mod unix_millis;
 mod unix_seconds;
 mod version;
 
@@ -16,9 +19,12 @@ pub use id::{
     AutoscalingPolicyId, ClusterId, ClusterLabelId, NodeId, NodePoolId, NodePoolLabelId, OrganizationId, PluginId,
     ProviderId, RegistryId, RoleBindingId, RoleId, RuleId, SshKeyId, TeamId, UpgradeId, UserId,
 };
+pub use percent::Percent;
 pub use rbac::{ApiGroup, NonResourceUrl, Resource, ResourceName, Verb};
 pub use ssh_public_key::{Fingerprint, SshPublicKey};
-pub use text::{CredentialName, Description, DisplayName, Email, Namespace, Percent, Phone, Slug, StatusType};
+pub use text::{CredentialName, Description, DisplayName, Email, Namespace, Phone, Slug, StatusType, StrategyName};
+pub use unix_date::UnixDate;
+pub use unix_millis::UnixMillis;
 pub use unix_seconds::UnixSeconds;
 pub use version::{KubernetesVersion, TargetVersion, Version, VersionText};
 

@@ -21,6 +21,7 @@ use super::store::{Row, Transaction};
 use super::ties::ties;
 use super::token::{Claims, TokenUse};
 use super::users::{hashed, replace_password, tell_elsewhere};
+use super::view::unix_millis;
 use crate::models::values::{DisplayName, Phone, UserId};
 
 /// The maximum lifetime of a token that a user creates: a year.
@@ -79,8 +80,8 @@ fn account(row: &Row) -> Map<String, Value> {
     let mut account = row.spec.clone();
     account.entry("phone").or_insert(Value::Null);
     account.insert("id".to_owned(), Value::from(row.id.clone()));
-    account.insert("created_at".to_owned(), Value::from(row.created_at.clone()));
-    account.insert("updated_at".to_owned(), Value::from(row.updated_at.clone()));
+    account.insert("created_at".to_owned(), unix_millis(&row.created_at));
+    account.insert("updated_at".to_owned(), unix_millis(&row.updated_at));
     // A user who may not log in is deleted, so existing users are enabled.
     account.insert("enabled".to_owned(), Value::Bool(true));
     account
@@ -188,7 +189,7 @@ async fn still_logged_in(transaction: &mut Transaction, user: &str, token: Optio
 fn token_shown(row: &Row) -> Map<String, Value> {
     let mut item = row.spec.clone();
     item.insert("id".to_owned(), Value::from(row.id.clone()));
-    item.insert("created_at".to_owned(), Value::from(row.created_at.clone()));
+    item.insert("created_at".to_owned(), unix_millis(&row.created_at));
     item
 }
 

@@ -1,5 +1,8 @@
 //! The catalogue of plugins: shared by all organizations, and changed only by operators, because its manifests are
 //! applied in every cluster.
+//!
+//! Types are compared without regard to case, because old clients ask for `cni` where the catalogue has `CNI`. A type
+//! keeps the spelling of its first version.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,6 +15,7 @@ use uuid::Uuid;
 use super::Error;
 use super::call::{Call, Reply, text};
 use super::cloud::{Answer, Cloud};
+use super::document::{self, Document};
 use super::kind::Kind;
 use super::lists::answered;
 use super::refusal::Refusal;
@@ -54,7 +58,7 @@ fn narrowed(rows: &[Row], call: &Call, part: Part) -> Option<Value> {
         let mut words = row.id.splitn(3, '/');
         let (plugin_type, implementation) = (words.next()?, words.next()?);
         let versions = types.entry(plugin_type).or_default().entry(implementation).or_default();
-        versions.push(Value::Object(row.spec.clone()));
+        versions.push(Value::Object(current(row)));
     }
     let definition = |plugin_type: &str, implementation: &str, versions: &Vec<Value>| json!({ "type": plugin_type, "implementation": implementation, "versions": versions });
     let definitions = |plugin_type: &str| -> Option<Vec<Value>> {
@@ -65,7 +69,8 @@ fn narrowed(rows: &[Row], call: &Call, part: Part) -> Option<Value> {
                 .collect(),
         )
     };
-    let (plugin_type, implementation) = (call.word("type"), call.word("implementation"));
+    let (asked, implementation) = (call.word("type"), call.word("implementation"));
+    let plugin_type = spelling(types.keys().copied(), asked);
     match part {
         Part::All => {
             let all = types
@@ -79,53 +84,61 @@ fn narrowed(rows: &[Row], call: &Call, part: Part) -> Option<Value> {
             Some(definition(plugin_type, implementation, versions))
         }
         Part::Version => {
-            let row = rows.iter().find(|row| row.id == version_id(call))?;
-            Some(Value::Object(row.spec.clone()))
+            let id = version_id(plugin_type, call);
+            let row = rows.iter().find(|row| row.id == id)?;
+            Some(Value::Object(current(row)))
         }
     }
 }
 
-fn version_id(call: &Call) -> String {
-    format!(
-        "{}/{}/{}",
-        call.word("type"),
-        call.word("implementation"),
-        call.word("version")
-    )
+fn current(row: &Row) -> Map<String, Value> {
+    document::current(row.kind, row.spec.clone())
 }
 
-/// The id in the path, if all its parts are valid.
-fn checked_id(call: &Call) -> Result<(String, Version), Refusal> {
+fn version_id(plugin_type: &str, call: &Call) -> String {
+    format!("{plugin_type}/{}/{}", call.word("implementation"), call.word("version"))
+}
+
+/// `plugin_type` as the catalogue spells it, or unchanged if it has no such type.
+pub(super) async fn spelled(transaction: &mut Transaction, plugin_type: &str) -> Result<String, Error> {
+    let rows = transaction.children(Kind::PluginVersion, "").await?;
+    let types = rows.iter().filter_map(|row| row.id.split('/').next());
+    Ok(spelling(types, plugin_type).to_owned())
+}
+
+/// The type among `known` that equals `asked` except for case, preferring one that equals it exactly.
+fn spelling<'a>(mut known: impl Iterator<Item = &'a str> + Clone, asked: &'a str) -> &'a str {
+    if known.clone().any(|known| known == asked) {
+        return asked;
+    }
+    known.find(|known| known.eq_ignore_ascii_case(asked)).unwrap_or(asked)
+}
+
+/// The version in the path, if all its parts are valid.
+fn checked_version(call: &Call) -> Result<Version, Refusal> {
     for word in ["type", "implementation"] {
         let parsed: Result<Slug, _> = call.word(word).parse();
         parsed.map_err(|error| Refusal::field(word, error))?;
     }
-    let version: Version = call
-        .word("version")
+    call.word("version")
         .parse()
-        .map_err(|error| Refusal::field("version", error))?;
-    Ok((version_id(call), version))
+        .map_err(|error| Refusal::field("version", error))
 }
 
 pub(super) async fn set_version(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    let (id, version) = checked_id(call)?;
+    let version = checked_version(call)?;
     let said: PluginVersion = parse(&call.body, Unknown::Refuse)?;
     if said.version != version {
         let reason = format!("is {}, must be {version} as in the path", said.version);
         return Err(Refusal::field("version", reason).into());
     }
-    let spec = as_map(&said)?;
-    put(cloud, call, Kind::PluginVersion, id, String::new(), spec).await
+    put(cloud, call, Kind::PluginVersion, as_map(&said)?).await
 }
 
 pub(super) async fn set_manifests(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    let (id, _) = checked_id(call)?;
+    checked_version(call)?;
     let said: PluginManifests = parse(&call.body, Unknown::Refuse)?;
-    let spec = as_map(&said)?;
-    if cloud.store.get(Kind::PluginVersion, &id).await?.is_none() {
-        return Err(Refusal::not_found().into());
-    }
-    put(cloud, call, Kind::PluginManifests, id.clone(), id, spec).await?;
+    put(cloud, call, Kind::PluginManifests, as_map(&said)?).await?;
     Ok(Reply::nothing().into_response())
 }
 
@@ -134,28 +147,32 @@ fn as_map(said: &impl serde::Serialize) -> Result<Map<String, Value>, Error> {
     Ok(value.as_object().cloned().unwrap_or_default())
 }
 
-async fn put(
-    cloud: &Cloud,
-    call: &Call,
-    kind: Kind,
-    id: String,
-    parent: String,
-    spec: Map<String, Value>,
-) -> Result<Response, Error> {
-    let owner = call.owner();
+async fn put(cloud: &Cloud, call: &Call, kind: Kind, spec: Map<String, Value>) -> Result<Response, Error> {
+    let (owner, plugin_type) = (call.owner(), call.word("type").to_owned());
+    let rest = version_id("", call);
     let reply = cloud.store.write(call.by(), move |transaction| {
         Box::pin(async move {
+            let id = spelled(transaction, &plugin_type).await? + &rest;
+            if kind == Kind::PluginManifests {
+                let version = transaction.get(Kind::PluginVersion, &id).await?;
+                version.ok_or_else(Refusal::not_found)?;
+            }
             let row = if let Some(before) = transaction.get(kind, &id).await? {
                 transaction
                     .update(&before, spec, String::new(), &References::default())
                     .await?
             } else {
+                let parent_id = if kind == Kind::PluginManifests {
+                    id.clone()
+                } else {
+                    String::new()
+                };
                 let draft = Draft {
                     kind,
                     id,
                     organization_id: String::new(),
                     cluster_id: String::new(),
-                    parent_id: parent,
+                    parent_id,
                     owner_id: owner,
                     spec,
                     secret: String::new(),
@@ -170,9 +187,10 @@ async fn put(
 }
 
 pub(super) async fn delete_version(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    let id = version_id(call);
+    let (plugin_type, rest) = (call.word("type").to_owned(), version_id("", call));
     let reply = cloud.store.write(call.by(), move |transaction| {
         Box::pin(async move {
+            let id = spelled(transaction, &plugin_type).await? + &rest;
             let row = transaction
                 .get(Kind::PluginVersion, &id)
                 .await?
@@ -201,6 +219,18 @@ pub(super) async fn add_manifests(source: &mut Source<'_>, plugin: &mut Map<Stri
         plugin.extend(row.spec);
     }
     Ok(())
+}
+
+/// A plugin's document, with its type as the catalogue spells it.
+pub(super) async fn respelled(transaction: &mut Transaction, document: Document) -> Result<Document, Error> {
+    let said = document.spec.get("type").and_then(Value::as_str).unwrap_or_default();
+    let known = spelled(transaction, said).await?;
+    if known == said {
+        return Ok(document);
+    }
+    let mut spec = document.spec;
+    spec.insert("type".to_owned(), Value::from(known));
+    Ok(document::read(Kind::Plugin, text(&spec).as_bytes())?)
 }
 
 /// Checks that a plugin can be upgraded from its version to the one in `after`.

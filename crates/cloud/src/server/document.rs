@@ -2,13 +2,15 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use tidewaiter_api::values::quoted;
 use zeroize::Zeroizing;
 
 use super::kind::Kind;
+use super::store::Name;
 use crate::models::{
-    AutoscalingPolicySpec, BindingSubject, ClusterSpec, Credentials, InvalidField, LabelSpec, Model, NodePoolSpec,
-    NodeSpec, OrganizationSpec, PluginSpec, ProviderSpec, RegistrySpec, RoleBindingSpec, RoleSpec, SshKeySpec,
-    TeamSpec, Unknown, UpgradeSpec, UserSpec, parse,
+    AutoscalingPolicySpec, BindingSubject, ClusterLabelSpec, ClusterSpec, Credentials, InvalidField, Model,
+    NodePoolLabelSpec, NodePoolSpec, NodeSpec, OrganizationSpec, PluginSpec, PluginVersion, ProviderSpec, RegistrySpec,
+    RoleBindingSpec, RoleSpec, SshKeySpec, TeamSpec, Unknown, UpgradeSpec, UserSpec, parse,
 };
 
 /// A parsed document.
@@ -18,10 +20,50 @@ pub(super) struct Document {
     pub(super) spec: Map<String, Value>,
     /// Credentials as JSON, which are stored encrypted; `None` if there are none.
     pub(super) credentials: Option<Credential>,
-    /// The field that must be unique among its siblings, and its value.
-    pub(super) name: Option<(&'static str, String)>,
+    /// What must be unique among its siblings.
+    pub(super) name: Option<UniqueName>,
     /// The objects that it refers to.
     pub(super) uses: Vec<Use>,
+}
+
+/// A name that must be unique among siblings: the value of one field, or of several together.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct UniqueName {
+    /// The field that a message names.
+    pub(super) field: &'static str,
+    /// The name in the store.
+    pub(super) name: String,
+    /// Every field of the name with its value, for a message.
+    pub(super) key: String,
+}
+
+impl UniqueName {
+    /// The values of `fields`, of which `field` is the one that a message names.
+    fn of(field: &'static str, fields: &[(&str, &str)]) -> Self {
+        let values: Vec<_> = fields.iter().map(|(_, value)| *value).collect();
+        Self {
+            field,
+            name: values.join(" "),
+            key: key(fields),
+        }
+    }
+
+    /// The name among the objects of `scope`.
+    pub(super) fn within(self, scope: String) -> Name {
+        Name {
+            scope,
+            name: self.name,
+            field: self.field,
+            key: self.key,
+        }
+    }
+}
+
+/// The fields that have a value, in words.
+fn key(fields: &[(&str, &str)]) -> String {
+    let set = fields.iter().filter(|(_, value)| !value.is_empty());
+    let set: Vec<_> = set.map(|(field, value)| format!("{field} {}", quoted(value))).collect();
+    set.join(" and ")
 }
 
 /// The text of credentials, cleared when it is dropped.
@@ -58,7 +100,8 @@ pub(super) fn read(kind: Kind, bytes: &[u8]) -> Result<Document, InvalidField> {
         Kind::Provider => read_as::<ProviderSpec>(bytes),
         Kind::Cluster => read_as::<ClusterSpec>(bytes),
         Kind::Plugin => read_as::<PluginSpec>(bytes),
-        Kind::ClusterLabel | Kind::NodePoolLabel => read_as::<LabelSpec>(bytes),
+        Kind::ClusterLabel => read_as::<ClusterLabelSpec>(bytes),
+        Kind::NodePoolLabel => read_as::<NodePoolLabelSpec>(bytes),
         Kind::NodePool => read_as::<NodePoolSpec>(bytes),
         Kind::Node => read_as::<NodeSpec>(bytes),
         Kind::AutoscalingPolicy => read_as::<AutoscalingPolicySpec>(bytes),
@@ -77,6 +120,26 @@ pub(super) fn read(kind: Kind, bytes: &[u8]) -> Result<Document, InvalidField> {
             field: String::new(),
             reason: format!("cannot be written as {}", kind.singular()),
         }),
+    }
+}
+
+/// A stored spec in the form in which this version writes it, which may differ from that of the version that stored it.
+pub(super) fn current(kind: Kind, stored: Map<String, Value>) -> Map<String, Value> {
+    match kind {
+        Kind::Cluster => current_as::<ClusterSpec>(stored),
+        Kind::NodePool => current_as::<NodePoolSpec>(stored),
+        Kind::Node => current_as::<NodeSpec>(stored),
+        Kind::Role => current_as::<RoleSpec>(stored),
+        Kind::PluginVersion => current_as::<PluginVersion>(stored),
+        _ => stored,
+    }
+}
+
+fn current_as<S: Model + Serialize>(stored: Map<String, Value>) -> Map<String, Value> {
+    let spec: Option<S> = parse(super::call::text(&stored).as_bytes(), Unknown::Ignore).ok();
+    match serde_json::to_value(spec) {
+        Ok(Value::Object(spec)) => spec,
+        _ => stored,
     }
 }
 
@@ -109,8 +172,8 @@ fn read_as<S: SpecModel>(bytes: &[u8]) -> Result<Document, InvalidField> {
 
 /// The spec of a kind.
 trait SpecModel: Model + Serialize {
-    /// The field that must be unique among its siblings, and its value.
-    fn name(&self) -> Option<(&'static str, String)> {
+    /// What must be unique among its siblings.
+    fn name(&self) -> Option<UniqueName> {
         None
     }
 
@@ -134,26 +197,31 @@ fn one(field: impl Into<String>, kind: Kind, id: &impl ToString) -> Use {
 }
 
 impl SpecModel for OrganizationSpec {}
-impl SpecModel for NodeSpec {}
 impl SpecModel for UpgradeSpec {}
 
 impl SpecModel for UserSpec {
     /// Addresses that differ only in case reach the same mailbox nearly everywhere, so they must not belong to
     /// different users.
-    fn name(&self) -> Option<(&'static str, String)> {
-        Some(("email", self.email.as_str().to_lowercase()))
+    fn name(&self) -> Option<UniqueName> {
+        Some(UniqueName::of(
+            "email",
+            &[("email", &self.email.as_str().to_lowercase())],
+        ))
     }
 }
 
 impl SpecModel for SshKeySpec {
-    fn name(&self) -> Option<(&'static str, String)> {
-        Some(("key", self.key.fingerprint().to_string()))
+    fn name(&self) -> Option<UniqueName> {
+        Some(UniqueName::of(
+            "key",
+            &[("fingerprint", &self.key.fingerprint().to_string())],
+        ))
     }
 }
 
 impl SpecModel for TeamSpec {
-    fn name(&self) -> Option<(&'static str, String)> {
-        Some(("name", self.name.to_string()))
+    fn name(&self) -> Option<UniqueName> {
+        Some(UniqueName::of("name", &[("name", self.name.as_str())]))
     }
 
     fn uses(&self) -> Vec<Use> {
@@ -166,8 +234,10 @@ impl SpecModel for TeamSpec {
 
 impl SpecModel for RegistrySpec {
     /// Several credentials of one address are permitted: the description distinguishes them.
-    fn name(&self) -> Option<(&'static str, String)> {
-        Some(("description", format!("{} {}", self.serveraddress, self.description)))
+    fn name(&self) -> Option<UniqueName> {
+        let address = self.serveraddress.to_string();
+        let fields = [("serveraddress", &*address), ("description", self.description.as_str())];
+        Some(UniqueName::of("description", &fields))
     }
 
     fn credentials(&self) -> Option<&Credentials> {
@@ -176,8 +246,12 @@ impl SpecModel for RegistrySpec {
 }
 
 impl SpecModel for ProviderSpec {
-    fn name(&self) -> Option<(&'static str, String)> {
-        Some(("description", format!("{} {}", self.provider, self.description)))
+    fn name(&self) -> Option<UniqueName> {
+        let fields = [
+            ("provider", self.provider.as_str()),
+            ("description", self.description.as_str()),
+        ];
+        Some(UniqueName::of("description", &fields))
     }
 
     fn credentials(&self) -> Option<&Credentials> {
@@ -186,8 +260,8 @@ impl SpecModel for ProviderSpec {
 }
 
 impl SpecModel for ClusterSpec {
-    fn name(&self) -> Option<(&'static str, String)> {
-        Some(("name", self.name.to_string()))
+    fn name(&self) -> Option<UniqueName> {
+        Some(UniqueName::of("name", &[("name", self.name.as_str())]))
     }
 
     fn uses(&self) -> Vec<Use> {
@@ -199,11 +273,12 @@ impl SpecModel for ClusterSpec {
 }
 
 impl SpecModel for PluginSpec {
-    fn name(&self) -> Option<(&'static str, String)> {
-        Some((
-            "implementation",
-            format!("{} {}", self.plugin_type, self.implementation),
-        ))
+    fn name(&self) -> Option<UniqueName> {
+        let fields = [
+            ("type", self.plugin_type.as_str()),
+            ("implementation", self.implementation.as_str()),
+        ];
+        Some(UniqueName::of("implementation", &fields))
     }
 
     fn uses(&self) -> Vec<Use> {
@@ -212,43 +287,62 @@ impl SpecModel for PluginSpec {
     }
 }
 
-impl SpecModel for LabelSpec {
-    fn name(&self) -> Option<(&'static str, String)> {
-        Some(("key", self.key.to_string()))
+impl SpecModel for ClusterLabelSpec {
+    fn name(&self) -> Option<UniqueName> {
+        Some(UniqueName::of("key", &[("key", self.key.as_str())]))
+    }
+}
+
+impl SpecModel for NodePoolLabelSpec {
+    fn name(&self) -> Option<UniqueName> {
+        Some(UniqueName::of("key", &[("key", self.key.as_str())]))
+    }
+}
+
+impl SpecModel for NodeSpec {
+    fn name(&self) -> Option<UniqueName> {
+        let name = self.name.as_ref()?;
+        Some(UniqueName::of("name", &[("name", name.as_str())]))
     }
 }
 
 impl SpecModel for NodePoolSpec {
-    fn name(&self) -> Option<(&'static str, String)> {
-        Some(("name", self.name.to_string()))
+    fn name(&self) -> Option<UniqueName> {
+        Some(UniqueName::of("name", &[("name", self.name.as_str())]))
     }
 }
 
 impl SpecModel for AutoscalingPolicySpec {
-    fn name(&self) -> Option<(&'static str, String)> {
-        Some(("name", self.name.to_string()))
+    fn name(&self) -> Option<UniqueName> {
+        Some(UniqueName::of("name", &[("name", self.name.as_str())]))
     }
 }
 
 impl SpecModel for RoleSpec {
-    fn name(&self) -> Option<(&'static str, String)> {
-        Some(("name", self.name.to_string()))
+    fn name(&self) -> Option<UniqueName> {
+        Some(UniqueName::of("name", &[("name", self.name.as_str())]))
     }
 }
 
 impl SpecModel for RoleBindingSpec {
-    fn name(&self) -> Option<(&'static str, String)> {
-        let subject = match self.subject {
-            BindingSubject::User(id) => format!("user {id}"),
-            BindingSubject::Team(id) => format!("team {id}"),
+    fn name(&self) -> Option<UniqueName> {
+        let (field, word, id) = match self.subject {
+            BindingSubject::User(id) => ("user_id", "user", id.to_string()),
+            BindingSubject::Team(id) => ("team_id", "team", id.to_string()),
         };
         let cluster = self.cluster_id.map_or_else(String::new, |id| id.to_string());
         let namespace = self.namespace.as_ref().map_or("", |namespace| namespace.as_str());
-        let role = self.authorization_role_id;
-        Some((
-            "authorization_role_id",
-            format!("{subject} {role} {cluster} {namespace}"),
-        ))
+        let role = self.authorization_role_id.to_string();
+        Some(UniqueName {
+            field: "authorization_role_id",
+            name: format!("{word} {id} {role} {cluster} {namespace}"),
+            key: key(&[
+                (field, &id),
+                ("authorization_role_id", &role),
+                ("cluster_id", &cluster),
+                ("namespace", namespace),
+            ]),
+        })
     }
 
     fn uses(&self) -> Vec<Use> {

@@ -117,6 +117,7 @@ pub enum Action {
     ListOrganizations,
     CreateOrganization,
     ListMembers,
+    ListSshUsers,
     CreateMember,
     GetMember,
     ReplaceMember,
@@ -183,6 +184,7 @@ impl Action {
                 | Self::ListTokens
                 | Self::ListOrganizations
                 | Self::ListMembers
+                | Self::ListSshUsers
                 | Self::GetMember
                 | Self::ListOperators
                 | Self::Audit

@@ -18,7 +18,7 @@ use super::refusal::Refusal;
 use super::sealing::Sealer;
 use super::serve::ServeError;
 use super::signing::KeyRing;
-use super::store::{Author, Draft, Name, Opened, References, Store, Transaction};
+use super::store::{Author, Draft, Opened, References, Store, Transaction};
 use super::users::join;
 
 /// The first organization and its owner.
@@ -118,11 +118,7 @@ async fn first(
         ties: References::default(),
     };
     let mut row = draft(Kind::User, &organization.id, user.spec, String::new());
-    row.ties.name = user.name.map(|(field, name)| Name {
-        scope: String::new(),
-        name,
-        field,
-    });
+    row.ties.name = user.name.map(|name| name.within(String::new()));
     transaction.insert(row).await?;
     transaction.insert(draft(Kind::Password, &id, Map::new(), hash)).await?;
     transaction

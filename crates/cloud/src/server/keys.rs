@@ -13,6 +13,7 @@ use super::kind::Kind;
 use super::remember::made;
 use super::source::{Source, Spot, cluster, found};
 use super::store::{Draft, References, Row, Transaction};
+use super::view::unix_millis;
 
 /// Creates a key for a cluster, and adds its text to the response, the only one that contains it.
 pub(super) async fn add_key(
@@ -40,7 +41,7 @@ pub(super) async fn add_key(
 }
 
 fn key_shown(row: &Row) -> Value {
-    json!({ "id": row.id, "created_at": row.created_at, "owner_id": row.owner_id })
+    json!({ "id": row.id, "created_at": unix_millis(&row.created_at), "owner_id": row.owner_id })
 }
 
 pub(super) async fn list_keys(cloud: &Cloud, call: &Call) -> Result<Response, Error> {

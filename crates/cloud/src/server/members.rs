@@ -20,14 +20,14 @@ use super::lists::{answered, part};
 use super::principal::{OrgRole, Principal};
 use super::refusal::Refusal;
 use super::remember::made;
-use super::source::{Source, membership_id, unlocked};
+use super::source::{Source, Spot, cluster, membership_id, unlocked};
 use super::store::{Draft, References, Row, Scope, Store, Transaction};
 use super::ties::{said, ties};
 use super::users::{
     forget, hashed, join, leave, may_act_for, not_the_last_owner, only_owners_make_owners, replace_password,
     tell_elsewhere, ties_of,
 };
-use super::view::shown;
+use super::view::{shown, unix_millis};
 
 /// A member of an organization.
 struct Member {
@@ -41,9 +41,9 @@ impl Member {
     fn shown(&self, cloud: &Cloud, to: &Principal) -> Result<Map<String, Value>, Error> {
         let mut item = shown(cloud, &self.user, false)?;
         item.remove("phone");
-        item.insert("added_at".to_owned(), Value::from(self.membership.created_at.clone()));
+        item.insert("added_at".to_owned(), unix_millis(&self.membership.created_at));
         let role = self.membership.spec.get("role").cloned().unwrap_or_default();
-        let hidden = matches!(to, Principal::Cluster { .. }) && role == OrgRole::ReadOnly.word();
+        let hidden = matches!(to, Principal::Cluster { .. }) && is_read_only(&self.membership);
         let keys = self.keys.iter().filter(|_| !hidden);
         let keys: Vec<_> = keys.map(|key| shown(cloud, key, false)).collect::<Result<_, _>>()?;
         item.insert("role".to_owned(), role);
@@ -64,7 +64,14 @@ impl Member {
     }
 }
 
-pub(super) async fn list(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+/// Whether the member has no SSH access to the nodes of clusters.
+fn is_read_only(membership: &Row) -> bool {
+    let role = super::identity::membership(membership).map(|(_, role)| role);
+    role == Some(OrgRole::ReadOnly)
+}
+
+/// The users of an organization; below a cluster, only those who may log in on its nodes.
+pub(super) async fn list(cloud: &Cloud, call: &Call, of_cluster: bool) -> Result<Response, Error> {
     let organization = call.key("organization_id")?;
     let to = &call.known()?.principal;
     let key = format!("{} {:?} {}", call.path, call.query, to.user().is_some());
@@ -74,7 +81,12 @@ pub(super) async fn list(cloud: &Cloud, call: &Call) -> Result<Response, Error> 
         return Ok(response);
     }
     let as_of = cloud.store.feed().latest();
-    let (rows, next) = part(call, members_as_users(&cloud.store, &organization).await?)?;
+    let mut members = members_as_users(&cloud.store, &organization).await?;
+    if of_cluster {
+        cluster(&mut Source::Store(&cloud.store), &Spot::of(call)?).await?;
+        members.retain(|row| !is_read_only(row));
+    }
+    let (rows, next) = part(call, members)?;
     let (users, keys) = cloud.store.members(&organization).await?;
     let mut items = Vec::with_capacity(rows.len());
     for membership in rows {
@@ -88,7 +100,11 @@ pub(super) async fn list(cloud: &Cloud, call: &Call) -> Result<Response, Error> 
         organization: uuid(&organization),
         cluster: Uuid::nil(),
     };
-    let scopes = [Kind::User, Kind::SshKey, Kind::Membership].map(scope).to_vec();
+    let mut scopes = [Kind::User, Kind::SshKey, Kind::Membership].map(scope).to_vec();
+    if of_cluster {
+        // The cluster may be deleted, and a list that no longer exists is not an empty one.
+        scopes.push(scope(Kind::Cluster));
+    }
     let answer = Arc::new(Answer::new(as_of, scopes, Bytes::from(text(&items)), next));
     cloud.keep(key, Arc::clone(&answer), false).await;
     answered(call, &answer).ok_or_else(|| Refusal::not_found().into())

@@ -32,6 +32,9 @@ const ABOUT: &str = "Manages the users, SSH keys, registries, plugins, labels, r
 
 - An empty optional string means `null`, because some clients cannot omit a field.
 - A PATCH is a JSON merge patch (RFC 7386). PATCH and PUT bodies may contain the fields that the server sets, unchanged, so that a response can be edited and sent back.
+- `created_at`, `updated_at` and `added_at` are milliseconds since 1970 as a text, as the clients of the original service read them. `addedAt` and `currentStartTime` of an upgrade have their own forms. All other times are RFC 3339.
+- The key of a label is whole: it begins with `cluster.containership.io/` or `nodepool.containership.io/`.
+- Types of plugins are compared without regard to case.
 - Without `limit`, a list is returned completely, in the order of creation.
 - A newer server may return fields that are not described here.";
 
@@ -196,7 +199,7 @@ fn refusals(endpoint: &Endpoint) -> Vec<StatusCode> {
 fn shared_parameters(endpoint: &Endpoint) -> &'static [&'static str] {
     use Action as A;
     match endpoint.action {
-        A::List(_) | A::ListMembers | A::NodesInCluster => &["limit", "after", "If-None-Match"],
+        A::List(_) | A::ListMembers | A::ListSshUsers | A::NodesInCluster => &["limit", "after", "If-None-Match"],
         A::Authenticate => &[],
         A::OpenApi | A::Docs | A::Discovery | A::Jwks | A::GetScript => &["If-None-Match"],
         A::Events => &["Last-Event-ID"],

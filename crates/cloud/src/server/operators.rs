@@ -16,10 +16,11 @@ use super::kind::Kind;
 use super::principal::Principal;
 use super::refusal::Refusal;
 use super::store::{Draft, References, Row, Transaction};
+use super::view::unix_millis;
 
 fn shown(operator: &Row, user: &Row) -> Value {
     let said = |field: &str| user.spec.get(field).cloned().unwrap_or_default();
-    json!({ "id": user.id, "name": said("name"), "email": said("email"), "added_at": operator.created_at })
+    json!({ "id": user.id, "name": said("name"), "email": said("email"), "added_at": unix_millis(&operator.created_at) })
 }
 
 /// The user in the path does not exist. Only an operator learns that.

@@ -63,6 +63,11 @@ pub(super) async fn create(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Res
             let mut spot = spot;
             may_write(transaction, &mut spot, kind, &known.principal).await?;
             let organization = home_of(transaction, kind, &spot).await?;
+            let document = if kind == Kind::Plugin {
+                super::catalogue::respelled(transaction, document).await?
+            } else {
+                document
+            };
             let ties = ties(transaction, kind, spot.parent(kind), &organization, &document).await?;
             let id = Uuid::new_v4().hyphenated().to_string();
             let secret = state.sealed(kind, &id, &organization, document.credentials.as_ref(), None)?;
@@ -151,8 +156,9 @@ pub(super) async fn change(cloud: &Cloud, call: &Call, kind: Kind, patch: bool) 
             let secrets = known.principal.sees_secrets(uuid(&before.organization_id));
             let seen = whole(&state, &mut Source::Transaction(transaction), &before, secrets).await?;
             condition.check(text(&seen).as_bytes())?;
-            let document = said(&state, &before, &seen, body, patch)?;
+            let mut document = said(&state, &before, &seen, body, patch)?;
             if kind == Kind::Plugin {
+                document = super::catalogue::respelled(transaction, document).await?;
                 super::catalogue::check_upgrade(transaction, &before, &document.spec).await?;
             }
             let ties = ties(transaction, kind, &before.parent_id, &before.organization_id, &document).await?;

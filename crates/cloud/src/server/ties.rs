@@ -9,7 +9,7 @@ use super::document::{self, Document};
 use super::kind::Kind;
 use super::refusal::Refusal;
 use super::source::membership_id;
-use super::store::{Name, References, Row, Transaction};
+use super::store::{References, Row, Transaction};
 use super::view;
 
 /// The unique names and references of `document`, if all referenced objects exist.
@@ -45,13 +45,17 @@ pub(super) async fn ties(
             return Err(Refusal::field(used.field.clone(), reason).into());
         }
     }
-    let scope = if kind == Kind::User {
-        String::new()
-    } else {
-        parent.to_owned()
+    let scope = match kind {
+        Kind::User => String::new(),
+        // The name of a Node is unique in its cluster, in whichever of its pools the node is.
+        Kind::Node => {
+            let pool = transaction.get(Kind::NodePool, parent).await?;
+            pool.ok_or_else(Refusal::not_found)?.parent_id
+        }
+        _ => parent.to_owned(),
     };
     Ok(References {
-        name: document.name.clone().map(|(field, name)| Name { scope, name, field }),
+        name: document.name.clone().map(|name| name.within(scope)),
         uses: document.uses.iter().map(|used| (used.kind, used.id.clone())).collect(),
     })
 }
@@ -88,7 +92,7 @@ pub(super) fn said(
         body.insert("credentials".to_owned(), credentials);
     }
     let whole = if patch {
-        let mut whole = before.spec.clone();
+        let mut whole = document::current(before.kind, before.spec.clone());
         if let Some(credentials) = cloud.credentials(before)? {
             whole.insert("credentials".to_owned(), credentials);
         }

@@ -5,10 +5,13 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::Error;
+use super::call::text;
 use super::cloud::Cloud;
+use super::document;
 use super::kind::Kind;
 use super::store::Row;
-use crate::models::values::SshPublicKey;
+use crate::models::values::{SshPublicKey, UnixMillis};
+use crate::models::{Status, Unknown, UpgradeProgress, parse};
 
 /// The fields that the server sets in responses of this kind. If a client sends them back, they must be unchanged.
 pub(super) const fn made(kind: Kind) -> &'static [&'static str] {
@@ -60,7 +63,7 @@ pub(super) const fn made(kind: Kind) -> &'static [&'static str] {
 /// # Errors
 /// If its credentials cannot be decrypted.
 pub(super) fn shown(cloud: &Cloud, row: &Row, secrets: bool) -> Result<Map<String, Value>, Error> {
-    let mut shown = row.spec.clone();
+    let mut shown = document::current(row.kind, row.spec.clone());
     for field in made(row.kind) {
         shown.insert((*field).to_owned(), made_field(row, field));
     }
@@ -81,7 +84,7 @@ pub(super) fn shown(cloud: &Cloud, row: &Row, secrets: bool) -> Result<Map<Strin
 }
 
 fn made_field(row: &Row, field: &str) -> Value {
-    let text = |text: &str| {
+    let or_null = |text: &str| {
         if text.is_empty() {
             Value::Null
         } else {
@@ -89,14 +92,14 @@ fn made_field(row: &Row, field: &str) -> Value {
         }
     };
     match field {
-        "id" => text(&row.id),
-        "created_at" | "added_at" => text(&row.created_at),
-        "updated_at" => text(&row.updated_at),
-        "organization_id" => text(&row.organization_id),
-        "cluster_id" => text(&row.cluster_id),
-        "owner_id" | "owner" => text(&row.owner_id),
-        "node_pool_id" | "user_id" => text(&row.parent_id),
-        "status" => row.status.clone().unwrap_or_default(),
+        "id" => or_null(&row.id),
+        "created_at" | "added_at" => unix_millis(&row.created_at),
+        "updated_at" => unix_millis(&row.updated_at),
+        "organization_id" => or_null(&row.organization_id),
+        "cluster_id" => or_null(&row.cluster_id),
+        "owner_id" | "owner" => or_null(&row.owner_id),
+        "node_pool_id" | "user_id" => or_null(&row.parent_id),
+        "status" => status(row),
         "locked" => Value::Bool(is_locked(row)),
         "configuration" => json!({ "provider": {}, "resource": {} }),
         "addedAt" => {
@@ -111,6 +114,25 @@ fn made_field(row: &Row, field: &str) -> Value {
         "ssh_keys" => json!([]),
         _ => Value::Null,
     }
+}
+
+/// A stored time as `created_at`, `updated_at` and `added_at` are written.
+pub(super) fn unix_millis(stored: &str) -> Value {
+    let time = stored.parse().ok().and_then(UnixMillis::new);
+    time.map_or(Value::Null, |time| Value::from(time.to_string()))
+}
+
+/// The reported status in the current form: an older version of the server stored what was sent. Only an upgrade has
+/// none before the first report.
+fn status(row: &Row) -> Value {
+    let stored = row.status.as_ref().map(|status| text(status));
+    let stored = stored.as_deref().map(str::as_bytes);
+    if row.kind == Kind::Upgrade {
+        let progress: Option<UpgradeProgress> = stored.and_then(|stored| parse(stored, Unknown::Ignore).ok());
+        return json!(progress);
+    }
+    let status: Option<Status> = stored.and_then(|stored| parse(stored, Unknown::Ignore).ok());
+    json!(status.unwrap_or_default())
 }
 
 /// Whether the organization is locked against changes.

@@ -258,7 +258,7 @@ async fn manifests_scripts_and_statuses() {
 
 #[tokio::test]
 async fn a_cluster_that_a_newer_server_tells_more_of_is_read() {
-    let body = r#"{"id":"22222222-2222-4222-8222-222222222222","created_at":"2019-03-01T12:00:00Z","updated_at":"2019-03-01T12:00:00Z","organization_id":"11111111-1111-4111-8111-111111111111","owner_id":"33333333-3333-4333-8333-333333333333","name":"a","moon":"full"}"#;
+    let body = r#"{"id":"22222222-2222-4222-8222-222222222222","created_at":"1551441600000","updated_at":"1551441600000","organization_id":"11111111-1111-4111-8111-111111111111","owner_id":"33333333-3333-4333-8333-333333333333","name":"a","moon":"full"}"#;
     let server = Server::always(ok(body)).await;
     let client = server.client(Hurried::new(LIMIT).shared());
     let found: Fetched<ClusterObject> = client.get(cluster().path(), None).await.unwrap();

@@ -18,7 +18,7 @@ pub const TOKEN: &str = "twk_0123456789abcdef_hunter2hunter2";
 pub const LIMIT: Duration = Duration::from_secs(7);
 pub const LONG: Duration = Duration::from_secs(20);
 
-pub const LABEL: &str = r#"{"id":"9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e","created_at":"2019-03-01T12:00:00Z","updated_at":"2019-03-01T12:00:00Z","key":"a","value":"b"}"#;
+pub const LABEL: &str = r#"{"id":"9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e","created_at":"1551441600000","updated_at":"1551441600000","key":"cluster.containership.io/a","value":"b"}"#;
 
 /// A request as it came in.
 #[derive(Clone, Debug)]

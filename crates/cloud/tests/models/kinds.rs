@@ -5,11 +5,11 @@ use std::fmt::Debug;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tidewaiter_cloud::models::{
-    Accepted, Account, AutoscalingPolicy, AutoscalingPolicySpec, Catalogue, Cluster, ClusterLabel, ClusterSpec,
-    Failure, InvalidField, LabelSpec, Login, Model, Node, NodePool, NodePoolChange, NodePoolLabel, NodePoolSpec,
-    NodeStatusReport, Organization, OrganizationSpec, Plugin, PluginChange, PluginDefinition, PluginManifests,
-    PluginSpec, PluginVersion, Provider, Registry, Role, RoleBinding, RoleBindingSpec, RoleSpec, SshKeySpec, Team,
-    TeamSpec, Token, Unknown, Upgrade, UpgradeSpec, User, UserSpec, parse,
+    Accepted, Account, AutoscalingPolicy, AutoscalingPolicySpec, Catalogue, Cluster, ClusterLabel, ClusterLabelSpec,
+    ClusterSpec, Failure, InvalidField, Login, Model, Node, NodePool, NodePoolChange, NodePoolLabel, NodePoolLabelSpec,
+    NodePoolSpec, NodeSpec, NodeStatusReport, Organization, OrganizationSpec, Plugin, PluginChange, PluginDefinition,
+    PluginManifests, PluginSpec, PluginVersion, Provider, Registry, Role, RoleBinding, RoleBindingSpec, RoleSpec,
+    SshKeySpec, Team, TeamSpec, Token, Unknown, Upgrade, UpgradeSpec, User, UserSpec, parse,
 };
 use utoipa::ToSchema;
 
@@ -24,7 +24,7 @@ pub const KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG/rsOVAgJS+D+rWBWNBgfdevP0BO3X6IQI1/grYrdb5 alice@example.com";
 pub const OTHER_KEY: &str = "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBKohQ80ObZWEG/S9wLD9bE/4q4MIu72ixvI4d+E2rxqmYcngU41+nDB4VDTOx973z5lpwPlQcF/rXavbG3rbRao=";
 pub const FINGERPRINT: &str = "SHA256:m17ZU7hsyzWBFKqJ1CFX9iV5aFCCCwvuDg+IdcK5NY4";
-const TIME: &str = "2019-03-01T12:00:00Z";
+const TIME: &str = "1551441600000";
 
 /// What became of a document that was accepted.
 pub struct Outcome {
@@ -179,6 +179,8 @@ fn clusters() -> Vec<Kind> {
     let cluster = json!({"name": "Production", "environment": "production", "version": "v1.12.3",
         "api_server_address": "https://10.0.0.1:6443", "worker_nodes_address": "workers.example.com",
         "provider_id": OTHER_ID, "provider_name": "digital_ocean", "engine": "containership_kubernetes_engine"});
+    let label = json!({"key": "cluster.containership.io/env", "value": "dev"});
+    let pool_label = json!({"key": "nodepool.containership.io/disk", "value": ""});
     vec![
         kind::<ClusterSpec>("cluster spec", cluster.clone()),
         kind::<Cluster>(
@@ -187,15 +189,16 @@ fn clusters() -> Vec<Kind> {
                 with(stamped(), cluster),
                 json!({"organization_id": OTHER_ID, "owner_id": OTHER_ID,
                     "configuration": {"provider": {"any": [1, "\u{430}"]}, "resource": {"thing": {}}},
-                    "status": {"type": "RUNNING", "message": "all is well", "percent": "100"},
+                    "status": {"type": "RUNNING", "message": "all is well", "percent": 100},
                     "provision_service_version": "2.1.0"}),
             ),
         ),
-        kind::<LabelSpec>("label spec", json!({"key": "env", "value": "dev"})),
-        kind::<ClusterLabel>("cluster label", with(stamped(), json!({"key": "env", "value": "dev"}))),
+        kind::<ClusterLabelSpec>("cluster label spec", label.clone()),
+        kind::<ClusterLabel>("cluster label", with(stamped(), label)),
+        kind::<NodePoolLabelSpec>("node pool label spec", pool_label.clone()),
         kind::<NodePoolLabel>(
             "node pool label",
-            with(stamped(), json!({"key": "disk", "value": "", "node_pool_id": OTHER_ID})),
+            with(stamped(), with(pool_label, json!({"node_pool_id": OTHER_ID}))),
         ),
     ]
 }
@@ -205,7 +208,7 @@ fn plugins() -> Vec<Kind> {
         "configuration": {"mtu": 1450}});
     let version = json!({"version": "1.2.3", "disabled": false, "configuration_schema": [{"name": "mtu"}],
         "compatibility": {"kubernetes": {"min": "1.10.0", "max": "1.12.99"}, "upgrades": ["1.2.4"],
-            "plugins": {"metrics": {"implementation": "prometheus", "min": "1.0.0", "max": null}}}});
+            "plugins": {"metrics": {"implementation": "prometheus", "min": "1.0.0", "max": ""}}}});
     let definition = json!({"type": "CNI", "implementation": "calico", "versions": [version]});
     let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "migrate"},
         "spec": {"activeDeadlineSeconds": 60, "template": {}}});
@@ -234,8 +237,10 @@ fn nodes() -> Vec<Kind> {
     let pool = json!({"name": "Workers", "os": "ubuntu 16.04", "count": 3, "docker_version": "17.03.2-ce",
         "kubernetes_mode": "master", "kubernetes_version": "1.12.3", "etcd": true, "etcd_version": "3.2.24",
         "is_schedulable": true,
-        "autoscaling": {"enabled": true, "min_nodes": 1, "max_nodes": 5, "engine": {"any": 1}}});
-    let status = json!({"type": "UPDATING", "message": "one of three", "percent": "33.3"});
+        "autoscaling": {"enabled": true, "suspended": false, "min_nodes": 1, "max_nodes": 5, "cooldown_period": 300,
+            "scaling_strategy": {"scale_up": "random", "scale_down": "oldest"}}});
+    let node = json!({"name": "node-1", "provider_id": "aws:///us-east-1a/i-0123456789abcdef0"});
+    let status = json!({"type": "UPDATING", "message": "one of three", "percent": 33.3});
     let step = json!({"threshold": 0.7, "comparison_operator": ">=", "adjustment_type": "percent",
         "adjustment_value": 12.5});
     let policy = json!({"name": "By CPU", "metrics_backend": "prometheus", "metric": "cpu_percent_utilization",
@@ -249,7 +254,8 @@ fn nodes() -> Vec<Kind> {
         kind::<NodePoolSpec>("node pool spec", pool.clone()),
         kind::<NodePool>("node pool", with(pool, json!({"id": ID, "status": status}))),
         kind::<NodePoolChange>("node pool change", json!({"count": 3})),
-        kind::<Node>("node", with(stamped(), json!({"status": status}))),
+        kind::<NodeSpec>("node spec", node.clone()),
+        kind::<Node>("node", with(with(stamped(), node), json!({"status": status}))),
         kind::<NodeStatusReport>("node status", json!({"status": status})),
         kind::<AutoscalingPolicySpec>("autoscaling policy spec", policy.clone()),
         kind::<AutoscalingPolicy>("autoscaling policy", with(policy, json!({"id": ID}))),
@@ -260,7 +266,7 @@ fn nodes() -> Vec<Kind> {
                 upgrade,
                 json!({"id": ID, "addedAt": "1551441600", "status": {"clusterStatus": "InProgress",
                     "nodeStatuses": {"node-1": "Success", "node-2": "InProgress"}, "currentNode": "node-2",
-                    "currentStartTime": "1551441660"}}),
+                    "currentStartTime": "Fri Mar  1 12:01:00 UTC 2019"}}),
             ),
         ),
     ]
@@ -269,7 +275,7 @@ fn nodes() -> Vec<Kind> {
 fn rules() -> Vec<Kind> {
     let rule = json!({"type": "kubernetes", "api_groups": ["", "apps"], "resources": ["pods", "deployments/scale"],
         "resource_names": ["web"], "verbs": ["get", "list"], "non_resource_urls": []});
-    let paths = json!({"type": "kubernetes", "api_groups": [], "resources": [], "resource_names": [], "verbs": ["get"],
+    let paths = json!({"type": "kubernetes", "api_groups": null, "resources": [], "resource_names": [], "verbs": ["get"],
         "non_resource_urls": ["/healthz", "/metrics/*"]});
     let reader = json!({"name": "Reader", "description": "may look"});
     let binding = json!({"type": "UserBinding", "user_id": OTHER_ID, "team_id": null,

@@ -143,9 +143,14 @@ fn clusters_and_plugins_are_refused_for_these_reasons() {
         r#"
         cluster | /api_server_address | "http://" | api_server_address | HOST
         cluster | /status/percent | "101" | status.percent | 0 to 100
-        cluster | /status/percent | 1 | status.percent | text
+        cluster | /status/percent | 101 | status.percent | 0 to 100
+        cluster | /status/percent | "1%" | status.percent | 0 to 100
         cluster | /configuration | {"other": {}} | configuration.other | is not a field
-        cluster label | /key | "example.com/env" | key | has a prefix; remove it
+        cluster label | /key | "env" | key | write cluster.containership.io/env
+        cluster label | /key | "example.com/env" | key | write cluster.containership.io/env
+        cluster label | /key | "nodepool.containership.io/env" | key | write cluster.containership.io/env
+        node pool label | /key | "disk" | key | write nodepool.containership.io/disk
+        node pool label | /key | "cluster.containership.io/disk" | key | write nodepool.containership.io/disk
         cluster label | /key | "" | key | 63
         cluster label | /value | "a b" | value | 63
         node pool label | /key | "-a" | key | begin and end
@@ -184,6 +189,14 @@ fn nodes_and_upgrades_are_refused_for_these_reasons() {
         node pool | /count | 5001 | count | from 0 to 5000
         node pool | /count | 6 | count | must be from 1 to 5, the bounds of its autoscaling
         node pool | /autoscaling/max_nodes | 0 | autoscaling.max_nodes | less than min_nodes, 1
+        node pool | /autoscaling/enabled | "true" | autoscaling.enabled | true or false
+        node pool | /autoscaling/suspended | 1 | autoscaling.suspended | true or false
+        node pool | /autoscaling/cooldown_period | "600" | autoscaling.cooldown_period | from 0 to 604800
+        node pool | /autoscaling/scaling_strategy | "random" | autoscaling.scaling_strategy | an object
+        node pool | /autoscaling/scaling_strategy/scale_up | "at random" | autoscaling.scaling_strategy.scale_up | ASCII
+        node pool | /autoscaling | {"engine": {"any": 1}} | autoscaling.engine | is not a field
+        node | /name | "Node 1" | name | lower-case
+        node | /provider_id | "i-0123" | provider_id | SCHEME://REST
         node pool | /kubernetes_mode | "worker" | etcd | false in a pool of workers
         node pool | /etcd | false | etcd_version | omit it
         node pool | /kubernetes_mode | "etcd" | kubernetes_mode | one of master, worker
@@ -207,6 +220,7 @@ fn nodes_and_upgrades_are_refused_for_these_reasons() {
         upgrade | /labelSelector | [{"label": "a", "operator": "exists", "value": ["a"]}] | labelSelector[0].value | none
         upgrade | /labelSelector | [{"label": "a", "operator": "gt", "value": ["a"]}] | labelSelector[0].value | whole number
         upgrade | /labelSelector | [{"label": "a", "operator": "like", "value": ["a"]}] | labelSelector[0].operator | one of in, notin
+        upgrade | /status/currentStartTime | "2019-03-01T12:00:00Z" | status.currentStartTime | UTC 2019
         upgrade | /status/nodeStatuses | {"A B": "Success"} | status.nodeStatuses["A B"] | as a key
         upgrade | /status/nodeStatuses | {"a": "Done"} | status.nodeStatuses.a | InProgress, Success, Failed
         "#,

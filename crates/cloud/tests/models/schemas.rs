@@ -8,9 +8,9 @@ use jsonschema::Validator;
 use serde_json::{Value, json};
 use tidewaiter_cloud::models::schema::{Described, example};
 use tidewaiter_cloud::models::{
-    AutoscalingPolicySpec, ClusterSpec, InvalidField, LabelSpec, Login, Model, NodePool, NodePoolSpec,
-    OrganizationSpec, PluginSpec, ProviderSpec, Registry, RegistrySpec, Role, RoleBindingSpec, RoleSpec, SshKeySpec,
-    TeamSpec, Unknown, Upgrade, UpgradeSpec, User, UserSpec, parse,
+    AutoscalingPolicySpec, ClusterLabelSpec, ClusterSpec, InvalidField, Login, Model, NodePool, NodePoolLabelSpec,
+    NodePoolSpec, NodeSpec, OrganizationSpec, PluginSpec, ProviderSpec, Registry, RegistrySpec, Role, RoleBindingSpec,
+    RoleSpec, SshKeySpec, TeamSpec, Unknown, Upgrade, UpgradeSpec, User, UserSpec, parse,
 };
 use utoipa::ToSchema;
 use utoipa::openapi::{RefOr, Schema};
@@ -62,13 +62,21 @@ fn validator_of<T: ToSchema>() -> &'static Validator {
     known.entry(T::name().into_owned()).or_insert_with(build)
 }
 
-/// `document` as the schemas want it where `parse` is more lenient: no empty texts for no value, no numbers for times.
+/// `document` as the schemas want it where `parse` is more lenient: no empty texts for no value, every time and every
+/// percentage in the form in which it is written.
 fn strict(document: &Value) -> Value {
     match document {
         Value::Object(map) => {
             let map = map.iter().filter(|(_, value)| **value != "");
             let map = map.map(|(key, value)| match (key.as_str(), value) {
-                ("addedAt" | "currentStartTime", Value::Number(seconds)) => (key.clone(), seconds.to_string().into()),
+                ("addedAt", Value::Number(seconds)) => (key.clone(), seconds.to_string().into()),
+                ("created_at" | "updated_at" | "added_at", Value::Number(_) | Value::String(_)) => {
+                    (key.clone(), "0".into())
+                }
+                ("currentStartTime", Value::Number(_) | Value::String(_)) => {
+                    (key.clone(), "Thu Jan  1 00:00:00 UTC 1970".into())
+                }
+                ("percent", Value::String(_)) => (key.clone(), 0.into()),
                 _ => (key.clone(), strict(value)),
             });
             Value::Object(map.collect())
@@ -127,7 +135,9 @@ fn the_examples_can_be_sent() {
     example_is_taken::<ProviderSpec>();
     example_is_taken::<ClusterSpec>();
     example_is_taken::<PluginSpec>();
-    example_is_taken::<LabelSpec>();
+    example_is_taken::<ClusterLabelSpec>();
+    example_is_taken::<NodePoolLabelSpec>();
+    example_is_taken::<NodeSpec>();
     example_is_taken::<NodePoolSpec>();
     example_is_taken::<AutoscalingPolicySpec>();
     example_is_taken::<RoleSpec>();
@@ -149,7 +159,7 @@ fn a_schema_is_one_flat_object_with_its_types_in_place() {
         schema["properties"]["kubernetes_mode"]["enum"],
         json!(["master", "worker"])
     );
-    assert_eq!(schema["properties"]["autoscaling"]["additionalProperties"], true);
+    assert_eq!(schema["properties"]["autoscaling"]["additionalProperties"], false);
     let required = [
         "id",
         "name",
@@ -179,6 +189,8 @@ fn what_is_read_more_leniently_than_it_is_described_is_valid_once_it_is_written(
     for (name, place, value) in [
         ("upgrade", "/addedAt", json!(7)),
         ("upgrade", "/status/currentStartTime", json!(7)),
+        ("node", "/status/percent", json!("7")),
+        ("node", "/created_at", json!("2019-03-01T12:00:00Z")),
         ("role", "/rules/0/created_at", json!("")),
         ("user", "/ssh_keys/0/fingerprint", json!("")),
     ] {

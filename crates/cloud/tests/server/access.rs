@@ -25,7 +25,8 @@ pub fn body(endpoint: &Endpoint, place: &Place) -> Value {
         }
         Action::Create(Kind::SshKey) => json!({"name": "another", "key": ssh_key()}),
         Action::Create(Kind::Plugin) => fixture::plugin(),
-        Action::Create(Kind::ClusterLabel | Kind::NodePoolLabel) => json!({"key": "another", "value": ""}),
+        Action::Create(Kind::ClusterLabel) => json!({"key": "cluster.containership.io/another", "value": ""}),
+        Action::Create(Kind::NodePoolLabel) => json!({"key": "nodepool.containership.io/another", "value": ""}),
         Action::Create(Kind::NodePool) => fixture::pool("another"),
         Action::Create(Kind::AutoscalingPolicy) => fixture::policy(),
         Action::Create(Kind::Upgrade) => fixture::upgrade(),

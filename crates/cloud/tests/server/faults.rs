@@ -178,7 +178,7 @@ async fn a_copy_is_of_one_moment_and_goes_into_either_store(world: World) {
     let mut copy = Vec::new();
     let writing = async {
         for number in 0..40 {
-            let label = json!({"key": format!("k{number}"), "value": ""});
+            let label = json!({"key": format!("cluster.containership.io/k{number}"), "value": ""});
             world.post(owner, &labels, label).await.is(201);
         }
     };
@@ -258,7 +258,7 @@ async fn a_copy_is_of_one_moment_and_goes_into_either_store(world: World) {
 }
 
 async fn world_writes(world: &World, fixture: &Fixture) {
-    let again = json!({"key": "restored", "value": ""});
+    let again = json!({"key": "cluster.containership.io/restored", "value": ""});
     let labels = fixture.near("/clusters/{cluster_id}/labels");
     let made = world.post(fixture.token("owner"), &labels, again).await.is(201);
     let path = format!("{labels}/{}", made.field("id"));

@@ -51,7 +51,7 @@ async fn an_owner_fills_an_organization_and_a_cluster_reads_it(world: World) {
         .post(
             &token,
             &format!("{inside}/labels"),
-            json!({"key": "team", "value": "blue"}),
+            json!({"key": "cluster.containership.io/team", "value": "blue"}),
         )
         .await
         .is(201);
@@ -84,7 +84,7 @@ async fn an_owner_fills_an_organization_and_a_cluster_reads_it(world: World) {
     );
     assert_eq!(
         world.get(&key, &format!("{inside}/labels")).await.is(200).json()[0]["key"],
-        "team"
+        "cluster.containership.io/team"
     );
     let status = json!({"status": {"type": "RUNNING", "percent": "1"}});
     world
@@ -92,7 +92,11 @@ async fn an_owner_fills_an_organization_and_a_cluster_reads_it(world: World) {
         .await
         .is(200);
     world
-        .post(&key, &format!("{inside}/labels"), json!({"key": "a", "value": "b"}))
+        .post(
+            &key,
+            &format!("{inside}/labels"),
+            json!({"key": "cluster.containership.io/a", "value": "b"}),
+        )
         .await
         .is(403);
     world.get(&key, "~/audit").await.is(403);

@@ -172,16 +172,20 @@ impl World {
         );
         for (name, body) in [
             ("plugins", plugin()),
-            ("labels", json!({"key": "env", "value": "dev"})),
+            ("labels", json!({"key": "cluster.containership.io/env", "value": "dev"})),
             ("autoscaling-policies", policy()),
             ("upgrades", upgrade()),
         ] {
             place.set(name, self.id(token, &format!("{inside}/{name}"), body).await);
         }
         let below = format!("{inside}/node-pools/{}", place.of("pool"));
-        let label = json!({"key": "disk", "value": "ssd"});
+        let label = json!({"key": "nodepool.containership.io/disk", "value": "ssd"});
         place.set("pool labels", self.id(token, &format!("{below}/labels"), label).await);
-        place.set("nodes", self.id(token, &format!("{below}/nodes"), json!({})).await);
+        place.set(
+            "nodes",
+            self.id(token, &format!("{below}/nodes"), json!({"name": "node-1"}))
+                .await,
+        );
         let script = self.request(
             token,
             reqwest::Method::PUT,

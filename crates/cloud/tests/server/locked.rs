@@ -35,7 +35,8 @@ async fn in_a_locked_organization_nothing_changes(world: World) {
             _ => &[
                 r#"{"name": "another", "email": "another@example.org"}"#,
                 r#"{"name": "another"}"#,
-                r#"{"key": "another", "value": ""}"#,
+                r#"{"key": "cluster.containership.io/another", "value": ""}"#,
+                r#"{"key": "nodepool.containership.io/another", "value": ""}"#,
                 r#"{"role": "member"}"#,
                 r#"{"password": "another good password"}"#,
                 r#"{"status": {"type": "RUNNING"}}"#,

@@ -34,7 +34,7 @@ const COLLECTIONS: [(&str, &str, OrgRole); 3] = [
 
 fn body(collection: usize, name: u8, value: u8) -> Value {
     match collection {
-        0 => json!({"key": format!("k{name}"), "value": format!("v{value}")}),
+        0 => json!({"key": format!("cluster.containership.io/k{name}"), "value": format!("v{value}")}),
         1 => {
             let mut registry = fixture::registry(&format!("k{name}"));
             registry["email"] = json!(format!("v{value}@example.org"));

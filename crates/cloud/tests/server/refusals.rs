@@ -41,11 +41,18 @@ fn samples(place: &Place) -> Vec<(String, Value)> {
         (at("/role-bindings"), binding),
         (at("/clusters"), cluster),
         (inside("/plugins"), fixture::plugin()),
-        (inside("/labels"), json!({"key": "sample", "value": "some"})),
+        (
+            inside("/labels"),
+            json!({"key": "cluster.containership.io/sample", "value": "some"}),
+        ),
         (inside("/node-pools"), pool),
         (
             inside("/node-pools/{node_pool_id}/labels"),
-            json!({"key": "sample", "value": "some"}),
+            json!({"key": "nodepool.containership.io/sample", "value": "some"}),
+        ),
+        (
+            inside("/node-pools/{node_pool_id}/nodes"),
+            json!({"name": "sample", "provider_id": "aws:///us-east-1a/i-0123"}),
         ),
         (inside("/autoscaling-policies"), {
             let mut policy = fixture::policy();
@@ -197,7 +204,16 @@ async fn nothing_is_there_twice(world: World) {
     let labels = fixture.near("/clusters/{cluster_id}/labels");
     let listed = world.get(owner, &labels).await.is(200).json();
     let path = |place: usize| format!("{labels}/{}", listed[place]["id"].as_str().unwrap());
-    world.patch(owner, &path(0), json!({"key": "sample"})).await.is(409);
-    world.patch(owner, &path(1), json!({"key": "moved"})).await.is(200);
-    world.patch(owner, &path(0), json!({"key": "sample"})).await.is(200);
+    world
+        .patch(owner, &path(0), json!({"key": "cluster.containership.io/sample"}))
+        .await
+        .is(409);
+    world
+        .patch(owner, &path(1), json!({"key": "cluster.containership.io/moved"}))
+        .await
+        .is(200);
+    world
+        .patch(owner, &path(0), json!({"key": "cluster.containership.io/sample"}))
+        .await
+        .is(200);
 }

@@ -110,7 +110,7 @@ async fn a_list_in_parts_is_the_list(world: World) {
     let labels = fixture.near("/clusters/{cluster_id}/labels");
     for number in 0..24 {
         // Not in the order of their keys.
-        let label = json!({"key": format!("k{:02}", (number * 7) % 24), "value": ""});
+        let label = json!({"key": format!("cluster.containership.io/k{:02}", (number * 7) % 24), "value": ""});
         world.post(owner, &labels, label).await.is(201);
     }
     for path in [labels.clone(), fixture.near("/users"), fixture.near("/roles")] {

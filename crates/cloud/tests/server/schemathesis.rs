@@ -123,7 +123,11 @@ impl Filled {
         self.make(&format!("{ORGANIZATION}/role-bindings/{{}}"), binding).await;
 
         self.make(CLUSTER, json!({"name": name, "provider_id": null})).await;
-        self.make(&format!("{CLUSTER}/labels/{{}}"), json!({"key": name})).await;
+        self.make(
+            &format!("{CLUSTER}/labels/{{}}"),
+            json!({"key": format!("cluster.containership.io/{name}")}),
+        )
+        .await;
         let policy = format!("{CLUSTER}/autoscaling-policies/{{}}");
         let policy = self.make(&policy, json!({"name": name})).await;
         self.keep(&format!("{POOL}/autoscaling-policies/{{}}"), policy);
@@ -132,8 +136,9 @@ impl Filled {
         self.make(&format!("{CLUSTER}/plugins/{{}}"), plugin).await;
         self.make(UPGRADE, json!({"description": name})).await;
         self.make(POOL, json!({"name": name})).await;
-        self.make(&format!("{POOL}/labels/{{}}"), json!({"key": name})).await;
-        let node = self.make(&format!("{POOL}/nodes/{{}}"), json!({})).await;
+        let label = json!({"key": format!("nodepool.containership.io/{name}")});
+        self.make(&format!("{POOL}/labels/{{}}"), label).await;
+        let node = self.make(&format!("{POOL}/nodes/{{}}"), json!({"name": name})).await;
         self.keep(&format!("{CLUSTER}/nodes/{{}}"), node.clone());
         self.keep(&format!("{UPGRADE}/nodes/{{}}"), node);
         let keys = format!("{CLUSTER}/api-keys");

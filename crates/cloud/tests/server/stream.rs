@@ -110,7 +110,7 @@ async fn a_cluster_hears_which_kinds_change_and_nothing_else(world: World) {
         (
             Method::POST,
             inside("/labels"),
-            json!({"key": "more", "value": ""}),
+            json!({"key": "cluster.containership.io/more", "value": ""}),
             "labels",
         ),
         (Method::DELETE, inside("/plugins/{id}"), json!({}), "plugins"),
@@ -119,7 +119,7 @@ async fn a_cluster_hears_which_kinds_change_and_nothing_else(world: World) {
         (
             Method::POST,
             pool("/labels"),
-            json!({"key": "more", "value": ""}),
+            json!({"key": "nodepool.containership.io/more", "value": ""}),
             "node-pool-labels",
         ),
         (Method::POST, pool("/nodes"), json!({}), "nodes"),
@@ -141,7 +141,8 @@ async fn a_cluster_hears_which_kinds_change_and_nothing_else(world: World) {
     ] {
         // What another cluster, another organization or nobody's cluster has to know is not heard in between.
         let elsewhere = format!("/clusters/{}/labels", fixture.beside);
-        let label = json!({"key": format!("a{}", uuid::Uuid::new_v4().simple()), "value": "hunter2"});
+        let label =
+            json!({"key": format!("cluster.containership.io/a{}", uuid::Uuid::new_v4().simple()), "value": "hunter2"});
         world
             .post(owner, &fixture.near(&elsewhere), label.clone())
             .await
@@ -178,7 +179,7 @@ pub async fn cluster(world: &World, owner: &str, name: &str) -> (String, String)
 }
 
 pub async fn label(world: &World, token: &str, path: &str, key: &str) {
-    let label = json!({"key": key, "value": ""});
+    let label = json!({"key": format!("cluster.containership.io/{key}"), "value": ""});
     world.post(token, &format!("{path}/labels"), label).await.is(201);
 }
 

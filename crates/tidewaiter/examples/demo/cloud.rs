@@ -42,7 +42,7 @@ spec: {role: pod viewer, user: alice@example.com, namespace: dev}
     (
         "cluster.yaml",
         "kind: ClusterLabel
-spec: {key: environment, value: production}
+spec: {key: cluster.containership.io/environment, value: production}
 ---
 kind: Registry
 spec: {serveraddress: quay.io, provider: quay, credentials: {username: acme, password: {fromEnv: QUAY_PASSWORD}}}

@@ -5,9 +5,9 @@ use clap::ValueEnum as _;
 use serde::Serialize;
 use serde_json::Value;
 use tidewaiter_cloud::models::{
-    AutoscalingPolicySpec, ClusterSpec, InvalidField, LabelSpec, Model, NodePoolSpec, NodeSpec, OrganizationSpec,
-    PluginSpec, ProviderSpec, RegistrySpec, RoleBindingSpec, RoleSpec, SshKeySpec, TeamSpec, Unknown, UpgradeSpec,
-    UserSpec, parse,
+    AutoscalingPolicySpec, ClusterLabelSpec, ClusterSpec, InvalidField, Model, NodePoolLabelSpec, NodePoolSpec,
+    NodeSpec, OrganizationSpec, PluginSpec, ProviderSpec, RegistrySpec, RoleBindingSpec, RoleSpec, SshKeySpec,
+    TeamSpec, Unknown, UpgradeSpec, UserSpec, parse,
 };
 
 use crate::cli::CloudKind;
@@ -98,12 +98,12 @@ shapes! {
     Registries: "Registry" Organization "registries" ["serveraddress" "description"] ["serveraddress" "provider" "description"] true check::<RegistrySpec>;
     Providers: "Provider" Organization "providers" ["provider" "description"] ["provider" "description"] true check::<ProviderSpec>;
     Clusters: "Cluster" Organization "clusters" ["name"] ["name" "provider_name" "version" "status"] false check::<ClusterSpec>;
-    Labels: "ClusterLabel" Cluster "labels" ["key"] ["key" "value"] true check::<LabelSpec>;
+    Labels: "ClusterLabel" Cluster "labels" ["key"] ["key" "value"] true check::<ClusterLabelSpec>;
     Plugins: "Plugin" Cluster "plugins" ["type" "implementation"] ["type" "implementation" "version"] true check::<PluginSpec>;
     AutoscalingPolicies: "AutoscalingPolicy" Cluster "autoscaling-policies" ["name"] ["name" "metric" "poll_interval"] true check::<AutoscalingPolicySpec>;
     NodePools: "NodePool" Cluster "node-pools" ["name"] ["name" "kubernetes_mode" "count" "kubernetes_version" "status"] true check::<NodePoolSpec>;
-    NodePoolLabels: "NodePoolLabel" NodePool "labels" ["key"] ["key" "value"] true check::<LabelSpec>;
-    Nodes: "Node" NodePool "nodes" [] ["status" "updated_at"] false check::<NodeSpec>;
+    NodePoolLabels: "NodePoolLabel" NodePool "labels" ["key"] ["key" "value"] true check::<NodePoolLabelSpec>;
+    Nodes: "Node" NodePool "nodes" ["name"] ["name" "status" "updated_at"] false check::<NodeSpec>;
     RoleBindings: "RoleBinding" Organization "role-bindings" ["type" "user_id" "team_id" "authorization_role_id" "cluster_id" "namespace"] ["type" "authorization_role_id" "user_id" "team_id" "cluster_id" "namespace"] true check::<RoleBindingSpec>;
     Upgrades: "Upgrade" Cluster "upgrades" [] ["type" "targetVersion" "description" "status"] false check::<UpgradeSpec>;
 }

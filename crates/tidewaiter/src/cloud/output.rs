@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use anyhow::{Context as _, Result};
 use comfy_table::ContentArrangement;
 use comfy_table::presets::NOTHING;
+use jiff::Timestamp;
 use serde_json::Value;
 use tidewaiter_api::values::printable;
 
@@ -66,11 +67,18 @@ pub(super) fn table(columns: &[&str], rows: &[Value]) -> String {
 fn cell(row: &Value, column: &str) -> String {
     match row.get(column) {
         None | Some(Value::Null) => "-".to_owned(),
+        Some(Value::String(text)) if column.ends_with("_at") => time(text).unwrap_or_else(|| text.clone()),
         Some(Value::String(text)) => text.clone(),
         Some(Value::Object(map)) => map.get("type").and_then(Value::as_str).unwrap_or("…").to_owned(),
         Some(Value::Array(items)) => items.len().to_string(),
         Some(other) => other.to_string(),
     }
+}
+
+/// Milliseconds since 1970, the form of times in the API, in a readable form.
+fn time(text: &str) -> Option<String> {
+    let time = Timestamp::from_millisecond(text.parse().ok()?).ok()?;
+    Some(time.to_string())
 }
 
 /// Kind and id of each, one a line.

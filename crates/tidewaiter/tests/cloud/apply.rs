@@ -47,14 +47,14 @@ spec: {{name: developers, users: [bob@example.com, alice@example.com]}}
         "folder/cluster/all.yml",
         "kind: NodePoolLabel
 nodePool: workers
-spec: {key: disk, value: ssd}
+spec: {key: nodepool.containership.io/disk, value: ssd}
 ---
 kind: NodePool
 spec: {name: workers, count: 3, kubernetes_mode: worker, kubernetes_version: v1.30.1, etcd: false, is_schedulable: true}
 ---
 kind: ClusterLabel
 cluster: production
-spec: {key: zone, value: a}
+spec: {key: cluster.containership.io/zone, value: a}
 ---
 kind: Registry
 spec:
@@ -82,7 +82,7 @@ async fn a_folder_is_made_true_and_then_it_is() {
         "user_id: bob@example.com (new)",
         &format!("- alice@example.com ({ALICE})"),
         "10 to create, 0 to change, 0 to delete, 0 unchanged",
-        "created NodePoolLabel disk",
+        "created NodePoolLabel nodepool.containership.io/disk",
     ] {
         assert!(out.contains(word), "{word} in {out}");
     }
@@ -123,7 +123,7 @@ async fn a_folder_is_made_true_and_then_it_is() {
         "node-pools/{}/labels",
         pool["id"].as_str().unwrap()
     )));
-    assert_eq!(labels[0]["key"], "disk");
+    assert_eq!(labels[0]["key"], "nodepool.containership.io/disk");
 
     person.cloud.seen();
     let out = person.run_with(&apply, &BOB).await.well();
@@ -142,7 +142,7 @@ async fn a_change_is_shown_and_sent_alone_with_the_version_that_was_seen() {
     person.file("folder/secrets/quay", "hunter2-new\n");
     person.file(
         "folder/cluster/b.yaml",
-        "kind: ClusterLabel\nspec: {key: tier, value: gold}\n",
+        "kind: ClusterLabel\nspec: {key: cluster.containership.io/tier, value: gold}\n",
     );
     let rule = json!({"type": "kubernetes", "api_groups": [""], "resources": ["pods"], "verbs": ["get"]});
     person.file(
@@ -181,14 +181,20 @@ async fn a_change_is_shown_and_sent_alone_with_the_version_that_was_seen() {
 #[tokio::test]
 async fn one_wrong_document_and_nothing_is_asked_or_changed() {
     let person = Person::logged_in().await;
-    person.file("folder/a.yaml", "kind: ClusterLabel\nspec: {key: zone, value: a}\n");
+    person.file(
+        "folder/a.yaml",
+        "kind: ClusterLabel\nspec: {key: cluster.containership.io/zone, value: a}\n",
+    );
     let folder = person.path("folder").to_str().unwrap().to_owned();
     for (text, words) in [
         (
             "kind: ClusterLabel\nspec: {key: 'a b', value: a}\n",
             &["b.yaml (document 1)", "spec: key"][..],
         ),
-        ("kind: ClusterLabel\nspec: {key: a, keey: a}\n", &["spec", "keey"]),
+        (
+            "kind: ClusterLabel\nspec: {key: cluster.containership.io/a, keey: a}\n",
+            &["spec", "keey"],
+        ),
         ("kind: Rolle\nspec: {}\n", &["\"Rolle\"", "Role"]),
         ("kind: Role\nspeck: {}\n", &["spec is missing"]),
         ("kind: Role\nspec: {}\nname: a\n", &["\"name\"", "spec"]),
@@ -197,13 +203,13 @@ async fn one_wrong_document_and_nothing_is_asked_or_changed() {
             &["cluster", "omit it"],
         ),
         (
-            "kind: NodePoolLabel\nspec: {key: a, value: b}\n",
+            "kind: NodePoolLabel\nspec: {key: nodepool.containership.io/a, value: b}\n",
             &["nodePool is missing"],
         ),
         ("kind: Cluster\nspec: {name: a}\n", &["tidewaiter cloud create"]),
         ("kind: RoleBinding\nspec: {role: a, user: b, team: c}\n", &["spec"]),
         (
-            "kind: ClusterLabel\nspec: {key: a, value: a}\n---\n- 1\n",
+            "kind: ClusterLabel\nspec: {key: cluster.containership.io/a, value: a}\n---\n- 1\n",
             &["(document 2)", "must be a mapping"],
         ),
         ("kind: ClusterLabel\nkind: Role\n", &["b.yaml"]),
@@ -232,7 +238,7 @@ async fn one_wrong_document_and_nothing_is_asked_or_changed() {
 #[tokio::test]
 async fn a_name_that_nothing_has_or_two_have_changes_nothing() {
     let person = Person::logged_in().await;
-    let label = |id: &str| json!({"id": id, "key": "zone", "value": "a"});
+    let label = |id: &str| json!({"id": id, "key": "cluster.containership.io/zone", "value": "a"});
     person
         .cloud
         .put(&of_cluster("labels"), vec![label(ALICE), label(CLUSTER)]);
@@ -246,15 +252,15 @@ async fn a_name_that_nothing_has_or_two_have_changes_nothing() {
             &["in the cloud or in these documents"],
         ),
         (
-            "kind: ClusterLabel\ncluster: nowhere\nspec: {key: a, value: a}\n",
+            "kind: ClusterLabel\ncluster: nowhere\nspec: {key: cluster.containership.io/a, value: a}\n",
             &["no Cluster \"nowhere\""],
         ),
         (
-            "kind: ClusterLabel\nspec: {key: zone, value: b}\n",
+            "kind: ClusterLabel\nspec: {key: cluster.containership.io/zone, value: b}\n",
             &["2 objects of kind ClusterLabel", "use an id"],
         ),
         (
-            "kind: ClusterLabel\nid: nobody\nspec: {key: zone, value: b}\n",
+            "kind: ClusterLabel\nid: nobody\nspec: {key: cluster.containership.io/zone, value: b}\n",
             &["with the id nobody"],
         ),
         (
@@ -266,7 +272,7 @@ async fn a_name_that_nothing_has_or_two_have_changes_nothing() {
         person.run(&["cloud", "apply", "-f", &file]).await.refused(1, words);
         assert!(person.cloud.writes().is_empty(), "{text}");
     }
-    let text = format!("kind: ClusterLabel\nid: {ALICE}\nspec: {{key: zone, value: b}}\n");
+    let text = format!("kind: ClusterLabel\nid: {ALICE}\nspec: {{key: cluster.containership.io/zone, value: b}}\n");
     let file = person.file("a.yaml", &text);
     person.run(&["cloud", "apply", "-f", &file]).await.well();
     assert_eq!(person.cloud.list(&of_cluster("labels"))[0]["value"], "b");
@@ -277,7 +283,7 @@ async fn what_stops_it_on_the_way_says_how_far_it_came() {
     let person = Person::logged_in().await;
     let file = person.file(
         "a.yaml",
-        "kind: Role\nspec: {name: a, rules: []}\n---\nkind: ClusterLabel\nspec: {key: zone, value: a}\n",
+        "kind: Role\nspec: {name: a, rules: []}\n---\nkind: ClusterLabel\nspec: {key: cluster.containership.io/zone, value: a}\n",
     );
     person
         .cloud
@@ -286,7 +292,7 @@ async fn what_stops_it_on_the_way_says_how_far_it_came() {
     ran.refused(
         1,
         &[
-            "ClusterLabel zone",
+            "ClusterLabel cluster.containership.io/zone",
             "stopped after 1 of 2 changes",
             "apply again",
             "not now",

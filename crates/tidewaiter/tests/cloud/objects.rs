@@ -53,7 +53,7 @@ async fn a_cluster_is_described_with_what_is_in_it() {
     let person = Person::logged_in().await;
     person.cloud.put(
         &of_cluster("labels"),
-        vec![json!({"id": ALICE, "key": "zone", "value": "a"})],
+        vec![json!({"id": ALICE, "key": "cluster.containership.io/zone", "value": "a"})],
     );
     let out = person.run(&["cloud", "describe", "cluster", "production"]).await.well();
     for word in ["name: production", "LABELS", "zone"] {

@@ -11,9 +11,13 @@ const THIRD: &str = "66666666-6666-4666-8666-666666666666";
 async fn person(scope: &str) -> (Person, String) {
     let person = Person::logged_in().await;
     let label = |id: &str, key: &str| json!({"id": id, "key": key, "value": "a"});
-    person
-        .cloud
-        .put(&of_cluster("labels"), vec![label(OTHER, "zone"), label(THIRD, "old")]);
+    person.cloud.put(
+        &of_cluster("labels"),
+        vec![
+            label(OTHER, "cluster.containership.io/zone"),
+            label(THIRD, "cluster.containership.io/old"),
+        ],
+    );
     let role = |id: &str, name: &str| json!({"id": id, "name": name, "description": "", "rules": []});
     person.cloud.put(
         &of_organization("roles"),
@@ -26,7 +30,7 @@ async fn person(scope: &str) -> (Person, String) {
     let binding = |id: &str, cluster: Value| json!({"id": id, "type": "UserBinding", "user_id": ALICE, "authorization_role_id": THIRD, "cluster_id": cluster});
     let bindings = vec![binding(THIRD, json!(CLUSTER)), binding(OTHER, json!(OTHER))];
     person.cloud.put(&of_organization("role-bindings"), bindings);
-    let text = "kind: Role\nspec: {name: viewer, rules: []}\n---\nkind: ClusterLabel\nspec: {key: zone, value: a}\n";
+    let text = "kind: Role\nspec: {name: viewer, rules: []}\n---\nkind: ClusterLabel\nspec: {key: cluster.containership.io/zone, value: a}\n";
     let file = person.file("a.yaml", &format!("{text}{scope}"));
     (person, file)
 }

@@ -39,10 +39,10 @@ spec: {name: workers, count: 3, kubernetes_mode: worker, kubernetes_version: v1.
 ---
 kind: NodePoolLabel
 nodePool: workers
-spec: {key: disk, value: ssd}
+spec: {key: nodepool.containership.io/disk, value: ssd}
 ---
 kind: ClusterLabel
-spec: {key: zone, value: a}
+spec: {key: cluster.containership.io/zone, value: a}
 ---
 kind: Registry
 spec: {serveraddress: quay.io, provider: quay, credentials: {username: hunter2, password: {fromEnv: BOB}}}
@@ -169,7 +169,10 @@ async fn a_folder_is_made_true_changed_and_pruned() {
             .well()
             .contains("count: 4")
     );
-    person.run(&["cloud", "delete", "label", "zone", "--yes"]).await.well();
+    person
+        .run(&["cloud", "delete", "label", "cluster.containership.io/zone", "--yes"])
+        .await
+        .well();
     let audit = person.run(&["cloud", "audit", "--limit", "1"]).await.well();
     assert!(audit.contains("delete"), "{audit}");
     let whoami = person.run(&["cloud", "whoami"]).await.well();

@@ -50,11 +50,11 @@ pub(in crate::server) const COLLECTIONS: &[Collection] = collections! {
     RoleBinding organization "role-bindings" "Roles" Admin true "RoleBindingSpec" "RoleBinding";
     SshKey user "ssh_keys" "Users" Admin false "SshKeySpec" "SshKey";
     Plugin cluster "plugins" "Plugins" Admin true "PluginSpec" "Plugin";
-    ClusterLabel cluster "labels" "Labels" Member true "LabelSpec" "ClusterLabel";
+    ClusterLabel cluster "labels" "Labels" Member true "ClusterLabelSpec" "ClusterLabel";
     NodePool cluster "node-pools" "Node pools" Member true "NodePoolSpec" "NodePool";
     AutoscalingPolicy cluster "autoscaling-policies" "Autoscaling" Member true "AutoscalingPolicySpec" "AutoscalingPolicy";
     Upgrade cluster "upgrades" "Upgrades" Admin true "UpgradeSpec" "Upgrade";
-    NodePoolLabel pool "labels" "Labels" Member true "LabelSpec" "NodePoolLabel";
+    NodePoolLabel pool "labels" "Labels" Member true "NodePoolLabelSpec" "NodePoolLabel";
     Node pool "nodes" "Node pools" Member true "NodeSpec" "Node";
 };
 

@@ -93,6 +93,7 @@ pub(super) fn clusters() -> Vec<Endpoint> {
         entry(Method::POST, format!("{CLUSTER}/token"), t, organization(OrgRole::ReadOnly, false, false), A::ClusterToken, Input::Nothing, Output::One("ClusterToken"), "Create a short-lived token for this cluster's kube-apiserver"),
         entry(Method::GET, format!("{CLUSTER}/events"), t, reads, A::Events, Input::Nothing, Output::Events, "Stream the kinds that change for a cluster"),
         entry(Method::GET, format!("{CLUSTER}/roles"), "Roles", reads, A::List(Kind::Role), Input::Nothing, Output::List("Role"), "List the roles that a cluster mirrors").asked(ROLE_LISTS),
+        entry(Method::GET, format!("{CLUSTER}/ssh-users"), t, reads, A::ListSshUsers, Input::Nothing, Output::List("User"), "List the users who may log in on the nodes of a cluster, and their SSH keys"),
         entry(Method::GET, format!("{CLUSTER}/nodes"), n, reads, A::NodesInCluster, Input::Nothing, Output::List("Node"), "List the nodes of all node pools"),
         entry(Method::GET, format!("{CLUSTER}/nodes/{{id}}"), n, reads, A::NodeInCluster, Input::Nothing, Output::One("Node"), "Get a node of any node pool"),
         entry(Method::GET, format!("{CLUSTER}/nodes/{{id}}/upgrade/kubernetes"), "Upgrades", reports, A::GetScript, Input::Nothing, Output::Text("text/x-shellscript"), "Get the upgrade script of a node").asked(SCRIPT),

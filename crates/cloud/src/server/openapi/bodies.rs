@@ -9,13 +9,16 @@ use utoipa::openapi::{Object, OneOfBuilder, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::models::schema::Described;
-use crate::models::values::{ClusterId, DisplayName, Email, HttpUrl, OrganizationId, Phone, Slug, UserId, Version};
+use crate::models::values::{
+    ClusterId, DisplayName, Email, HttpUrl, OrganizationId, Phone, Slug, UnixMillis, UserId, Version,
+};
 use crate::models::{
-    Account, AutoscalingPolicy, AutoscalingPolicySpec, Catalogue, Cluster, ClusterLabel, ClusterSpec, Failure, Jobs,
-    LabelSpec, Login, Manifest, Node, NodePool, NodePoolLabel, NodePoolSpec, NodeSpec, NodeStatusReport, OpenObject,
-    Organization, OrganizationSpec, Plugin, PluginDefinition, PluginManifests, PluginSpec, PluginVersion, Provider,
-    ProviderSpec, Registry, RegistrySpec, Role, RoleBinding, RoleBindingSpec, RoleSpec, Secret, SshKey, SshKeySpec,
-    Team, TeamSpec, Token, Upgrade, UpgradeProgress, UpgradeScript, UpgradeSpec, User, UserSpec,
+    Account, AutoscalingPolicy, AutoscalingPolicySpec, Catalogue, Cluster, ClusterLabel, ClusterLabelSpec, ClusterSpec,
+    Failure, Jobs, Login, Manifest, Node, NodePool, NodePoolLabel, NodePoolLabelSpec, NodePoolSpec, NodeSpec,
+    NodeStatusReport, OpenObject, Organization, OrganizationSpec, Plugin, PluginDefinition, PluginManifests,
+    PluginSpec, PluginVersion, Provider, ProviderSpec, Registry, RegistrySpec, Role, RoleBinding, RoleBindingSpec,
+    RoleSpec, Secret, SshKey, SshKeySpec, Team, TeamSpec, Token, Upgrade, UpgradeProgress, UpgradeScript, UpgradeSpec,
+    User, UserSpec,
 };
 
 macro_rules! described {
@@ -34,10 +37,11 @@ described! {
     "Account": Account, "AccountSpec": AccountSpec, "ApiKeyInfo": ApiKeyInfo, "AttachedCluster": AttachedCluster,
     "AuditRow": AuditRow, "Authenticated": Authenticated, "AutoscalingPolicy": AutoscalingPolicy,
     "AutoscalingPolicySpec": AutoscalingPolicySpec, "Catalogue": Catalogue, "Cluster": Cluster,
-    "ClusterLabel": ClusterLabel, "ClusterSpec": ClusterSpec, "ClusterToken": ClusterToken,
-    "CreatedApiKey": CreatedApiKey, "CreatedToken": CreatedToken, "Failure": Failure, "LabelSpec": LabelSpec,
+    "ClusterLabel": ClusterLabel, "ClusterLabelSpec": ClusterLabelSpec, "ClusterSpec": ClusterSpec, "ClusterToken": ClusterToken,
+    "CreatedApiKey": CreatedApiKey, "CreatedToken": CreatedToken, "Failure": Failure,
     "Lock": Lock, "LoginRequest": LoginRequest, "MemberSpec": MemberSpec, "Membership": Membership, "NewPassword": NewPassword,
-    "Node": Node, "NodePool": NodePool, "NodePoolLabel": NodePoolLabel, "NodePoolSpec": NodePoolSpec,
+    "Node": Node, "NodePool": NodePool, "NodePoolLabel": NodePoolLabel,
+    "NodePoolLabelSpec": NodePoolLabelSpec, "NodePoolSpec": NodePoolSpec,
     "NodeSpec": NodeSpec, "Organization": Organization, "OrganizationSpec": OrganizationSpec,
     "Operator": Operator, "PasswordChange": PasswordChange, "Plugin": Plugin, "PluginDefinition": PluginDefinition,
     "PluginManifests": PluginManifests, "PluginSpec": PluginSpec, "PluginVersion": PluginVersion,
@@ -152,7 +156,7 @@ struct Operator {
     name: DisplayName,
     email: Email,
     /// Since when the user is an operator.
-    added_at: Timestamp,
+    added_at: UnixMillis,
 }
 
 /// Whether the organization is locked.
@@ -222,7 +226,7 @@ struct TokenInfo {
     #[schema(format = "uuid")]
     id: String,
     name: DisplayName,
-    created_at: Timestamp,
+    created_at: UnixMillis,
     expires_at: Timestamp,
 }
 
@@ -239,7 +243,7 @@ struct CreatedToken {
 struct ApiKeyInfo {
     #[schema(format = "uuid")]
     id: String,
-    created_at: Timestamp,
+    created_at: UnixMillis,
     owner_id: UserId,
 }
 

@@ -183,7 +183,12 @@ pub async fn restore(
         return Err(BackupError::NotEmpty(objects));
     }
     connection.execute("DELETE FROM sequence").await?;
-    let copied = fill(&mut connection, copy, told).await?;
+    let (copied, tables) = fill(&mut connection, copy, told).await?;
+    // The rows are those of an older version, in the tables of this one. All migrations after the first change only rows;
+    // one that changes tables needs its own case here.
+    for migration in MIGRATIONS.iter().filter(|migration| migration.version > tables) {
+        connection.execute(migration.sql.clone()).await?;
+    }
     connection.execute("DELETE FROM meta").await?;
     sqlx::query("INSERT INTO meta (name, value) VALUES ('epoch', $1)")
         .bind(Uuid::new_v4().simple().to_string())
@@ -193,12 +198,14 @@ pub async fn restore(
     Ok(copied)
 }
 
+/// Inserts all rows. Also returns the version of the tables that the backup was made from.
 async fn fill(
     connection: &mut AnyConnection,
     copy: &mut (dyn BufRead + Send),
     told: &mut (dyn FnMut(u64) + Send),
-) -> Result<BackupSummary, BackupError> {
+) -> Result<(BackupSummary, i64), BackupError> {
     let (mut rows, mut number, mut digest) = (0, 0, Context::new(&SHA256));
+    let mut version_of_copy = version();
     let mut text = String::new();
     loop {
         number += 1;
@@ -219,13 +226,13 @@ async fn fill(
                 Some(tables) if tables > version() => {
                     return Err(wrong("was written by a newer version; restore it with that version"));
                 }
-                Some(_) => {}
+                Some(tables) => version_of_copy = tables,
             }
         } else if let Some(foot) = value.as_object() {
             if foot.get("rows") != Some(&json!(rows)) || foot.get("sha256") != Some(&json!(hex(digest))) {
                 return Err(wrong("does not match the lines before it: the backup is damaged"));
             }
-            return Ok(BackupSummary { rows });
+            return Ok((BackupSummary { rows }, version_of_copy));
         } else {
             digest.update(line.as_bytes());
             insert(connection, &value)

@@ -31,6 +31,8 @@ pub struct Name {
     pub name: String,
     /// The field, for the message.
     pub field: &'static str,
+    /// All fields that the name consists of, with their values, for the message.
+    pub key: String,
 }
 
 /// An object to be created.

@@ -234,7 +234,7 @@ impl Transaction {
     async fn tie(&mut self, row: &Row, ties: &References) -> Result<(), Error> {
         if let Some(name) = &ties.name {
             if self.named(row.kind, &name.scope, &name.name).await?.is_some() {
-                let reason = format!("{} with this {} already exists", row.kind.singular(), name.field);
+                let reason = format!("{} with {} already exists", row.kind.singular(), name.key);
                 let mut refusal = Refusal::field(name.field, reason);
                 refusal.status = http::StatusCode::CONFLICT;
                 return Err(refusal.into());

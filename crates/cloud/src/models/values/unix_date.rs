@@ -1,0 +1,101 @@
+//! The form of `currentStartTime`: that of the `date` command, which the old coordinator wrote and compares.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use jiff::fmt::strtime;
+use jiff::tz::TimeZone;
+use serde::{Serialize, Serializer};
+
+use super::UnixSeconds;
+use crate::models::document::InvalidField;
+use crate::models::fields::{At, Read};
+
+/// Go's `time.UnixDate`, in UTC.
+const FORMAT: &str = "%a %b %e %H:%M:%S UTC %Y";
+const WANTED: &str = "a time in UTC such as \"Fri Mar  1 12:00:00 UTC 2019\"";
+
+/// A time in whole seconds, for example `Fri Mar  1 12:00:00 UTC 2019`. Unix seconds, which older versions of the
+/// server wrote, are accepted too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, utoipa::ToSchema)]
+#[schema(value_type = String,
+    pattern = "^(Mon|Tue|Wed|Thu|Fri|Sat|Sun) (Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ 123][0-9] [0-2][0-9]:[0-5][0-9]:[0-5][0-9] UTC [0-9]{4}$",
+    examples("Fri Mar  1 12:00:00 UTC 2019"))]
+pub struct UnixDate(Timestamp);
+
+impl UnixDate {
+    /// The time, without its fraction of a second.
+    #[must_use]
+    pub fn new(time: Timestamp) -> Self {
+        Self(Timestamp::from_second(time.as_second()).unwrap_or(time))
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn get(self) -> Timestamp {
+        self.0
+    }
+
+    /// Only the form in which this type writes a time, so that texts are equal where times are.
+    fn parse(text: &str) -> Option<Self> {
+        let time = strtime::parse(FORMAT, text).ok()?.to_datetime().ok()?;
+        let time = Self::new(time.to_zoned(TimeZone::UTC).ok()?.timestamp());
+        (time.to_string() == text).then_some(time)
+    }
+}
+
+impl fmt::Display for UnixDate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.strftime(FORMAT).fmt(f)
+    }
+}
+
+impl Serialize for UnixDate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Read for UnixDate {
+    fn read(at: &At<'_>) -> Result<Self, InvalidField> {
+        let seconds = || {
+            let seconds = i64::try_from(UnixSeconds::read(at).ok()?.get()).ok()?;
+            Timestamp::from_second(seconds).ok().map(Self)
+        };
+        let time = at.value.as_str().and_then(Self::parse).or_else(seconds);
+        time.ok_or_else(|| at.must_be(WANTED))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::models::document::Unknown;
+    use serde_json::json;
+
+    #[test]
+    fn the_form_of_go_and_the_seconds_of_older_versions() {
+        for (value, written) in [
+            (json!("Sun Nov 22 05:29:17 UTC 2026"), "Sun Nov 22 05:29:17 UTC 2026"),
+            (json!("Fri Mar  1 12:00:00 UTC 2019"), "Fri Mar  1 12:00:00 UTC 2019"),
+            (json!("1551441600"), "Fri Mar  1 12:00:00 UTC 2019"),
+            (json!(1_551_441_600), "Fri Mar  1 12:00:00 UTC 2019"),
+        ] {
+            let time = UnixDate::read(&At::root(&value, Unknown::Refuse)).unwrap();
+            assert_eq!(serde_json::to_value(time).unwrap(), written);
+        }
+        for text in [
+            "",
+            "Sat Mar  1 12:00:00 UTC 2019",
+            "Fri Mar 1 12:00:00 UTC 2019",
+            "Fri Mar 01 12:00:00 UTC 2019",
+            "Fri Mar  1 12:00:00 CET 2019",
+            "Fri Feb 30 12:00:00 UTC 2019",
+            "Fri Mar  1 24:00:00 UTC 2019",
+            "2019-03-01T12:00:00Z",
+        ] {
+            let value = json!(text);
+            assert!(UnixDate::read(&At::root(&value, Unknown::Refuse)).is_err(), "{text}");
+        }
+    }
+}
