@@ -41,7 +41,7 @@ static GROUPS: [(Hostile, Then); 32] = [
     (|_| "[".repeat(10_000), Unusable("is not valid YAML")),
     (
         |it| format!("{}# {}", it.to_yaml(), "x".repeat(2 * 1024 * 1024)),
-        Unusable("is larger than 1024 KiB"),
+        Unusable("is larger than 1 MiB"),
     ),
     (|_| bomb(), Unusable("is not valid YAML")),
     (|_| "a: &a [*a]".to_owned(), Unusable("is not valid YAML")),
