@@ -72,10 +72,10 @@ pub(crate) fn assert_kept(golden: &Value, written: &Value, path: &str) {
             }
         }
         (Value::Null, Value::Array(list)) | (Value::Array(list), Value::Null) => {
-            assert!(list.is_empty(), "{path}: {list:?}")
+            assert!(list.is_empty(), "{path}: {list:?}");
         }
         (Value::Null, Value::Object(map)) | (Value::Object(map), Value::Null) => {
-            assert!(map.is_empty(), "{path}: {map:?}")
+            assert!(map.is_empty(), "{path}: {map:?}");
         }
         (golden, written) => assert_eq!(golden, written, "{path}"),
     }

@@ -125,7 +125,7 @@ pub(super) fn unix_millis(stored: &str) -> Value {
 /// The reported status in the current form: an older version of the server stored what was sent. Only an upgrade has
 /// none before the first report.
 fn status(row: &Row) -> Value {
-    let stored = row.status.as_ref().map(|status| text(status));
+    let stored = row.status.as_ref().map(text);
     let stored = stored.as_deref().map(str::as_bytes);
     if row.kind == Kind::Upgrade {
         let progress: Option<UpgradeProgress> = stored.and_then(|stored| parse(stored, Unknown::Ignore).ok());

@@ -41,7 +41,7 @@ async fn the_command_line_shows_what_nobody_described_or_reported(world: World) 
     for cluster in clusters.into_iter().chain([cluster]) {
         let status = followed(cluster.status);
         assert_eq!(
-            (&*followed(cluster.provider_name), &*followed(status.status)),
+            (&*followed(cluster.provider_name), &*followed(status.kind)),
             ("", "UNKNOWN")
         );
         assert_eq!(followed(status.percent).to_string(), "0");
@@ -55,10 +55,10 @@ async fn the_command_line_shows_what_nobody_described_or_reported(world: World) 
             pool.docker_version,
         ];
         assert_eq!(texts.map(followed), ["workers", "worker", "1.30.1", ""]);
-        assert_eq!(followed(followed(pool.status).status), "UNKNOWN");
+        assert_eq!(followed(followed(pool.status).kind), "UNKNOWN");
     }
     for node in decode::<Vec<Node>>(&get("/clusters/{cluster_id}/node-pools/{node_pool_id}/nodes").await) {
-        assert_eq!(followed(followed(node.status).status), "UNKNOWN");
+        assert_eq!(followed(followed(node.status).kind), "UNKNOWN");
     }
     for policy in decode::<Vec<AutoscalingPolicy>>(&get("/clusters/{cluster_id}/autoscaling-policies").await) {
         followed(policy.metric_configuration);
@@ -280,7 +280,7 @@ async fn a_percentage_is_a_number_whatever_was_sent(world: World) {
                 // The status is that of each of the three types.
                 let status = followed(decode::<Node>(&body).status);
                 assert_eq!(
-                    (followed(status.percent).to_string(), &*followed(status.status)),
+                    (followed(status.percent).to_string(), &*followed(status.kind)),
                     (percent.to_string(), "RUNNING")
                 );
             }
@@ -374,11 +374,11 @@ async fn a_mirrored_rule_equals_the_one_that_is_read_next(world: World) {
             .is(200)
             .body,
     );
-    let rules: Vec<_> = roles.iter().flat_map(|role| &role.rules).collect();
+    let all: Vec<_> = roles.iter().flat_map(|role| &role.rules).collect();
     assert!(roles.iter().all(|role| year(&role.created_at) >= 2024));
-    assert_eq!(rules.len(), 3);
-    assert_eq!(rules.iter().filter(|rule| rule.api_groups.is_none()).count(), 1);
-    for rule in rules {
+    assert_eq!(all.len(), 3);
+    assert_eq!(all.iter().filter(|rule| rule.api_groups.is_none()).count(), 1);
+    for rule in all {
         assert_eq!(
             *rule,
             rule.mirrored(),
@@ -500,11 +500,11 @@ async fn the_name_of_a_node_is_unique_in_its_cluster(world: World) {
         (&Value::Null, &Value::Null)
     );
     let item = format!("{other}/{}", bare.field("id"));
-    let named = json!({"name": "node-2.example.org", "provider_id": "aws:///us-east-1a/i-0123456789abcdef0"});
-    let seen = world.patch(owner, &item, named.clone()).await.is(200).json();
+    let second = json!({"name": "node-2.example.org", "provider_id": "aws:///us-east-1a/i-0123456789abcdef0"});
+    let seen = world.patch(owner, &item, second.clone()).await.is(200).json();
     assert_eq!(
         (&seen["name"], &seen["provider_id"]),
-        (&named["name"], &named["provider_id"])
+        (&second["name"], &second["provider_id"])
     );
     // A cluster reads all of its nodes with their names, and changes none.
     let listed = world

@@ -31,7 +31,7 @@ pub fn year(text: &str) -> i16 {
 #[derive(Debug, Deserialize)]
 pub struct Status {
     #[serde(rename = "type")]
-    pub status: Option<String>,
+    pub kind: Option<String>,
     #[serde(default, deserialize_with = "go")]
     #[expect(dead_code, reason = "only its type is checked")]
     message: String,

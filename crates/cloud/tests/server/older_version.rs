@@ -48,9 +48,9 @@ async fn put_back(database: &mut AnyConnection, fixture: &Fixture) {
     set(database, "spec", "nodes", place.of("nodes"), &json!({})).await;
     let names = sqlx::query("DELETE FROM names WHERE kind = 'nodes'");
     names.execute(&mut *database).await.unwrap();
-    let rule = json!({"type": "kubernetes", "api_groups": [], "resources": [], "resource_names": [], "verbs": ["get"],
+    let policy = json!({"type": "kubernetes", "api_groups": [], "resources": [], "resource_names": [], "verbs": ["get"],
         "non_resource_urls": ["/healthz"]});
-    let role = json!({"name": "Reader", "description": "", "rules": [rule]});
+    let role = json!({"name": "Reader", "description": "", "rules": [policy]});
     set(database, "spec", "roles", place.of("roles"), &role).await;
     let version = json!({"version": "1.0.0", "disabled": false, "configuration_schema": [],
         "compatibility": {"kubernetes": {"min": null, "max": null}, "upgrades": [], "plugins": {}}});

@@ -148,7 +148,7 @@ fn not_before(error: &watcher::Error) -> Option<Duration> {
         | watcher::Error::WatchStartFailed(error)
         | watcher::Error::WatchFailed(error) => retry_after(error),
         watcher::Error::WatchError(status) => retry_after_status(status),
-        _ => None,
+        watcher::Error::NoResourceVersion => None,
     }
 }
 

@@ -350,8 +350,8 @@ async fn what_happens_between_two_pages_is_on_neither() {
 async fn it_is_served_over_http() {
     let (server, _) = server(1);
     let scratch = Scratch::new("sim");
-    let served = server.serve_on_port(&Process::new("program")).await;
-    let kubeconfig = Kubeconfig::read_from(served.kubeconfig(&scratch)).unwrap();
+    let port = server.serve_on_port(&Process::new("program")).await;
+    let kubeconfig = Kubeconfig::read_from(port.kubeconfig(&scratch)).unwrap();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
         .unwrap();
@@ -363,7 +363,7 @@ async fn it_is_served_over_http() {
     let version = made.resource_version().unwrap();
     let mut watch = nodes.watch(&WatchParams::default(), &version).await.unwrap().boxed();
     server.edit("test", "nodes", "", "a", |node| {
-        node["spec"]["podCIDR"] = "10.0.0.0/24".into()
+        node["spec"]["podCIDR"] = "10.0.0.0/24".into();
     });
     let Some(WatchEvent::Modified(changed)) = watch.try_next().await.unwrap() else {
         panic!("the change is shown");

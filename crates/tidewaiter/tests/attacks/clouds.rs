@@ -13,11 +13,11 @@ const NOTHING: TokenBucket = TokenBucket {
     refill: 0.0,
 };
 
-pub async fn throttles(ec2: &FakeEc2) {
+pub fn throttles(ec2: &FakeEc2) {
     ec2.throttle(Some(NOTHING));
 }
 
-pub async fn answers(ec2: &FakeEc2, answer: Scripted) {
+pub fn answers(ec2: &FakeEc2, answer: Scripted) {
     ec2.always(Some(answer));
 }
 

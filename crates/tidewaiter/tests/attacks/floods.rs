@@ -86,7 +86,7 @@ pub async fn missing_instances(field: &Field) -> Vec<String> {
 pub async fn nodes_during_an_outage(field: &Field) -> Vec<String> {
     const NODES: usize = 40;
     let world = &field.world;
-    throttles(&world.ec2).await;
+    throttles(&world.ec2);
     let fleet: Vec<FakeInstance> = (0..NODES).map(|_| field.launches("nodes")).collect();
     let register = async |instance: &FakeInstance| {
         let node = World::node_of(instance).build();

@@ -182,12 +182,12 @@ async fn play(field: &Field, number: usize, hostile: Hostile, then: &Then) -> Op
 
 /// A small file that would be a large tree.
 fn bomb() -> String {
-    let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
-    for level in 1..8 {
+    let level = |level: u32| {
         let alias = vec![format!("*a{}", level - 1); 10].join(", ");
-        text.push_str(&format!("a{level}: &a{level} [{alias}]\n"));
-    }
-    text
+        format!("a{level}: &a{level} [{alias}]\n")
+    };
+    let levels: String = (1..8).map(level).collect();
+    format!("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n{levels}")
 }
 
 fn many_labels(group: InstanceGroupBuilder) -> String {

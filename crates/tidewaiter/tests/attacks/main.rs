@@ -201,7 +201,7 @@ const ATTACKS: &[Attack] = &[
     // Silent clouds: nobody loses a label, and nothing is written for a Node that was answered before.
     Attack {
         name: "silent cloud: throttled",
-        act: Silences(|ec2| Box::pin(clouds::throttles(ec2))),
+        act: Silences(|ec2| Box::pin(async { clouds::throttles(ec2) })),
         outcome: Unanswered(
             "Throttled",
             "ec2:DescribeInstances is throttled … No action is needed if this is temporary",
@@ -209,7 +209,7 @@ const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "silent cloud: accepts calls and never answers",
-        act: Silences(|ec2| Box::pin(clouds::answers(ec2, Scripted::Hang))),
+        act: Silences(|ec2| Box::pin(async { clouds::answers(ec2, Scripted::Hang) })),
         outcome: Unanswered("Unavailable", "not reachable (timeout) … Check routes"),
     },
     Attack {
@@ -219,22 +219,22 @@ const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "silent cloud: breaks connections",
-        act: Silences(|ec2| Box::pin(clouds::answers(ec2, Scripted::BreakOff))),
+        act: Silences(|ec2| Box::pin(async { clouds::answers(ec2, Scripted::BreakOff) })),
         outcome: Unanswered("Unavailable", "not reachable … Check routes"),
     },
     Attack {
         name: "silent cloud: a proxy answers that all is well",
-        act: Silences(|ec2| Box::pin(clouds::answers(ec2, Scripted::Html))),
+        act: Silences(|ec2| Box::pin(async { clouds::answers(ec2, Scripted::Html) })),
         outcome: Unanswered("Unavailable", "unusable response … no proxy responds in its place"),
     },
     Attack {
         name: "silent cloud: nonsense",
-        act: Silences(|ec2| Box::pin(clouds::answers(ec2, Scripted::Garbage))),
+        act: Silences(|ec2| Box::pin(async { clouds::answers(ec2, Scripted::Garbage) })),
         outcome: Unanswered("Unavailable", "unusable response"),
     },
     Attack {
         name: "silent cloud: denies the call",
-        act: Silences(|ec2| Box::pin(clouds::answers(ec2, Scripted::Denied))),
+        act: Silences(|ec2| Box::pin(async { clouds::answers(ec2, Scripted::Denied) })),
         outcome: Unanswered(
             "Unavailable",
             "permission denied (UnauthorizedOperation) … Grant the controller's role",
@@ -242,7 +242,7 @@ const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "silent cloud: rejects the credentials",
-        act: Silences(|ec2| Box::pin(clouds::answers(ec2, Scripted::Unauthenticated))),
+        act: Silences(|ec2| Box::pin(async { clouds::answers(ec2, Scripted::Unauthenticated) })),
         outcome: Unanswered("Unavailable", "no valid credentials (AuthFailure) … instance profile"),
     },
     Attack {

@@ -20,7 +20,7 @@ async fn write(server: Arc<Server>, land: Land, writer: usize, stop: Arc<AtomicB
         if stop.load(Ordering::Relaxed) {
             return;
         }
-        let body = json!({"key": format!("w{writer}-{turn}"), "value": "0"});
+        let body = json!({"key": format!("cluster.containership.io/w{writer}-{turn}"), "value": "0"});
         let id = server.post(&land.token, &land.labels, &body).await.is(201).field("id");
         let path = format!("{}/{id}", land.labels);
         let body = json!({"value": "1"});

@@ -74,7 +74,7 @@ async fn turn_of(
     told: &mut Told,
     acknowledged: &AtomicUsize,
 ) -> Option<()> {
-    let key = name.to_owned();
+    let key = format!("cluster.containership.io/{name}");
     told.open = Some(Open::Label { key: key.clone() });
     let body = json!({"key": key, "value": "0"});
     let made = server.send(&land.token, Method::POST, &land.labels, Ask::body(&body));

@@ -37,7 +37,7 @@ async fn a_long_copy_says_on_a_terminal_alone_how_far_it_is() {
     let server = place.serve().await;
     let land = Land::make(&server).await;
     let made = (0..LABELS).map(async |number| {
-        let label = json!({"key": format!("key-{number}"), "value": ""});
+        let label = json!({"key": format!("cluster.containership.io/key-{number}"), "value": ""});
         server.post(&land.token, &land.labels, &label).await.is(201)
     });
     join_all(made).await;

@@ -84,7 +84,7 @@ async fn a_database_that_is_made_read_only_while_it_is_served_answers_and_recove
         for read in join_all(reads).await {
             read.is(200);
         }
-        let label = json!({"key": format!("k{turn}"), "value": ""});
+        let label = json!({"key": format!("cluster.containership.io/k{turn}"), "value": ""});
         let written = server.post(&land.token, &land.labels, &label).await;
         if written.status == 201 {
             kept += 1;
@@ -105,6 +105,6 @@ async fn a_database_that_is_made_read_only_while_it_is_served_answers_and_recove
     .await;
     let labels = server.get(&land.token, &land.labels).await.is(200).json();
     assert_eq!(labels.as_array().unwrap().len(), kept);
-    let label = json!({"key": "last", "value": ""});
+    let label = json!({"key": "cluster.containership.io/last", "value": ""});
     server.post(&land.token, &land.labels, &label).await.is(201);
 }

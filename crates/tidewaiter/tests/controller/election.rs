@@ -29,15 +29,15 @@ async fn a_replica_that_may_not_list_nodes_leaves_the_lease_to_one_that_may() {
         .logs("the Lease is free, but this replica is not fit to lead … nodes is forbidden")
         .await;
 
-    let works = world.controller().await;
-    works.leads().await;
+    let able = world.controller().await;
+    able.leads().await;
     world.has_labels(node.name(), &LABELS).await;
     assert_eq!(blind.proxy.count(Recorded::is_write), 0);
 
     // Its role was corrected: it is a standby like any other.
     blind.proxy.clear_hook();
     blind.ready().await;
-    works.stops().await;
+    able.stops().await;
     blind.leads().await;
     blind.stops().await;
 }
@@ -58,13 +58,13 @@ async fn a_leader_without_a_state_store_says_so_and_hands_over_to_one_that_has_i
         .says(node.name(), "LabelsValid", Unknown, "DefinitionMissing", words)
         .await;
 
-    let works = world.controller().await;
+    let able = world.controller().await;
     let line = without.loses().await;
     let reason = "takes over, because this replica is not fit to lead (state-store: cluster-completed.spec";
     assert!(line.contains(reason), "{line}");
-    works.leads().await;
+    able.leads().await;
     world.has_labels(node.name(), &LABELS).await;
-    works.stops().await;
+    able.stops().await;
 }
 
 #[tokio::test]

@@ -84,7 +84,7 @@ impl<'de> IntoDeserializer<'de, Undisclosed> for Tree<'de> {
     }
 }
 
-fn fields<'a>(object: &'a Map<String, Value>) -> impl Iterator<Item = (&'a str, Tree<'a>)> {
+fn fields(object: &Map<String, Value>) -> impl Iterator<Item = (&str, Tree<'_>)> {
     object.iter().map(|(field, value)| (field.as_str(), Tree(value)))
 }
 

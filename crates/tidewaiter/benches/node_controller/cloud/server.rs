@@ -155,7 +155,12 @@ impl Cloud {
             .await?;
         let labels = format!("{path}/labels");
         let label = self
-            .ask(&mut wire, "POST", &labels, &json!({"key": "env", "value": "0"}))
+            .ask(
+                &mut wire,
+                "POST",
+                &labels,
+                &json!({"key": "cluster.containership.io/env", "value": "0"}),
+            )
             .await?;
         Ok(Cluster {
             api_key: word(&made, "api_key")?,

@@ -124,7 +124,7 @@ impl Rest {
     async fn measure(world: &World, controller: &Controller, nodes: u32) -> Result<Self> {
         // What the cold start left over goes back.
         tokio::time::sleep(Duration::from_secs(2)).await;
-        drop(Calls::take(world));
+        let _ = Calls::take(world);
         let (cpu, fakes) = (controller.cpu_seconds(), World::fakes_cpu_seconds());
         let mut memory = Peak::begin(controller.process.pid());
         looking(&mut memory, heartbeats(world, nodes)).await;

@@ -1,4 +1,4 @@
-//! Two nodes of a control plane without machines: what kubelets do with the pods of DaemonSets, and what an operator sees of them.
+//! Two nodes of a control plane without machines: what kubelets do with the pods of `DaemonSets`, and what an operator sees of them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -97,7 +97,8 @@ impl ControlPlaneNodes {
                 let mut found: Vec<_> = endpoints
                     .filter_map(|endpoint| endpoint.target_ref.as_ref()?.uid.clone())
                     .collect();
-                (targets.sort(), found.sort());
+                targets.sort();
+                found.sort();
                 if found == targets {
                     Ok(())
                 } else {
