@@ -6,7 +6,7 @@
 //! A process cannot safely change its own environment, so [`exempt_this_machine`] starts the program again with a `NO_PROXY`
 //! that names them.
 //!
-//! For the API server [`is_direct`] applies the rules of kubectl, which are those of Go's `golang.org/x/net/http/httpproxy`:
+//! For the API server `is_direct` applies the rules of kubectl, which are those of Go's `golang.org/x/net/http/httpproxy`:
 //! they differ from the rules of the libraries (curl's) in ports, in `*.` and in the exception for this machine. Plain HTTP
 //! never goes through a proxy, which would see the token.
 

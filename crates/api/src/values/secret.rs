@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// A part of a credential. `Debug` does not show it.
 ///
-/// A field that contains one is read by [`opaque`], because the errors of serde quote what they refuse.
+/// A field that contains one is read by `opaque`, because the errors of serde quote what they refuse.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
