@@ -268,7 +268,7 @@ async fn whatever_happens_the_watches_lead_to_what_a_fresh_list_says() {
     let world = world(client, &url, SystemClock::shared(), &mut tasks);
     let cases = async {
         let mut runner = TestRunner::new(Config::default());
-        let mut outcomes = std::collections::HashSet::new();
+        let mut outcomes = Vec::new();
         for _ in 0..10 {
             let events = prop::collection::vec(event(), 1..60)
                 .new_tree(&mut runner)
@@ -288,9 +288,11 @@ async fn whatever_happens_the_watches_lead_to_what_a_fresh_list_says() {
                 }
             })
             .await;
-            outcomes.insert(fresh.failures.len());
+            outcomes.push(fresh.failures);
         }
-        assert!(outcomes.len() > 3, "the cases are all alike: {outcomes:?}");
+        // By what they say, not by how many failures there are: random events often lead to the same number.
+        let varied = outcomes.iter().any(|failures| *failures != outcomes[0]);
+        assert!(varied, "the cases are all alike: {outcomes:?}");
         assert_eq!(world.fresh().await.outcome(), Outcome::Failed);
         let metrics = world.metrics.encode().unwrap();
         assert!(
