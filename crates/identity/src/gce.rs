@@ -74,10 +74,6 @@ pub mod api {
     pub const GET_REGIONAL_TEMPLATE: &str = "gce:compute.regionInstanceTemplates.get";
 }
 
-/// The maximum number of claims in one query: more than a cluster has nodes. A listing returns the whole group, so each
-/// part of a split query would cost as much as the whole.
-const MAX_CLAIMS: usize = 10_000;
-
 /// The label that kOps sets on the instances of a cluster, used to find them.
 const CLUSTER_LABEL: &str = "k8s-io-cluster-name";
 
@@ -252,8 +248,9 @@ impl Identifier for Gce {
         "gce"
     }
 
+    /// All: a listing returns every instance, so each part of a split query would cost as much as the whole.
     fn max_batch(&self) -> usize {
-        MAX_CLAIMS
+        usize::MAX
     }
 
     async fn identify(&self, claims: &[Claim], answers: &AnswerFn<'_>) {

@@ -42,10 +42,6 @@ pub mod api {
     pub const LIST: &str = "hcloud:servers.list";
 }
 
-/// The maximum number of claims in one query: more than a cluster has nodes. A listing returns all servers, so each
-/// part of a split query would cost as much as the whole.
-const MAX_CLAIMS: usize = 10_000;
-
 /// The maximum number of servers that are queried individually, concurrently. A project may make 3,600 calls an hour,
 /// and a cluster of 500 takes ten pages.
 const FEW: usize = 10;
@@ -121,8 +117,9 @@ impl Identifier for Hetzner {
         "hcloud"
     }
 
+    /// All: a listing returns every server, so each part of a split query would cost as much as the whole.
     fn max_batch(&self) -> usize {
-        MAX_CLAIMS
+        usize::MAX
     }
 
     async fn identify(&self, claims: &[Claim], answers: &AnswerFn<'_>) {

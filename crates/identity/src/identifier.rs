@@ -68,7 +68,7 @@ pub trait Identifier: Send + Sync {
     /// The scheme of this cloud's providerIDs, before `://`.
     fn scheme(&self) -> &'static str;
 
-    /// The maximum number of claims in a query: as many as the cloud supports in one call.
+    /// The maximum number of claims in a query: as many as one call can answer.
     fn max_batch(&self) -> usize;
 
     /// Queries the cloud about the instances that these Nodes claim to be, and passes each answer to `answers`.

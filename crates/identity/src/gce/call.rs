@@ -26,8 +26,8 @@ use crate::refusal::{Refusal, UnavailableCause};
 /// The maximum page size.
 const PAGE: u32 = 500;
 
-/// The maximum number of pages: 50,000 rows, several times what a cluster can have.
-const MAX_PAGES: usize = 100;
+/// The maximum number of pages: 100,000 rows, several times what a cluster can have.
+const MAX_PAGES: usize = 200;
 
 /// The detail for a zone that a listing leaves out.
 pub(super) const NOT_REACHABLE: &str = "the zone is unreachable";

@@ -34,6 +34,13 @@ async fn a_group_of_a_thousand_is_two_listings_and_one_template() {
     );
 }
 
+#[tokio::test]
+async fn a_large_cluster_is_listed_once() {
+    let (fake, provider, instances) = fleet(10_500).await;
+    assert!(provider.ask(&claims(&instances)).await.iter().all(Result::is_ok));
+    assert_eq!(count(&fake.calls(), ALL), 10_500 / 500);
+}
+
 /// A template never changes, but its name may be used again.
 #[tokio::test]
 async fn a_template_is_read_again_only_when_it_may_be_another() {

@@ -7,12 +7,17 @@ use tidewaiter_identity::{Claim, Identifier, Identity, Refusal};
 /// What a query got, by the place of each claim.
 pub(crate) type Results = Vec<Result<Identity, Refusal>>;
 
-/// Asks, and makes sure that each claim was answered exactly once.
+/// Asks in queries of at most `max_batch` claims, and makes sure that each claim was answered exactly once.
 pub(crate) async fn ask(identifier: &dyn Identifier, claims: &[Claim]) -> Results {
     let results: Mutex<Vec<Results>> = Mutex::new(vec![Vec::new(); claims.len()]);
-    identifier
-        .identify(claims, &|place, result| results.lock().unwrap()[place].push(result))
-        .await;
+    let at_most = identifier.max_batch().min(claims.len()).max(1);
+    for (part, claims) in claims.chunks(at_most).enumerate() {
+        identifier
+            .identify(claims, &|place, result| {
+                results.lock().unwrap()[part * at_most + place].push(result);
+            })
+            .await;
+    }
     let one = |(place, mut given): (usize, Results)| {
         assert_eq!(given.len(), 1, "answers for {:?}: {given:?}", claims[place]);
         given.remove(0)
