@@ -40,7 +40,7 @@ pub use user::{SshKey, User, UserSpec};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
 
-use crate::schema::replacing;
+use crate::schema::{atomic, replacing};
 
 /// The maximum length of an id: that of an object's name.
 const MAX_ID: usize = 253;
@@ -51,16 +51,17 @@ const NAMESPACE_OR_EMPTY: &str = "^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$";
 /// The definitions of all these kinds.
 pub(crate) fn crds() -> Vec<CustomResourceDefinition> {
     [
-        User::crd(),
-        Registry::crd(),
-        Plugin::crd(),
-        ClusterLabel::crd(),
-        NodePoolLabel::crd(),
+        atomic(User::crd()),
+        atomic(Registry::crd()),
+        atomic(Plugin::crd()),
+        atomic(ClusterLabel::crd()),
+        atomic(NodePoolLabel::crd()),
+        // The upgrade controller writes a part of its spec.
         ClusterUpgrade::crd(),
-        AuthorizationRole::crd(),
-        AuthorizationRoleBinding::crd(),
-        AutoscalingGroup::crd(),
-        AutoscalingPolicy::crd(),
+        atomic(AuthorizationRole::crd()),
+        atomic(AuthorizationRoleBinding::crd()),
+        atomic(AutoscalingGroup::crd()),
+        atomic(AutoscalingPolicy::crd()),
     ]
     .map(replacing)
     .into()

@@ -32,11 +32,35 @@ pub const CONTAINERSHIP_ACCOUNT: &str = "containership";
 /// Namespace of the coordinator and of what it mirrors.
 pub const CONTAINERSHIP_NAMESPACE: &str = "containership-core";
 
+/// The label of a Node, and of a `NodePoolLabel`, whose value is the id of the node pool in the cloud.
+pub const NODE_POOL_LABEL: &str = "containership.io/node-pool-id";
+
 /// Label of every object that the coordinator makes from a mirrored one.
 pub const MANAGED_LABEL: &str = "containership.io/managed";
 
 /// Value of [`MANAGED_LABEL`].
 pub const MANAGED_VALUE: &str = "true";
+
+/// Label of the Secret with the credentials of a registry, whose value is the id of the registry in the cloud.
+pub const REGISTRY_SECRET_LABEL: &str = "tidewaiter.dev/registry";
+
+/// Name of the Secret with the credentials of a registry, in [`CONTAINERSHIP_NAMESPACE`].
+#[must_use]
+pub fn registry_secret_name(registry: &str) -> String {
+    format!("registry-{registry}")
+}
+
+/// The keys of the data of such a Secret.
+pub mod secret_keys {
+    /// The provider of the registry, in the cloud's words.
+    pub const PROVIDER: &str = "provider";
+    /// The address that the credentials are for, and no other.
+    pub const SERVER_ADDRESS: &str = "serveraddress";
+    /// The e-mail address of the account, or empty.
+    pub const EMAIL: &str = "email";
+    /// The credentials as a JSON object of texts, by the names that the provider requires.
+    pub const CREDENTIALS: &str = "credentials.json";
+}
 
 /// The role labels that are removed from a proven Node when its group does not define them, no matter who set them.
 ///

@@ -42,6 +42,22 @@ pub(crate) fn replacing(mut crd: CustomResourceDefinition) -> CustomResourceDefi
     crd
 }
 
+/// The definition with a spec that is one value for server-side apply, for kinds of which the cloud decides the whole spec: an apply
+/// removes what others added.
+pub(crate) fn atomic(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    for version in &mut crd.spec.versions {
+        let schema = version
+            .schema
+            .as_mut()
+            .and_then(|schema| schema.open_api_v3_schema.as_mut());
+        let spec = schema.and_then(|schema| schema.properties.as_mut()?.get_mut("spec"));
+        if let Some(spec) = spec {
+            spec.x_kubernetes_map_type = Some("atomic".to_owned());
+        }
+    }
+    crd
+}
+
 fn tolerate(schema: &mut JSONSchemaProps) {
     schema.default = None;
     // The API server does not know it; a `number` has it anyway.

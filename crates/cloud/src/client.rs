@@ -23,7 +23,7 @@ use tidewaiter_kit::{Backoff, SharedClock};
 use uuid::Uuid;
 
 use crate::models::values::{KubernetesVersion, NodeId, PluginId, Version};
-use crate::models::{Model, PluginManifests, Unknown, UpgradeScript, parse, parse_list};
+use crate::models::{InvalidItem, Model, PluginManifests, Unknown, UpgradeScript, parse, parse_each, parse_list};
 
 pub use error::ClientError;
 pub use path::{Cluster, Organization, Path};
@@ -83,6 +83,18 @@ impl Client {
     /// If there is no complete response; see [`ClientError`].
     pub async fn list<T: Model>(&self, path: Path, known: Option<&ETag>) -> Result<Listing<T>, ClientError> {
         self.fetch(path, known, parse_list).await
+    }
+
+    /// A list as by [`Client::list`], in which an invalid object does not hide the others.
+    ///
+    /// # Errors
+    /// If there is no complete response; see [`ClientError`].
+    pub async fn list_each<T: Model>(
+        &self,
+        path: Path,
+        known: Option<&ETag>,
+    ) -> Result<Listing<Result<T, InvalidItem>>, ClientError> {
+        self.fetch(path, known, parse_each).await
     }
 
     /// One object, unless it is unchanged since `known`.

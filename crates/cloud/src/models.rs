@@ -64,6 +64,7 @@ pub use upgrade::{
 pub use user::{SshKey, SshKeySpec, User, UserSpec};
 
 use fields::{At, Read as _};
+use uuid::Uuid;
 
 /// The maximum size of a list of objects, in bytes.
 const MAX_LIST_BYTES: usize = 64 * 1024 * 1024;
@@ -87,6 +88,29 @@ pub fn parse<T: Model>(bytes: &[u8], unknown: Unknown) -> Result<T, InvalidField
 pub fn parse_open(bytes: &[u8]) -> Result<OpenObject, InvalidField> {
     let value = document::parse(bytes, MAX_OPEN_BYTES)?;
     OpenObject::read(&At::root(&value, Unknown::Refuse))
+}
+
+/// An item of a list that is not such an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidItem {
+    /// Its id, if that at least can be read.
+    pub id: Option<Uuid>,
+    /// What is wrong; the field begins with the index in the list, `[3]`.
+    pub error: InvalidField,
+}
+
+/// Parses a list as [`parse_list`], each item by itself: an invalid one does not hide the others.
+///
+/// # Errors
+/// If `bytes` are not a JSON array.
+pub fn parse_each<T: Model>(bytes: &[u8], unknown: Unknown) -> Result<Vec<Result<T, InvalidItem>>, InvalidField> {
+    let value = document::parse(bytes, MAX_LIST_BYTES)?;
+    At::root(&value, unknown).each(|item, read| {
+        read.map_err(|error| InvalidItem {
+            id: item.get("id").and_then(|id| id.as_str()?.parse().ok()),
+            error,
+        })
+    })
 }
 
 /// Parses a list of objects, which must be a JSON array: an empty body, `null` or HTML is an error and never the empty

@@ -1,3 +1,5 @@
 //! The `coordinator` role: applies what the cloud says to the cluster as a whole. [`controllers`] is the table of its controllers.
 
+pub mod changes;
 pub mod controllers;
+pub mod mirror;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Serialize;
 
@@ -52,15 +53,6 @@ impl Ownership {
     }
 }
 
-/// The deletion brake: a single wrong input must not delete most of what there is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Brake {
-    /// Everything that is not desired is deleted.
-    Off,
-    /// Deletions of more than half of more than five objects are held.
-    On,
-}
-
 /// What is to be done. Pure: [`compare`] decides it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Changes<K> {
@@ -72,21 +64,37 @@ pub struct Changes<K> {
     pub delete: Vec<Arc<K>>,
     /// Desired names under which somebody else's object exists.
     pub foreign: Vec<Key>,
-    /// How many deletions the brake holds; then `delete` is empty.
+    /// How many objects of ours there are.
+    pub owned: usize,
+    /// How many deletions are held; then `delete` is empty.
     pub held: usize,
+}
+
+impl<K> Changes<K> {
+    /// Whether more than half of more than five objects of ours would be deleted, which one wrong input can cause.
+    #[must_use]
+    pub fn delete_most(&self) -> bool {
+        self.owned > 5 && self.delete.len() * 2 > self.owned
+    }
+
+    /// Deletes nothing, and reports what is held.
+    pub fn hold(&mut self) {
+        self.held = self.delete.len();
+        self.delete.clear();
+    }
 }
 
 /// What makes `actual` as `desired`. An object that is being deleted is left alone: its end starts another pass.
 #[must_use]
-pub fn compare<K: Resource>(desired: Vec<K>, actual: &[Arc<K>], ours: impl Fn(&K) -> bool, brake: Brake) -> Changes<K> {
+pub fn compare<K: Resource>(desired: Vec<K>, actual: &[Arc<K>], ours: impl Fn(&K) -> bool) -> Changes<K> {
     let mut by_key: BTreeMap<Key, &Arc<K>> = actual.iter().map(|object| (Key::of(&**object), object)).collect();
     let lives = |object: &&Arc<K>| ours(object) && object.meta().deletion_timestamp.is_none();
-    let owned = actual.iter().filter(lives).count();
     let mut changes = Changes {
         create: Vec::new(),
         update: Vec::new(),
         delete: Vec::new(),
         foreign: Vec::new(),
+        owned: actual.iter().filter(lives).count(),
         held: 0,
     };
     for object in desired {
@@ -101,10 +109,6 @@ pub fn compare<K: Resource>(desired: Vec<K>, actual: &[Arc<K>], ours: impl Fn(&K
     let left = by_key.into_values();
     let unwanted = left.filter(lives);
     changes.delete = unwanted.cloned().collect();
-    if brake == Brake::On && owned > 5 && changes.delete.len() * 2 > owned {
-        changes.held = changes.delete.len();
-        changes.delete.clear();
-    }
     changes
 }
 
@@ -154,17 +158,33 @@ impl<K: Cacheable + Serialize> Children<K> {
         });
         let actual: Vec<Arc<K>> = cached.into_values().flatten().collect();
         let ours = |object: &K| self.ownership.owns(object);
-        let changes = compare(marked.collect(), &actual, ours, Brake::Off);
-        execute(writer, changes).await?;
+        let changes = compare(marked.collect(), &actual, ours);
+        execute(writer, changes, |_, _| {}).await?;
         Ok(Next::UntilChanged)
     }
 }
 
-/// Performs every change, whatever becomes of the others.
+/// A write that took place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// The object is new.
+    Created,
+    /// The object was not as desired.
+    Updated,
+    /// The object is gone, or is being deleted.
+    Deleted,
+}
+
+/// Performs every change, whatever becomes of the others, and calls `done` for each write that took place, with the object's new
+/// metadata (its last one after a deletion).
 ///
 /// # Errors
 /// As [`Children::ensure`].
-pub async fn execute<K: Cacheable + Serialize>(writer: &Writer, changes: Changes<K>) -> Result<(), ChildrenError> {
+pub async fn execute<K: Cacheable + Serialize>(
+    writer: &Writer,
+    changes: Changes<K>,
+    done: impl Fn(Done, &ObjectMeta),
+) -> Result<(), ChildrenError> {
     enum Step<K> {
         Create(K),
         Update(K, Arc<K>),
@@ -176,13 +196,18 @@ pub async fn execute<K: Cacheable + Serialize>(writer: &Writer, changes: Changes
         .into_iter()
         .map(|(desired, cached)| Step::Update(desired, cached));
     let delete = changes.delete.into_iter().map(Step::Delete);
+    let done = &done;
     let steps = create.chain(update).chain(delete).map(|step| async move {
         match step {
-            Step::Create(object) => writer.apply_new(&object).await.map(drop),
-            Step::Update(object, cached) => writer.apply(&object, Some(&cached)).await.map(drop),
+            Step::Create(object) => writer.apply_new(&object).await.map(|new| done(Done::Created, &new)),
+            Step::Update(object, cached) => {
+                let written = writer.apply(&object, Some(&cached)).await?;
+                written.iter().for_each(|new| done(Done::Updated, new));
+                Ok(())
+            }
             Step::Delete(object) => match writer.delete::<K>(object.meta()).await {
                 Err(error) if error.is_gone() => Ok(()),
-                deleted => deleted,
+                deleted => deleted.map(|()| done(Done::Deleted, object.meta())),
             },
         }
     });

@@ -21,6 +21,13 @@ impl Queue {
         Trigger::calls(move |change: &Change<'_, K>| queue.push(Key::of(change.object())))
     }
 
+    /// Reconciles `key`, whatever changed: for a controller that has one thing to do.
+    #[must_use]
+    pub fn always<K>(&self, key: Key) -> Trigger<K> {
+        let queue = self.clone();
+        Trigger::calls(move |_: &Change<'_, K>| queue.push(key.clone()))
+    }
+
     /// Reconciles the namespace that the object is in.
     #[must_use]
     pub fn namespace<K: Resource>(&self) -> Trigger<K> {
@@ -124,6 +131,7 @@ mod tests {
         cache.notify(queue.label_value("pool"));
         cache.notify(queue.namespace());
         cache.notify(queue.same_name());
+        cache.notify(queue.always(Key::new("all")));
         let owner = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "name": name, "uid": "u"});
         let pod = |pool: &str| {
             object::<Pod>(
@@ -132,7 +140,7 @@ mod tests {
             )
         };
         pods.list([pod("a")]);
-        assert_eq!(waiting(&queue), ["n/s", "node", "a", "n", "n/p"]);
+        assert_eq!(waiting(&queue), ["n/s", "node", "a", "n", "n/p", "all"]);
         pods.put(pod("b"));
         let woken = waiting(&queue);
         assert!(
@@ -140,7 +148,7 @@ mod tests {
             "{woken:?}"
         );
         pods.delete(pod("b"));
-        assert_eq!(waiting(&queue), ["n/s", "node", "b", "n", "n/p"]);
+        assert_eq!(waiting(&queue), ["n/s", "node", "b", "n", "n/p", "all"]);
     }
 
     #[test]

@@ -127,6 +127,25 @@ impl Writer {
         self.send::<K>(Verb::Apply, meta, before, request).await.map(Some)
     }
 
+    /// Makes the status of `desired` that of the object `seen`, by server-side apply on the status subresource. The object must exist.
+    ///
+    /// # Errors
+    /// When the API server does not accept it; [`WriteError::is_conflict`] when the object was created again meanwhile.
+    pub async fn apply_status<K>(&self, desired: &K, seen: &ObjectMeta) -> Result<ObjectMeta, WriteError>
+    where
+        K: Resource<DynamicType = ()> + Serialize,
+    {
+        let mut body = body(desired);
+        body["metadata"] = json!({"name": seen.name, "namespace": seen.namespace, "uid": seen.uid});
+        if let Some(fields) = body.as_object_mut() {
+            fields.remove("spec");
+        }
+        let params = PatchParams::apply(&self.manager).force();
+        let request = request::<K>(seen).patch_subresource("status", name(seen), &params, &Patch::Apply(body));
+        self.send::<K>(Verb::Apply, seen, seen.resource_version.as_deref(), request)
+            .await
+    }
+
     /// Creates `desired` by server-side apply, so that a later [`Writer::apply`] owns exactly its fields. Reads first whether an object of
     /// the name exists, past every cache. If one is created in between, none of its values is overwritten, and what was added to it is
     /// given up again.

@@ -58,7 +58,6 @@ use crate::schema::null_is_empty;
 pub struct AutoscalingGroupSpec {
     /// The labels of the group's nodes; for a node pool `containership.io/node-pool-id`. No node may be in two groups.
     #[serde(default, deserialize_with = "null_is_empty")]
-    #[x_kube(merge_strategy = MapMerge::Atomic)]
     pub node_selector: BTreeMap<String, String>,
     /// The names of the `AutoscalingPolicy` objects that apply to the group.
     #[serde(default, deserialize_with = "null_is_empty")]

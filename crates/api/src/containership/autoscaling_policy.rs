@@ -52,7 +52,6 @@ pub struct AutoscalingPolicySpec {
     pub metric: String,
     /// Settings of the metric, which depend on the backend.
     #[serde(default, deserialize_with = "null_is_empty")]
-    #[x_kube(merge_strategy = MapMerge::Atomic)]
     pub metric_configuration: BTreeMap<String, String>,
     /// The seconds between two requests for the metric.
     #[schemars(range(min = 0))]

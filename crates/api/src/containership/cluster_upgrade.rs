@@ -84,9 +84,9 @@ pub struct ClusterUpgradeSpec {
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub node_timeout_seconds: i64,
-    /// The progress. The cloud never writes it.
-    #[serde(default)]
-    pub status: UpgradeProgress,
+    /// The progress. The cloud never writes it. Absent before the upgrade begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<UpgradeProgress>,
 }
 
 /// What an upgrade upgrades.

@@ -61,7 +61,6 @@ pub struct RegistrySpec {
     pub provider: String,
     /// The credentials, by the names that the provider requires. Secret.
     #[serde(default, deserialize_with = "opaque")]
-    #[x_kube(merge_strategy = MapMerge::Atomic)]
     pub credentials: BTreeMap<String, SecretText>,
     /// The id of the user who added the registry, or empty.
     #[serde(default)]

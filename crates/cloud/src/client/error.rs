@@ -69,6 +69,27 @@ impl ClientError {
         }
     }
 
+    /// The delay before the next request that the server asks for.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Unavailable { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
+    /// A short word for the class of the error, the label of a metric.
+    #[must_use]
+    pub fn class(&self) -> &'static str {
+        match self {
+            Self::Refused { .. } => "refused",
+            Self::NotOurs { .. } => "not-found",
+            Self::Unavailable { .. } => "unavailable",
+            Self::Invalid { .. } => "invalid",
+            Self::Rejected { .. } => "rejected",
+        }
+    }
+
     /// The minimum delay before a retry; `None` if a retry cannot succeed.
     pub(super) fn retry(&self) -> Option<Duration> {
         match self {

@@ -173,6 +173,12 @@ impl Cluster {
         self.node_pool(pool).below("labels")
     }
 
+    /// The autoscaling policies of a node pool.
+    #[must_use]
+    pub fn node_pool_policies(self, pool: NodePoolId) -> Path {
+        self.node_pool(pool).below("autoscaling-policies")
+    }
+
     /// Its nodes.
     #[must_use]
     pub fn nodes(self) -> Path {

@@ -13,6 +13,12 @@ use crate::models::UpgradeScript;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ETag(pub(super) HeaderValue);
 
+impl fmt::Display for ETag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(self.0.as_bytes()))
+    }
+}
+
 /// The body of a request.
 #[derive(Clone)]
 pub enum Body {

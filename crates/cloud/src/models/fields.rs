@@ -71,14 +71,27 @@ impl<'a> At<'a> {
         if items.len() > most {
             return Err(self.invalid(format!("has {} items, may have at most {most}", items.len())));
         }
-        let items = items.iter().enumerate().map(|(index, value)| {
-            T::read(&At {
+        self.read_items(items).map(|(_, read)| read).collect()
+    }
+
+    /// The items of a list of any length, each passed to `judge` with what became of it.
+    pub(super) fn each<T: Read, R>(
+        &self,
+        judge: impl Fn(&Value, Result<T, InvalidField>) -> R,
+    ) -> Result<Vec<R>, InvalidField> {
+        let items = self.value.as_array().ok_or_else(|| self.must_be("a list"))?;
+        Ok(self.read_items(items).map(|(item, read)| judge(item, read)).collect())
+    }
+
+    fn read_items<T: Read>(&self, items: &'a [Value]) -> impl Iterator<Item = (&'a Value, Result<T, InvalidField>)> {
+        items.iter().enumerate().map(|(index, value)| {
+            let at = At {
                 path: format!("{}[{index}]", self.path),
                 value,
                 unknown: self.unknown,
-            })
-        });
-        items.collect()
+            };
+            (value, T::read(&at))
+        })
     }
 
     pub(super) fn map(&self) -> Result<&'a Map<String, Value>, InvalidField> {

@@ -27,9 +27,9 @@ fn names<'a>(objects: impl IntoIterator<Item = &'a ServiceAccount>) -> Vec<&'a s
         .collect()
 }
 
-fn compared(desired: &[&str], actual: &[Arc<ServiceAccount>], brake: Brake) -> Changes<ServiceAccount> {
+fn compared(desired: &[&str], actual: &[Arc<ServiceAccount>]) -> Changes<ServiceAccount> {
     let desired = desired.iter().map(|name| account(name, &json!({}))).collect();
-    compare(desired, actual, |object| OURS.owns(object), brake)
+    compare(desired, actual, |object| OURS.owns(object))
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn what_is_missing_edited_unwanted_and_foreign() {
         ending("ending"),
         ending("ending-unwanted"),
     ];
-    let changes = compared(&["kept", "new", "foreign", "ending"], &actual, Brake::Off);
+    let changes = compared(&["kept", "new", "foreign", "ending"], &actual);
     assert_eq!(names(&changes.create), ["new"]);
     assert_eq!(names(changes.update.iter().map(|(desired, _)| desired)), ["kept"]);
     assert_eq!(names(changes.delete.iter().map(|it| &**it)), ["unwanted"]);
@@ -57,16 +57,16 @@ fn what_is_missing_edited_unwanted_and_foreign() {
 }
 
 #[test]
-fn the_brake_holds_deletions_of_more_than_half_of_more_than_five() {
+fn deletions_of_more_than_half_of_more_than_five_can_be_held() {
     for (actual, desired, held) in [(5, 0, 0), (6, 0, 6), (6, 3, 0), (6, 2, 4), (100, 50, 0), (100, 49, 51)] {
         let all: Vec<String> = (0..actual).map(|number| format!("n{number}")).collect();
         let cached: Vec<_> = all.iter().map(|name| ours(name)).collect();
         let desired: Vec<&str> = all.iter().take(desired).map(String::as_str).collect();
-        let changes = compared(&desired, &cached, Brake::On);
-        assert_eq!(changes.held, held, "{} of {actual}", desired.len());
-        let deleted = if held > 0 { 0 } else { cached.len() - desired.len() };
-        assert_eq!(changes.delete.len(), deleted);
-        assert_eq!(compared(&desired, &cached, Brake::Off).held, 0);
+        let mut changes = compared(&desired, &cached);
+        assert_eq!(changes.delete_most(), held > 0, "{} of {actual}", desired.len());
+        assert_eq!((changes.delete.len(), changes.held), (cached.len() - desired.len(), 0));
+        changes.hold();
+        assert_eq!((changes.delete.len(), changes.held), (0, cached.len() - desired.len()));
     }
 }
 
@@ -194,8 +194,12 @@ mod ensured {
     async fn deletions_that_the_brake_holds_are_reported() {
         let world = world();
         let names = ["a", "b", "c", "d", "e", "f"];
-        let changes = compared(&["new"], &names.map(ours), Brake::On);
-        let error = execute(&world.writer, changes).await.unwrap_err();
+        let mut changes = compared(&["new"], &names.map(ours));
+        changes.hold();
+        let done = std::cell::RefCell::new(Vec::new());
+        let note = |what, object: &ObjectMeta| done.borrow_mut().push((what, object.name.clone().unwrap()));
+        let error = execute(&world.writer, changes, note).await.unwrap_err();
+        assert_eq!(*done.borrow(), [(Done::Created, "new".to_owned())]);
         assert_eq!((error.class(), error.retry()), ("held", Retry::Slow));
         let notice = error.notice().unwrap();
         assert_eq!(notice.reason, "DeletionsHeld");

@@ -31,9 +31,12 @@ pub(super) fn has_our_fields<K: Resource + Serialize>(manager: &str, body: &Valu
     let mut applied = body.clone();
     if let Some(fields) = applied.as_object_mut() {
         fields.retain(|field, _| !IDENTITY.contains(&field.as_str()));
-    }
-    if let Some(fields) = applied.get_mut("metadata").and_then(Value::as_object_mut) {
-        fields.retain(|field, _| !IDENTITY_METADATA.contains(&field.as_str()));
+        if let Some(Value::Object(metadata)) = fields.get_mut("metadata") {
+            metadata.retain(|field, _| !IDENTITY_METADATA.contains(&field.as_str()));
+            if metadata.is_empty() {
+                fields.remove("metadata");
+            }
+        }
     }
     is_as_applied(&applied, &owned.0, &present)
 }
@@ -145,6 +148,17 @@ mod tests {
         );
         let updated = |cached: &mut Value| cached["metadata"]["managedFields"][0]["operation"] = json!("Update");
         assert!(!with(&|_, cached| updated(cached)), "it was not applied");
+    }
+
+    #[test]
+    fn an_apply_without_metadata_of_its_own_is_no_difference() {
+        let (mut desired, mut cached) = (desired(), cached());
+        desired["metadata"] = json!({"name": "s", "namespace": "n"});
+        cached["metadata"]["managedFields"][0]["fieldsV1"]
+            .as_object_mut()
+            .unwrap()
+            .remove("f:metadata");
+        assert!(same(&desired, &cached));
     }
 
     #[test]

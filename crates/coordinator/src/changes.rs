@@ -1,0 +1,76 @@
+//! The one change stream from the cloud, which wakes every loop that asks the cloud for something.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::StreamExt as _;
+use tidewaiter_cloud::client::{ChangedKind, Client, Cluster, Wake};
+use tidewaiter_kit::{Leadership, Tasks};
+use tokio::sync::Notify;
+
+/// Who is woken by which changes. Clones share it.
+#[derive(Clone, Default)]
+pub struct Changes(Arc<Mutex<Vec<Woken>>>);
+
+struct Woken {
+    by: &'static [ChangedKind],
+    asked: Arc<Notify>,
+}
+
+impl Changes {
+    /// Follows the changes of `cluster` while this replica leads.
+    pub fn start(client: Client, cluster: Cluster, leadership: Leadership, tasks: &mut Tasks) -> Self {
+        let changes = Self::default();
+        let (woken, shutdown) = (changes.clone(), tasks.shutdown_token());
+        tasks.spawn("cloud-changes", async move {
+            let following = async {
+                leadership.acquired().await;
+                let mut wakes = pin!(client.watch(cluster));
+                while let Some(wake) = wakes.next().await {
+                    woken.wake(&wake);
+                }
+            };
+            shutdown.run_until_cancelled(following).await;
+            Ok::<(), Infallible>(())
+        });
+        changes
+    }
+
+    /// Notifies after each change of one of these kinds, and after each interruption of the stream.
+    #[must_use]
+    pub fn of(&self, kinds: &'static [ChangedKind]) -> Arc<Notify> {
+        let asked = Arc::new(Notify::new());
+        self.lock().push(Woken {
+            by: kinds,
+            asked: Arc::clone(&asked),
+        });
+        asked
+    }
+
+    fn wake(&self, wake: &Wake) {
+        for woken in self.lock().iter().filter(|woken| woken.is_woken_by(wake)) {
+            woken.asked.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Woken>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Woken {
+    fn is_woken_by(&self, wake: &Wake) -> bool {
+        match wake {
+            Wake::Everything => true,
+            Wake::Changed(kinds) => self.by.iter().any(|kind| kinds.contains(kind)),
+        }
+    }
+}
+
+impl fmt::Debug for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Changes").field("loops", &self.lock().len()).finish()
+    }
+}

@@ -1,0 +1,275 @@
+//! What each sync loop did last: for CloudSync, for the readiness checks and for the metrics.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use prometheus::{IntCounterVec, IntGaugeVec};
+use tidewaiter_kit::metrics::MetricsError;
+use tidewaiter_kit::{Kit, Leadership, SharedClock};
+use tokio::sync::watch;
+
+use super::listing::Refused;
+use super::plan::Hold;
+
+/// A loop is stalled when its last success is older than this many sync intervals, and older than [`STALLED`].
+const STALLED_INTERVALS: u32 = 10;
+
+/// The least age of the last success of a stalled loop.
+const STALLED: Duration = Duration::from_mins(5);
+
+/// The state of one sync loop.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct LoopState {
+    /// The kind of its custom resources: `Registry`.
+    pub(super) resource: Cow<'static, str>,
+    /// The last complete response of the cloud.
+    pub(super) last_success: Option<Timestamp>,
+    /// Why the cloud's last response could not be used.
+    pub(super) list_error: Option<String>,
+    /// What the cloud's last response contained.
+    pub(super) contents: Option<Contents>,
+    /// Why the last writes to the cluster failed.
+    pub(super) write_error: Option<String>,
+    /// Whether the last complete response was compared with the cluster.
+    pub(super) is_applied: bool,
+    /// How many objects of the kind the cluster has.
+    pub(super) objects: usize,
+    /// The deletions that are held, and since when.
+    pub(super) held: Option<(Hold, Timestamp)>,
+}
+
+/// What became of a response in the cluster.
+#[derive(Clone, Debug)]
+pub(super) struct Applied {
+    /// The deletions that are held.
+    pub(super) hold: Option<Hold>,
+    /// Why writes failed.
+    pub(super) error: Option<String>,
+    /// How many objects of the kind the cluster has.
+    pub(super) objects: usize,
+}
+
+/// What a complete response contained.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Contents {
+    /// Names the response.
+    pub(super) revision: String,
+    /// The well-formed objects.
+    pub(super) objects: usize,
+    /// The malformed ones.
+    pub(super) refused: Vec<Refused>,
+}
+
+/// The states of all loops. Clones share them.
+#[derive(Clone)]
+pub(super) struct Board(Arc<Shared>);
+
+struct Shared {
+    clock: SharedClock,
+    interval: Duration,
+    loops: Mutex<BTreeMap<&'static str, Entry>>,
+    changed: watch::Sender<()>,
+    metrics: SyncMetrics,
+}
+
+struct Entry {
+    state: LoopState,
+    /// Of the last success or, before it, of the start; monotonic.
+    since: Option<Duration>,
+}
+
+struct SyncMetrics {
+    last_success: IntGaugeVec,
+    objects: IntGaugeVec,
+    refused: IntGaugeVec,
+    held: IntGaugeVec,
+    lists: IntCounterVec,
+    changes: IntCounterVec,
+}
+
+impl SyncMetrics {
+    fn new(kit: &Kit) -> Result<Self, MetricsError> {
+        let metrics = &kit.metrics;
+        Ok(Self {
+            last_success: metrics.gauge_vec(
+                "tidewaiter_cloud_sync_last_success_timestamp_seconds",
+                "Unix time of the last complete response of the cloud, for each kind.",
+                &["kind"],
+            )?,
+            objects: metrics.gauge_vec(
+                "tidewaiter_cloud_sync_objects",
+                "Number of well-formed objects in the last complete response of the cloud, for each kind.",
+                &["kind"],
+            )?,
+            refused: metrics.gauge_vec(
+                "tidewaiter_cloud_sync_refused",
+                "Number of malformed objects in the last complete response of the cloud, for each kind. They are not mirrored.",
+                &["kind"],
+            )?,
+            held: metrics.gauge_vec(
+                "tidewaiter_cloud_sync_held",
+                "Number of deletions that the deletion brake holds, for each kind.",
+                &["kind"],
+            )?,
+            lists: metrics.counter_vec(
+                "tidewaiter_cloud_sync_lists_total",
+                "Number of lists that were requested from the cloud, for each kind and outcome (changed, unchanged, or the class of the error).",
+                &["kind", "outcome"],
+            )?,
+            changes: metrics.counter_vec(
+                "tidewaiter_cloud_sync_changes_total",
+                "Number of objects that were created, updated or deleted in the cluster, for each kind and action.",
+                &["kind", "action"],
+            )?,
+        })
+    }
+}
+
+impl Board {
+    pub(super) fn new(kit: &Kit, interval: Duration) -> Result<Self, MetricsError> {
+        Ok(Self(Arc::new(Shared {
+            clock: Arc::clone(&kit.clock),
+            interval,
+            loops: Mutex::default(),
+            changed: watch::Sender::new(()),
+            metrics: SyncMetrics::new(kit)?,
+        })))
+    }
+
+    /// Adds a loop, and its readiness check. A replica that stands by syncs nothing, and is ready.
+    pub(super) fn register(&self, kind: &'static str, resource: Cow<'static, str>, kit: &Kit, leadership: Leadership) {
+        let entry = Entry {
+            state: LoopState {
+                resource,
+                ..LoopState::default()
+            },
+            since: None,
+        };
+        self.loops().insert(kind, entry);
+        let board = self.clone();
+        kit.checks.register(format!("sync/{kind}"), move || {
+            if leadership.is_leader() {
+                board.check(kind)
+            } else {
+                Ok(())
+            }
+        });
+    }
+
+    /// The loop starts to ask the cloud.
+    pub(super) fn started(&self, kind: &'static str) {
+        let now = self.0.clock.monotonic();
+        if let Some(entry) = self.loops().get_mut(kind) {
+            entry.since = Some(now);
+        }
+    }
+
+    /// The cloud sent a complete response, with these contents unless it is unchanged.
+    pub(super) fn listed(&self, kind: &'static str, contents: Option<Contents>) {
+        let (now, monotonic) = (self.0.clock.now(), self.0.clock.monotonic());
+        let metrics = &self.0.metrics;
+        metrics.last_success.with_label_values(&[kind]).set(now.as_second());
+        let outcome = if contents.is_some() { "changed" } else { "unchanged" };
+        metrics.lists.with_label_values(&[kind, outcome]).inc();
+        if let Some(contents) = &contents {
+            let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+            metrics.objects.with_label_values(&[kind]).set(count(contents.objects));
+            metrics
+                .refused
+                .with_label_values(&[kind])
+                .set(count(contents.refused.len()));
+        }
+        self.update(kind, |entry| {
+            entry.since = Some(monotonic);
+            entry.state.last_success = Some(now);
+            entry.state.list_error = None;
+            if let Some(contents) = contents {
+                entry.state.contents = Some(contents);
+                entry.state.is_applied = false;
+            }
+        });
+    }
+
+    /// The cloud sent no response that can be used. Returns whether that is news.
+    pub(super) fn failed(&self, kind: &'static str, class: &'static str, error: &str) -> bool {
+        self.0.metrics.lists.with_label_values(&[kind, class]).inc();
+        if self
+            .loops()
+            .get(kind)
+            .is_none_or(|entry| entry.state.list_error.as_deref() == Some(error))
+        {
+            return false;
+        }
+        self.update(kind, |entry| entry.state.list_error = Some(error.to_owned()));
+        true
+    }
+
+    /// An object of the cluster was changed.
+    pub(super) fn changed(&self, kind: &'static str, action: &'static str) {
+        self.0.metrics.changes.with_label_values(&[kind, action]).inc();
+    }
+
+    /// The writes to the cluster ended.
+    pub(super) fn applied(&self, kind: &'static str, applied: Applied) {
+        let Applied { hold, error, objects } = applied;
+        let held = hold.as_ref().map_or(0, |hold| hold.keys.len());
+        let gauge = self.0.metrics.held.with_label_values(&[kind]);
+        gauge.set(i64::try_from(held).unwrap_or(i64::MAX));
+        let now = self.0.clock.now();
+        self.update(kind, |entry| {
+            let state = &mut entry.state;
+            let since = state.held.as_ref().map_or(now, |(_, since)| *since);
+            state.held = hold.map(|hold| (hold, since));
+            state.write_error = error;
+            state.objects = objects;
+            state.is_applied = true;
+        });
+    }
+
+    /// Whether deletions of the kind are held.
+    pub(super) fn is_held(&self, kind: &'static str) -> bool {
+        self.loops().get(kind).is_some_and(|entry| entry.state.held.is_some())
+    }
+
+    /// The states of all loops, in the order of their names.
+    pub(super) fn states(&self) -> Vec<LoopState> {
+        self.loops().values().map(|entry| entry.state.clone()).collect()
+    }
+
+    /// Notifies of every update.
+    pub(super) fn updates(&self) -> watch::Receiver<()> {
+        self.0.changed.subscribe()
+    }
+
+    /// Whether the loop is stalled, in the words of `/readyz`.
+    fn check(&self, kind: &'static str) -> Result<(), String> {
+        let now = self.0.clock.monotonic();
+        let loops = self.loops();
+        let Some((entry, since)) = loops.get(kind).and_then(|entry| Some((entry, entry.since?))) else {
+            return Ok(());
+        };
+        let age = now.saturating_sub(since);
+        if age <= STALLED.max(self.0.interval * STALLED_INTERVALS) {
+            return Ok(());
+        }
+        let error = entry.state.list_error.as_deref().unwrap_or("no response yet");
+        Err(format!(
+            "no complete response of the cloud for {} s: {error}",
+            age.as_secs()
+        ))
+    }
+
+    fn update(&self, kind: &'static str, change: impl FnOnce(&mut Entry)) {
+        if let Some(entry) = self.loops().get_mut(kind) {
+            change(entry);
+        }
+        self.0.changed.send_replace(());
+    }
+
+    fn loops(&self) -> MutexGuard<'_, BTreeMap<&'static str, Entry>> {
+        self.0.loops.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,171 @@
+//! CloudSync: one object that shows the state of every sync loop, and takes the release of what the brake holds.
+//!
+//! Only the leader writes it, and only when something but a time changed. A person annotates it with a revision to release deletions.
+
+mod plan;
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::{Client, Resource as _};
+use serde_json::json;
+use tidewaiter_api::cloud_sync::{CLOUD_SYNC, RELEASE_ANNOTATION};
+use tidewaiter_api::{CloudSync, CloudSyncSpec};
+use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
+use tidewaiter_kit::{
+    Cache, Controller, ControllerContext, Events, Key, Next, Pass, Queue, Reconciler, SharedClock, Tasks, WriteError,
+    Writer,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::board::Board;
+use plan::{Plan, plan, release};
+
+/// Between two writes with the same conditions: counts change with every object.
+const REST: Duration = Duration::from_secs(5);
+
+/// Our own write is not in the cache yet: its change starts a pass. This is the fallback.
+const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// What a person released, as the cluster shows it.
+#[derive(Clone)]
+pub(super) struct Release(Cache<CloudSync>);
+
+impl Release {
+    /// The revision that a person released.
+    pub(super) fn revision(&self) -> Option<String> {
+        released(&*self.0.get(&super::key())?).cloned()
+    }
+
+    /// Starts a pass whenever it may have changed.
+    pub(super) fn notify(&self, queue: &Queue) {
+        let trigger = queue.always(super::key());
+        self.0
+            .notify(trigger.unless(|before, after| released(before) == released(after)));
+    }
+
+    pub(super) fn cache(&self) -> &Cache<CloudSync> {
+        &self.0
+    }
+
+    /// The object, for Events.
+    pub(super) fn reference(&self) -> ObjectReference {
+        let known = self.0.get(&super::key());
+        known.map_or_else(
+            || CloudSync::new(CLOUD_SYNC, CloudSyncSpec {}).object_ref(&()),
+            |it| it.object_ref(&()),
+        )
+    }
+}
+
+fn released(object: &CloudSync) -> Option<&String> {
+    object.metadata.annotations.as_ref()?.get(RELEASE_ANNOTATION)
+}
+
+/// Starts its cache and its controller.
+pub(super) fn start(
+    board: Board,
+    reader: &Client,
+    clients: &Clients,
+    context: &ControllerContext,
+    tasks: &mut Tasks,
+) -> Release {
+    let clock = Arc::clone(&context.kit.clock);
+    let objects = Cache::<CloudSync>::all(reader.clone()).start(tasks, &context.kit);
+    let queue = Queue::new();
+    objects.notify(queue.always(super::key()));
+    tasks.spawn(
+        "cloud-sync/updates",
+        queue_updates(board.clone(), queue.clone(), tasks.shutdown_token()),
+    );
+    let writer = clients.for_controller(CloudSyncController::NAME, DEFAULT_IN_FLIGHT);
+    let controller = CloudSyncController {
+        objects: objects.clone(),
+        board,
+        writer: Writer::new(writer, CloudSyncController::NAME, Arc::clone(&clock)),
+        events: context.events.of(CloudSyncController::NAME),
+        written: Mutex::default(),
+        clock,
+    };
+    Controller::new(controller, queue)
+        .reads(&objects)
+        .start(context.clone(), tasks);
+    Release(objects)
+}
+
+async fn queue_updates(board: Board, queue: Queue, shutdown: CancellationToken) -> Result<(), Infallible> {
+    let mut updates = board.updates();
+    let queueing = async {
+        while updates.changed().await.is_ok() {
+            queue.push(super::key());
+        }
+    };
+    shutdown.run_until_cancelled(queueing).await;
+    Ok(())
+}
+
+struct CloudSyncController {
+    objects: Cache<CloudSync>,
+    board: Board,
+    writer: Writer,
+    events: Events,
+    clock: SharedClock,
+    /// When the status was last written; monotonic.
+    written: Mutex<Option<Duration>>,
+}
+
+impl Reconciler for CloudSyncController {
+    const NAME: &'static str = "cloud-sync";
+    type Error = WriteError;
+
+    async fn reconcile(&self, pass: &mut Pass) -> Result<Next, WriteError> {
+        let key: Key = super::key();
+        let object = self.objects.get(&key);
+        if self
+            .writer
+            .awaits::<CloudSync>(&key, object.as_ref().map(|object| &object.metadata))
+        {
+            return Ok(Next::Pending(CATCH_UP));
+        }
+        let Some(object) = object else {
+            self.writer
+                .apply_new(&CloudSync::new(CLOUD_SYNC, CloudSyncSpec {}))
+                .await?;
+            return Ok(Next::Pending(CATCH_UP));
+        };
+        pass.about(object.object_ref(&()));
+        let loops = self.board.states();
+        if let Some(notice) = release(released(&object).map(String::as_str), &loops) {
+            let without = json!({"metadata": {"annotations": {RELEASE_ANNOTATION: null}}});
+            self.writer.patch::<CloudSync>(&object.metadata, without).await?;
+            self.events.publish(&object.object_ref(&()), notice);
+            return Ok(Next::Pending(CATCH_UP));
+        }
+        let Some(Plan { status, notices }) = plan(&object, &loops, self.clock.now()) else {
+            return Ok(Next::UntilChanged);
+        };
+        let rest = self.rest();
+        if notices.is_empty() && !rest.is_zero() {
+            return Ok(Next::Pending(rest));
+        }
+        let mut desired = CloudSync::new(CLOUD_SYNC, CloudSyncSpec {});
+        desired.status = Some(status);
+        self.writer.apply_status(&desired, &object.metadata).await?;
+        *self.written.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.clock.monotonic());
+        for notice in notices {
+            self.events.publish(&object.object_ref(&()), notice);
+        }
+        Ok(Next::UntilChanged)
+    }
+}
+
+impl CloudSyncController {
+    /// How long a write that changes no condition waits.
+    fn rest(&self) -> Duration {
+        let written = *self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = written.map_or(Duration::ZERO, |written| written.saturating_add(REST));
+        next.saturating_sub(self.clock.monotonic())
+    }
+}

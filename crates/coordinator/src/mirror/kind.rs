@@ -1,0 +1,127 @@
+//! What is particular to a kind that is mirrored from the cloud.
+
+use kube::Client;
+use kube::core::ObjectMeta;
+use serde::Serialize;
+use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
+use tidewaiter_cloud::client::{ChangedKind, Cluster, Path};
+use tidewaiter_cloud::models::values::NodePoolId;
+use tidewaiter_cloud::models::{InvalidItem, Model, NodePool};
+use tidewaiter_kit::Cacheable;
+use tidewaiter_kit::cache::CacheBuilder;
+use uuid::Uuid;
+
+use super::listing::Refused;
+
+/// A kind that is mirrored: where the cloud lists it, and how an object of the cloud becomes an object of the cluster.
+pub(crate) trait MirroredKind: Send + Sync + 'static {
+    /// The name in metrics and in the readiness check: `users`.
+    const NAME: &'static str;
+    /// The name of its controller, under which the API server records the writes: `sync-users`.
+    const CONTROLLER: &'static str;
+    /// The kinds of the change stream after which it is listed again.
+    const CHANGED: &'static [ChangedKind];
+    /// What the cloud lists.
+    type Object: Model + Send;
+    /// What is written to the cluster.
+    type Resource: Cacheable + Serialize;
+
+    /// The objects of the cluster that are mirrored.
+    fn cache(&self, reader: Client) -> CacheBuilder<Self::Resource>;
+
+    /// Where the cloud lists it.
+    fn listed(&self, cluster: Cluster) -> Listed;
+
+    /// Whether the object can be in the list of `source`. A response with an object of another cluster or organization is refused whole.
+    fn belongs(&self, _object: &Self::Object, _source: &Source) -> bool {
+        true
+    }
+
+    /// The name of the resource that an object of the cloud becomes, which [`Self::resource`] must give it.
+    fn name(id: Uuid) -> String {
+        id.to_string()
+    }
+
+    /// What the object becomes; `None` when it is not mirrored.
+    fn resource(&self, object: Self::Object) -> Option<Self::Resource>;
+
+    /// What the list of a source becomes.
+    fn items(&self, _source: &Source, objects: Vec<Result<Self::Object, InvalidItem>>) -> Items<Self::Resource> {
+        let mut items = Items::default();
+        for object in objects {
+            match object {
+                Ok(object) => items.desired.extend(self.resource(object)),
+                Err(invalid) => items.refused.push(Refused::new(invalid.id.map(Self::name), &invalid)),
+            }
+        }
+        items
+    }
+
+    /// Whether an object of the cluster is one that the mirror may change and delete.
+    fn ours(&self, _resource: &Self::Resource) -> bool {
+        true
+    }
+}
+
+/// Where a kind is listed.
+pub(crate) enum Listed {
+    /// In one list.
+    At(Path),
+    /// In one list for each node pool.
+    OfEachPool(fn(Cluster, NodePoolId) -> Path),
+}
+
+/// What a list is about.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Source {
+    /// The cluster.
+    pub(crate) cluster: Cluster,
+    /// The node pool, if the kind is listed for each pool.
+    pub(crate) pool: Option<NodePool>,
+}
+
+impl Source {
+    /// Whether the list is that of this node pool.
+    pub(crate) fn is_of_pool(&self, id: NodePoolId) -> bool {
+        self.pool.as_ref().is_some_and(|pool| pool.id == id)
+    }
+}
+
+/// What a list becomes.
+#[derive(Clone, Debug)]
+pub(crate) struct Items<R> {
+    /// What is mirrored.
+    pub(crate) desired: Vec<R>,
+    /// What is malformed.
+    pub(crate) refused: Vec<Refused>,
+}
+
+impl<R> Default for Items<R> {
+    fn default() -> Self {
+        Self {
+            desired: Vec::new(),
+            refused: Vec::new(),
+        }
+    }
+}
+
+/// The metadata of a resource in the namespace of the custom resources.
+pub(super) fn named(id: impl ToString) -> ObjectMeta {
+    ObjectMeta {
+        namespace: Some(CONTAINERSHIP_NAMESPACE.to_owned()),
+        ..cluster_scoped(id)
+    }
+}
+
+/// The metadata of a cluster-scoped resource.
+pub(super) fn cluster_scoped(id: impl ToString) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(id.to_string()),
+        ..ObjectMeta::default()
+    }
+}
+
+/// Whether a name is an id of the cloud. People give their objects other names.
+pub(super) fn is_id(name: &str) -> bool {
+    name.parse::<Uuid>().is_ok()
+}

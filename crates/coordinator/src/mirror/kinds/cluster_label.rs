@@ -1,0 +1,44 @@
+//! Labels of every node of the cluster.
+
+use kube::Client;
+use tidewaiter_api::containership::{ClusterLabel, ClusterLabelSpec};
+use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
+use tidewaiter_cloud::client::{ChangedKind, Cluster};
+use tidewaiter_cloud::models;
+use tidewaiter_kit::Cache;
+use tidewaiter_kit::cache::CacheBuilder;
+
+use crate::mirror::kind::{Listed, MirroredKind, named};
+
+/// The labels of the cluster.
+pub(crate) struct ClusterLabels;
+
+impl MirroredKind for ClusterLabels {
+    const NAME: &'static str = "cluster-labels";
+    const CONTROLLER: &'static str = "sync-cluster-labels";
+    const CHANGED: &'static [ChangedKind] = &[ChangedKind::Labels];
+    type Object = models::ClusterLabel;
+    type Resource = ClusterLabel;
+
+    fn cache(&self, reader: Client) -> CacheBuilder<ClusterLabel> {
+        Cache::namespaced(reader, CONTAINERSHIP_NAMESPACE)
+    }
+
+    fn listed(&self, cluster: Cluster) -> Listed {
+        Listed::At(cluster.labels())
+    }
+
+    fn resource(&self, label: models::ClusterLabel) -> Option<ClusterLabel> {
+        let spec = ClusterLabelSpec {
+            id: label.id.to_string(),
+            created_at: label.created_at.to_string(),
+            updated_at: label.updated_at.to_string(),
+            key: label.spec.key,
+            value: label.spec.value,
+        };
+        Some(ClusterLabel {
+            metadata: named(&spec.id),
+            spec,
+        })
+    }
+}

@@ -1,0 +1,51 @@
+//! Labels of every node of a node pool.
+
+use kube::Client;
+use tidewaiter_api::LabelValue;
+use tidewaiter_api::containership::{NodePoolLabel, NodePoolLabelSpec};
+use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, NODE_POOL_LABEL};
+use tidewaiter_cloud::client::{ChangedKind, Cluster};
+use tidewaiter_cloud::models;
+use tidewaiter_kit::Cache;
+use tidewaiter_kit::cache::CacheBuilder;
+
+use crate::mirror::kind::{Listed, MirroredKind, Source, named};
+
+/// The labels of the node pools. Each carries the id of its pool as a label, as readers of the old resources select them.
+pub(crate) struct NodePoolLabels;
+
+impl MirroredKind for NodePoolLabels {
+    const NAME: &'static str = "node-pool-labels";
+    const CONTROLLER: &'static str = "sync-node-pool-labels";
+    const CHANGED: &'static [ChangedKind] = &[ChangedKind::NodePoolLabels, ChangedKind::NodePools];
+    type Object = models::NodePoolLabel;
+    type Resource = NodePoolLabel;
+
+    fn cache(&self, reader: Client) -> CacheBuilder<NodePoolLabel> {
+        Cache::namespaced(reader, CONTAINERSHIP_NAMESPACE)
+    }
+
+    fn listed(&self, _cluster: Cluster) -> Listed {
+        Listed::OfEachPool(Cluster::node_pool_labels)
+    }
+
+    fn belongs(&self, label: &models::NodePoolLabel, source: &Source) -> bool {
+        source.is_of_pool(label.node_pool_id)
+    }
+
+    fn resource(&self, label: models::NodePoolLabel) -> Option<NodePoolLabel> {
+        let pool = label.node_pool_id.to_string();
+        let mut metadata = named(label.id);
+        metadata.labels = Some([(NODE_POOL_LABEL.to_owned(), pool.clone())].into());
+        let spec = NodePoolLabelSpec {
+            id: label.id.to_string(),
+            created_at: label.created_at.to_string(),
+            updated_at: label.updated_at.to_string(),
+            key: label.spec.key,
+            value: label.spec.value,
+            // A UUID is a valid value.
+            node_pool_id: pool.parse::<LabelValue>().ok()?,
+        };
+        Some(NodePoolLabel { metadata, spec })
+    }
+}

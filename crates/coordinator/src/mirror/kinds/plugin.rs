@@ -1,0 +1,50 @@
+//! Plugins of the cluster.
+
+use kube::Client;
+use tidewaiter_api::containership::{Plugin, PluginSpec};
+use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
+use tidewaiter_cloud::client::{ChangedKind, Cluster};
+use tidewaiter_cloud::models;
+use tidewaiter_kit::Cache;
+use tidewaiter_kit::cache::CacheBuilder;
+
+use super::or_empty;
+use crate::mirror::kind::{Listed, MirroredKind, Source, named};
+
+/// The plugins of the cluster.
+pub(crate) struct Plugins;
+
+impl MirroredKind for Plugins {
+    const NAME: &'static str = "plugins";
+    const CONTROLLER: &'static str = "sync-plugins";
+    const CHANGED: &'static [ChangedKind] = &[ChangedKind::Plugins];
+    type Object = models::Plugin;
+    type Resource = Plugin;
+
+    fn cache(&self, reader: Client) -> CacheBuilder<Plugin> {
+        Cache::namespaced(reader, CONTAINERSHIP_NAMESPACE)
+    }
+
+    fn listed(&self, cluster: Cluster) -> Listed {
+        Listed::At(cluster.plugins())
+    }
+
+    fn belongs(&self, plugin: &models::Plugin, source: &Source) -> bool {
+        plugin.organization_id == source.cluster.organization && plugin.cluster_id == source.cluster.id
+    }
+
+    fn resource(&self, plugin: models::Plugin) -> Option<Plugin> {
+        let spec = PluginSpec {
+            id: plugin.id.to_string(),
+            added_at: or_empty(plugin.added_at),
+            description: plugin.spec.description.to_string(),
+            type_: plugin.spec.plugin_type.to_string(),
+            version: plugin.spec.version.to_string(),
+            implementation: plugin.spec.implementation.to_string(),
+        };
+        Some(Plugin {
+            metadata: named(&spec.id),
+            spec,
+        })
+    }
+}

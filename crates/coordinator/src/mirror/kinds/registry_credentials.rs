@@ -1,0 +1,76 @@
+//! The credentials of registries, each in a Secret beside its Registry, with the address that they are for.
+//!
+//! The address is repeated there, so that whoever may edit a Registry cannot send its credentials to another address.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Client;
+use serde_json::json;
+use tidewaiter_api::names::{
+    CONTAINERSHIP_NAMESPACE, MANAGED_LABEL, MANAGED_VALUE, REGISTRY_SECRET_LABEL, registry_secret_name, secret_keys,
+};
+use tidewaiter_cloud::client::{ChangedKind, Cluster};
+use tidewaiter_cloud::models;
+use tidewaiter_kit::Cache;
+use tidewaiter_kit::cache::CacheBuilder;
+use uuid::Uuid;
+
+use super::or_empty;
+use super::registry::RegistryCredentialsIn;
+use crate::mirror::kind::{Listed, MirroredKind, Source, named};
+
+/// The Secrets with the credentials of the organization's registries.
+pub(crate) struct RegistryCredentials(pub(crate) RegistryCredentialsIn);
+
+impl MirroredKind for RegistryCredentials {
+    const NAME: &'static str = "registry-credentials";
+    const CONTROLLER: &'static str = "sync-registry-credentials";
+    const CHANGED: &'static [ChangedKind] = &[ChangedKind::Registries];
+    type Object = models::Registry;
+    type Resource = Secret;
+
+    fn cache(&self, reader: Client) -> CacheBuilder<Secret> {
+        Cache::namespaced(reader, CONTAINERSHIP_NAMESPACE).labels(REGISTRY_SECRET_LABEL)
+    }
+
+    fn listed(&self, cluster: Cluster) -> Listed {
+        Listed::At(cluster.organization().registries())
+    }
+
+    fn belongs(&self, registry: &models::Registry, source: &Source) -> bool {
+        registry.organization_id == source.cluster.organization
+    }
+
+    fn name(id: Uuid) -> String {
+        registry_secret_name(&id.to_string())
+    }
+
+    fn resource(&self, registry: models::Registry) -> Option<Secret> {
+        if self.0 == RegistryCredentialsIn::Inline {
+            return None;
+        }
+        let id = registry.id.to_string();
+        let mut metadata = named(registry_secret_name(&id));
+        let labels = [(MANAGED_LABEL, MANAGED_VALUE), (REGISTRY_SECRET_LABEL, &id)];
+        metadata.labels = Some(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
+        let data: BTreeMap<&str, String> = [
+            (secret_keys::PROVIDER, registry.spec.provider.to_string()),
+            (secret_keys::SERVER_ADDRESS, registry.spec.serveraddress.to_string()),
+            (secret_keys::EMAIL, or_empty(registry.spec.email)),
+            (
+                secret_keys::CREDENTIALS,
+                json!(registry.spec.credentials.revealed()).to_string(),
+            ),
+        ]
+        .into();
+        let bytes = |(key, value): (&str, String)| (key.to_owned(), ByteString(value.into_bytes()));
+        Some(Secret {
+            metadata,
+            data: Some(data.into_iter().map(bytes).collect()),
+            type_: Some("Opaque".to_owned()),
+            ..Secret::default()
+        })
+    }
+}

@@ -1,0 +1,80 @@
+//! Roles with their rules.
+
+use kube::Client;
+use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleSpec, AuthorizationRule, RuleType};
+use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
+use tidewaiter_cloud::client::{ChangedKind, Cluster};
+use tidewaiter_cloud::models;
+use tidewaiter_kit::Cache;
+use tidewaiter_kit::cache::CacheBuilder;
+
+use super::or_empty;
+use crate::mirror::kind::{Listed, MirroredKind, Source, named};
+
+/// The roles of the cluster.
+pub(crate) struct Roles;
+
+impl MirroredKind for Roles {
+    const NAME: &'static str = "roles";
+    const CONTROLLER: &'static str = "sync-roles";
+    const CHANGED: &'static [ChangedKind] = &[ChangedKind::Roles];
+    type Object = models::Role;
+    type Resource = AuthorizationRole;
+
+    fn cache(&self, reader: Client) -> CacheBuilder<AuthorizationRole> {
+        Cache::namespaced(reader, CONTAINERSHIP_NAMESPACE)
+    }
+
+    fn listed(&self, cluster: Cluster) -> Listed {
+        Listed::At(cluster.roles())
+    }
+
+    fn belongs(&self, role: &models::Role, source: &Source) -> bool {
+        // Without its rules, which were requested, it would look like a role that permits nothing.
+        role.organization_id == source.cluster.organization && role.rules.is_some()
+    }
+
+    fn resource(&self, role: models::Role) -> Option<AuthorizationRole> {
+        let organization_id = role.organization_id.to_string();
+        let owner_id = or_empty(role.owner_id);
+        let spec = AuthorizationRoleSpec {
+            id: role.id.to_string(),
+            created_at: role.created_at.to_string(),
+            updated_at: role.updated_at.to_string(),
+            name: role.name.to_string(),
+            description: role.description.to_string(),
+            rules: role.rules.into_iter().flatten().map(rule).collect(),
+            organization_id,
+            owner_id,
+        };
+        Some(AuthorizationRole {
+            metadata: named(&spec.id),
+            spec,
+        })
+    }
+}
+
+fn rule(rule: models::Rule) -> AuthorizationRule {
+    fn texts<T: ToString>(values: Vec<T>) -> Vec<String> {
+        values.iter().map(T::to_string).collect()
+    }
+    let spec = rule.spec;
+    AuthorizationRule {
+        id: rule.id.to_string(),
+        created_at: or_empty(rule.created_at),
+        updated_at: or_empty(rule.updated_at),
+        organization_id: String::new(),
+        name: String::new(),
+        description: String::new(),
+        owner_id: String::new(),
+        type_: match spec.rule_type {
+            models::RuleType::Kubernetes => RuleType::Kubernetes,
+            models::RuleType::Containership => RuleType::Containership,
+        },
+        api_groups: texts(spec.api_groups),
+        resources: texts(spec.resources),
+        resource_names: texts(spec.resource_names),
+        verbs: texts(spec.verbs),
+        non_resource_urls: texts(spec.non_resource_urls),
+    }
+}

@@ -1,0 +1,60 @@
+//! Role bindings.
+
+use kube::Client;
+use tidewaiter_api::containership::{AuthorizationRoleBinding, AuthorizationRoleBindingSpec, BindingType};
+use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
+use tidewaiter_cloud::client::{ChangedKind, Cluster};
+use tidewaiter_cloud::models::{self, BindingSubject};
+use tidewaiter_kit::Cache;
+use tidewaiter_kit::cache::CacheBuilder;
+
+use super::or_empty;
+use crate::mirror::kind::{Listed, MirroredKind, Source, named};
+
+/// The role bindings that apply to the cluster.
+pub(crate) struct RoleBindings;
+
+impl MirroredKind for RoleBindings {
+    const NAME: &'static str = "role-bindings";
+    const CONTROLLER: &'static str = "sync-role-bindings";
+    const CHANGED: &'static [ChangedKind] = &[ChangedKind::RoleBindings, ChangedKind::Teams];
+    type Object = models::RoleBinding;
+    type Resource = AuthorizationRoleBinding;
+
+    fn cache(&self, reader: Client) -> CacheBuilder<AuthorizationRoleBinding> {
+        Cache::namespaced(reader, CONTAINERSHIP_NAMESPACE)
+    }
+
+    fn listed(&self, cluster: Cluster) -> Listed {
+        Listed::At(cluster.role_bindings())
+    }
+
+    fn belongs(&self, binding: &models::RoleBinding, source: &Source) -> bool {
+        let cluster = source.cluster;
+        binding.organization_id == cluster.organization && binding.spec.cluster_id.is_none_or(|id| id == cluster.id)
+    }
+
+    fn resource(&self, binding: models::RoleBinding) -> Option<AuthorizationRoleBinding> {
+        let (type_, user_id, team_id) = match binding.spec.subject {
+            BindingSubject::User(id) => (BindingType::User, id.to_string(), String::new()),
+            BindingSubject::Team(id) => (BindingType::Team, String::new(), id.to_string()),
+        };
+        let spec = AuthorizationRoleBindingSpec {
+            id: binding.id.to_string(),
+            created_at: binding.created_at.to_string(),
+            updated_at: binding.updated_at.to_string(),
+            organization_id: binding.organization_id.to_string(),
+            owner_id: or_empty(binding.owner_id),
+            type_,
+            authorization_role_id: binding.spec.authorization_role_id.to_string(),
+            user_id,
+            team_id,
+            cluster_id: or_empty(binding.spec.cluster_id),
+            namespace: or_empty(binding.spec.namespace),
+        };
+        Some(AuthorizationRoleBinding {
+            metadata: named(&spec.id),
+            spec,
+        })
+    }
+}

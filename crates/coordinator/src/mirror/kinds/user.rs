@@ -1,0 +1,51 @@
+//! Users who may log in on the nodes, with their SSH keys.
+
+use kube::Client;
+use tidewaiter_api::containership::{SshKey, User, UserSpec};
+use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
+use tidewaiter_cloud::client::{ChangedKind, Cluster};
+use tidewaiter_cloud::models;
+use tidewaiter_kit::Cache;
+use tidewaiter_kit::cache::CacheBuilder;
+
+use super::or_empty;
+use crate::mirror::kind::{Listed, MirroredKind, named};
+
+/// The users of the cluster.
+pub(crate) struct Users;
+
+impl MirroredKind for Users {
+    const NAME: &'static str = "users";
+    const CONTROLLER: &'static str = "sync-users";
+    const CHANGED: &'static [ChangedKind] = &[ChangedKind::Users];
+    type Object = models::User;
+    type Resource = User;
+
+    fn cache(&self, reader: Client) -> CacheBuilder<User> {
+        Cache::namespaced(reader, CONTAINERSHIP_NAMESPACE)
+    }
+
+    fn listed(&self, cluster: Cluster) -> Listed {
+        Listed::At(cluster.ssh_users())
+    }
+
+    fn resource(&self, user: models::User) -> Option<User> {
+        let key = |key: models::SshKey| SshKey {
+            id: key.id.to_string(),
+            name: key.spec.name.to_string(),
+            fingerprint: key.fingerprint.to_string(),
+            key: key.spec.key.to_string(),
+        };
+        let spec = UserSpec {
+            id: user.id.to_string(),
+            name: user.spec.name.to_string(),
+            avatar_url: or_empty(user.spec.avatar_url),
+            added_at: user.added_at.to_string(),
+            ssh_keys: user.ssh_keys.into_iter().map(key).collect(),
+        };
+        Some(User {
+            metadata: named(&spec.id),
+            spec,
+        })
+    }
+}

@@ -1,0 +1,268 @@
+//! One loop for each kind that asks the cloud what there should be.
+//!
+//! It asks when the change stream names the kind, and otherwise polls with jitter. A response that cannot be used changes nothing: the last
+//! complete one stays. Only the leader asks.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use tidewaiter_cloud::client::{Client, ClientError, Cluster, ETag, Fetched, Path};
+use tidewaiter_cloud::models::NodePool;
+use tidewaiter_kit::backoff::jittered;
+use tidewaiter_kit::{Backoff, Chain, Leadership, Queue, SharedClock};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use super::board::{Board, Contents};
+use super::kind::{Listed, MirroredKind, Source};
+use super::listing::{Foreign, Listing, Part, Refused};
+use super::sync::Shared;
+
+/// Spreads the polls of many clusters.
+const JITTER: f64 = 0.1;
+
+/// While nothing is wrong, every kind is listed again after this many sync intervals, in case the change stream lost an event. The stream
+/// itself polls at each interval while it is interrupted.
+const QUIET_INTERVALS: u32 = 4;
+
+/// Between two lists of one kind, however often the stream names it; after failures it doubles, up to the sync interval.
+const REST: Duration = Duration::from_millis(500);
+
+/// The longest pause that the cloud can ask for.
+const MOST: Duration = Duration::from_mins(15);
+
+/// The first list does not wait longer than this for the change stream.
+const FIRST: Duration = Duration::from_secs(2);
+
+/// Lists that are requested at once.
+const AT_ONCE: usize = 8;
+
+/// Why a kind could not be listed.
+#[derive(Debug, thiserror::Error)]
+enum ListError {
+    #[error(transparent)]
+    Cloud(#[from] ClientError),
+    #[error(transparent)]
+    Foreign(#[from] Foreign),
+}
+
+impl ListError {
+    fn class(&self) -> &'static str {
+        match self {
+            Self::Cloud(error) => error.class(),
+            Self::Foreign(_) => "foreign",
+        }
+    }
+
+    fn retry_after(&self) -> Duration {
+        match self {
+            Self::Cloud(error) => error.retry_after().unwrap_or_default().min(MOST),
+            Self::Foreign(_) => Duration::ZERO,
+        }
+    }
+}
+
+/// The cloud of one cluster.
+#[derive(Clone, Debug)]
+pub(super) struct Cloud {
+    pub(super) client: Client,
+    pub(super) cluster: Cluster,
+    /// The sync interval.
+    pub(super) interval: Duration,
+}
+
+/// The loop of one kind.
+pub(super) struct Lister<K: MirroredKind> {
+    pub(super) cloud: Cloud,
+    pub(super) shared: Arc<Shared<K>>,
+    pub(super) asked: Arc<Notify>,
+    pub(super) queue: Queue,
+    pub(super) board: Board,
+    pub(super) clock: SharedClock,
+    pub(super) memory: Memory<K::Resource>,
+}
+
+/// The last complete responses.
+pub(super) struct Memory<R> {
+    pools: Pools,
+    /// By path.
+    parts: BTreeMap<String, Arc<Part<R>>>,
+}
+
+/// The node pools, if the kind is listed for each of them.
+#[derive(Clone, Default)]
+struct Pools {
+    etag: Option<ETag>,
+    /// The well-formed ones.
+    pools: Vec<NodePool>,
+    /// The malformed ones. What they have is not known, so nothing that is missing is known to be gone.
+    refused: Vec<Refused>,
+}
+
+impl<R> Default for Memory<R> {
+    fn default() -> Self {
+        Self {
+            pools: Pools::default(),
+            parts: BTreeMap::new(),
+        }
+    }
+}
+
+impl<K: MirroredKind> Lister<K> {
+    /// # Errors
+    /// Never: a supervised task needs an error type.
+    pub(super) async fn run(mut self, leadership: Leadership, shutdown: CancellationToken) -> Result<(), Infallible> {
+        let listing = async {
+            leadership.acquired().await;
+            self.board.started(K::NAME);
+            let mut wait = FIRST;
+            let mut failures = 0;
+            loop {
+                tokio::select! {
+                    () = self.asked.notified() => {}
+                    () = self.clock.sleep(wait) => {}
+                }
+                let rest = match self.list().await {
+                    Ok(next) => {
+                        (wait, failures) = (next, 0);
+                        REST
+                    }
+                    Err(asked) => {
+                        failures += 1;
+                        wait = Duration::ZERO;
+                        asked.max(Backoff::new(REST, self.cloud.interval.max(REST)).delay(failures))
+                    }
+                };
+                self.clock.sleep(rest).await;
+            }
+        };
+        shutdown.run_until_cancelled(listing).await;
+        Ok(())
+    }
+
+    /// Asks the cloud once. Returns the time until the next poll, or the pause that the cloud asks for.
+    async fn list(&mut self) -> Result<Duration, Duration> {
+        match self.fetch().await {
+            Ok(changed) => {
+                self.accept(changed);
+                let interval = jittered(self.cloud.interval, JITTER);
+                let quiet = if self.board.is_held(K::NAME) {
+                    1
+                } else {
+                    QUIET_INTERVALS
+                };
+                Ok(interval * quiet)
+            }
+            Err(error) => {
+                let text = Chain(&error).to_string();
+                if self.board.failed(K::NAME, error.class(), &text) {
+                    warn!(
+                        kind = K::NAME,
+                        error = text,
+                        "the cloud's list cannot be used; the last one stays"
+                    );
+                }
+                Err(error.retry_after())
+            }
+        }
+    }
+
+    fn accept(&self, changed: bool) {
+        let confirmed = self.clock.monotonic();
+        if changed {
+            let listing = Listing::of(
+                self.memory.parts.values().map(|part| &**part),
+                self.memory.pools.refused.clone(),
+            );
+            let contents = Contents {
+                revision: listing.revision.clone(),
+                objects: listing.desired.len(),
+                refused: listing.refused.clone(),
+            };
+            debug!(
+                kind = K::NAME,
+                revision = contents.revision,
+                objects = contents.objects,
+                "the cloud's list"
+            );
+            self.shared.set(listing, confirmed);
+            self.board.listed(K::NAME, Some(contents));
+        } else {
+            self.shared.confirm(confirmed);
+            self.board.listed(K::NAME, None);
+        }
+        self.queue.push(super::key());
+    }
+
+    /// Asks for every list of the kind; true when one of them changed. An error leaves the memory as it was.
+    async fn fetch(&mut self) -> Result<bool, ListError> {
+        let cluster = self.cloud.cluster;
+        let (pools, paths) = match self.shared.kind.listed(cluster) {
+            Listed::At(path) => (None, vec![(path, None)]),
+            Listed::OfEachPool(path) => {
+                let pools = self.pools().await?;
+                let known = pools.as_ref().unwrap_or(&self.memory.pools);
+                let paths = known
+                    .pools
+                    .iter()
+                    .map(|pool| (path(cluster, pool.id), Some(pool.clone())));
+                let paths = paths.collect();
+                (pools, paths)
+            }
+        };
+        let parts = paths
+            .into_iter()
+            .map(|(path, pool)| self.part(path, Source { cluster, pool }));
+        let parts: Vec<_> = stream::iter(parts).buffered(AT_ONCE).try_collect().await?;
+        let changed = pools.is_some() || parts.iter().any(|(_, part)| part.is_some());
+        let mut before = std::mem::take(&mut self.memory.parts);
+        let latest = parts.into_iter().filter_map(|(name, part)| {
+            let part = part.or_else(|| before.remove(&name))?;
+            Some((name, part))
+        });
+        self.memory.parts = latest.collect();
+        if let Some(pools) = pools {
+            self.memory.pools = pools;
+        }
+        Ok(changed)
+    }
+
+    /// The node pools, unless they are unchanged.
+    async fn pools(&self) -> Result<Option<Pools>, ListError> {
+        let path = self.cloud.cluster.node_pools();
+        let known = self.memory.pools.etag.as_ref();
+        let Fetched::Complete { value, etag } = self.cloud.client.list_each::<NodePool>(path, known).await? else {
+            return Ok(None);
+        };
+        let mut latest = Pools {
+            etag,
+            ..Pools::default()
+        };
+        for pool in value {
+            match pool {
+                Ok(pool) => latest.pools.push(pool),
+                Err(invalid) => latest.refused.push(Refused::new(None, &invalid)),
+            }
+        }
+        Ok(Some(latest))
+    }
+
+    /// One list by its name, unless it is unchanged.
+    async fn part(&self, path: Path, source: Source) -> Result<NamedPart<K::Resource>, ListError> {
+        let name = path.to_string();
+        let known = self.memory.parts.get(&name).filter(|part| part.source == source);
+        let etag = known.and_then(|part| part.etag.as_ref());
+        let part = match self.cloud.client.list_each::<K::Object>(path, etag).await? {
+            Fetched::Unchanged => None,
+            Fetched::Complete { value, etag } => Some(Arc::new(Part::new(&self.shared.kind, source, value, etag)?)),
+        };
+        Ok((name, part))
+    }
+}
+
+/// The name of a list, and what it contains unless it is unchanged.
+type NamedPart<R> = (String, Option<Arc<Part<R>>>);

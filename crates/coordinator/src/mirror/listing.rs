@@ -1,0 +1,134 @@
+//! What the cloud lists for one kind, as it would be in the cluster. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use kube::ResourceExt as _;
+use tidewaiter_cloud::client::ETag;
+use tidewaiter_cloud::models::InvalidItem;
+use tidewaiter_kit::Key;
+
+use super::kind::{Items, MirroredKind, Source};
+
+/// The characters of a revision: enough to tell two lists of one cluster apart, few enough to type.
+const REVISION_LENGTH: usize = 12;
+
+/// One complete response: a list of the cloud, translated.
+#[derive(Clone, Debug)]
+pub(super) struct Part<R> {
+    /// The version of the list in the cloud.
+    pub(super) etag: Option<ETag>,
+    /// What the list is about.
+    pub(super) source: Source,
+    items: Items<R>,
+}
+
+/// An object of the cloud that is not mirrored because it is malformed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    /// The name that it would have; None when not even its id can be read.
+    pub(crate) name: Option<String>,
+    /// What is wrong, without its values where those may be secret.
+    pub(crate) reason: String,
+}
+
+/// Everything that the cloud lists for one kind.
+#[derive(Clone, Debug)]
+pub(super) struct Listing<R> {
+    /// The well-formed objects, each name once.
+    pub(super) desired: BTreeMap<Key, R>,
+    /// The others. What the cluster has of them is kept as it is.
+    pub(super) refused: Vec<Refused>,
+    /// Names these contents for a person who releases what the brake holds.
+    pub(super) revision: String,
+}
+
+/// The response is not the list that was requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the response is not the list that was requested: it contains an object of another cluster or organization, or an incomplete one"
+)]
+pub(crate) struct Foreign;
+
+impl Refused {
+    /// Of the resource that would have this name.
+    pub(crate) fn new(name: Option<String>, invalid: &InvalidItem) -> Self {
+        Self {
+            name,
+            reason: invalid.error.to_string(),
+        }
+    }
+}
+
+impl<R: kube::Resource> Part<R> {
+    /// # Errors
+    /// [`Foreign`] when the list is not that of `source`.
+    pub(super) fn new<K: MirroredKind<Resource = R>>(
+        kind: &K,
+        source: Source,
+        objects: Vec<Result<K::Object, InvalidItem>>,
+        etag: Option<ETag>,
+    ) -> Result<Self, Foreign> {
+        if objects.iter().flatten().any(|object| !kind.belongs(object, &source)) {
+            return Err(Foreign);
+        }
+        let items = kind.items(&source, objects);
+        Ok(Self { etag, source, items })
+    }
+}
+
+impl<R: kube::Resource + Clone> Listing<R> {
+    /// All parts together, and what is malformed besides. An id that occurs twice is malformed: which of the two is meant cannot be known.
+    pub(super) fn of<'a>(parts: impl IntoIterator<Item = &'a Part<R>>, mut refused: Vec<Refused>) -> Self
+    where
+        R: 'a,
+    {
+        let (mut desired, mut twice) = (BTreeMap::new(), BTreeSet::new());
+        let mut etags = String::new();
+        for part in parts {
+            refused.extend(part.items.refused.iter().cloned());
+            etags.extend(part.etag.iter().map(ETag::to_string));
+            etags.push('\n');
+            for resource in &part.items.desired {
+                let key = Key::of(resource);
+                if desired.insert(key.clone(), resource.clone()).is_some() {
+                    twice.insert(key);
+                }
+            }
+        }
+        for key in twice {
+            desired.remove(&key);
+            refused.push(Refused {
+                name: Some(key.name().to_owned()),
+                reason: "its id occurs twice in the list".to_owned(),
+            });
+        }
+        let revision = revision(&etags, &desired);
+        Self {
+            desired,
+            refused,
+            revision,
+        }
+    }
+
+    /// Whether the list contains the object `resource`, in whatever form.
+    pub(super) fn refuses(&self, resource: &R) -> bool {
+        let name = resource.name_any();
+        self.refused
+            .iter()
+            .any(|refused| refused.name.as_deref() == Some(&name))
+    }
+
+    /// Whether it is known what the list does not contain.
+    pub(super) fn is_readable(&self) -> bool {
+        self.refused.iter().all(|refused| refused.name.is_some())
+    }
+}
+
+/// Changes with the version in the cloud and with the set of names, and with nothing that is secret.
+fn revision<R>(etags: &str, desired: &BTreeMap<Key, R>) -> String {
+    let names: Vec<&str> = desired.keys().map(Key::name).collect();
+    let digest = digest(&SHA256, format!("{etags}{}", names.join("\n")).as_bytes());
+    let hex = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
+    hex.collect::<String>()[..REVISION_LENGTH].to_owned()
+}

@@ -1,0 +1,155 @@
+//! A response that is not a complete list changes nothing, and is visible.
+
+use serde_json::{Value, json};
+
+use crate::script::{Answer, id, label, registry, user};
+use crate::world::World;
+
+const KINDS: [&str; 3] = ["/ssh-users", "/registries", "/labels"];
+
+fn good(kind: &str) -> Vec<Value> {
+    (1..=7)
+        .map(|number| match kind {
+            "/ssh-users" => user(number, "Ada"),
+            "/registries" => registry(number, "hunter2 secret"),
+            _ => label(number, "a"),
+        })
+        .collect()
+}
+
+fn exactly(status: u16, headers: &[(&'static str, &'static str)], body: &str) -> Answer {
+    Answer::Exactly(status, headers.to_vec(), body.to_owned())
+}
+
+async fn names(world: &World) -> Vec<usize> {
+    let everything = kube::api::ListParams::default();
+    vec![
+        world.users().list(&everything).await.unwrap().items.len(),
+        world.registries().list(&everything).await.unwrap().items.len(),
+        world.labels().list(&everything).await.unwrap().items.len(),
+        world
+            .secrets()
+            .list(&everything.labels("tidewaiter.dev/registry"))
+            .await
+            .unwrap()
+            .items
+            .len(),
+    ]
+}
+
+#[tokio::test]
+async fn a_bad_response_changes_nothing_and_is_visible() {
+    let world = World::start().await;
+    for kind in KINDS {
+        world.cloud.list(kind, good(kind));
+    }
+    let _running = world.coordinator().await;
+    world.condition("Synced", "True Applied").await;
+    assert_eq!(names(&world).await, [7, 7, 7, 7]);
+    let mut foreign = registry(1, "hunter2 foreign");
+    foreign["organization_id"] = json!(id(99));
+    let json = [("content-type", "application/json")];
+    let html = [("content-type", "text/html")];
+    for (what, answer) in [
+        ("401", exactly(401, &json, r#"{"message": "who are you?"}"#)),
+        ("403", exactly(403, &json, r#"{"message": "no"}"#)),
+        ("404", exactly(404, &json, r#"{"message": "no such cluster"}"#)),
+        ("204", exactly(204, &[], "")),
+        ("429", exactly(429, &[("retry-after", "1")], "")),
+        ("500", exactly(500, &html, "<html>oops</html>")),
+        ("503", exactly(503, &[], "")),
+        ("garbage", exactly(200, &json, "hunter2 garbage")),
+        ("null", exactly(200, &json, "null")),
+        ("an object", exactly(200, &json, "{}")),
+        ("nothing", exactly(200, &json, "")),
+        ("an HTML page", exactly(200, &html, "<html>log in</html>")),
+        ("a redirect", exactly(302, &[("location", "http://127.0.0.1:1/")], "")),
+        ("an unasked 304", exactly(304, &[], "")),
+        ("half a body", Answer::Half(good("/labels"))),
+        ("silence", Answer::Silence),
+        ("another organization's list", Answer::List(vec![foreign])),
+    ] {
+        let mark = world.plane.audit_mark().await;
+        let concerned = if what.starts_with("another") {
+            &KINDS[1..2]
+        } else {
+            &KINDS[..]
+        };
+        for kind in concerned {
+            world.cloud.set(kind, answer.clone());
+        }
+        if what != "an unasked 304" {
+            let message = world.condition("Synced", "False ListFailed").await;
+            assert!(!message.contains("hunter2"), "{what}: {message}");
+        }
+        for kind in concerned {
+            world.polled(kind, 1).await;
+        }
+        assert_eq!(names(&world).await, [7, 7, 7, 7], "after {what}");
+        let written = world.written_since(mark).await;
+        assert!(
+            written.iter().all(|write| write.contains("cloudsyncs")),
+            "{what}: {written:?}"
+        );
+        for kind in KINDS {
+            world.cloud.list(kind, good(kind));
+        }
+        world.condition("Synced", "True Applied").await;
+    }
+}
+
+#[tokio::test]
+async fn a_malformed_object_stays_as_it_is_and_the_others_proceed() {
+    let world = World::start().await;
+    world.cloud.list("/registries", good("/registries"));
+    let _running = world.coordinator().await;
+    world.condition("Synced", "True Applied").await;
+    let mut next = good("/registries");
+    next.truncate(3);
+    next[0]["credentials"] = json!(["hunter2 malformed"]);
+    next[1]["description"] = json!("theirs");
+    world.cloud.list("/registries", next.clone());
+    let message = world.condition("Synced", "False ObjectsRefused").await;
+    assert!(!message.contains("hunter2"), "{message}");
+    let (_, note) = world.event("SyncRefused").await;
+    assert!(note.contains("credentials") && !note.contains("hunter2"), "{note}");
+    assert_eq!(names(&world).await[1..], [3, 0, 3]);
+    assert_eq!(world.registries().get(&id(2)).await.unwrap().spec.description, "theirs");
+    let secret = world.secrets().get(&format!("registry-{}", id(1))).await.unwrap();
+    assert!(
+        String::from_utf8(secret.data.unwrap()["credentials.json"].0.clone())
+            .unwrap()
+            .contains("hunter2 secret")
+    );
+
+    // One that has not even an id may be any of those that are missing: nothing is deleted.
+    next.truncate(2);
+    next[0] = json!({"description": "who am I?"});
+    world.cloud.list("/registries", next);
+    world.condition("Held", "True DeletionsHeld").await;
+    assert_eq!(names(&world).await[1..], [3, 0, 3]);
+}
+
+#[tokio::test]
+async fn an_empty_list_where_there_were_many_is_held_until_it_is_confirmed() {
+    let world = World::start().await;
+    world.cloud.list("/ssh-users", good("/ssh-users"));
+    let _running = world.coordinator().await;
+    world.condition("Synced", "True Applied").await;
+    let mark = world.plane.audit_mark().await;
+    world.cloud.list("/ssh-users", []);
+    world.condition("Held", "True DeletionsHeld").await;
+    world.event("DeletionsHeld").await;
+    world.users_are(&[]).await;
+    world.condition("Held", "False NothingHeld").await;
+    world.condition("Synced", "True Applied").await;
+    let deleted = world.written_since(mark).await;
+    let first = deleted
+        .iter()
+        .position(|write| write.starts_with("delete users"))
+        .unwrap();
+    assert!(
+        deleted[..first].iter().any(|write| write.contains("cloudsyncs")),
+        "it was told first: {deleted:?}"
+    );
+}

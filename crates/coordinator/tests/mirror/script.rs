@@ -1,0 +1,187 @@
+//! A cloud that answers what a test tells it to.
+
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
+use std::hash::{Hash as _, Hasher as _};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::response::Response;
+use axum::{Router, serve};
+use futures::stream::{self, StreamExt as _};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::broadcast;
+
+/// The organization and the cluster.
+pub const ORGANIZATION: &str = "aaaaaaaa-0000-4000-8000-000000000001";
+pub const CLUSTER: &str = "bbbbbbbb-0000-4000-8000-000000000001";
+
+/// What it answers at a path.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// A list with an ETag.
+    List(Vec<Value>),
+    /// Exactly this.
+    Exactly(u16, Vec<(&'static str, &'static str)>, String),
+    /// Half of a list, and then the end of the connection.
+    Half(Vec<Value>),
+    /// Nothing, for ever.
+    Silence,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// By the end of the path.
+    answers: HashMap<&'static str, Answer>,
+    /// How often each path was requested.
+    requests: BTreeMap<String, usize>,
+    /// Whether there is a change stream.
+    streams: bool,
+}
+
+/// The cloud. Clones share it.
+#[derive(Clone)]
+pub struct Script {
+    shared: Arc<Mutex<Shared>>,
+    events: broadcast::Sender<String>,
+    pub url: String,
+}
+
+impl Script {
+    /// Every list is empty.
+    #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
+    pub async fn start(streams: bool) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let script = Self {
+            shared: Arc::default(),
+            events: broadcast::Sender::new(16),
+            url: format!("http://{}", listener.local_addr().unwrap()),
+        };
+        script.lock().streams = streams;
+        let router = Router::new().fallback(answer).with_state(script.clone());
+        tokio::spawn(async move { serve(listener, router).await.unwrap() });
+        script
+    }
+
+    /// Answers so at each path with this end.
+    pub fn set(&self, end: &'static str, answer: Answer) {
+        self.lock().answers.insert(end, answer);
+    }
+
+    /// Lists these objects at each path with this end.
+    pub fn list(&self, end: &'static str, objects: impl IntoIterator<Item = Value>) {
+        self.set(end, Answer::List(objects.into_iter().collect()));
+    }
+
+    /// Sends a change of these kinds.
+    pub fn changed(&self, kinds: &[&str]) {
+        let data = json!({ "kinds": kinds });
+        let _ = self.events.send(format!("event: change\nid: 1\ndata: {data}\n\n"));
+    }
+
+    /// How often a path with this end was requested.
+    pub fn requests(&self, end: &str) -> usize {
+        let shared = self.lock();
+        let paths = shared.requests.iter().filter(|(path, _)| path.ends_with(end));
+        paths.map(|(_, times)| times).sum()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap()
+    }
+
+    fn stream(&self) -> Body {
+        let hello = stream::iter(["event: hello\nid: 0\ndata: {}\n\n".to_owned()]);
+        let changes = stream::unfold(self.events.subscribe(), async |mut events| {
+            let event = events.recv().await.ok()?;
+            Some((event, events))
+        });
+        Body::from_stream(hello.chain(changes).map(Ok::<_, Infallible>))
+    }
+}
+
+async fn answer(State(script): State<Script>, request: Request) -> Response {
+    let path = request.uri().path().to_owned();
+    let known = request.headers().get("if-none-match").cloned();
+    let (found, streams) = {
+        let mut shared = script.lock();
+        *shared.requests.entry(path.clone()).or_default() += 1;
+        let found = shared.answers.iter().find(|(end, _)| path.ends_with(*end));
+        let found = found.map_or_else(|| Answer::List(Vec::new()), |(_, answer)| answer.clone());
+        (found, shared.streams)
+    };
+    if path.ends_with("/events") {
+        let response = Response::builder().header("content-type", "text/event-stream");
+        return match streams {
+            true => response.body(script.stream()).unwrap(),
+            false => Response::builder().status(404).body(Body::empty()).unwrap(),
+        };
+    }
+    let response = Response::builder().header("content-type", "application/json");
+    match found {
+        Answer::List(objects) => {
+            let body = json!(objects).to_string();
+            let etag = etag(&body);
+            if known.is_some_and(|known| known == etag) {
+                return Response::builder().status(304).body(Body::empty()).unwrap();
+            }
+            response.header("etag", etag).body(Body::from(body)).unwrap()
+        }
+        Answer::Exactly(status, headers, body) => {
+            let mut response = Response::builder().status(status);
+            for (name, value) in headers {
+                response = response.header(name, value);
+            }
+            response.body(Body::from(body)).unwrap()
+        }
+        Answer::Half(objects) => {
+            let body = json!(objects).to_string();
+            let half = Bytes::copy_from_slice(&body.as_bytes()[..body.len() / 2]);
+            let body_length = body.len();
+            let broken = stream::iter([Ok(half), Err(std::io::Error::other("cut"))]);
+            response
+                .header("content-length", body_length)
+                .body(Body::from_stream(broken))
+                .unwrap()
+        }
+        Answer::Silence => std::future::pending().await,
+    }
+}
+
+fn etag(body: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    body.hash(&mut hasher);
+    format!("\"{:x}\"", hasher.finish())
+}
+
+/// An id that ends with this number.
+pub fn id(number: usize) -> String {
+    format!("cccccccc-0000-4000-8000-{number:012}")
+}
+
+/// A user with an SSH key.
+pub fn user(number: usize, name: &str) -> Value {
+    json!({"id": id(number), "name": name, "email": "a@example.org", "avatar_url": null, "added_at": "1551441600000", "created_at": "1551441600000",
+        "updated_at": "1551441600000", "ssh_keys": []})
+}
+
+/// A label of the cluster.
+pub fn label(number: usize, value: &str) -> Value {
+    json!({"id": id(number), "created_at": "1551441600000", "updated_at": "1551441600000",
+        "key": format!("cluster.containership.io/key-{number}"), "value": value})
+}
+
+/// A registry with its credentials.
+pub fn registry(number: usize, password: &str) -> Value {
+    json!({"id": id(number), "added_at": null, "created_at": "1551441600000", "updated_at": "1551441600000",
+        "organization_id": ORGANIZATION, "owner": null, "description": "ours", "provider": "private",
+        "serveraddress": "registry.example.org", "email": null,
+        "credentials": {"username": "puller", "password": password}})
+}
+
+/// How long the tests' syncs are apart.
+pub const INTERVAL: Duration = Duration::from_secs(1);
