@@ -1,8 +1,9 @@
 //! Runs a reconciler: every key that is pushed into its queue leads to a pass over the newest state of that object.
 //!
 //! Never two passes over one key at once, never more than the given number that plan and write, never one before this replica leads.
-//! Each failure is retried as its error says, for each key separately, and at the latest after [`FLOOR`](crate::retry::FLOOR). A
-//! reconciler never watches, sleeps, retries, counts or spawns by itself.
+//! Each failure is retried as its error says, for each key separately, and at the latest after [`FLOOR`](crate::retry::FLOOR); the first
+//! success after a failure lets all others try at once that failed alike. A reconciler never watches, sleeps, retries, counts or spawns
+//! by itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,7 @@ use crate::tasks::Tasks;
 
 mod attempt;
 mod deadlines;
+mod failing;
 mod pass;
 mod runner;
 #[cfg(test)]
@@ -156,7 +158,12 @@ impl<R: Reconciler> Controller<R> {
         // The Lease is not released while this controller finishes what it began.
         let _work = leadership.begin_work();
         let clock = Arc::clone(&context.kit.clock);
-        let attempts = Arc::new(Attempts::new(self.reconciler, context, self.backoff));
+        let attempts = Arc::new(Attempts::new(
+            self.reconciler,
+            context,
+            self.queue.clone(),
+            self.backoff,
+        ));
         Runner::new(self.queue, attempts, self.permits, clock)
             .run(&shutdown)
             .await

@@ -26,6 +26,7 @@ mod client;
 mod credentials;
 mod error;
 mod folder;
+mod http;
 mod url;
 
 pub use error::{OpenError, StoreError};

@@ -1,6 +1,6 @@
 //! One pass from start to end: its span, its metrics, its Event, and when the next one is due.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -9,13 +9,18 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span, debug, info_span, warn};
 
+use super::failing::Failing;
 use super::{ControllerContext, ControllerError, Pass, Reconciler};
 use crate::backoff::{Backoff, Backoffs};
 use crate::chain::Chain;
 use crate::key::Key;
 use crate::metrics::Outcome;
+use crate::queue::Queue;
 use crate::retry::{FLOOR, Next, ReconcileError as _, Retry};
 use crate::tasks::panic_message;
+
+/// How many objects that fail alike are in the log; the others are logged at level debug. The metric counts all of them.
+const LOGGED: usize = 10;
 
 /// When to reconcile a key again although nothing changes; None is never.
 pub(super) type Again = Option<Duration>;
@@ -24,15 +29,19 @@ pub(super) type Again = Option<Duration>;
 pub(super) struct Attempts<R: Reconciler> {
     reconciler: Arc<R>,
     context: ControllerContext,
+    queue: Queue,
     backoffs: Backoffs<Key>,
+    failing: Mutex<Failing>,
 }
 
 impl<R: Reconciler> Attempts<R> {
-    pub(super) fn new(reconciler: Arc<R>, context: ControllerContext, backoff: Backoff) -> Self {
+    pub(super) fn new(reconciler: Arc<R>, context: ControllerContext, queue: Queue, backoff: Backoff) -> Self {
         Self {
             reconciler,
             context,
+            queue,
             backoffs: Backoffs::new(backoff),
+            failing: Mutex::default(),
         }
     }
 
@@ -64,7 +73,12 @@ impl<R: Reconciler> Attempts<R> {
 
     fn again(&self, key: &Key, next: Next) -> Again {
         match next {
-            Next::UntilChanged | Next::After(_) => self.backoffs.reset(key),
+            Next::UntilChanged | Next::After(_) => {
+                self.backoffs.reset(key);
+                for other in self.failing().succeeded(key, self.context.kit.clock.monotonic()) {
+                    self.queue.push(other);
+                }
+            }
             Next::Pending(_) | Next::Refused(_) => {}
         }
         match next {
@@ -84,6 +98,10 @@ impl<R: Reconciler> Attempts<R> {
         }
     }
 
+    fn failing(&self) -> MutexGuard<'_, Failing> {
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn failed(&self, pass: &Pass, error: &R::Error) -> Again {
         if !error.is_refusal() {
             Span::current().record("otel.status_code", "ERROR");
@@ -93,11 +111,14 @@ impl<R: Reconciler> Attempts<R> {
             return None;
         }
         let delay = self.wait(pass.key(), error.retry());
+        let alike = self.failing().failed(pass.key(), error.class());
         let retry_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         if error.is_refusal() {
             debug!(class = error.class(), retry_ms, reason = %Chain(error), "refused");
-        } else {
+        } else if alike <= LOGGED {
             warn!(class = error.class(), retry_ms, error = %Chain(error), "reconcile failed");
+        } else {
+            debug!(class = error.class(), retry_ms, error = %Chain(error), "reconcile failed, as many others");
         }
         if let (Some(notice), Some(object)) = (error.notice(), pass.object()) {
             self.context.events.publish(object, notice);

@@ -316,6 +316,23 @@ async fn an_error_that_a_change_helps_is_retried_slowly_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_first_success_after_failures_lets_all_try_that_failed_alike() {
+    let mut world = world(16, true);
+    world.script("a", [Err(Refused(Retry::Backoff))]);
+    let others = ["b", "c", "d"];
+    for name in others {
+        world.script(name, [Err(Refused(Retry::Slow))]);
+    }
+    world
+        .feed()
+        .list(["a", "b", "c", "d", "well"].map(|name| node(name, "1")));
+    pass(2 * SECOND).await;
+    let tries = |name: &str| world.calls().iter().filter(|(other, ..)| other == name).count();
+    assert_eq!(others.map(tries), [2, 2, 2], "{:?}", world.calls());
+    assert_eq!((tries("a"), tries("well")), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pending_pass_is_no_success_and_a_refusal_no_error() {
     let mut world = world(16, true);
     world.script(

@@ -12,23 +12,18 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use object_store::aws::{AmazonS3Builder, resolve_bucket_region};
-use object_store::client::{HttpClient, HttpConnector};
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::local::LocalFileSystem;
-use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, HeaderValue, ObjectStore, RetryConfig};
-use reqwest::redirect::Policy;
+use object_store::{BackoffConfig, ClientOptions, HeaderValue, ObjectStore, RetryConfig};
 
 use super::StoreOptions;
 use super::credentials::AwsCredentials;
 use super::error::{OpenError, is_elsewhere};
+use super::http::{CONNECT_LIMIT, Connector, REQUEST_LIMIT, USER_AGENT};
 use super::url::{Scheme, StateUrl};
 
 /// The region of S3 itself: correct if nothing is known about the bucket.
 const DEFAULT_REGION: &str = "us-east-1";
-
-const USER_AGENT: &str = concat!("tidewaiter/", env!("CARGO_PKG_VERSION"));
-const CONNECT_LIMIT: Duration = Duration::from_secs(3);
-const REQUEST_LIMIT: Duration = Duration::from_secs(8);
 
 /// The client of one state store.
 #[derive(Debug)]
@@ -124,7 +119,7 @@ fn connect(
                 .with_region(region)
                 .with_credentials(Arc::clone(credentials) as _)
                 .with_skip_signature(options.anonymous)
-                .with_http_connector(WithoutRedirects)
+                .with_http_connector(Connector)
                 .with_client_options(client_options(options))
                 .with_retry(retry());
             if let Some(endpoint) = endpoint.or_else(|| endpoint_in_china(region)) {
@@ -136,7 +131,7 @@ fn connect(
             let mut builder = GoogleCloudStorageBuilder::new()
                 .with_bucket_name(url.bucket())
                 .with_skip_signature(options.anonymous)
-                .with_http_connector(WithoutRedirects)
+                .with_http_connector(Connector)
                 .with_client_options(client_options(options))
                 .with_retry(retry());
             if let Some(endpoint) = endpoint {
@@ -168,34 +163,6 @@ fn client_options(options: &StoreOptions) -> ClientOptions {
         )
         .with_connect_timeout(CONNECT_LIMIT)
         .with_timeout(REQUEST_LIMIT)
-}
-
-/// Makes clients as `object_store` makes them by default, except that they follow no redirect: it has no option for that.
-#[derive(Debug)]
-struct WithoutRedirects;
-
-impl HttpConnector for WithoutRedirects {
-    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        // Also asked for when the credentials come from the metadata server, which speaks HTTP.
-        let allow_http = options.get_config_value(&ClientConfigKey::AllowHttp);
-        let client = reqwest::Client::builder()
-            .redirect(Policy::none())
-            // The announced length is that of the object.
-            .no_gzip()
-            .no_brotli()
-            .no_zstd()
-            .no_deflate()
-            .user_agent(USER_AGENT)
-            .https_only(allow_http.as_deref() != Some("true"))
-            .connect_timeout(CONNECT_LIMIT)
-            .timeout(REQUEST_LIMIT)
-            .build();
-        let client = client.map_err(|error| object_store::Error::Generic {
-            store: "state",
-            source: Box::new(error),
-        })?;
-        Ok(HttpClient::new(client))
-    }
 }
 
 /// Covers a short interruption. A longer one is left to the caller's backoff, which covers all files.

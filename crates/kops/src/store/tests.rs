@@ -320,6 +320,34 @@ async fn what_a_store_answers_is_one_of_four_troubles_in_one_stable_line() {
     }
 }
 
+/// An empty list would mean that every group is gone.
+#[tokio::test]
+async fn a_page_that_is_not_a_list_is_not_an_empty_one() {
+    let list = "<?xml version='1.0'?>\n<ListBucketResult><Name>state</Name></ListBucketResult>\n";
+    for (body, expected) in [
+        (list, None),
+        ("<html><body>log in</body></html>", Some("not a list of S3")),
+        ("<Page></Page>", Some("not a list of S3")),
+        ("", Some("not a list of S3")),
+        (&list[..list.len() - 8], Some("not a list of S3")),
+    ] {
+        for scheme in ["s3", "gs"] {
+            let server = Server::new(&[&answer("200 OK", "", body)]).await;
+            let options = StoreOptions {
+                anonymous: true,
+                ..server.options()
+            };
+            let store = StateStore::open(&format!("{scheme}://state/c").parse().unwrap(), options).unwrap();
+            let listed = server.during(store.list("instancegroup")).await;
+            match (listed, expected) {
+                (Ok(names), None) => assert_eq!(names, [""; 0]),
+                (Err(error), Some(expected)) => assert!(error.to_string().contains(expected), "{error}"),
+                other => panic!("{scheme} {body:?}: {other:?}"),
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_redirect_is_not_followed() {
     let other = Server::new(&[&answer("200 OK", FRESH, "a: forged\n")]).await;
