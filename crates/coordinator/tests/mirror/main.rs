@@ -4,4 +4,5 @@
 mod responses;
 mod rows;
 mod script;
+mod stream;
 mod world;

@@ -11,7 +11,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::{Router, serve};
-use futures::stream::{self, StreamExt as _};
+use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::broadcast;
@@ -39,8 +39,26 @@ struct Shared {
     answers: HashMap<&'static str, Answer>,
     /// How often each path was requested.
     requests: BTreeMap<String, usize>,
-    /// Whether there is a change stream.
-    streams: bool,
+    /// How the change stream is.
+    stream: Stream,
+}
+
+/// A change stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stream {
+    /// There is none.
+    #[default]
+    Absent,
+    /// It announces each change.
+    Good,
+    /// It is open and announces nothing.
+    Silent,
+    /// It ends again and again, and what is announced in between is lost.
+    CutEach(Duration),
+    /// It announces that everything may have changed.
+    Resets,
+    /// It announces each change five times.
+    Repeats,
 }
 
 /// The cloud. Clones share it.
@@ -61,7 +79,7 @@ impl Script {
             events: broadcast::Sender::new(16),
             url: format!("http://{}", listener.local_addr().unwrap()),
         };
-        script.lock().streams = streams;
+        script.lock().stream = if streams { Stream::Good } else { Stream::Absent };
         let router = Router::new().fallback(answer).with_state(script.clone());
         tokio::spawn(async move { serve(listener, router).await.unwrap() });
         script
@@ -77,10 +95,22 @@ impl Script {
         self.set(end, Answer::List(objects.into_iter().collect()));
     }
 
+    /// What becomes of the change stream.
+    pub fn streams(&self, stream: Stream) {
+        self.lock().stream = stream;
+    }
+
     /// Sends a change of these kinds.
     pub fn changed(&self, kinds: &[&str]) {
-        let data = json!({ "kinds": kinds });
-        let _ = self.events.send(format!("event: change\nid: 1\ndata: {data}\n\n"));
+        let change = format!("event: change\nid: 1\ndata: {}\n\n", json!({ "kinds": kinds }));
+        let stream = self.lock().stream;
+        let sent = match stream {
+            Stream::Absent | Stream::Silent => return,
+            Stream::Good | Stream::CutEach(_) => change,
+            Stream::Resets => "event: reset\nid: 1\ndata: {}\n\n".to_owned(),
+            Stream::Repeats => change.repeat(5),
+        };
+        let _ = self.events.send(sent);
     }
 
     /// How often a path with this end was requested.
@@ -94,31 +124,36 @@ impl Script {
         self.shared.lock().unwrap()
     }
 
-    fn stream(&self) -> Body {
+    #[expect(clippy::disallowed_methods, reason = "a server in real time")]
+    fn stream(&self, stream: Stream) -> Body {
         let hello = stream::iter(["event: hello\nid: 0\ndata: {}\n\n".to_owned()]);
         let changes = stream::unfold(self.events.subscribe(), async |mut events| {
             let event = events.recv().await.ok()?;
             Some((event, events))
         });
-        Body::from_stream(hello.chain(changes).map(Ok::<_, Infallible>))
+        let all = hello.chain(changes).map(Ok::<_, Infallible>);
+        match stream {
+            Stream::CutEach(time) => Body::from_stream(all.take_until(tokio::time::sleep(time))),
+            _ => Body::from_stream(all),
+        }
     }
 }
 
 async fn answer(State(script): State<Script>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
     let known = request.headers().get("if-none-match").cloned();
-    let (found, streams) = {
+    let (found, stream) = {
         let mut shared = script.lock();
         *shared.requests.entry(path.clone()).or_default() += 1;
         let found = shared.answers.iter().find(|(end, _)| path.ends_with(*end));
         let found = found.map_or_else(|| Answer::List(Vec::new()), |(_, answer)| answer.clone());
-        (found, shared.streams)
+        (found, shared.stream)
     };
     if path.ends_with("/events") {
         let response = Response::builder().header("content-type", "text/event-stream");
-        return match streams {
-            true => response.body(script.stream()).unwrap(),
-            false => Response::builder().status(404).body(Body::empty()).unwrap(),
+        return match stream {
+            Stream::Absent => Response::builder().status(404).body(Body::empty()).unwrap(),
+            stream => response.body(script.stream(stream)).unwrap(),
         };
     }
     let response = Response::builder().header("content-type", "application/json");

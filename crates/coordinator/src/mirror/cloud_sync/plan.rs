@@ -256,3 +256,6 @@ fn count(number: usize) -> u32 {
 fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+//! Whatever becomes of the change stream, changes arrive, and requests stay bounded.
+
+use std::time::{Duration, Instant};
+
+use crate::script::{INTERVAL, Script, Stream, user};
+use crate::world::World;
+
+/// How long each stream is observed.
+const OBSERVED: Duration = Duration::from_secs(6);
+
+#[tokio::test]
+async fn changes_arrive_whatever_becomes_of_the_stream() {
+    for stream in [
+        Stream::Absent,
+        Stream::Silent,
+        Stream::CutEach(Duration::from_secs(1)),
+        Stream::Resets,
+        Stream::Repeats,
+    ] {
+        let cloud = Script::start(true).await;
+        cloud.streams(stream);
+        let world = World::with(cloud).await;
+        let _running = world.coordinator().await;
+        world.condition("Synced", "True Applied").await;
+        let before = world.cloud.requests("/ssh-users");
+        let begin = now();
+        for name in ["Ada", "Grace", "Edsger"] {
+            world.cloud.list("/ssh-users", [user(1, name)]);
+            world.cloud.changed(&["users"]);
+            if stream == Stream::Silent {
+                // Nothing is announced: the poll finds it, which comes after four intervals.
+                world.polled("/ssh-users", 1).await;
+            }
+            world.users_are(&[name]).await;
+        }
+        tokio::time::timeout_at((begin + OBSERVED).into(), std::future::pending::<()>())
+            .await
+            .unwrap_err();
+        let requests = world.cloud.requests("/ssh-users") - before;
+        // A list each half second at most, plus one.
+        let most = begin.elapsed().as_millis() / 500 + 2;
+        assert!(
+            requests as u128 <= most,
+            "{stream:?}: {requests} requests in {:?}, most {most}",
+            begin.elapsed()
+        );
+        assert!(begin.elapsed() < 60 * INTERVAL, "{stream:?}: {:?}", begin.elapsed());
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "requests are counted in real time")]
+fn now() -> Instant {
+    Instant::now()
+}
