@@ -1,7 +1,7 @@
 //! `CloudSync`: for each kind that the coordinator mirrors from the cloud, how far the mirror is, and what it does not do and why.
 //!
 //! There is one object, named [`CLOUD_SYNC`]. It is cluster-scoped. Only the leader of the coordinator writes it, and only when something
-//! changes. It has the status subresource, unlike `ClusterHealth`: whoever may annotate it, to release what the brake holds, cannot forge
+//! changes. It has the status subresource, unlike `ClusterHealth`: a person who may annotate it, to release what the brake holds, cannot forge
 //! its status, and `metadata.generation` does not change with the status, so that `kubectl wait`, which compares it with a condition's
 //! `observedGeneration`, works.
 

@@ -682,7 +682,7 @@ async fn those_who_begin_in_the_same_moment_are_asked_together() {
     };
     let shutdown = CancellationToken::new();
     tokio::select! {
-        _ = Arc::clone(&lookup).run(shutdown, |_| (), || false) => unreachable!("it runs until it is told to stop"),
+        _ = Arc::clone(&lookup).run(shutdown, |_| (), || false) => unreachable!("it runs until shutdown"),
         sizes = calls => assert_eq!(sizes, [1000, 1000, 1000, 500]),
     }
     drop(answers);

@@ -88,7 +88,7 @@ pub(crate) trait Cloud: Send + Sync + Sized {
 
 /// What a query may cost.
 pub(crate) struct Costs {
-    /// The calls for so many instances, which are all that there are, in one group.
+    /// The calls for this number of instances, all in one group.
     pub(crate) known: fn(usize) -> usize,
     /// How many of them a query within minutes of another saves.
     pub(crate) kept: usize,
@@ -101,7 +101,7 @@ pub(crate) struct Costs {
 }
 
 impl Costs {
-    /// The calls for so many instances within minutes of another query.
+    /// The calls for this number of instances within minutes of another query.
     pub(crate) fn again(&self, count: usize) -> usize {
         (self.known)(count) - self.kept
     }

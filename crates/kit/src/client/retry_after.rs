@@ -1,7 +1,7 @@
 //! `Retry-After`: the API server, or a proxy before it, says when a request that it refused may be sent again.
 //!
 //! kube drops the headers of an error and keeps its `Status`, which has a field for the same. API priority and fairness refuses with a
-//! header and a line of text, so the gate writes the value of the header into the Status, and whoever retries reads it there.
+//! header and a line of text, so the gate writes the value of the header into the Status, where a retry reads it.
 
 use std::time::Duration;
 

@@ -273,7 +273,7 @@ impl Elector {
         };
         let found = if missing { None } else { self.requests.get().await? };
         match found.as_ref().map(holder) {
-            // It was deleted. Whoever creates it first holds it.
+            // It was deleted. The first replica that creates it holds it.
             None => self.requests.create(deadline).await.map(renewed),
             // A renewal of ours whose response did not arrive, or a label that somebody set.
             Some(Some(holder)) if holder == self.settings.identity => self

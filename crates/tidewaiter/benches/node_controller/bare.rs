@@ -82,7 +82,7 @@ impl Writes {
     }
 }
 
-/// Sends all writes, so many at once.
+/// Sends all writes, this number at once.
 #[expect(clippy::disallowed_methods, reason = "a run is measured in real time")]
 pub async fn send(bed: &Bed, writes: &Writes, concurrency: usize) -> Result<Run> {
     let bodies = writes.bodies(bed, None).await?;

@@ -17,7 +17,7 @@ pub const PODS: usize = 150_000;
 
 /// Pods of the system on each Node; each needs its node.
 const DAEMONS: usize = 4;
-/// One of so many of them is not ready.
+/// One in this number of them is not ready.
 const TROUBLED: usize = 200;
 /// Pods that the cluster needs: DNS, autoscaler, operators.
 const OF_CLUSTER: usize = 36;

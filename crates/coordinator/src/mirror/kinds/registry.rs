@@ -22,7 +22,7 @@ pub enum RegistryCredentialsIn {
     /// In a Secret for each registry, in the namespace of the Registry.
     #[default]
     Secret,
-    /// In the Registry itself, as the Go coordinator did. Whoever may read Registries may read them.
+    /// In the Registry itself, as the Go coordinator did. Everyone who may read Registries can read them.
     Inline,
 }
 

@@ -204,7 +204,7 @@ async fn looking<T>(memory: &mut Peak, done: impl Future<Output = T>) -> T {
     }
 }
 
-/// As many as so many kubelets send.
+/// The heartbeats of this number of kubelets.
 async fn heartbeats(world: &World, nodes: u32) {
     let every = REPORT_EVERY / nodes;
     let mut pace = interval(every);

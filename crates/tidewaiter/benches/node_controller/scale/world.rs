@@ -50,7 +50,7 @@ pub struct Asked {
 }
 
 impl World {
-    /// A cluster of so many Nodes that nobody has labelled.
+    /// A cluster of this number of Nodes, all without labels.
     #[expect(clippy::disallowed_methods, reason = "a run is measured in real time")]
     pub async fn start(nodes: u32) -> Result<Self> {
         let instances = instances(nodes);
@@ -150,7 +150,7 @@ impl World {
         .await;
     }
 
-    /// Fails unless the verdict is that so many Nodes are ready.
+    /// Fails unless the verdict is that this number of Nodes is ready.
     async fn check_ready(&self, controller: &Controller, nodes: usize) -> Result<()> {
         let page = reqwest::get(&controller.metrics).await?.text().await?;
         let ready = format!("kops_node_ready{{cluster_name=\"{CLUSTER}\"}} {nodes}");
@@ -197,7 +197,7 @@ impl World {
         })
     }
 
-    /// Seconds on a core so far of this process: of the API server, of EC2, of whoever looks.
+    /// Seconds on a core so far of this process: the API server, EC2 and the observer.
     pub fn fakes_cpu_seconds() -> f64 {
         cpu_seconds(std::process::id())
     }

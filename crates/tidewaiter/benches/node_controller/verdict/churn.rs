@@ -24,10 +24,10 @@ use crate::report::count;
 const PACE: Duration = Duration::from_millis(20);
 /// So many changes are watched.
 const WATCHED: usize = 2_000;
-/// A Node is ready again so many Nodes later.
+/// A Node is ready again after this number of further Nodes.
 const UNREADY: usize = 100;
 const PODS: usize = 50;
-/// After so many Nodes a pod is changed.
+/// After this number of Nodes a pod is changed.
 const NODES_TO_A_POD: usize = 10;
 const NAMESPACE: &str = "kube-system";
 
@@ -65,7 +65,7 @@ impl Churn {
         Ok(Self { changes, task })
     }
 
-    /// Sees what so many changes cost.
+    /// Measures what this number of changes costs.
     #[expect(clippy::disallowed_methods, reason = "a run is measured in real time")]
     pub async fn watch(&self, controller: &Controller) -> Result<Churned> {
         let mut changes = self.changes.clone();
