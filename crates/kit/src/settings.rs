@@ -19,6 +19,17 @@ use serde_saphyr::UserMessageFormatter;
 /// `TIDEWAITER_LEASE__NAME` is `lease.name`.
 pub const PREFIX: &str = "TIDEWAITER_";
 
+/// A variable of another program that is a setting here. It overrides the file, and a variable with [`PREFIX`] overrides it.
+#[derive(Clone, Copy, Debug)]
+pub struct Alias {
+    /// The name of the variable.
+    pub variable: &'static str,
+    /// The setting, as a path with dots.
+    pub key: &'static str,
+    /// What the text of the variable is as a setting.
+    pub value: fn(&str) -> String,
+}
+
 /// The effective settings, and warnings for the operator.
 #[derive(Clone, Debug)]
 pub struct Settings<T> {
@@ -118,17 +129,33 @@ pub fn load<T: Extract>(
     environment: impl IntoIterator<Item = (String, String)>,
     flags: &impl Serialize,
 ) -> Result<Settings<T>, SettingsError> {
+    load_with(&[], file, environment, flags)
+}
+
+/// As [`load`], with variables of another program.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_with<T: Extract>(
+    aliases: &[Alias],
+    file: Option<&Path>,
+    environment: impl IntoIterator<Item = (String, String)>,
+    flags: &impl Serialize,
+) -> Result<Settings<T>, SettingsError> {
     let mut figment = Figment::from(Layer::of(DEFAULTS, &T::default())?);
     if let Some(path) = file {
         figment = figment.merge(Layer::file(path)?);
     }
     let mut warnings = Vec::new();
-    let mut variables: Vec<_> = environment
-        .into_iter()
-        .filter(|(name, value)| name.starts_with(PREFIX) && !value.is_empty())
-        .collect();
+    let mut variables: Vec<_> = environment.into_iter().filter(|(_, value)| !value.is_empty()).collect();
     variables.sort();
-    for (name, value) in variables {
+    for alias in aliases {
+        if let Some((_, text)) = variables.iter().find(|(name, _)| name == alias.variable) {
+            figment = figment.merge(Layer::alias(alias, text));
+            T::extract(&figment).map_err(|error| explain::<T>(&figment, *error))?;
+        }
+    }
+    for (name, value) in variables.into_iter().filter(|(name, _)| name.starts_with(PREFIX)) {
         let with = figment.clone().merge(Layer::variable(&name, &value));
         match T::extract(&with).map_err(|error| explain::<T>(&with, *error)) {
             Err(SettingsError::Unknown { .. }) => warnings.push(format!("{name} is not a setting and has no effect")),
@@ -205,6 +232,12 @@ impl Layer {
         // As Figment parses a variable: numbers, booleans and lists if the text is one, otherwise a string.
         let value = text.parse().unwrap_or_else(|_| Value::from(text));
         Self::one(format!("the variable {name}"), path, value)
+    }
+
+    fn alias(alias: &Alias, text: &str) -> Self {
+        let path = alias.key.split('.').map(str::to_owned).collect();
+        let origin = format!("the variable {}", alias.variable);
+        Self::one(origin, path, Value::from((alias.value)(text)))
     }
 
     /// One setting, whose path is `path`.

@@ -227,3 +227,37 @@ fn what_is_shown_can_be_loaded_again() {
     let again = load_all(&to_yaml(&settings).unwrap(), &[], &none()).unwrap();
     assert_eq!(again.values, settings);
 }
+
+#[test]
+fn a_variable_of_another_program_overrides_the_file_and_not_our_own_variables() {
+    let aliases = [
+        Alias {
+            variable: "OLD_REGION",
+            key: "region",
+            value: str::to_owned,
+        },
+        Alias {
+            variable: "OLD_PORT",
+            key: "adminAddress",
+            value: |port| format!("0.0.0.0:{port}"),
+        },
+    ];
+    let file = file("region: from-file\nadminAddress: 127.0.0.1:9\n");
+    let read = |variables: &[(&str, &str)]| {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        load_with::<Role>(&aliases, Some(file.path()), variables.iter().map(owned), &none())
+    };
+    let settings = read(&[("OLD_REGION", "1"), ("OLD_PORT", "8000"), ("OLD_OTHER", "x")]).unwrap();
+    assert_eq!(settings.values.region.as_deref(), Some("1"), "a text stays one");
+    assert_eq!(settings.values.admin_address.to_string(), "0.0.0.0:8000");
+    assert_eq!(settings.origins.of("region"), "the variable OLD_REGION");
+    assert_eq!(settings.warnings, [""; 0]);
+    let settings = read(&[("OLD_REGION", "old"), ("TIDEWAITER_REGION", "new"), ("OLD_PORT", "")]).unwrap();
+    assert_eq!(settings.values.region.as_deref(), Some("new"));
+    assert_eq!(settings.values.admin_address.to_string(), "127.0.0.1:9");
+    let error = read(&[("OLD_PORT", "http")]).unwrap_err().to_string();
+    assert!(
+        error.starts_with("the variable OLD_PORT: adminAddress is \"0.0.0.0:http\""),
+        "{error}"
+    );
+}
