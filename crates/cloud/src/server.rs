@@ -41,7 +41,6 @@ mod source;
 pub mod store;
 mod stream;
 mod ties;
-mod tls;
 pub mod token;
 mod users;
 mod view;

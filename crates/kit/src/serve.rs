@@ -37,9 +37,11 @@ mod connections;
 #[cfg(test)]
 mod tests;
 mod timer;
+mod tls;
 
 use connections::Connections;
 use timer::ClockTimer;
+pub use tls::{Certificate, TlsError};
 
 /// The default limit on open connections.
 pub const CONNECTIONS: usize = 128;

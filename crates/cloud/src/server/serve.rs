@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewaiter_kit::metrics::MetricsError;
-use tidewaiter_kit::serve::{BindError, Options, bind, serve_with};
+use tidewaiter_kit::serve::{BindError, Certificate, Options, TlsError, bind, serve_with};
 use tidewaiter_kit::{Chain, Kit, Tasks};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -24,7 +24,6 @@ use super::reseal::reseal;
 use super::sealing::{Sealer, SealingError};
 use super::signing::{KeyRing, SigningError};
 use super::store::{Opened, Store, StoreError};
-use super::tls::{Certificate, TlsError};
 use super::token::Tokens;
 
 /// The interval at which the keys and the certificate are reloaded from their files; SIGHUP reloads them at once.

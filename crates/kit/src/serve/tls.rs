@@ -1,4 +1,4 @@
-//! The server's certificate, reloaded when its files change, so that a renewed one needs no restart.
+//! The certificate of a server, reloaded when its files change, so that a renewed one needs no restart.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub enum TlsError {
 
 /// A certificate with its files.
 #[derive(Debug)]
-pub(super) struct Certificate {
+pub struct Certificate {
     chain: PathBuf,
     key: PathBuf,
     current: ArcSwap<CertifiedKey>,
@@ -51,7 +51,7 @@ impl Certificate {
     ///
     /// # Errors
     /// If they are unusable.
-    pub(super) fn load(certificate: &Path, key: &Path) -> Result<Arc<Self>, TlsError> {
+    pub fn load(certificate: &Path, key: &Path) -> Result<Arc<Self>, TlsError> {
         Ok(Arc::new(Self {
             current: ArcSwap::from_pointee(read(certificate, key)?),
             chain: certificate.to_owned(),
@@ -64,7 +64,7 @@ impl Certificate {
     ///
     /// # Errors
     /// If they are unusable.
-    pub(super) fn reload(&self) -> Result<(), TlsError> {
+    pub fn reload(&self) -> Result<(), TlsError> {
         self.current.store(Arc::new(read(&self.chain, &self.key)?));
         Ok(())
     }
@@ -73,7 +73,7 @@ impl Certificate {
     ///
     /// # Errors
     /// If the library supports no version of the protocol, which would be a build error.
-    pub(super) fn config(self: Arc<Self>) -> Result<Arc<ServerConfig>, rustls::Error> {
+    pub fn config(self: Arc<Self>) -> Result<Arc<ServerConfig>, rustls::Error> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
