@@ -26,12 +26,14 @@ mod attempt;
 mod deadlines;
 mod failing;
 mod pass;
+mod pause;
 mod runner;
 #[cfg(test)]
 mod tests;
 
 use attempt::Attempts;
 pub use pass::Pass;
+pub use pause::{Pause, PauseSwitch};
 use runner::Runner;
 
 /// Makes true for one key what should be true for it.
@@ -55,6 +57,8 @@ pub struct ControllerContext {
     pub leadership: Leadership,
     /// Where notices go.
     pub events: Events,
+    /// No pass starts while it pauses. Keys that are queued meanwhile are reconciled afterwards.
+    pub pause: Pause,
     /// When cancelled, no pass starts any more.
     pub shutdown: CancellationToken,
 }
@@ -157,7 +161,7 @@ impl<R: Reconciler> Controller<R> {
         })?;
         // The Lease is not released while this controller finishes what it began.
         let _work = leadership.begin_work();
-        let clock = Arc::clone(&context.kit.clock);
+        let (clock, pause) = (Arc::clone(&context.kit.clock), context.pause.clone());
         let attempts = Arc::new(Attempts::new(
             self.reconciler,
             context,
@@ -165,7 +169,7 @@ impl<R: Reconciler> Controller<R> {
             self.backoff,
         ));
         Runner::new(self.queue, attempts, self.permits, clock)
-            .run(&shutdown)
+            .run(&shutdown, &pause)
             .await
     }
 }

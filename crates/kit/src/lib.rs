@@ -47,7 +47,7 @@ pub use checks::{Checks, Fitness};
 pub use children::{Children, ChildrenError, Ownership};
 pub use client::is_fenced;
 pub use clock::{Clock, ManualClock, SharedClock, SimulatedClock, SystemClock};
-pub use controller::{Controller, ControllerContext, Pass, Reconciler};
+pub use controller::{Controller, ControllerContext, Pass, Pause, PauseSwitch, Reconciler};
 pub use events::{Events, Notice, NoticeKind};
 pub use finalizer::Finalizer;
 pub use index::{Index, Projection};

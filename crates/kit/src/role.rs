@@ -19,7 +19,7 @@ use tracing::{info, warn};
 
 use crate::client::{ClientError, Clients};
 use crate::clock::SystemClock;
-use crate::controller::ControllerContext;
+use crate::controller::{ControllerContext, Pause};
 use crate::events::{Events, Reporter};
 use crate::leader::{self, Elector, LeaseSettings, Timing};
 use crate::serve;
@@ -114,6 +114,8 @@ pub struct Role<'a> {
     pub context: ControllerContext,
     /// A client for each controller, whose writes pass only while this replica leads.
     pub clients: Clients,
+    /// A client for what every replica writes, whether it leads or not: a request that it received and that the leader carries out.
+    pub unfenced: Clients,
     /// The supervised tasks.
     pub tasks: &'a mut Tasks,
 }
@@ -241,6 +243,7 @@ fn role<'a>(
         }
     };
     let clients = Clients::new(config, &leadership, kit)?;
+    let unfenced = Clients::new(config, &Leadership::always(kit.clock.clone()), kit)?;
     let reporter = Reporter {
         controller: name.to_owned(),
         instance: host,
@@ -249,6 +252,7 @@ fn role<'a>(
         kit: kit.clone(),
         leadership,
         events: Events::start(clients.for_events(), kit.clock.clone(), reporter, tasks),
+        pause: Pause::never(),
         shutdown: tasks.shutdown_token(),
     };
     let ControllerContext {
@@ -268,6 +272,7 @@ fn role<'a>(
         Role {
             context,
             clients,
+            unfenced,
             tasks,
         },
     ))

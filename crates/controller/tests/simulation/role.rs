@@ -14,7 +14,7 @@ use tidewaiter_kit::events::Reporter;
 use tidewaiter_kit::leader::{Elector, LeaseSettings, Timing};
 use tidewaiter_kit::tasks::TaskEnded;
 use tidewaiter_kit::{
-    Cache, Clock, ControllerContext, Events, Kit, Leadership, ManualClock, Metrics, SharedClock, Tasks,
+    Cache, Clock, ControllerContext, Events, Kit, Leadership, ManualClock, Metrics, Pause, SharedClock, Tasks,
 };
 use tidewaiter_kops::{Definitions, DefinitionsSettings};
 use tidewaiter_testkit::sim::{ApiServer, Process};
@@ -89,6 +89,7 @@ pub async fn run(parts: RoleParts) -> Result<(), TaskEnded> {
         kit: kit.clone(),
         leadership,
         events: Events::start(clients.for_events(), Arc::clone(&clock), reporter, &mut tasks),
+        pause: Pause::never(),
         shutdown: shutdown.clone(),
     };
     let watched = clients.for_controller("caches", DEFAULT_IN_FLIGHT);

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::attempt::{Again, Attempts, spawn_attempt};
 use super::deadlines::Deadlines;
 use super::pass::Pass;
+use super::pause::Pause;
 use super::{ControllerError, Reconciler};
 use crate::clock::SharedClock;
 use crate::key::Key;
@@ -43,15 +44,17 @@ impl<R: Reconciler> Runner<R> {
     }
 
     /// Starts passes until `shutdown`, and then waits for those that are under way.
-    pub(super) async fn run(mut self, shutdown: &CancellationToken) -> Result<(), ControllerError> {
+    pub(super) async fn run(mut self, shutdown: &CancellationToken, pause: &Pause) -> Result<(), ControllerError> {
         let mut ready = self.ready();
+        let mut paused = pause.is_paused();
         loop {
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => break,
+                () = pause.until(!paused) => paused = !paused,
                 Some((key, again)) = self.under_way.next() => self.ended(key, again?),
                 key = self.deadlines.next() => self.queue.push(key),
-                permit = &mut ready => {
+                permit = &mut ready, if !paused => {
                     if let (Some(key), Ok(permit)) = (self.queue.try_next(), permit) {
                         self.begin(Pass::new(key, Arc::clone(&self.permits), permit));
                     }

@@ -109,6 +109,7 @@ struct World {
     queue: Queue,
     context: ControllerContext,
     controller: JoinHandle<Result<(), ControllerError>>,
+    pause: PauseSwitch,
     events: Arc<Mutex<Vec<String>>>,
 }
 
@@ -143,10 +144,12 @@ fn world_with(permits: usize, leading: bool, outside: bool) -> World {
     } else {
         Leadership::new(Arc::clone(&clock))
     };
+    let switch = PauseSwitch::new(false);
     let context = ControllerContext {
         events: testing::events(client, &clock),
         kit,
         leadership,
+        pause: switch.pause(),
         shutdown: CancellationToken::new(),
     };
     let queue = Queue::new();
@@ -175,6 +178,7 @@ fn world_with(permits: usize, leading: bool, outside: bool) -> World {
         queue,
         context,
         controller,
+        pause: switch,
         events: published,
     }
 }
@@ -246,6 +250,28 @@ async fn begins_when_it_leads_with_all_that_waited() {
     let mut calls = world.calls();
     calls.sort();
     assert_eq!(calls, [("a".into(), "2".into(), 1), ("b".into(), "1".into(), 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn begins_no_pass_while_it_pauses_and_loses_no_key() {
+    let mut world = world(16, true);
+    world.pause.update(|| true);
+    world.feed().list([node("a", "1")]);
+    pass(SECOND).await;
+    assert_eq!(world.calls(), []);
+    world.pause.update(|| false);
+    pass(SECOND).await;
+    assert_eq!(world.times(), [1]);
+    world.script("a", [Ok(Next::After(SECOND))]);
+    world.change("a", "2");
+    settle().await;
+    world.pause.update(|| true);
+    world.change("a", "3");
+    pass(10 * SECOND).await;
+    assert_eq!(world.times(), [1, 2], "neither a change nor what is due begins one");
+    world.pause.update(|| false);
+    pass(SECOND).await;
+    assert_eq!(world.times(), [1, 2, 12]);
 }
 
 #[tokio::test(start_paused = true)]
