@@ -6,6 +6,7 @@
 //! this caller. The token is sent only to the three base URLs: redirects are not followed. It appears in no error and
 //! no `Debug` output.
 
+mod caller;
 mod error;
 mod path;
 mod request;
@@ -25,6 +26,7 @@ use uuid::Uuid;
 use crate::models::values::{KubernetesVersion, NodeId, PluginId, Version};
 use crate::models::{InvalidItem, Model, PluginManifests, Unknown, UpgradeScript, parse, parse_each, parse_list};
 
+pub use caller::{Audience, Caller, Membership, PublishedKeys};
 pub use error::ClientError;
 pub use path::{Cluster, Organization, Path};
 pub use request::{Answer, Body, ETag, Request};

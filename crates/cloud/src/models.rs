@@ -38,7 +38,7 @@ pub use autoscaling::{
     AdjustmentType, AutoscalingPolicy, AutoscalingPolicySpec, Comparison, Finite, ScalingPolicy, ScalingStep,
 };
 pub use catalogue::{Catalogue, Compatibility, PluginBounds, PluginDefinition, PluginVersion, VersionBounds};
-pub use cluster::{Cluster, ClusterConfiguration, ClusterSpec};
+pub use cluster::{CLUSTER_AUDIENCE, Cluster, ClusterConfiguration, ClusterSpec};
 pub use document::{InvalidField, Unknown};
 pub use failure::Failure;
 pub use fields::{Fields, Model, OpenObject};

@@ -6,9 +6,10 @@ use url::Url;
 
 use crate::models::values::{ClusterId, KubernetesVersion, NodeId, NodePoolId, OrganizationId, PluginId, UpgradeId};
 
-/// A path of the API below `/v3`, with its query.
+/// A path of the API below `/v3`, with its query; or one below `/.well-known`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
+    root: &'static str,
     segments: Vec<String>,
     query: Vec<(&'static str, String)>,
 }
@@ -17,8 +18,17 @@ impl Path {
     /// The path with these segments, which may contain any characters.
     pub fn new<S: Display>(segments: impl IntoIterator<Item = S>) -> Self {
         Self {
+            root: "v3",
             segments: segments.into_iter().map(|segment| segment.to_string()).collect(),
             query: Vec::new(),
+        }
+    }
+
+    /// The path of a document of the issuer of tokens.
+    pub(super) fn well_known(name: &str) -> Self {
+        Self {
+            root: ".well-known",
+            ..Self::new([name])
         }
     }
 
@@ -47,7 +57,7 @@ impl Path {
     pub(super) fn url(&self, bases: &[Url; 3]) -> Url {
         let mut url = bases[self.base()].clone();
         if let Ok(mut segments) = url.path_segments_mut() {
-            segments.clear().push("v3").extend(&self.segments);
+            segments.clear().push(self.root).extend(&self.segments);
         }
         if !self.query.is_empty() {
             url.query_pairs_mut().extend_pairs(&self.query);
@@ -59,6 +69,9 @@ impl Path {
     fn base(&self) -> usize {
         const PROVISION: [&str; 5] = ["node-pools", "nodes", "autoscaling-policies", "upgrades", "templates"];
         const AUTH: [&str; 3] = ["roles", "role-bindings", "token"];
+        if self.root != "v3" {
+            return 2;
+        }
         let below = match self.segments.first().map(String::as_str) {
             Some("login" | "authenticate") => return 2,
             Some("organizations") => self.segments.get(2..).unwrap_or_default(),
@@ -75,7 +88,7 @@ impl Path {
 
 impl Display for Path {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "/v3/{}", self.segments.join("/"))
+        write!(f, "/{}/{}", self.root, self.segments.join("/"))
     }
 }
 

@@ -15,6 +15,7 @@ use url::{Host, Url};
 
 use super::path::Cluster;
 use super::token::AccessToken;
+use crate::models::values::{ClusterId, OrganizationId};
 
 const SYNC_INTERVAL: Duration = Duration::from_secs(30);
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -147,7 +148,7 @@ impl ClientSettings {
     pub fn from_environment(
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Result<CloudEnvironment, SettingsError> {
-        let variables = Variables(variables.into_iter().filter(|(_, value)| !value.is_empty()).collect());
+        let variables = Variables::new(variables);
         let api: BaseUrl = variables.required(
             "API_BASE_URL",
             "the URL of the cloud, for example https://cloud.example.com",
@@ -177,12 +178,40 @@ impl ClientSettings {
         Ok(CloudEnvironment { settings, cluster })
     }
 
+    /// Checks those of the variables that are set and are no secret. Reads no file.
+    ///
+    /// # Errors
+    /// If a variable is invalid.
+    pub fn check_environment(variables: impl IntoIterator<Item = (String, String)>) -> Result<(), SettingsError> {
+        let variables = Variables::new(variables);
+        for name in ["API_BASE_URL", "PROVISION_BASE_URL", "AUTH_BASE_URL"] {
+            variables.optional::<BaseUrl>(name)?;
+        }
+        variables.optional::<OrganizationId>("ORGANIZATION_ID")?;
+        variables.optional::<ClusterId>("CLUSTER_ID")?;
+        variables.optional::<Interval>("SYNC_INTERVAL_SEC")?;
+        Ok(())
+    }
+
     pub(super) fn bases(&self) -> [&BaseUrl; 3] {
         [&self.api, &self.provision, &self.auth]
     }
 
     pub(super) fn urls(&self) -> [Url; 3] {
         self.bases().map(|base| base.0.clone())
+    }
+}
+
+impl SettingsError {
+    /// The variable that is missing or invalid.
+    #[must_use]
+    pub fn variable(&self) -> Option<&str> {
+        match self {
+            Self::Missing { variable, .. } | Self::Invalid { variable, .. } | Self::Ca { variable, .. } => {
+                Some(variable)
+            }
+            Self::Certificates(_) | Self::Plain(_) | Self::Build(_) => None,
+        }
     }
 }
 
@@ -251,6 +280,10 @@ pub enum SettingsError {
 struct Variables(HashMap<String, String>);
 
 impl Variables {
+    fn new(variables: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self(variables.into_iter().filter(|(_, value)| !value.is_empty()).collect())
+    }
+
     fn find(&self, name: &str) -> Option<(String, &str)> {
         let name = format!("CONTAINERSHIP_CLOUD_{name}");
         let value = self.0.get(&name)?;
@@ -308,7 +341,7 @@ settings!(BaseUrl, AccessToken);
 
 macro_rules! ids {
     ($($type:ident),+) => { $(
-        impl Setting for crate::models::values::$type {
+        impl Setting for $type {
             fn read(text: &str) -> Result<Self, String> {
                 text.parse().map_err(|InvalidValue { shown, rule, .. }| format!("{shown}: {rule}"))
             }

@@ -78,6 +78,14 @@ impl Transport {
         })
     }
 
+    /// The same with another token.
+    pub(super) fn with_token(&self, token: &AccessToken) -> Self {
+        Self {
+            token: Some(token.header()),
+            ..self.clone()
+        }
+    }
+
     /// The timeout of an attempt.
     pub(super) fn limit(&self) -> Duration {
         self.timeout

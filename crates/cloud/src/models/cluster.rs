@@ -28,6 +28,9 @@ pub struct ClusterSpec {
     pub engine: Option<Slug>,
 }
 
+/// The audience of tokens for the kube-apiserver of a cluster begins with this; the id of the cluster follows.
+pub const CLUSTER_AUDIENCE: &str = "https://containership.io/clusters/";
+
 /// A cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each variant is a field of the API")]

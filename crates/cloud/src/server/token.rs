@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::signing::KeyRing;
+use crate::models::CLUSTER_AUDIENCE;
 use crate::models::values::{ClusterId, TeamId, UserId};
 
 /// The maximum length of a token, in bytes. With the rest of a request's head it fits into the limits of proxies.
@@ -27,7 +28,6 @@ const TYPE: &str = "JWT";
 const USER: &str = "containership.io/user_id#";
 const CLUSTER: &str = "containership.io/cluster_id#";
 const TEAM: &str = "containership.io/team_id#";
-const CLUSTER_AUDIENCE: &str = "https://containership.io/clusters/";
 
 /// The owner and the use of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
