@@ -2,4 +2,7 @@
 
 pub mod changes;
 pub mod controllers;
+pub mod endpoints;
 pub mod mirror;
+mod reports;
+pub mod terminate;

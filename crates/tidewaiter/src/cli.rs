@@ -83,7 +83,7 @@ pub(crate) enum Command {
     /// Runs the controller: labels each verified Node as its InstanceGroup defines, and reports the health of the cluster
     /// (replaces kops-controller)
     Controller(ControllerArgs),
-    /// Runs the coordinator: ensures the service account containership in every namespace
+    /// Runs the coordinator: ensures the service account containership in every namespace, and reports the nodes to the cloud
     Coordinator(CoordinatorArgs),
     /// Validates the cluster: instance groups, instances, Nodes and system pods (as kops validate cluster); changes nothing
     Validate(ValidateArgs),

@@ -3,7 +3,7 @@
 //! What the operator gave is read and checked before anything starts.
 
 pub(crate) mod cloud;
-mod environment;
+pub(crate) mod environment;
 pub(crate) mod settings;
 pub(crate) mod state_store;
 

@@ -1,64 +1,75 @@
 //! `tidewaiter coordinator`: the controllers that act on the cluster as a whole.
+//!
+//! What the operator gave is read and checked before anything starts.
 
-use std::convert::Infallible;
+mod environment;
+mod settings;
 
-use serde::{Deserialize, Serialize};
-use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
-use tidewaiter_coordinator::controllers;
+use anyhow::Result;
+use tidewaiter_cloud::client::{Client, CloudEnvironment};
+use tidewaiter_coordinator::controllers::{self, Cloud};
+use tidewaiter_coordinator::endpoints::Port;
 use tidewaiter_kit::role::{self, Role, RoleSpec, WithRole};
-use tidewaiter_kit::settings::{environment, load};
+use tidewaiter_kit::serve::{self, Certificate};
+use tidewaiter_kit::settings::{Settings, environment, load_with};
 
 use crate::Failure;
 use crate::cli::CoordinatorArgs;
-use crate::settings::{LeasePlace, print};
+use crate::settings::print;
+use environment::ALIASES;
+use settings::{CoordinatorSettings, EndpointSettings};
 
 /// The name of the role in Events and traces, and of its Lease.
 const NAME: &str = "tidewaiter-coordinator";
 
-/// The settings of the coordinator, besides those of every role.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-struct CoordinatorSettings {
-    /// The Lease of the leader.
-    lease: LeasePlace,
-}
-
-impl Default for CoordinatorSettings {
-    fn default() -> Self {
-        Self {
-            lease: LeasePlace {
-                namespace: CONTAINERSHIP_NAMESPACE.to_owned(),
-                name: NAME.to_owned(),
-            },
-        }
-    }
-}
-
 /// Runs the role until a signal or a failure.
 pub(crate) fn main(args: &CoordinatorArgs) -> Result<(), Failure> {
     let environment = environment();
-    let variables = environment.iter().cloned();
-    let settings = load::<WithRole<CoordinatorSettings>>(args.settings.as_deref(), variables, &args.flags);
-    let settings = settings.map_err(|error| Failure::Configuration(error.into()))?;
+    let Settings {
+        values,
+        mut warnings,
+        origins,
+    } = read(args, &environment).map_err(Failure::Configuration)?;
+    warnings.extend(environment::warnings(&environment));
     if args.print_config {
-        return print(&settings.values, &settings.warnings).map_err(Failure::Running);
+        return print(&values, &warnings).map_err(Failure::Running);
     }
-    let WithRole { role, own } = settings.values;
+    let WithRole { role, own } = values;
+    let cloud = own.cloud(&origins, &environment).map_err(Failure::Configuration)?;
     let spec = RoleSpec {
         name: NAME,
         settings: role,
-        lease: Some(own.lease.into()),
+        lease: Some(own.lease.clone().into()),
         environment,
-        warnings: settings.warnings,
+        warnings,
     };
-    role::run(spec, async |role| {
-        let Role {
-            context,
-            clients,
-            tasks,
-        } = role;
-        controllers::start(&clients, &context, tasks);
-        Ok::<(), Infallible>(())
-    })?;
+    role::run(spec, async |role| start(cloud, &own.endpoints, role).await)?;
+    Ok(())
+}
+
+fn read(args: &CoordinatorArgs, environment: &[(String, String)]) -> Result<Settings<WithRole<CoordinatorSettings>>> {
+    let variables = environment.iter().cloned();
+    let settings: Settings<WithRole<CoordinatorSettings>> =
+        load_with(&ALIASES, args.settings.as_deref(), variables, &args.flags)?;
+    settings.values.own.check(&settings.origins)?;
+    Ok(settings)
+}
+
+/// Starts the controllers of the role: [`controllers::start`] is their table.
+async fn start(environment: CloudEnvironment, endpoints: &EndpointSettings, role: Role<'_>) -> Result<()> {
+    let CloudEnvironment { settings, cluster } = environment;
+    let cloud = Cloud {
+        client: Client::new(&settings, role.context.kit.clock.clone())?,
+        cluster,
+        interval: settings.sync_interval,
+    };
+    let certificate = endpoints
+        .tls()
+        .map(|(certificate, key)| Certificate::load(&certificate, &key));
+    let port = Port {
+        certificate: certificate.transpose()?,
+        listener: serve::bind("endpoints.address", endpoints.address).await?,
+    };
+    controllers::start(&cloud, port, role)?;
     Ok(())
 }

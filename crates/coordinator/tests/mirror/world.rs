@@ -16,7 +16,7 @@ use tidewaiter_coordinator::changes::Changes;
 use tidewaiter_coordinator::mirror::{self, MassDeletion, MirrorSettings, RegistryCredentialsIn};
 use tidewaiter_kit::client::Clients;
 use tidewaiter_kit::events::Reporter;
-use tidewaiter_kit::{ControllerContext, Events, Kit, Leadership, SystemClock, Tasks};
+use tidewaiter_kit::{ControllerContext, Events, Kit, Leadership, Pause, SystemClock, Tasks};
 use tidewaiter_testkit::{AuditMark, ControlPlane, Identity, Reused, eventually};
 use tokio_util::sync::CancellationToken;
 
@@ -85,6 +85,7 @@ impl World {
             kit: kit.clone(),
             leadership: leadership.clone(),
             events,
+            pause: Pause::never(),
             shutdown: tasks.shutdown_token(),
         };
         let mut settings = ClientSettings::new(self.cloud.url.parse().unwrap());

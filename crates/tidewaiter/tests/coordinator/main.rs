@@ -3,10 +3,21 @@
 //! What a test looks at is what a plain client reads, and the audit log.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
+mod cloud;
+mod endpoints;
+mod reports;
+mod settings;
+mod terminate;
+
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use cloud::Cloud;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ServiceAccount};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
@@ -20,6 +31,14 @@ const ACCOUNT: &str = "containership";
 struct World {
     cluster: ControlPlane,
     scratch: Scratch,
+    http: reqwest::Client,
+    replicas: AtomicUsize,
+}
+
+/// A running coordinator, and where its endpoints are.
+struct Replica {
+    process: Arc<Process>,
+    endpoints: String,
 }
 
 fn coordinator() -> Identity {
@@ -37,17 +56,75 @@ impl World {
         Self {
             cluster,
             scratch: Scratch::new("coordinator-world"),
+            http: reqwest::Client::builder().no_proxy().timeout(SOON).build().unwrap(),
+            replicas: AtomicUsize::new(0),
         }
     }
 
+    /// One whose cloud is away.
     fn coordinator(&self) -> Process {
+        Arc::into_inner(self.replica(&settings::away(), None).process).unwrap()
+    }
+
+    fn coordinator_of(&self, cloud: &Cloud) -> Replica {
+        self.replica(&cloud.variables(), None)
+    }
+
+    /// A coordinator with these variables, and a kubeconfig other than its own.
+    fn replica(&self, variables: &[(&str, String)], kubeconfig: Option<PathBuf>) -> Replica {
         let address = || format!("127.0.0.1:{}", free_port());
+        let endpoints = address();
+        let kubeconfig = kubeconfig.unwrap_or_else(|| self.cluster.kubeconfig(&coordinator()));
+        let number = self.replicas.fetch_add(1, Ordering::Relaxed);
         let program = Program::new(env!("CARGO_BIN_EXE_tidewaiter"))
+            .name(format!("coordinator-{number}"))
             .arg("coordinator")
-            .env("TIDEWAITER_KUBECONFIG", self.cluster.kubeconfig(&coordinator()))
+            .env("TIDEWAITER_KUBECONFIG", kubeconfig)
             .env("TIDEWAITER_ADMIN_ADDRESS", address())
+            .env("TIDEWAITER_ENDPOINTS__ADDRESS", &endpoints)
             .env("TIDEWAITER_HEALTH_ADDRESS", address());
-        Process::start(&self.scratch, program)
+        let program = variables
+            .iter()
+            .fold(program, |program, (name, value)| program.env(name, value));
+        Replica {
+            process: Arc::new(Process::start(&self.scratch, program)),
+            endpoints,
+        }
+    }
+
+    async fn get(&self, replica: &Replica, path: &str, token: &str) -> reqwest::Result<reqwest::Response> {
+        self.ask(replica, http::Method::GET, path, token).await
+    }
+
+    async fn delete(&self, replica: &Replica, path: &str, token: &str) -> reqwest::Result<reqwest::Response> {
+        self.ask(replica, http::Method::DELETE, path, token).await
+    }
+
+    async fn ask(
+        &self,
+        replica: &Replica,
+        method: http::Method,
+        path: &str,
+        token: &str,
+    ) -> reqwest::Result<reqwest::Response> {
+        let request = self.http.request(method, format!("http://{}{path}", replica.endpoints));
+        let request = if token.is_empty() {
+            request
+        } else {
+            request.header("authorization", format!("JWT {token}"))
+        };
+        request.send().await
+    }
+
+    async fn is_terminating(&self) -> bool {
+        let markers: Api<ConfigMap> = Api::namespaced(self.cluster.client(&Identity::Admin), "containership-core");
+        markers.get_opt("tidewaiter-terminate").await.unwrap().is_some()
+    }
+
+    /// Another replica can lead at once.
+    async fn expire_lease(&self) {
+        let leases: Api<Lease> = Api::namespaced(self.cluster.client(&Identity::Admin), "containership-core");
+        let _ = leases.delete("tidewaiter-coordinator", &DeleteParams::default()).await;
     }
 
     fn namespaces(&self) -> Api<Namespace> {
@@ -214,7 +291,12 @@ fn without_a_reader(scratch: &Scratch, environment: &[(&str, &str)]) -> Process 
         .args(["-c".into(), script.into(), scratch.path().join("stderr")])
         .args([env!("CARGO_BIN_EXE_tidewaiter"), "coordinator"])
         .env("TIDEWAITER_KUBECONFIG", &kubeconfig)
+        .env("TIDEWAITER_ENDPOINTS__ADDRESS", format!("127.0.0.1:{}", free_port()))
         .env("TIDEWAITER_ADMIN_ADDRESS", format!("127.0.0.1:{}", free_port()));
+    let cloud = settings::away();
+    let program = cloud
+        .into_iter()
+        .fold(program, |program, (name, value)| program.env(name, value));
     let set = |program: Program, (key, value): &(&str, &str)| program.env(key, value);
     Process::start(scratch, environment.iter().fold(program, set))
 }
@@ -248,6 +330,29 @@ async fn an_error_that_nobody_reads_ends_the_process_all_the_same() {
     assert_eq!(process.exited(SOON).await.code(), Some(2));
 }
 
+#[tokio::test]
+async fn its_pod_is_admitted_where_only_restricted_pods_are() {
+    let world = World::start().await;
+    let client = world.cluster.client(&Identity::Admin);
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), "containership-core");
+    let deployment = deployments.get("tidewaiter-coordinator").await.unwrap();
+    let template = deployment.spec.template;
+    let pod = Pod {
+        metadata: kube::core::ObjectMeta {
+            name: Some("one".to_owned()),
+            ..template.metadata.unwrap()
+        },
+        spec: template.spec,
+        ..Pod::default()
+    };
+    let pods: Api<Pod> = Api::namespaced(client, "containership-core");
+    pods.create(&PostParams::default(), &pod).await.unwrap();
+    let mut root = pod;
+    root.metadata.name = Some("root".to_owned());
+    root.spec.as_mut().unwrap().containers[0].security_context = None;
+    pods.create(&PostParams::default(), &root).await.unwrap_err();
+}
+
 /// kubectl applies the files of a folder in alphabetical order; the API server rejects an object whose namespace does not exist
 /// yet.
 #[test]
@@ -258,27 +363,4 @@ fn the_namespace_is_the_first_object_of_the_folder() {
     let documents: Vec<serde_json::Value> = serde_saphyr::from_multiple(&text).unwrap();
     assert_eq!(documents[0]["kind"], "Namespace", "{}", first.display());
     assert_eq!(documents[0]["metadata"]["name"], "containership-core");
-}
-
-#[test]
-fn its_settings_can_be_printed_and_a_wrong_one_is_named() {
-    let run = |arguments: &[&str], variables: &[(&str, &str)]| {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tidewaiter"));
-        command
-            .arg("coordinator")
-            .args(arguments)
-            .env_clear()
-            .envs(variables.iter().copied());
-        command.output().unwrap()
-    };
-    let printed = run(&["--print-config"], &[("TIDEWAITER_LEASE__NAME", "other")]);
-    let text = String::from_utf8(printed.stdout).unwrap();
-    assert!(
-        text.contains("namespace: containership-core") && text.contains("name: other"),
-        "{text}"
-    );
-    let wrong = run(&[], &[("TIDEWAITER_LEASE__NAME", "not a name")]);
-    let text = String::from_utf8(wrong.stderr).unwrap();
-    assert_eq!(wrong.status.code(), Some(2));
-    assert!(text.contains("lease.name is \"not a name\""), "{text}");
 }

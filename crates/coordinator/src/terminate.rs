@@ -1,0 +1,130 @@
+//! Terminate: removes from the cluster everything that the coordinator manages, and nothing else.
+//!
+//! The request is an object, the marker: ConfigMap [`MARKER`]. While it exists, no other controller starts a pass, on any replica and after
+//! any restart, and the leader removes what [`table`](table::table) lists. Sweeps are repeated until one finds nothing, and then every
+//! minute, so what a pass under way has still written is removed, too. The marker shows the progress. Deleting it ends the termination:
+//! everything is synced again.
+//!
+//! Any replica creates the marker, which is why it has a client that is not fenced; only the leader deletes anything.
+
+mod marker;
+mod sweep;
+mod table;
+
+use std::sync::Arc;
+
+use kube::Client;
+use kube::core::ObjectMeta;
+use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
+use tidewaiter_kit::cache::Gone;
+use tidewaiter_kit::client::{DEFAULT_IN_FLIGHT, MOST_IN_FLIGHT};
+use tidewaiter_kit::role::Role;
+use tidewaiter_kit::{
+    Cache, Change, Controller, ControllerContext, Key, Pause, PauseSwitch, Queue, Reconciler as _, SharedClock,
+    Trigger, WriteError, Writer,
+};
+
+pub use marker::Progress;
+use marker::{Marker, requested};
+use sweep::Terminator;
+
+/// The name of the marker. Its namespace is that of the coordinator.
+pub const MARKER: &str = "tidewaiter-terminate";
+
+/// The request to terminate, and its progress. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Termination {
+    markers: Cache<Marker>,
+    writer: Arc<Writer>,
+    clock: SharedClock,
+}
+
+impl Termination {
+    /// Starts the watch of the marker and the controller that removes everything. Returns what the other controllers pause by: it pauses
+    /// until it is known that there is no marker.
+    pub fn start(role: &mut Role<'_>) -> (Self, Pause) {
+        let context = role.context.clone();
+        let reader = role.clients.for_controller("caches", DEFAULT_IN_FLIGHT);
+        let markers = Cache::<Marker>::namespaced(reader, CONTAINERSHIP_NAMESPACE)
+            .named("terminate")
+            .fields(&format!("metadata.name={MARKER}"))
+            .start(role.tasks, &context.kit);
+        let switch = Arc::new(PauseSwitch::new(true));
+        let pause = switch.pause();
+        markers.notify(follows(&switch, &markers));
+        let first = first_list(switch, markers.clone(), context.clone());
+        role.tasks.spawn("terminate/marker", first);
+        let client = role.clients.for_controller(Terminator::NAME, MOST_IN_FLIGHT);
+        sweep(client, &markers, &context, role);
+        let writer = role.unfenced.for_controller("terminate-request", 1);
+        let clock = Arc::clone(&context.kit.clock);
+        let termination = Self {
+            markers,
+            writer: Arc::new(Writer::new(writer, "terminate-request", Arc::clone(&clock))),
+            clock,
+        };
+        (termination, pause)
+    }
+
+    /// How far it is; `None` if it was not requested.
+    #[must_use]
+    pub fn progress(&self) -> Option<Progress> {
+        self.markers.get(&marker_key()).map(|marker| Progress::of(&marker))
+    }
+
+    /// Records the request of `by`, and returns how far it is. A request that exists stays as it is.
+    ///
+    /// # Errors
+    /// When the API server does not accept it.
+    pub async fn request(&self, by: &str) -> Result<Progress, WriteError> {
+        let marker = requested(by, self.clock.now());
+        match self.writer.create(&marker).await {
+            Err(error) if !error.is_conflict() => Err(error),
+            _ => Ok(self.progress().unwrap_or_else(|| Progress::of(&marker))),
+        }
+    }
+}
+
+fn sweep(client: Client, markers: &Cache<Marker>, context: &ControllerContext, role: &mut Role<'_>) {
+    let queue = Queue::new();
+    // The progress is not a reason to begin again.
+    let same = |before: &Marker, after: &Marker| before.metadata.uid == after.metadata.uid;
+    markers.notify(queue.same_name().unless(same));
+    let context = ControllerContext {
+        pause: Pause::never(),
+        ..context.clone()
+    };
+    let terminator = Terminator::new(client, markers.clone(), Arc::clone(&context.kit.clock));
+    Controller::new(terminator, queue)
+        .reads(markers)
+        .start(context, role.tasks);
+}
+
+/// Pauses while there is a marker.
+fn follows(switch: &Arc<PauseSwitch>, markers: &Cache<Marker>) -> Trigger<Marker> {
+    let (switch, markers) = (Arc::clone(switch), markers.clone());
+    Trigger::calls(move |_: &Change<'_, Marker>| switch.update(|| !markers.is_empty()))
+}
+
+/// Without a marker, no change announces that there is none.
+async fn first_list(switch: Arc<PauseSwitch>, markers: Cache<Marker>, context: ControllerContext) -> Result<(), Gone> {
+    let Some(synced) = context.shutdown.run_until_cancelled(markers.synced()).await else {
+        return Ok(());
+    };
+    synced?;
+    switch.update(|| !markers.is_empty());
+    context.shutdown.cancelled().await;
+    Ok(())
+}
+
+fn marker_key() -> Key {
+    Key::namespaced(CONTAINERSHIP_NAMESPACE, MARKER)
+}
+
+fn marker_meta() -> ObjectMeta {
+    ObjectMeta {
+        name: Some(MARKER.to_owned()),
+        namespace: Some(CONTAINERSHIP_NAMESPACE.to_owned()),
+        ..ObjectMeta::default()
+    }
+}

@@ -1,0 +1,139 @@
+//! The marker: a ConfigMap that says that everything is to be removed, who requested it, and how far it is.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Resource;
+use kube::core::ObjectMeta;
+use serde::{Deserialize, Serialize};
+
+use super::marker_meta;
+
+const STATE: &str = "state";
+const MESSAGE: &str = "message";
+const REQUESTED_BY: &str = "requestedBy";
+const REQUESTED_AT: &str = "requestedAt";
+/// Before the name of a row: how many of its objects were removed.
+const REMOVED: &str = "removed.";
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum State {
+    /// The leader has not begun.
+    Requested,
+    /// The leader removes objects.
+    Removing,
+    /// Nothing is left.
+    Removed,
+}
+
+impl State {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Requested => "Requested",
+            Self::Removing => "Removing",
+            Self::Removed => "Removed",
+        }
+    }
+}
+
+/// A slim ConfigMap.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Resource)]
+#[resource(inherit = ConfigMap)]
+pub struct Marker {
+    /// What a writer needs of it.
+    #[serde(deserialize_with = "tidewaiter_kit::slim::for_writer")]
+    pub(super) metadata: ObjectMeta,
+    /// The request and its progress.
+    #[serde(default)]
+    pub(super) data: BTreeMap<String, String>,
+}
+
+/// The marker of a new request.
+pub(super) fn requested(by: &str, now: Timestamp) -> Marker {
+    let data = [
+        (REQUESTED_BY, by.to_owned()),
+        (REQUESTED_AT, now.strftime("%FT%TZ").to_string()),
+        (STATE, State::Requested.word().to_owned()),
+    ];
+    Marker {
+        metadata: marker_meta(),
+        data: data.map(|(key, value)| (key.to_owned(), value)).into(),
+    }
+}
+
+/// What the leader writes to the marker.
+pub(super) fn progressed(state: State, message: &str, removed: &BTreeMap<&'static str, u64>) -> Marker {
+    let counts = removed
+        .iter()
+        .map(|(row, count)| (format!("{REMOVED}{row}"), count.to_string()));
+    let said = [(STATE, state.word()), (MESSAGE, message)];
+    let said = said.into_iter().filter(|(_, value)| !value.is_empty());
+    let said = said.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    Marker {
+        metadata: marker_meta(),
+        data: said.chain(counts).collect(),
+    }
+}
+
+/// How many objects of the row were removed already, by the marker.
+pub(super) fn removed(marker: &Marker, row: &str) -> u64 {
+    let count = marker.data.get(&format!("{REMOVED}{row}"));
+    count.and_then(|count| count.parse().ok()).unwrap_or_default()
+}
+
+/// How far a termination is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Progress {
+    /// `Requested`, `Removing` or `Removed`.
+    pub state: String,
+    /// What it waits for, or what failed.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Who requested it first.
+    pub requested_by: String,
+    /// When (RFC 3339).
+    pub requested_at: String,
+    /// How many objects were removed, by kind.
+    pub removed: BTreeMap<String, u64>,
+}
+
+impl Progress {
+    pub(super) fn of(marker: &Marker) -> Self {
+        let text = |key: &str| marker.data.get(key).cloned().unwrap_or_default();
+        let rows = marker.data.keys().filter_map(|key| key.strip_prefix(REMOVED));
+        Self {
+            state: text(STATE),
+            message: text(MESSAGE),
+            requested_by: text(REQUESTED_BY),
+            requested_at: text(REQUESTED_AT),
+            removed: rows.map(|row| (row.to_owned(), removed(marker, row))).collect(),
+        }
+    }
+
+    /// Whether nothing is left.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.state == State::Removed.word()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_progress_is_what_the_marker_says() {
+        let mut marker = requested("containership.io/user_id#1", Timestamp::UNIX_EPOCH);
+        let progress = Progress::of(&marker);
+        assert_eq!((progress.state.as_str(), progress.is_complete()), ("Requested", false));
+        assert_eq!(progress.requested_at, "1970-01-01T00:00:00Z");
+        let counts = [("secrets", 7)].into();
+        marker.data.extend(progressed(State::Removed, "", &counts).data);
+        let progress = Progress::of(&marker);
+        assert!(progress.is_complete() && progress.message.is_empty());
+        assert_eq!(progress.removed, [("secrets".to_owned(), 7)].into());
+        assert_eq!((removed(&marker, "secrets"), removed(&marker, "users")), (7, 0));
+    }
+}

@@ -1,0 +1,300 @@
+//! Removes the objects of the table, as the leader. Every deletion names the uid and the version that was listed, so an object that was
+//! created again or changed meanwhile is left to the next sweep.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt as _};
+use kube::api::ListParams;
+use kube::core::{ObjectList, ObjectMeta, PartialObjectMeta};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tidewaiter_cloud::models::{CLUSTER_LABEL_PREFIX, NODE_POOL_LABEL_PREFIX};
+use tidewaiter_kit::{Cache, Chain, Next, Pass, ReconcileError, Reconciler, Retry, SharedClock, WriteError, Writer};
+use tracing::info;
+
+use super::marker::{Marker, Progress, State, progressed, removed};
+use super::marker_key;
+use super::table::{Ours, Row, table};
+
+/// Writes at once.
+const CONCURRENCY: usize = 16;
+/// Objects in a page of a list. The marker is written after each page.
+const PAGE: u32 = 500;
+/// Until the next sweep after one that removed something: what it missed was in flight.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Until the next sweep while something waits for a finalizer.
+const WAITING: Duration = Duration::from_secs(5);
+/// Until the next sweep when nothing was left.
+const WATCHFUL: Duration = Duration::from_mins(1);
+
+/// The controller that removes everything while there is a marker.
+pub(super) struct Terminator {
+    client: Client,
+    writer: Writer,
+    markers: Cache<Marker>,
+    counts: Mutex<Counts>,
+}
+
+/// How many objects were removed for one marker, by row.
+#[derive(Default)]
+struct Counts {
+    marker: Option<String>,
+    removed: BTreeMap<&'static str, u64>,
+}
+
+/// What a row has come to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Count {
+    removed: u64,
+    /// Objects that are being deleted: a finalizer keeps them.
+    waiting: u64,
+}
+
+/// One pass over the table.
+pub(super) struct Sweep<'a> {
+    terminator: &'a Terminator,
+}
+
+/// Something could not be removed. The rest was.
+#[derive(Debug)]
+pub(super) struct SweepError {
+    row: &'static str,
+    failed: Failure,
+}
+
+#[derive(Debug)]
+enum Failure {
+    List(kube::Error),
+    Write { count: usize, first: WriteError },
+}
+
+impl Terminator {
+    pub(super) fn new(client: Client, markers: Cache<Marker>, clock: SharedClock) -> Self {
+        Self {
+            writer: Writer::new(client.clone(), Self::NAME, clock),
+            client,
+            markers,
+            counts: Mutex::default(),
+        }
+    }
+
+    fn is_requested(&self) -> bool {
+        self.markers.get(&marker_key()).is_some()
+    }
+
+    /// Goes on with the counts of the marker, which another replica may have begun.
+    fn resume(&self, marker: &Marker) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if counts.marker != marker.metadata.uid {
+            let rows = table().into_iter().map(|row| (row.name, removed(marker, row.name)));
+            counts.removed = rows.filter(|(_, count)| *count > 0).collect();
+            counts.marker.clone_from(&marker.metadata.uid);
+        }
+    }
+
+    fn add(&self, row: &'static str, removed: u64) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        *counts.removed.entry(row).or_default() += removed;
+    }
+
+    /// Writes the progress to the marker, if it still exists.
+    async fn record(&self, state: State, message: &str) -> Result<(), SweepError> {
+        let Some(marker) = self.markers.get(&marker_key()) else {
+            return Ok(());
+        };
+        let desired = {
+            let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+            progressed(state, message, &counts.removed)
+        };
+        match self.writer.apply(&desired, Some(&marker)).await {
+            Err(error) if !error.is_conflict() && !error.is_gone() => Err(SweepError {
+                row: "marker",
+                failed: Failure::Write { count: 1, first: error },
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Reconciler for Terminator {
+    const NAME: &'static str = "terminate";
+    type Error = SweepError;
+
+    async fn reconcile(&self, _: &mut Pass) -> Result<Next, SweepError> {
+        let Some(marker) = self.markers.get(&marker_key()) else {
+            return Ok(Next::UntilChanged);
+        };
+        self.resume(&marker);
+        let sweep = Sweep { terminator: self };
+        let (mut removed, mut waiting, mut failed) = (0, Vec::new(), None);
+        for row in &table() {
+            if !self.is_requested() {
+                return Ok(Next::UntilChanged);
+            }
+            match row.sweep(&sweep).await {
+                Ok(count) => {
+                    removed += count.removed;
+                    if count.waiting > 0 {
+                        waiting.push(format!("{} {}", count.waiting, row.name));
+                    }
+                }
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        if let Some(error) = failed {
+            let message = Chain(&error).to_string();
+            self.record(State::Removing, &message).await?;
+            return Err(error);
+        }
+        if !waiting.is_empty() {
+            let message = format!("waits until the finalizers of {} are removed", waiting.join(", "));
+            self.record(State::Removing, &message).await?;
+            return Ok(Next::After(WAITING));
+        }
+        if removed > 0 {
+            self.record(State::Removing, "").await?;
+            return Ok(Next::After(AGAIN));
+        }
+        if !Progress::of(&marker).is_complete() {
+            info!("terminated: nothing that the coordinator manages is left");
+        }
+        self.record(State::Removed, "").await?;
+        Ok(Next::After(WATCHFUL))
+    }
+}
+
+impl Sweep<'_> {
+    /// Removes what is ours of a kind, page by page, until the marker is gone.
+    pub(super) async fn remove<K>(&self, row: &Row) -> Result<Count, SweepError>
+    where
+        K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned + Send + Sync + 'static,
+    {
+        let (mut count, mut params) = (Count::default(), ListParams::default().limit(PAGE));
+        (params.label_selector, params.field_selector) = row.ours.selectors();
+        let mut failed: Vec<WriteError> = Vec::new();
+        while self.terminator.is_requested() {
+            let page = self.list::<K>(row, &params).await?;
+            let all = page.items.into_iter().map(|item| item.metadata);
+            let goes = |meta: &ObjectMeta| meta.deletion_timestamp.is_some() && !matches!(row.ours, Ours::Prefixes);
+            let (going, staying): (Vec<_>, Vec<_>) = all.filter(|meta| is_ours(row, meta)).partition(goes);
+            count.waiting += going.len() as u64;
+            let removals = staying.into_iter().map(|meta| self.remove_one::<K>(row.ours, meta));
+            let results: Vec<_> = stream::iter(removals).buffer_unordered(CONCURRENCY).collect().await;
+            let mut removed = 0;
+            for result in results {
+                match result {
+                    Ok(()) => removed += 1,
+                    Err(error) if error.is_gone() => {}
+                    Err(error) => failed.push(error),
+                }
+            }
+            if removed > 0 {
+                count.removed += removed;
+                self.terminator.add(row.name, removed);
+                self.terminator.record(State::Removing, "").await?;
+            }
+            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            if params.continue_token.is_none() {
+                break;
+            }
+        }
+        let failures = failed.len();
+        match failed.into_iter().next() {
+            None => Ok(count),
+            Some(first) => Err(SweepError {
+                row: row.name,
+                failed: Failure::Write { count: failures, first },
+            }),
+        }
+    }
+
+    /// Deletes the object, or removes our labels from it.
+    async fn remove_one<K>(&self, ours: Ours, meta: ObjectMeta) -> Result<(), WriteError>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let Ours::Prefixes = ours else {
+            return self.terminator.writer.delete::<K>(&meta).await;
+        };
+        let labels: serde_json::Map<String, Value> = our_labels(&meta).map(|key| (key.clone(), Value::Null)).collect();
+        let patch = json!({"metadata": {"labels": labels}});
+        self.terminator.writer.patch::<K>(&meta, patch).await.map(drop)
+    }
+
+    /// A page of the objects; empty if the kind is not defined in this cluster.
+    async fn list<K>(&self, row: &Row, params: &ListParams) -> Result<ObjectList<PartialObjectMeta<K>>, SweepError>
+    where
+        K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned,
+    {
+        let api = Api::<K>::all(self.terminator.client.clone());
+        match api.list_metadata(params).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(ObjectList {
+                types: kube::core::TypeMeta::default(),
+                metadata: kube::core::ListMeta::default(),
+                items: Vec::new(),
+            }),
+            listed => listed.map_err(|error| SweepError {
+                row: row.name,
+                failed: Failure::List(error),
+            }),
+        }
+    }
+}
+
+fn is_ours(row: &Row, meta: &ObjectMeta) -> bool {
+    match row.ours {
+        Ours::Prefixes => our_labels(meta).next().is_some(),
+        ours => ours.owns(meta),
+    }
+}
+
+fn our_labels(node: &ObjectMeta) -> impl Iterator<Item = &String> {
+    let keys = node.labels.iter().flat_map(BTreeMap::keys);
+    keys.filter(|key| {
+        [CLUSTER_LABEL_PREFIX, NODE_POOL_LABEL_PREFIX]
+            .iter()
+            .any(|prefix| key.starts_with(prefix))
+    })
+}
+
+impl fmt::Display for SweepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.failed {
+            Failure::List(_) => write!(f, "cannot list {}", self.row),
+            Failure::Write { count, .. } => write!(f, "{count} writes to {} failed, the first", self.row),
+        }
+    }
+}
+
+impl std::error::Error for SweepError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(match &self.failed {
+            Failure::List(error) => error,
+            Failure::Write { first, .. } => first,
+        })
+    }
+}
+
+impl ReconcileError for SweepError {
+    fn retry(&self) -> Retry {
+        match &self.failed {
+            Failure::List(error) => Retry::of(error),
+            // Whatever the reason is, it may be removed while an administrator watches.
+            Failure::Write { first, .. } => match first.retry() {
+                Retry::Slow => Retry::Backoff,
+                retry => retry,
+            },
+        }
+    }
+
+    fn class(&self) -> &'static str {
+        match &self.failed {
+            Failure::List(_) => "list",
+            Failure::Write { first, .. } => first.class(),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What is removed: a line for each kind, in this order.
+//!
+//! First what is made from the custom resources, then the custom resources, because each says what belongs to it.
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::{Node, Secret, ServiceAccount};
+use kube::Resource;
+use kube::core::ObjectMeta;
+use serde::de::DeserializeOwned;
+use tidewaiter_api::CloudSync;
+use tidewaiter_api::containership::{
+    AuthorizationRole, AuthorizationRoleBinding, AutoscalingGroup, AutoscalingPolicy, ClusterLabel, ClusterUpgrade,
+    NodePoolLabel, Plugin, Registry, User,
+};
+use tidewaiter_api::names::{CONTAINERSHIP_ACCOUNT, MANAGED_LABEL, MANAGED_VALUE};
+use tidewaiter_kit::slim::OUR_MANAGERS;
+
+use super::sweep::{Count, Sweep, SweepError};
+
+/// The mirror's controllers, one for each kind, write as `tidewaiter/sync-…`.
+const MIRROR: &str = "tidewaiter/sync-";
+
+/// The rows.
+pub(super) fn table() -> [Row; 14] {
+    [
+        Row::of::<Secret>("secrets", Ours::Managed),
+        Row::of::<ServiceAccount>("serviceaccounts", Ours::ManagedNamed(CONTAINERSHIP_ACCOUNT)),
+        Row::of::<Node>("nodelabels", Ours::Prefixes),
+        Row::of::<AuthorizationRoleBinding>("authorizationrolebindings", Ours::AppliedBy(MIRROR)),
+        Row::of::<AuthorizationRole>("authorizationroles", Ours::AppliedBy(MIRROR)),
+        Row::of::<AutoscalingGroup>("autoscalinggroups", Ours::AppliedBy(MIRROR)),
+        Row::of::<AutoscalingPolicy>("autoscalingpolicies", Ours::AppliedBy(MIRROR)),
+        // One that a person created stays: the mirror did not write it.
+        Row::of::<ClusterUpgrade>("clusterupgrades", Ours::AppliedBy(MIRROR)),
+        Row::of::<ClusterLabel>("clusterlabels", Ours::AppliedBy(MIRROR)),
+        Row::of::<NodePoolLabel>("nodepoollabels", Ours::AppliedBy(MIRROR)),
+        Row::of::<Plugin>("plugins", Ours::AppliedBy(MIRROR)),
+        Row::of::<Registry>("registries", Ours::AppliedBy(MIRROR)),
+        Row::of::<User>("users", Ours::AppliedBy(MIRROR)),
+        Row::of::<CloudSync>("cloudsyncs", Ours::AppliedBy(OUR_MANAGERS)),
+    ]
+}
+
+/// A kind whose objects are removed.
+pub(super) struct Row {
+    /// Its name in the progress: the plural of the kind.
+    pub(super) name: &'static str,
+    pub(super) ours: Ours,
+    sweep: for<'a> fn(&'a Sweep<'_>, &'a Row) -> BoxFuture<'a, Result<Count, SweepError>>,
+}
+
+/// Which objects of a kind are ours.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Ours {
+    /// Those with the label of what the coordinator makes.
+    Managed,
+    /// Those with the label and this name.
+    ManagedNamed(&'static str),
+    /// Those that a field manager of ours applied, whose name begins so. The custom resources have no label.
+    AppliedBy(&'static str),
+    /// Only the labels under the prefixes of the label controllers.
+    Prefixes,
+}
+
+impl Row {
+    fn of<K>(name: &'static str, ours: Ours) -> Self
+    where
+        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static,
+    {
+        Self {
+            name,
+            ours,
+            sweep: |sweep, row| sweep.remove::<K>(row).boxed(),
+        }
+    }
+
+    /// Removes what there is of it.
+    pub(super) fn sweep<'a>(&'a self, sweep: &'a Sweep<'_>) -> BoxFuture<'a, Result<Count, SweepError>> {
+        (self.sweep)(sweep, self)
+    }
+}
+
+impl Ours {
+    /// What the API server selects by.
+    pub(super) fn selectors(self) -> (Option<String>, Option<String>) {
+        let managed = Some(format!("{MANAGED_LABEL}={MANAGED_VALUE}"));
+        match self {
+            Self::Managed => (managed, None),
+            Self::ManagedNamed(name) => (managed, Some(format!("metadata.name={name}"))),
+            Self::AppliedBy(_) | Self::Prefixes => (None, None),
+        }
+    }
+
+    /// Whether an object that was selected is ours.
+    pub(super) fn owns(self, object: &ObjectMeta) -> bool {
+        match self {
+            Self::Managed | Self::ManagedNamed(_) | Self::Prefixes => true,
+            Self::AppliedBy(prefix) => {
+                let mut managers = object
+                    .managed_fields
+                    .iter()
+                    .flatten()
+                    .filter_map(|entry| entry.manager.as_deref());
+                managers.any(|manager| manager.starts_with(prefix))
+            }
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The coordinator's settings: a file, the variables of the Go coordinator, our own variables, flags, in that order; later wins.
+//!
+//! The API key is no setting: it is read from its variable or its file when the role starts, and never printed.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use serde::{Deserialize, Serialize};
+use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
+use tidewaiter_cloud::client::{ClientSettings, CloudEnvironment, SettingsError};
+use tidewaiter_kit::role::address;
+use tidewaiter_kit::settings::Origins;
+
+use super::NAME;
+use super::environment::{ALIASES, API_KEY};
+use crate::controller::environment::{Variables, variable};
+use crate::settings::LeasePlace;
+
+/// The settings of the coordinator, besides those of every role.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub(super) struct CoordinatorSettings {
+    /// The cloud that is mirrored into the cluster.
+    pub(super) cloud: CloudSettings,
+    /// The port for `/metadata` and `/terminate`.
+    pub(super) endpoints: EndpointSettings,
+    /// The Lease of the leader.
+    pub(super) lease: LeasePlace,
+}
+
+/// The cloud, and this cluster in it. The texts are parsed by the client's own settings.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub(super) struct CloudSettings {
+    /// The base URL of the API.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    api_base_url: Option<String>,
+    /// The base URL of Provision, if it differs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provision_base_url: Option<String>,
+    /// The base URL of Auth, if it differs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    auth_base_url: Option<String>,
+    /// The id of the organization.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    organization_id: Option<String>,
+    /// The id of the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster_id: Option<String>,
+    /// The file with the API key of the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    api_key_file: Option<PathBuf>,
+    /// The file with the certificates that are trusted in place of those of the system.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ca_file: Option<String>,
+    /// The interval of polls: a Go duration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sync_interval: Option<String>,
+}
+
+/// The port for `/metadata` and `/terminate`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub(super) struct EndpointSettings {
+    /// The listen address.
+    #[serde(deserialize_with = "address")]
+    pub(super) address: SocketAddr,
+    /// The file of the TLS certificate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls_certificate: Option<PathBuf>,
+    /// The file of the certificate's private key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls_key: Option<PathBuf>,
+}
+
+impl Default for CoordinatorSettings {
+    fn default() -> Self {
+        Self {
+            cloud: CloudSettings::default(),
+            endpoints: EndpointSettings::default(),
+            lease: LeasePlace {
+                namespace: CONTAINERSHIP_NAMESPACE.to_owned(),
+                name: NAME.to_owned(),
+            },
+        }
+    }
+}
+
+impl Default for EndpointSettings {
+    fn default() -> Self {
+        Self {
+            address: (Ipv4Addr::UNSPECIFIED, 8000).into(),
+            tls_certificate: None,
+            tls_key: None,
+        }
+    }
+}
+
+impl EndpointSettings {
+    /// The files of the certificate and of its key.
+    pub(super) fn tls(&self) -> Option<(PathBuf, PathBuf)> {
+        self.tls_certificate.clone().zip(self.tls_key.clone())
+    }
+}
+
+impl CoordinatorSettings {
+    /// Checks the values that are set. Reads no secret.
+    pub(super) fn check(&self, origins: &Origins) -> Result<()> {
+        if self.endpoints.tls_certificate.is_some() != self.endpoints.tls_key.is_some() {
+            bail!("endpoints.tlsCertificate and endpoints.tlsKey belong together: set both or neither");
+        }
+        let checked = ClientSettings::check_environment(self.cloud.variables());
+        checked.map_err(|error| with_origin(error, origins))
+    }
+
+    /// The client's settings with the API key, and the cluster.
+    pub(super) fn cloud(&self, origins: &Origins, environment: &Variables) -> Result<CloudEnvironment> {
+        let key = self.cloud.api_key(environment)?;
+        let missing = self.cloud.missing(key.is_none());
+        if !missing.is_empty() {
+            bail!(
+                "the coordinator mirrors a cloud, and not all of its settings are set: set {}",
+                missing.join(", ")
+            );
+        }
+        let key = key.map(|key| (API_KEY.to_owned(), key));
+        let read = ClientSettings::from_environment(self.cloud.variables().into_iter().chain(key));
+        read.map_err(|error| match (error.variable(), &self.cloud.api_key_file) {
+            (Some(API_KEY), Some(path)) if variable(environment, API_KEY).is_none() => {
+                let context = format!("cloud.apiKeyFile is {}", path.display());
+                anyhow!(error).context(context)
+            }
+            _ => with_origin(error, origins),
+        })
+    }
+}
+
+impl CloudSettings {
+    fn settings(&self) -> [(&'static str, Option<&String>); 7] {
+        [
+            ("cloud.apiBaseUrl", self.api_base_url.as_ref()),
+            ("cloud.provisionBaseUrl", self.provision_base_url.as_ref()),
+            ("cloud.authBaseUrl", self.auth_base_url.as_ref()),
+            ("cloud.organizationId", self.organization_id.as_ref()),
+            ("cloud.clusterId", self.cluster_id.as_ref()),
+            ("cloud.syncInterval", self.sync_interval.as_ref()),
+            ("cloud.caFile", self.ca_file.as_ref()),
+        ]
+    }
+
+    /// Those that are set, as the variables that the client's settings are read from.
+    fn variables(&self) -> Vec<(String, String)> {
+        let set = self.settings().into_iter().filter_map(|(key, value)| {
+            let alias = ALIASES.iter().find(|alias| alias.key == key)?;
+            Some((alias.variable.to_owned(), value?.clone()))
+        });
+        set.collect()
+    }
+
+    /// The required settings that are not set, each with its variable.
+    fn missing(&self, no_key: bool) -> Vec<String> {
+        let required = ["cloud.apiBaseUrl", "cloud.organizationId", "cloud.clusterId"];
+        let unset = self
+            .settings()
+            .into_iter()
+            .filter(|(key, value)| required.contains(key) && value.is_none());
+        let unset = unset.filter_map(|(key, _)| ALIASES.iter().find(|alias| alias.key == key));
+        let named = unset.map(|alias| format!("{} ({})", alias.key, alias.variable));
+        named
+            .chain(no_key.then(|| format!("cloud.apiKeyFile ({API_KEY})")))
+            .collect()
+    }
+
+    /// The API key: of the variable, else of the file.
+    fn api_key(&self, environment: &Variables) -> Result<Option<String>> {
+        if let Some(key) = variable(environment, API_KEY) {
+            return Ok(Some(key.to_owned()));
+        }
+        let Some(path) = &self.api_key_file else {
+            return Ok(None);
+        };
+        let read = std::fs::read_to_string(path);
+        let key = read.with_context(|| format!("cloud.apiKeyFile is {}: it cannot be read", path.display()))?;
+        let key = key.trim();
+        if key.is_empty() {
+            bail!("cloud.apiKeyFile is {}: the file contains no key", path.display());
+        }
+        Ok(Some(key.to_owned()))
+    }
+}
+
+/// The error, with the setting and its source, unless the source is the variable that it names already.
+fn with_origin(error: SettingsError, origins: &Origins) -> anyhow::Error {
+    let alias = error
+        .variable()
+        .and_then(|variable| ALIASES.iter().find(|alias| alias.variable == variable));
+    let Some(alias) = alias else {
+        return error.into();
+    };
+    let origin = origins.of(alias.key);
+    if origin.ends_with(alias.variable) {
+        return error.into();
+    }
+    anyhow!(error).context(format!("{origin}: {}", alias.key))
+}
