@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
 use kube::api::ListParams;
-use kube::core::{ObjectList, ObjectMeta, PartialObjectMeta};
+use kube::core::{ListMeta, ObjectList, ObjectMeta, PartialObjectMeta, TypeMeta};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -169,7 +169,7 @@ impl Reconciler for Terminator {
 
 impl Sweep<'_> {
     /// Removes what is ours of a kind, page by page, until the marker is gone.
-    pub(super) async fn remove<K>(&self, row: &Row) -> Result<Count, SweepError>
+    pub(super) async fn remove<K>(&self, row: &Row, api: Api<K>) -> Result<Count, SweepError>
     where
         K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned + Send + Sync + 'static,
     {
@@ -177,7 +177,7 @@ impl Sweep<'_> {
         (params.label_selector, params.field_selector) = row.ours.selectors();
         let mut failed: Vec<WriteError> = Vec::new();
         while self.terminator.is_requested() {
-            let page = self.list::<K>(row, &params).await?;
+            let page = list(row, &api, &params).await?;
             let all = page.items.into_iter().map(|item| item.metadata);
             let goes = |meta: &ObjectMeta| meta.deletion_timestamp.is_some() && !matches!(row.ours, Ours::Prefixes);
             let (going, staying): (Vec<_>, Vec<_>) = all.filter(|meta| is_ours(row, meta)).partition(goes);
@@ -225,23 +225,26 @@ impl Sweep<'_> {
         self.terminator.writer.patch::<K>(&meta, patch).await.map(drop)
     }
 
-    /// A page of the objects; empty if the kind is not defined in this cluster.
-    async fn list<K>(&self, row: &Row, params: &ListParams) -> Result<ObjectList<PartialObjectMeta<K>>, SweepError>
-    where
-        K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned,
-    {
-        let api = Api::<K>::all(self.terminator.client.clone());
-        match api.list_metadata(params).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(ObjectList {
-                types: kube::core::TypeMeta::default(),
-                metadata: kube::core::ListMeta::default(),
-                items: Vec::new(),
-            }),
-            listed => listed.map_err(|error| SweepError {
-                row: row.name,
-                failed: Failure::List(error),
-            }),
-        }
+    pub(super) fn client(&self) -> Client {
+        self.terminator.client.clone()
+    }
+}
+
+/// A page of the objects; empty if the kind is not defined in this cluster.
+async fn list<K>(row: &Row, api: &Api<K>, params: &ListParams) -> Result<ObjectList<PartialObjectMeta<K>>, SweepError>
+where
+    K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned,
+{
+    match api.list_metadata(params).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(ObjectList {
+            types: TypeMeta::default(),
+            metadata: ListMeta::default(),
+            items: Vec::new(),
+        }),
+        listed => listed.map_err(|error| SweepError {
+            row: row.name,
+            failed: Failure::List(error),
+        }),
     }
 }
 

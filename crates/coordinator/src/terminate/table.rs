@@ -4,16 +4,17 @@
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Node, Secret, ServiceAccount};
-use kube::Resource;
 use kube::core::ObjectMeta;
+use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tidewaiter_api::CloudSync;
 use tidewaiter_api::containership::{
     AuthorizationRole, AuthorizationRoleBinding, AutoscalingGroup, AutoscalingPolicy, ClusterLabel, ClusterUpgrade,
     NodePoolLabel, Plugin, Registry, User,
 };
-use tidewaiter_api::names::{CONTAINERSHIP_ACCOUNT, MANAGED_LABEL, MANAGED_VALUE};
+use tidewaiter_api::names::{CONTAINERSHIP_ACCOUNT, CONTAINERSHIP_NAMESPACE, MANAGED_LABEL, MANAGED_VALUE};
 use tidewaiter_kit::slim::OUR_MANAGERS;
 
 use super::sweep::{Count, Sweep, SweepError};
@@ -27,17 +28,17 @@ pub(super) fn table() -> [Row; 14] {
         Row::of::<Secret>("secrets", Ours::Managed),
         Row::of::<ServiceAccount>("serviceaccounts", Ours::ManagedNamed(CONTAINERSHIP_ACCOUNT)),
         Row::of::<Node>("nodelabels", Ours::Prefixes),
-        Row::of::<AuthorizationRoleBinding>("authorizationrolebindings", Ours::AppliedBy(MIRROR)),
-        Row::of::<AuthorizationRole>("authorizationroles", Ours::AppliedBy(MIRROR)),
+        Row::in_core::<AuthorizationRoleBinding>("authorizationrolebindings", Ours::AppliedBy(MIRROR)),
+        Row::in_core::<AuthorizationRole>("authorizationroles", Ours::AppliedBy(MIRROR)),
         Row::of::<AutoscalingGroup>("autoscalinggroups", Ours::AppliedBy(MIRROR)),
         Row::of::<AutoscalingPolicy>("autoscalingpolicies", Ours::AppliedBy(MIRROR)),
         // One that a person created stays: the mirror did not write it.
-        Row::of::<ClusterUpgrade>("clusterupgrades", Ours::AppliedBy(MIRROR)),
-        Row::of::<ClusterLabel>("clusterlabels", Ours::AppliedBy(MIRROR)),
-        Row::of::<NodePoolLabel>("nodepoollabels", Ours::AppliedBy(MIRROR)),
-        Row::of::<Plugin>("plugins", Ours::AppliedBy(MIRROR)),
-        Row::of::<Registry>("registries", Ours::AppliedBy(MIRROR)),
-        Row::of::<User>("users", Ours::AppliedBy(MIRROR)),
+        Row::in_core::<ClusterUpgrade>("clusterupgrades", Ours::AppliedBy(MIRROR)),
+        Row::in_core::<ClusterLabel>("clusterlabels", Ours::AppliedBy(MIRROR)),
+        Row::in_core::<NodePoolLabel>("nodepoollabels", Ours::AppliedBy(MIRROR)),
+        Row::in_core::<Plugin>("plugins", Ours::AppliedBy(MIRROR)),
+        Row::in_core::<Registry>("registries", Ours::AppliedBy(MIRROR)),
+        Row::in_core::<User>("users", Ours::AppliedBy(MIRROR)),
         Row::of::<CloudSync>("cloudsyncs", Ours::AppliedBy(OUR_MANAGERS)),
     ]
 }
@@ -64,6 +65,7 @@ pub(super) enum Ours {
 }
 
 impl Row {
+    /// The objects of the whole cluster.
     fn of<K>(name: &'static str, ours: Ours) -> Self
     where
         K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static,
@@ -71,7 +73,28 @@ impl Row {
         Self {
             name,
             ours,
-            sweep: |sweep, row| sweep.remove::<K>(row).boxed(),
+            sweep: |sweep, row| sweep.remove(row, Api::<K>::all(sweep.client())).boxed(),
+        }
+    }
+
+    /// The objects of the namespace of the custom resources.
+    fn in_core<K>(name: &'static str, ours: Ours) -> Self
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + DeserializeOwned
+            + Send
+            + Sync
+            + 'static,
+    {
+        Self {
+            name,
+            ours,
+            sweep: |sweep, row| {
+                let api = Api::<K>::namespaced(sweep.client(), CONTAINERSHIP_NAMESPACE);
+                sweep.remove(row, api).boxed()
+            },
         }
     }
 
