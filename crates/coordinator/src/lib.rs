@@ -3,3 +3,4 @@
 pub mod changes;
 pub mod controllers;
 pub mod mirror;
+pub mod node_pools;

@@ -1,10 +1,9 @@
 //! `tidewaiter coordinator`: the controllers that act on the cluster as a whole.
 
-use std::convert::Infallible;
-
 use serde::{Deserialize, Serialize};
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
-use tidewaiter_coordinator::controllers;
+use tidewaiter_coordinator::controllers::{self, NodePoolSource};
+use tidewaiter_coordinator::node_pools::NodePools;
 use tidewaiter_kit::role::{self, Role, RoleSpec, WithRole};
 use tidewaiter_kit::settings::{environment, load};
 
@@ -57,8 +56,12 @@ pub(crate) fn main(args: &CoordinatorArgs) -> Result<(), Failure> {
             clients,
             tasks,
         } = role;
-        controllers::start(&clients, &context, tasks);
-        Ok::<(), Infallible>(())
+        // There is no cloud to ask, so the labels of the Nodes decide.
+        let node_pools = NodePoolSource {
+            setting: NodePools::Label,
+            cloud: None,
+        };
+        controllers::start(node_pools, &clients, &context, tasks)
     })?;
     Ok(())
 }
