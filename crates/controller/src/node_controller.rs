@@ -14,7 +14,6 @@ mod policy;
 pub(crate) mod quarantine;
 mod start;
 pub(crate) mod status;
-mod write_limits;
 pub(crate) mod writes;
 
 use std::sync::Arc;
@@ -22,7 +21,9 @@ use std::time::Duration;
 
 use tidewaiter_api::NodeIdentity;
 use tidewaiter_identity::Lookup;
-use tidewaiter_kit::{Cache, Events, Index, Next, Pass, Reconciler, SharedClock, UndecodableObjects, Writer};
+use tidewaiter_kit::{
+    Cache, Events, Index, Next, Pass, Reconciler, SharedClock, UndecodableObjects, WriteLimits, Writer,
+};
 use tidewaiter_kops::Definitions;
 
 use crate::objects::{Node, Record};
@@ -33,7 +34,6 @@ pub use policy::{ForeignLabels, LabelsFrom, OnForgery, Policy};
 use quarantine::Census;
 pub use start::{NodeControllerParts, start};
 use status::Status;
-use write_limits::WriteLimits;
 
 /// Our own write is not in the caches yet. Its change starts a pass; this is the fallback, should somebody have undone it.
 const CATCH_UP: Duration = Duration::from_secs(1);
@@ -84,7 +84,7 @@ impl Reconciler for NodeController {
         if plan.writes()
             && let Err(wait) = self.write_limits.take(pass.key())
         {
-            self.events.publish(&seen.reference(), write_limits::notice());
+            self.events.publish(&seen.reference(), status::changes_too_often());
             return Ok(Next::Pending(wait));
         }
         let applied = apply::apply(&self.writer, &seen, &plan).await;

@@ -4,5 +4,6 @@ pub mod changes;
 pub mod controllers;
 pub mod endpoints;
 pub mod mirror;
+pub mod node_pools;
 mod reports;
 pub mod terminate;

@@ -36,6 +36,7 @@ pub mod telemetry;
 #[cfg(test)]
 mod testing;
 pub mod trigger;
+pub mod write_limits;
 pub mod writer;
 
 pub use backoff::{Backoff, Backoffs};
@@ -58,6 +59,7 @@ pub use packed::{Packed, Packer};
 pub use queue::Queue;
 pub use retry::{Next, ReconcileError, Retry};
 pub use tasks::Tasks;
+pub use write_limits::WriteLimits;
 pub use writer::{ConfirmedGone, WriteError, Writer};
 
 /// What each part of a process shares: one clock, one set of metrics, one list of readiness checks.

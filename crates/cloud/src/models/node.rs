@@ -8,7 +8,7 @@ use super::document::InvalidField;
 use super::fields::{Fields, Model};
 use super::schema;
 use super::status::Status;
-use super::values::{NodeId, UnixMillis};
+use super::values::{NodeId, NodePoolId, UnixMillis};
 
 /// The settings of a node; the cluster reports everything else.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
@@ -32,6 +32,7 @@ pub struct Node {
     pub status: Status,
     pub created_at: UnixMillis,
     pub updated_at: UnixMillis,
+    pub node_pool_id: NodePoolId,
 }
 
 /// The body of `PUT …/nodes/N/status`.
@@ -62,6 +63,7 @@ impl Model for Node {
             status: fields.or_default("status")?,
             created_at: fields.required("created_at")?,
             updated_at: fields.required("updated_at")?,
+            node_pool_id: fields.required("node_pool_id")?,
         })
     }
 }

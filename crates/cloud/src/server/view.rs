@@ -40,7 +40,7 @@ pub(super) const fn made(kind: Kind) -> &'static [&'static str] {
         Kind::ClusterLabel => &["id", "created_at", "updated_at"],
         Kind::NodePoolLabel => &["id", "created_at", "updated_at", "node_pool_id"],
         Kind::NodePool => &["id", "status"],
-        Kind::Node => &["id", "status", "created_at", "updated_at"],
+        Kind::Node => &["id", "status", "created_at", "updated_at", "node_pool_id"],
         Kind::AutoscalingPolicy => &["id"],
         Kind::Role | Kind::RoleBinding => &["id", "created_at", "updated_at", "organization_id", "owner_id"],
         Kind::Upgrade => &["id", "addedAt", "status"],

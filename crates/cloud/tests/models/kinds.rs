@@ -255,7 +255,13 @@ fn nodes() -> Vec<Kind> {
         kind::<NodePool>("node pool", with(pool, json!({"id": ID, "status": status}))),
         kind::<NodePoolChange>("node pool change", json!({"count": 3})),
         kind::<NodeSpec>("node spec", node.clone()),
-        kind::<Node>("node", with(with(stamped(), node), json!({"status": status}))),
+        kind::<Node>(
+            "node",
+            with(
+                with(stamped(), node),
+                json!({"status": status, "node_pool_id": OTHER_ID}),
+            ),
+        ),
         kind::<NodeStatusReport>("node status", json!({"status": status})),
         kind::<AutoscalingPolicySpec>("autoscaling policy spec", policy.clone()),
         kind::<AutoscalingPolicy>("autoscaling policy", with(policy, json!({"id": ID}))),

@@ -483,10 +483,10 @@ async fn the_name_of_a_node_is_unique_in_its_cluster(world: World) {
     let fixture = Fixture::new(world).await;
     let (world, owner, cluster) = (&fixture.world, fixture.token("owner"), fixture.token("cluster"));
     let pools = fixture.near("/clusters/{cluster_id}/node-pools");
-    let other = world.post(owner, &pools, pool("others")).await.is(201).field("id");
+    let other_id = world.post(owner, &pools, pool("others")).await.is(201).field("id");
     let (near, other) = (
         fixture.near("/clusters/{cluster_id}/node-pools/{node_pool_id}/nodes"),
-        format!("{pools}/{other}/nodes"),
+        format!("{pools}/{other_id}/nodes"),
     );
     for path in [&near, &other] {
         let refused = world.post(owner, path, json!({"name": "node-1"})).await.is(409).json();
@@ -506,19 +506,27 @@ async fn the_name_of_a_node_is_unique_in_its_cluster(world: World) {
         (&seen["name"], &seen["provider_id"]),
         (&second["name"], &second["provider_id"])
     );
-    // A cluster reads all of its nodes with their names, and changes none.
+    // A cluster reads all of its nodes with their names and pools, and changes none.
     let listed = world
         .get(cluster, &fixture.near("/clusters/{cluster_id}/nodes"))
         .await
         .is(200)
         .json();
-    let names: Vec<&str> = listed
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let named: Vec<_> = listed
         .as_array()
         .unwrap()
         .iter()
-        .filter_map(|node| node["name"].as_str())
+        .filter_map(|node| Some((text(&node["name"])?, text(&node["node_pool_id"])?)))
         .collect();
-    assert_eq!(names, ["node-1", "node-2.example.org"]);
+    let near_id = fixture.near.of("pool").to_owned();
+    assert_eq!(
+        named,
+        [
+            ("node-1".to_owned(), near_id),
+            ("node-2.example.org".to_owned(), other_id)
+        ]
+    );
     world.patch(cluster, &item, json!({"name": "mine"})).await.is(403);
     // In another cluster it is another node, and a name that was given up is free.
     let beside = fixture.near(&format!("/clusters/{}/node-pools", fixture.beside));

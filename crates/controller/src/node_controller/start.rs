@@ -8,13 +8,13 @@ use tidewaiter_api::{InstanceGroupName, NodeName};
 use tidewaiter_identity::Lookup;
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
-    Backoff, Cache, Change, Controller, ControllerContext, Index, Key, Queue, Reconciler as _, Tasks, Trigger, Writer,
+    Backoff, Cache, Change, Controller, ControllerContext, Index, Key, Queue, Reconciler as _, Tasks, Trigger,
+    WriteLimits, Writer,
 };
 use tidewaiter_kops::{Changed, Definitions};
 
 use super::quarantine::Census;
 use super::status::Status;
-use super::write_limits::WriteLimits;
 use super::{NodeController, OnForgery, Policy};
 use crate::objects::{Node, Record};
 

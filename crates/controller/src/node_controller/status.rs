@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec};
 use tidewaiter_kit::metrics::MetricsError;
-use tidewaiter_kit::{Key, Metrics};
+use tidewaiter_kit::{Key, Metrics, Notice, WriteLimits};
 
 use super::NodeController;
 use super::observation::{Finding, Observation};
@@ -21,6 +21,16 @@ impl NodeController {
             self.events.publish(&seen.reference(), notice.clone());
         }
     }
+}
+
+/// What the owner of a Node should read that changes too often.
+pub(super) fn changes_too_often() -> Notice {
+    let note = format!(
+        "What this Node reports, or its labels, change so often that its labels and its record are written only every {} s. Find out what \
+         changes them: its kubelet, or another controller.",
+        WriteLimits::REFILL.as_secs()
+    );
+    Notice::warning("ChangesTooOften", "Write", note)
 }
 
 /// The gauges and counters.

@@ -70,6 +70,13 @@ impl UndecodableObjects {
         Some(error.clone())
     }
 
+    /// Whether any object of this kind cannot be decoded.
+    #[must_use]
+    pub fn any<K: Resource<DynamicType = ()>>(&self) -> bool {
+        let kind = K::kind(&());
+        self.lock().keys().any(|(other, _)| *other == *kind)
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, Key), (ObjectReference, String)>> {
         self.0.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }

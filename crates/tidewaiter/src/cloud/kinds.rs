@@ -103,7 +103,7 @@ shapes! {
     AutoscalingPolicies: "AutoscalingPolicy" Cluster "autoscaling-policies" ["name"] ["name" "metric" "poll_interval"] true check::<AutoscalingPolicySpec>;
     NodePools: "NodePool" Cluster "node-pools" ["name"] ["name" "kubernetes_mode" "count" "kubernetes_version" "status"] true check::<NodePoolSpec>;
     NodePoolLabels: "NodePoolLabel" NodePool "labels" ["key"] ["key" "value"] true check::<NodePoolLabelSpec>;
-    Nodes: "Node" NodePool "nodes" ["name"] ["name" "status" "updated_at"] false check::<NodeSpec>;
+    Nodes: "Node" NodePool "nodes" ["name"] ["name" "node_pool_id" "status" "updated_at"] false check::<NodeSpec>;
     RoleBindings: "RoleBinding" Organization "role-bindings" ["type" "user_id" "team_id" "authorization_role_id" "cluster_id" "namespace"] ["type" "authorization_role_id" "user_id" "team_id" "cluster_id" "namespace"] true check::<RoleBindingSpec>;
     Upgrades: "Upgrade" Cluster "upgrades" [] ["type" "targetVersion" "description" "status"] false check::<UpgradeSpec>;
 }

@@ -9,6 +9,9 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_cloud::client::{ClientSettings, CloudEnvironment, SettingsError};
+use tidewaiter_coordinator::controllers::Decisions;
+use tidewaiter_coordinator::mirror::{MassDeletion, RegistryCredentialsIn};
+use tidewaiter_coordinator::node_pools::NodePools;
 use tidewaiter_kit::role::address;
 use tidewaiter_kit::settings::Origins;
 
@@ -25,6 +28,12 @@ pub(super) struct CoordinatorSettings {
     pub(super) cloud: CloudSettings,
     /// The port for `/metadata` and `/terminate`.
     pub(super) endpoints: EndpointSettings,
+    /// What lets a mass deletion take place.
+    mass_deletion: MassDeletion,
+    /// Where the credentials of registries are stored.
+    registry_credentials: RegistryCredentialsIn,
+    /// What decides in which node pool a Node is.
+    node_pools: NodePools,
     /// The Lease of the leader.
     pub(super) lease: LeasePlace,
 }
@@ -79,6 +88,9 @@ impl Default for CoordinatorSettings {
         Self {
             cloud: CloudSettings::default(),
             endpoints: EndpointSettings::default(),
+            mass_deletion: MassDeletion::default(),
+            registry_credentials: RegistryCredentialsIn::default(),
+            node_pools: NodePools::default(),
             lease: LeasePlace {
                 namespace: CONTAINERSHIP_NAMESPACE.to_owned(),
                 name: NAME.to_owned(),
@@ -105,6 +117,15 @@ impl EndpointSettings {
 }
 
 impl CoordinatorSettings {
+    /// What the operator decides about the controllers.
+    pub(super) fn decisions(&self) -> Decisions {
+        Decisions {
+            mass_deletion: self.mass_deletion,
+            registry_credentials: self.registry_credentials,
+            node_pools: self.node_pools,
+        }
+    }
+
     /// Checks the values that are set. Reads no secret.
     pub(super) fn check(&self, origins: &Origins) -> Result<()> {
         if self.endpoints.tls_certificate.is_some() != self.endpoints.tls_key.is_some() {

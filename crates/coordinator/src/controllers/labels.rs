@@ -1,0 +1,318 @@
+//! What the cluster label controller and the node pool label controller share: which of their custom resources count.
+//!
+//! A resource counts if its key has the prefix of its kind and no other resource for the same nodes with the same key was created later.
+//! One that does not count is reported on itself, and hides no other. Labels are written on Nodes by
+//! [`node_labels`](super::node_labels), in one patch for both kinds.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
+use tidewaiter_api::{LabelKey, LabelValue};
+use tidewaiter_kit::{
+    Cache, Cacheable, Controller, ControllerContext, Index, Key, Kit, Next, Notice, Pass, Queue, ReconcileError,
+    Reconciler, Retry, Tasks, UndecodableObjects,
+};
+
+/// A custom resource that is a label of nodes, in the namespace `containership-core`.
+pub(super) trait LabelResource:
+    Cacheable + DeserializeOwned + Resource<Scope = k8s_openapi::NamespaceResourceScope>
+{
+    /// The name of its controller.
+    const CONTROLLER: &'static str;
+    /// The prefix of its keys. Within it the labels of a Node are exactly those of the resources.
+    const PREFIX: &'static str;
+
+    /// The label.
+    fn label(&self) -> (&LabelKey, &LabelValue);
+
+    /// The node pool that it is for; None if it is for every node.
+    fn pool(&self) -> Option<&LabelValue>;
+
+    /// When it was created, in milliseconds since 1970, as the cloud writes it.
+    fn created_at(&self) -> &str;
+}
+
+/// The labels of one kind that a Node should have, and no others under the prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Desired {
+    /// The prefix of the kind.
+    pub(super) prefix: &'static str,
+    /// The labels.
+    pub(super) labels: BTreeMap<LabelKey, LabelValue>,
+    /// Whether every resource of the kind can be read. If not, a label that no resource names may be that of one that cannot be read.
+    pub(super) complete: bool,
+}
+
+/// What two resources may not both have: the same nodes, and the same key.
+type Slot = (Option<LabelValue>, LabelKey);
+
+/// The resources of one kind.
+pub(super) struct Labels<K> {
+    cache: Cache<K>,
+    by_pool: Index<Option<LabelValue>>,
+    by_key: Index<LabelKey>,
+    by_slot: Index<Slot>,
+    undecodable: UndecodableObjects,
+}
+
+impl<K: LabelResource> Labels<K> {
+    /// Starts their cache, under a name of its own: the mirror has another one of the same kind. Without it, a replica can do what the
+    /// other controllers do.
+    pub(super) fn start(reader: Client, tasks: &mut Tasks, kit: &Kit) -> Self {
+        let cache = Cache::<K>::namespaced(reader, CONTAINERSHIP_NAMESPACE)
+            .named(K::CONTROLLER)
+            .optional()
+            .start(tasks, kit);
+        Self::of(cache, kit)
+    }
+
+    fn of(cache: Cache<K>, kit: &Kit) -> Self {
+        Self {
+            by_pool: cache.index(|label: &K| has_prefix(label).then(|| label.pool().cloned())),
+            by_key: cache.index(|label: &K| has_prefix(label).then(|| label.label().0.clone())),
+            by_slot: cache.index(slot::<K>),
+            undecodable: kit.undecodable.clone(),
+            cache,
+        }
+    }
+
+    pub(super) fn cache(&self) -> &Cache<K> {
+        &self.cache
+    }
+
+    /// The labels for these nodes: those of a node pool, or all.
+    pub(super) fn desired(&self, pool: Option<&LabelValue>) -> Desired {
+        let labels = winners(self.of_pool(pool)).into_values().map(|label| {
+            let (key, value) = label.label();
+            (key.clone(), value.clone())
+        });
+        Desired {
+            labels: labels.collect(),
+            ..self.nothing()
+        }
+    }
+
+    /// No label of this kind.
+    pub(super) fn nothing(&self) -> Desired {
+        Desired {
+            prefix: K::PREFIX,
+            labels: BTreeMap::new(),
+            complete: !self.undecodable.any::<K>(),
+        }
+    }
+
+    /// Whether any resource names the key, for whichever nodes.
+    pub(super) fn name(&self, key: &str) -> bool {
+        key.parse()
+            .is_ok_and(|key: LabelKey| !self.by_key.keys(&key).is_empty())
+    }
+
+    fn of_pool(&self, pool: Option<&LabelValue>) -> impl Iterator<Item = Arc<K>> {
+        let keys = self.by_pool.keys(&pool.cloned()).into_iter();
+        keys.filter_map(|key| self.cache.get(&key))
+    }
+}
+
+fn has_prefix<K: LabelResource>(label: &K) -> bool {
+    label.label().0.as_str().starts_with(K::PREFIX)
+}
+
+fn slot<K: LabelResource>(label: &K) -> Option<Slot> {
+    has_prefix(label).then(|| (label.pool().cloned(), label.label().0.clone()))
+}
+
+/// Of the resources for the same nodes, the one that counts for each key: the one that was created last in the cloud; of several, the one
+/// whose name comes first.
+fn winners<K: LabelResource>(labels: impl IntoIterator<Item = Arc<K>>) -> BTreeMap<LabelKey, Arc<K>> {
+    let mut winners = BTreeMap::<LabelKey, Arc<K>>::new();
+    for label in labels {
+        let key = label.label().0.clone();
+        if winners.get(&key).is_none_or(|winner| rank(&*label) > rank(&**winner)) {
+            winners.insert(key, label);
+        }
+    }
+    winners
+}
+
+fn rank(label: &impl LabelResource) -> (u64, Reverse<&str>) {
+    let name = label.meta().name.as_deref().unwrap_or_default();
+    (label.created_at().parse().unwrap_or_default(), Reverse(name))
+}
+
+/// Why a resource does not count.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum LabelError {
+    #[error("spec.key is {key}, must begin with {prefix}")]
+    Prefix { key: LabelKey, prefix: &'static str },
+    #[error("spec.key is {key}, which {winner} has for the same nodes, and was created later")]
+    Overruled { key: LabelKey, winner: String },
+}
+
+impl ReconcileError for LabelError {
+    fn retry(&self) -> Retry {
+        Retry::Slow
+    }
+
+    fn class(&self) -> &'static str {
+        match self {
+            Self::Prefix { .. } => "prefix",
+            Self::Overruled { .. } => "overruled",
+        }
+    }
+
+    fn is_refusal(&self) -> bool {
+        true
+    }
+
+    fn notice(&self) -> Option<Notice> {
+        let reason = match self {
+            Self::Prefix { .. } => "InvalidKey",
+            Self::Overruled { .. } => "Overruled",
+        };
+        let note = format!(
+            "{self}. No node gets this label. Correct it in the cloud, or delete this object if a person created it."
+        );
+        Some(Notice::warning(reason, "Read", note))
+    }
+}
+
+/// Reports the resources of one kind that do not count.
+struct LabelController<K>(Arc<Labels<K>>);
+
+/// Starts the controller of a kind.
+pub(super) fn start<K: LabelResource>(labels: &Arc<Labels<K>>, context: &ControllerContext, tasks: &mut Tasks) {
+    let queue = Queue::new();
+    labels.cache.notify(queue.same_name());
+    labels.cache.notify(queue.sharing(&labels.by_slot, slot::<K>));
+    Controller::new(LabelController(Arc::clone(labels)), queue)
+        .reads(&labels.cache)
+        .start(context.clone(), tasks);
+}
+
+impl<K: LabelResource> Reconciler for LabelController<K> {
+    const NAME: &'static str = K::CONTROLLER;
+    type Error = LabelError;
+
+    async fn reconcile(&self, pass: &mut Pass) -> Result<Next, LabelError> {
+        let Some(label) = self.0.cache.get(pass.key()) else {
+            return Ok(Next::UntilChanged);
+        };
+        pass.about(label.object_ref(&()));
+        judge(&*label, self.0.of_pool(label.pool())).map(|()| Next::UntilChanged)
+    }
+}
+
+/// Whether the resource counts among those for the same nodes.
+fn judge<K: LabelResource>(label: &K, rivals: impl IntoIterator<Item = Arc<K>>) -> Result<(), LabelError> {
+    let key = label.label().0.clone();
+    if !has_prefix(label) {
+        let prefix = K::PREFIX;
+        return Err(LabelError::Prefix { key, prefix });
+    }
+    let winner = winners(rivals).remove(&key).map(|winner| Key::of(&*winner));
+    match winner {
+        Some(winner) if winner != Key::of(label) => Err(LabelError::Overruled {
+            key,
+            winner: winner.name().to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tidewaiter_api::containership::{ClusterLabel, NodePoolLabel};
+    use tidewaiter_kit::{Feed, ManualClock};
+
+    use super::*;
+
+    fn label(name: &str, created_at: &str, key: &str, value: &str) -> Arc<ClusterLabel> {
+        let label = json!({"metadata": {"name": name, "namespace": CONTAINERSHIP_NAMESPACE, "uid": name},
+            "spec": {"id": name, "created_at": created_at, "key": key, "value": value}});
+        Arc::new(serde_json::from_value(label).unwrap())
+    }
+
+    fn pool_label(name: &str, pool: &str, key: &str, value: &str) -> NodePoolLabel {
+        let label = json!({"metadata": {"name": name, "namespace": CONTAINERSHIP_NAMESPACE, "uid": name},
+            "spec": {"id": name, "key": key, "value": value, "node_pool_id": pool}});
+        serde_json::from_value(label).unwrap()
+    }
+
+    const ENV: &str = "cluster.containership.io/env";
+
+    #[test]
+    fn of_two_resources_with_one_key_the_newer_one_counts() {
+        for (labels, winner) in [
+            (&[("a", "1"), ("b", "2")][..], "b"),
+            (&[("b", "2"), ("a", "1")], "b"),
+            (&[("a", "1"), ("b", "1")], "a"),
+            (&[("b", "1"), ("a", "1")], "a"),
+            // A number, not a text; what is no number is older than any.
+            (&[("a", "999"), ("b", "1000")], "b"),
+            (&[("a", ""), ("b", "1")], "b"),
+            (&[("a", "today"), ("b", "1")], "b"),
+        ] {
+            let all: Vec<_> = labels.iter().map(|(name, at)| label(name, at, ENV, name)).collect();
+            let winners = winners(all.clone());
+            assert_eq!(winners[ENV].spec.value.as_str(), winner, "{labels:?}");
+            for one in &all {
+                let name = one.metadata.name.as_deref().unwrap();
+                assert_eq!(judge(&**one, all.clone()).is_ok(), name == winner, "{labels:?}: {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_outside_the_prefix_is_refused_and_hides_no_other() {
+        let (kit, _) = kit();
+        let (mut feed, cache) = Feed::<ClusterLabel>::new(&kit);
+        let labels = Labels::of(cache, &kit);
+        let bad = label("bad", "9", "kubernetes.io/os", "plan9");
+        feed.list([(*bad).clone(), (*label("good", "1", ENV, "x")).clone()]);
+        let desired = labels.desired(None);
+        assert_eq!(desired.labels.len(), 1, "{desired:?}");
+        assert_eq!(desired.labels[ENV].as_str(), "x");
+        assert!(!labels.name("kubernetes.io/os") && labels.name(ENV));
+        let error = judge(&*bad, labels.of_pool(None)).unwrap_err();
+        assert_eq!(
+            error.notice().unwrap().note,
+            "spec.key is kubernetes.io/os, must begin with cluster.containership.io/. No node gets this label. Correct it in the cloud, \
+             or delete this object if a person created it."
+        );
+    }
+
+    #[test]
+    fn the_labels_of_a_pool_are_those_of_no_other() {
+        let (kit, _) = kit();
+        let (mut feed, cache) = Feed::<NodePoolLabel>::new(&kit);
+        let labels = Labels::of(cache, &kit);
+        feed.list([
+            pool_label("a", "gpu", "nodepool.containership.io/disk", "ssd"),
+            pool_label("b", "web", "nodepool.containership.io/disk", "hdd"),
+            pool_label("c", "web", "nodepool.containership.io/zone", ""),
+        ]);
+        let of = |pool: &str| {
+            let desired = labels.desired(Some(&pool.parse().unwrap())).labels.into_iter();
+            desired.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>()
+        };
+        assert_eq!(of("gpu"), ["nodepool.containership.io/disk=ssd"]);
+        assert_eq!(
+            of("web"),
+            ["nodepool.containership.io/disk=hdd", "nodepool.containership.io/zone="]
+        );
+        assert!(of("none").is_empty() && labels.nothing().labels.is_empty());
+        feed.delete(pool_label("c", "web", "nodepool.containership.io/zone", ""));
+        assert_eq!(of("web"), ["nodepool.containership.io/disk=hdd"]);
+        assert!(!labels.name("nodepool.containership.io/zone"));
+    }
+
+    fn kit() -> (Kit, ManualClock) {
+        let clock = ManualClock::default();
+        (Kit::new(clock.shared()).unwrap(), clock)
+    }
+}

@@ -1,0 +1,222 @@
+//! Writes the labels of Nodes for the cluster label controller and the node pool label controller.
+//!
+//! A Node is reconciled when its labels, the resources or its node pool change: observe, from caches and the last response of the cloud;
+//! plan, purely; send one merge patch, conditional on the uid and the version that were observed, with only the keys that differ; report.
+//! A heartbeat starts no pass. Nothing is remembered in the cluster.
+
+mod node;
+mod plan;
+mod status;
+
+use std::convert::Infallible;
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::{Client, Resource as _};
+use tidewaiter_api::containership::{ClusterLabel, NodePoolLabel};
+use tidewaiter_kit::metrics::MetricsError;
+use tidewaiter_kit::{
+    Cache, Controller, ControllerContext, Events, Key, Next, Pass, Queue, Reconciler, Tasks, Trigger, WriteError,
+    WriteLimits, Writer,
+};
+use tokio::sync::{Notify, watch};
+
+use super::labels::{LabelResource, Labels};
+use crate::node_pools::{Members, NodePools, Pool, PoolMembers};
+pub(crate) use node::Node;
+use plan::{Observation, Plan, plan};
+use status::Status;
+
+/// Passes that write at once: a new label is written to every Node.
+const PERMITS: usize = 32;
+
+/// Our own write is not in the cache yet. Its change starts a pass; this is the fallback, should somebody have undone it.
+const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// When labels are looked at again that stayed because a resource could not be read: that it is deleted is no change to the cache.
+const WITHHELD: Duration = Duration::from_mins(1);
+
+/// What writes the labels of Nodes.
+pub(super) struct NodeLabelParts {
+    /// The Nodes.
+    pub(super) nodes: Cache<Node>,
+    /// The labels of the cluster.
+    pub(super) cluster_labels: Arc<Labels<ClusterLabel>>,
+    /// The labels of the node pools.
+    pub(super) node_pool_labels: Arc<Labels<NodePoolLabel>>,
+    /// What decides in which node pool a Node is.
+    pub(super) setting: NodePools,
+    /// What the cloud says about it.
+    pub(super) members: PoolMembers,
+    /// The fenced client.
+    pub(super) client: Client,
+}
+
+struct NodeLabelController {
+    parts: NodeLabelParts,
+    writer: Writer,
+    write_limits: WriteLimits,
+    status: Status,
+    events: Events,
+}
+
+/// Starts it.
+///
+/// # Errors
+/// When a metric's name is taken.
+pub(super) fn start(parts: NodeLabelParts, context: &ControllerContext, tasks: &mut Tasks) -> Result<(), MetricsError> {
+    let kit = &context.kit;
+    let queue = Queue::new();
+    let relabel = Arc::new(Notify::new());
+    parts.nodes.notify(queue.same_name().unless(Node::same));
+    parts.cluster_labels.cache().notify(notifies(&relabel));
+    parts.node_pool_labels.cache().notify(notifies(&relabel));
+    let queueing = queue_nodes(queue.clone(), parts.nodes.clone(), relabel, parts.members.subscribe());
+    let shutdown = tasks.shutdown_token();
+    tasks.spawn("node-labels", async move {
+        shutdown.run_until_cancelled(queueing).await;
+        Ok::<(), Infallible>(())
+    });
+    let controller = NodeLabelController {
+        writer: Writer::new(parts.client.clone(), NodeLabelController::NAME, Arc::clone(&kit.clock)),
+        write_limits: WriteLimits::new(Arc::clone(&kit.clock)),
+        status: Status::new(&kit.metrics)?,
+        events: context.events.of(NodeLabelController::NAME),
+        parts,
+    };
+    let NodeLabelParts {
+        nodes,
+        cluster_labels,
+        node_pool_labels,
+        ..
+    } = &controller.parts;
+    let (nodes, cluster_labels, node_pool_labels) = (
+        nodes.clone(),
+        cluster_labels.cache().clone(),
+        node_pool_labels.cache().clone(),
+    );
+    Controller::new(controller, queue)
+        .reads(&nodes)
+        .reads(&cluster_labels)
+        .reads(&node_pool_labels)
+        .permits(PERMITS)
+        .start(context.clone(), tasks);
+    Ok(())
+}
+
+fn notifies<K: LabelResource>(relabel: &Arc<Notify>) -> Trigger<K> {
+    let relabel = Arc::clone(relabel);
+    let same = |before: &K, after: &K| {
+        before.label() == after.label() && before.pool() == after.pool() && before.created_at() == after.created_at()
+    };
+    Trigger::calls(move |_| relabel.notify_one()).unless(same)
+}
+
+/// Queues the Nodes that a change of the resources or of the node pools concerns: each once, however many resources change together.
+async fn queue_nodes(
+    queue: Queue,
+    nodes: Cache<Node>,
+    relabel: Arc<Notify>,
+    mut changes: watch::Receiver<Option<Arc<Members>>>,
+) {
+    let mut before = None;
+    loop {
+        let moved = tokio::select! {
+            () = relabel.notified() => None,
+            Ok(()) = changes.changed() => {
+                let after = changes.borrow_and_update().clone();
+                let before = mem::replace(&mut before, after.clone());
+                let moved = after.as_deref().zip(before.as_deref());
+                moved.and_then(|(after, before)| {
+                    let moved = after.changed_since(before)?;
+                    Some(moved.into_iter().map(|name| Key::new(name.as_str())).collect::<Vec<_>>())
+                })
+            }
+        };
+        for key in moved.unwrap_or_else(|| nodes.keys()) {
+            queue.push(key);
+        }
+    }
+}
+
+impl Reconciler for NodeLabelController {
+    const NAME: &'static str = "node-labels";
+    type Error = WriteError;
+
+    async fn reconcile(&self, pass: &mut Pass) -> Result<Next, WriteError> {
+        let Some(node) = self.parts.nodes.get(pass.key()) else {
+            self.forget(pass.key());
+            return Ok(Next::UntilChanged);
+        };
+        pass.about(node.object_ref(&()));
+        if self.writer.awaits::<Node>(pass.key(), Some(&node.metadata)) {
+            return Ok(Next::Pending(CATCH_UP));
+        }
+        let seen = self.observe(node);
+        let plan = plan(&seen);
+        if plan.writes()
+            && let Err(wait) = self.write_limits.take(pass.key())
+        {
+            self.report(&seen, &plan, false);
+            self.events
+                .publish(&seen.node.object_ref(&()), status::changes_too_often());
+            return Ok(Next::Pending(wait));
+        }
+        let applied = if plan.writes() {
+            let patched = self.writer.patch::<Node>(&seen.node.metadata, plan.patch()).await;
+            patched.map(drop)
+        } else {
+            Ok(())
+        };
+        self.report(&seen, &plan, applied.is_ok());
+        applied?;
+        Ok(if plan.withheld {
+            Next::After(WITHHELD)
+        } else {
+            Next::UntilChanged
+        })
+    }
+}
+
+impl NodeLabelController {
+    fn observe(&self, node: Arc<Node>) -> Observation {
+        let NodeLabelParts {
+            cluster_labels,
+            node_pool_labels,
+            setting,
+            members,
+            ..
+        } = &self.parts;
+        let pool = setting.decide(members.get().as_deref(), node.name(), node.claimed_pool());
+        let mut desired = vec![cluster_labels.desired(None)];
+        match &pool {
+            Pool::Unknown => {}
+            Pool::None | Pool::Refused => desired.push(node_pool_labels.nothing()),
+            Pool::ByCloud(id) | Pool::ByLabel(id) => desired.push(node_pool_labels.desired(Some(id))),
+        }
+        let keys = node.labels().keys();
+        let named = keys.filter(|key| cluster_labels.name(key) || node_pool_labels.name(key));
+        Observation {
+            named: named.cloned().collect(),
+            desired,
+            pool,
+            node,
+        }
+    }
+
+    fn report(&self, seen: &Observation, plan: &Plan, applied: bool) {
+        self.status.count(seen, plan, applied);
+        let done = plan.done.iter().filter(|_| applied);
+        for notice in plan.notices.iter().chain(done) {
+            self.events.publish(&seen.node.object_ref(&()), notice.clone());
+        }
+    }
+
+    /// The Node is gone.
+    fn forget(&self, key: &Key) {
+        self.status.forget(key);
+        self.write_limits.forget(key);
+        self.writer.forget::<Node>(key);
+    }
+}

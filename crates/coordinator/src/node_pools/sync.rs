@@ -1,0 +1,365 @@
+//! Reads from the cloud which node pool each node is in.
+//!
+//! One conditional list request, when the change stream names nodes, and otherwise at each poll. A response that cannot be used changes
+//! nothing: the last complete one stays, for as long as it takes. A malformed node in a response keeps its last state. What would take the labels of its node pool from most Nodes passes the
+//! [`brake`](super::brake). Only the leader asks.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use prometheus::IntGauge;
+use tidewaiter_api::{LabelValue, NodeName};
+use tidewaiter_cloud::client::{Client, Cluster, ETag, Fetched};
+use tidewaiter_cloud::models::{self, InvalidItem};
+use tidewaiter_kit::backoff::jittered;
+use tidewaiter_kit::metrics::MetricsError;
+use tidewaiter_kit::{Backoff, Cache, Chain, ControllerContext, Metrics, SharedClock, Tasks};
+use tokio::sync::Notify;
+use tracing::warn;
+use uuid::Uuid;
+
+use super::brake::{Brake, Verdict, contradicts_most};
+use super::{Members, NodePools, PoolMembers};
+use crate::controllers::Node;
+
+/// Spreads the polls of many clusters.
+const JITTER: f64 = 0.1;
+
+/// While nothing is wrong, the nodes are listed again after this many sync intervals, in case the change stream lost an event.
+const QUIET_INTERVALS: u32 = 4;
+
+/// The time between two requests. It doubles while the change stream names nodes all the time and none of them moves: every report of the
+/// status of a node changes the list.
+const SHORTEST_REST: Duration = Duration::from_millis(500);
+const LONGEST_REST: Duration = Duration::from_secs(8);
+
+/// The readiness check fails when the last complete response is older than this many sync intervals, and older than [`STALLED`].
+const STALLED_INTERVALS: u32 = 10;
+const STALLED: Duration = Duration::from_mins(5);
+
+/// The longest pause that the cloud can ask for.
+const LONGEST_WAIT: Duration = Duration::from_mins(15);
+
+/// Where the nodes of a cluster are listed.
+#[derive(Clone, Debug)]
+pub struct CloudNodes {
+    /// The client of the cloud.
+    pub client: Client,
+    /// The cluster.
+    pub cluster: Cluster,
+    /// The sync interval.
+    pub interval: Duration,
+    /// Notified when the nodes may have changed: `Changes::of(&[ChangedKind::Nodes])`.
+    pub asked: Arc<Notify>,
+}
+
+/// The loop.
+struct NodePoolSync {
+    cloud: CloudNodes,
+    setting: NodePools,
+    nodes: Cache<Node>,
+    members: PoolMembers,
+    /// The last complete response.
+    listed: Option<Listed>,
+    brake: Brake,
+    metrics: SyncMetrics,
+    freshness: Arc<Freshness>,
+    clock: SharedClock,
+}
+
+/// A complete response.
+struct Listed {
+    etag: Option<ETag>,
+    members: Members,
+    /// The nodes that have names, by their ids in the cloud: a malformed node keeps what it was.
+    by_id: BTreeMap<Uuid, (NodeName, LabelValue)>,
+}
+
+/// What a request led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// No node is in another node pool than before.
+    Unchanged,
+    /// Some are.
+    Moved,
+    /// Most would be, so nothing was changed yet.
+    Held,
+    /// The response cannot be used. The cloud asks for this pause.
+    Failed(Duration),
+}
+
+struct SyncMetrics {
+    last_success: IntGauge,
+    held: IntGauge,
+}
+
+/// When there was a complete response, for the readiness check: monotonic time in milliseconds, or [`Freshness::IDLE`].
+struct Freshness(AtomicU64);
+
+/// Starts the loop. `nodes` are the Nodes of the cluster, whose labels the brake counts.
+///
+/// # Errors
+/// When a metric's name is taken.
+pub(crate) fn start(
+    cloud: CloudNodes,
+    setting: NodePools,
+    nodes: &Cache<Node>,
+    members: PoolMembers,
+    context: &ControllerContext,
+    tasks: &mut Tasks,
+) -> Result<(), MetricsError> {
+    let sync = NodePoolSync {
+        cloud,
+        setting,
+        nodes: nodes.clone(),
+        members,
+        listed: None,
+        brake: Brake::default(),
+        metrics: SyncMetrics::new(&context.kit.metrics)?,
+        freshness: Arc::new(Freshness(AtomicU64::new(Freshness::IDLE))),
+        clock: context.kit.clock.clone(),
+    };
+    let (freshness, clock) = (Arc::clone(&sync.freshness), Arc::clone(&sync.clock));
+    let limit = (sync.cloud.interval * STALLED_INTERVALS).max(STALLED);
+    let check = move || freshness.check(clock.monotonic(), limit);
+    context.kit.checks.register("sync/nodes", check);
+    let (leadership, shutdown) = (context.leadership.clone(), context.shutdown.clone());
+    tasks.spawn("sync/nodes", async move {
+        let running = async {
+            leadership.acquired().await;
+            // The brake counts them. A cache that is not updated any more ends the process by itself.
+            if sync.nodes.synced().await.is_ok() {
+                sync.run().await;
+            }
+        };
+        shutdown.run_until_cancelled(running).await;
+        Ok::<(), Infallible>(())
+    });
+    Ok(())
+}
+
+impl SyncMetrics {
+    fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
+        Ok(Self {
+            last_success: metrics.gauge(
+                "tidewaiter_node_pools_last_sync_timestamp_seconds",
+                "Unix time of the last complete response of the cloud about the nodes and their node pools, in seconds; 0 before the first one.",
+            )?,
+            held: metrics.gauge(
+                "tidewaiter_node_pools_held",
+                "1 while a response is held that would take the labels of its node pool from most Nodes, else 0.",
+            )?,
+        })
+    }
+}
+
+impl Freshness {
+    /// This replica does not lead, so it asks for nothing.
+    const IDLE: u64 = u64::MAX;
+
+    fn note(&self, now: Duration) {
+        let now = u64::try_from(now.as_millis()).unwrap_or(Self::IDLE);
+        self.0.store(now, Ordering::Relaxed);
+    }
+
+    fn check(&self, now: Duration, limit: Duration) -> Result<(), String> {
+        let last = self.0.load(Ordering::Relaxed);
+        let age = now.saturating_sub(Duration::from_millis(last));
+        if age <= limit {
+            return Ok(());
+        }
+        Err(format!(
+            "the cloud has not listed the nodes for {} s; the log names the reason",
+            age.as_secs()
+        ))
+    }
+}
+
+impl NodePoolSync {
+    async fn run(mut self) {
+        self.freshness.note(self.clock.monotonic());
+        let (mut rest, mut failures) = (SHORTEST_REST, 0);
+        loop {
+            let outcome = self.list().await;
+            if let Outcome::Failed(asked) = outcome {
+                failures += 1;
+                let backoff = Backoff::new(SHORTEST_REST, self.cloud.interval.max(SHORTEST_REST));
+                self.clock.sleep(asked.max(backoff.delay(failures))).await;
+                continue;
+            }
+            failures = 0;
+            self.clock.sleep(rest).await;
+            if self.cloud.asked.notified().now_or_never().is_some() {
+                // The list changes all the time. As long as no node moves, there is no hurry.
+                rest = match outcome {
+                    Outcome::Moved => SHORTEST_REST,
+                    _ => (rest * 2).min(LONGEST_REST),
+                };
+                continue;
+            }
+            rest = SHORTEST_REST;
+            tokio::select! {
+                () = self.cloud.asked.notified() => {}
+                () = self.clock.sleep(self.wait(outcome)) => {}
+            }
+        }
+    }
+
+    /// The time until the next poll.
+    fn wait(&self, outcome: Outcome) -> Duration {
+        let interval = jittered(self.cloud.interval, JITTER);
+        match outcome {
+            // Not before the interval is over: the same response must confirm it.
+            Outcome::Held => interval.max(self.cloud.interval),
+            _ => interval * QUIET_INTERVALS,
+        }
+    }
+
+    /// Asks the cloud once.
+    async fn list(&mut self) -> Outcome {
+        let CloudNodes { client, cluster, .. } = &self.cloud;
+        let known = self.listed.as_ref().and_then(|listed| listed.etag.as_ref());
+        match client.list_each::<models::Node>(cluster.nodes(), known).await {
+            Ok(fetched) => {
+                if let Fetched::Complete { value, etag } = fetched {
+                    self.listed = Some(Listed::of(value, etag, self.listed.as_ref()));
+                }
+                self.metrics.last_success.set(self.clock.now().as_second());
+                self.freshness.note(self.clock.monotonic());
+                self.take()
+            }
+            Err(error) => {
+                warn!(
+                    error = %Chain(&error),
+                    "the cloud's list of nodes cannot be used; the last complete one stays"
+                );
+                Outcome::Failed(error.retry_after().unwrap_or_default().min(LONGEST_WAIT))
+            }
+        }
+    }
+
+    /// Uses the last complete response, if it differs from the one that is used and the brake does not hold it.
+    fn take(&mut self) -> Outcome {
+        let current = self.members.get();
+        let listed = self.listed.as_ref().map(|listed| &listed.members);
+        let Some(listed) = listed.filter(|listed| current.as_deref() != Some(*listed)) else {
+            self.brake = Brake::default();
+            self.metrics.held.set(0);
+            return Outcome::Unchanged;
+        };
+        let nodes: Vec<_> = self.nodes.iter().collect();
+        let labels = nodes
+            .iter()
+            .filter_map(|node| Some((node.name(), node.claimed_pool()?)));
+        let is_mass = contradicts_most(labels, self.setting, listed);
+        let was_held = self.metrics.held.get() == 1;
+        let now = self.clock.monotonic();
+        match self.brake.judge(listed, is_mass, now, self.cloud.interval) {
+            Verdict::Accepted => {
+                self.metrics.held.set(0);
+                self.members.set(listed.clone());
+                Outcome::Moved
+            }
+            Verdict::Held => {
+                self.metrics.held.set(1);
+                if !was_held {
+                    warn!(
+                        "the cloud's list of nodes would take the labels of its node pool from most Nodes; it is held until the next \
+                         sync confirms it"
+                    );
+                }
+                Outcome::Held
+            }
+        }
+    }
+}
+
+impl Listed {
+    fn of(nodes: Vec<Result<models::Node, InvalidItem>>, etag: Option<ETag>, before: Option<&Self>) -> Self {
+        let by_id: BTreeMap<_, _> = nodes.into_iter().filter_map(|node| known(node, before)).collect();
+        Self {
+            etag,
+            members: by_id.values().cloned().collect(),
+            by_id,
+        }
+    }
+}
+
+/// What is known of a node, if it has a name.
+fn known(node: Result<models::Node, InvalidItem>, before: Option<&Listed>) -> Option<(Uuid, (NodeName, LabelValue))> {
+    match node {
+        Ok(node) => {
+            // A UUID is a label value.
+            let pool = node.node_pool_id.to_string().parse().ok()?;
+            Some((node.id.0, (node.spec.name?, pool)))
+        }
+        Err(invalid) => {
+            warn!(error = %invalid.error, "the cloud lists a malformed node; it keeps its last state");
+            let id = invalid.id?;
+            let kept = before.and_then(|before| before.by_id.get(&id))?;
+            Some((id, kept.clone()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use tidewaiter_cloud::models::{Unknown, parse_each};
+
+    use super::*;
+
+    const POOL: &str = "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e";
+
+    fn id(number: u8) -> String {
+        format!("9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d{number:02}")
+    }
+
+    fn node(number: u8, name: &Value) -> Value {
+        json!({"id": id(number), "name": name, "created_at": "1", "updated_at": "1", "node_pool_id": POOL})
+    }
+
+    #[test]
+    fn a_malformed_node_keeps_its_last_state_and_hides_no_other() {
+        let listed = |nodes: &[Value], before: Option<&Listed>| {
+            let nodes = parse_each(json!(nodes).to_string().as_bytes(), Unknown::Ignore).unwrap();
+            Listed::of(nodes, None, before)
+        };
+        let names = |listed: &Listed| {
+            let names = ["a", "b", "c"].into_iter();
+            names
+                .filter(|name| listed.members.pool_of(name).is_some())
+                .collect::<Vec<_>>()
+        };
+        let (bad, unnamed) = (json!("not a name"), Value::Null);
+        let before = listed(&[node(1, &json!("a")), node(2, &json!("b")), node(3, &unnamed)], None);
+        assert_eq!(names(&before), ["a", "b"]);
+        let after = listed(&[node(1, &bad), node(3, &json!("c")), node(4, &bad)], Some(&before));
+        assert_eq!(names(&after), ["a", "c"]);
+        assert_eq!(names(&listed(&[node(3, &json!("c"))], Some(&after))), ["c"]);
+    }
+
+    #[test]
+    fn the_check_fails_while_a_leader_gets_no_response() {
+        let second = Duration::from_secs;
+        let (freshness, limit) = (Freshness(AtomicU64::new(Freshness::IDLE)), second(360));
+        assert_eq!(
+            freshness.check(second(10_000), limit),
+            Ok(()),
+            "a standby asks for nothing"
+        );
+        freshness.note(second(100));
+        assert_eq!(freshness.check(second(460), limit), Ok(()));
+        let error = freshness.check(second(461), limit).unwrap_err();
+        assert_eq!(
+            error,
+            "the cloud has not listed the nodes for 361 s; the log names the reason"
+        );
+        freshness.note(second(461));
+        assert_eq!(freshness.check(second(461), limit), Ok(()));
+    }
+}

@@ -1,0 +1,73 @@
+//! A cloud that is away, or empty by mistake, takes no labels away.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tidewaiter_api::names::NODE_POOL_LABEL;
+use tidewaiter_coordinator::node_pools::NodePools;
+
+use crate::cloud::Cloud;
+use crate::world::World;
+
+const POOL: &str = NODE_POOL_LABEL;
+/// How long a response is held.
+const INTERVAL: Duration = Duration::from_secs(8);
+
+#[tokio::test]
+async fn an_empty_response_is_held_until_it_is_confirmed() {
+    let (world, cloud) = (World::start().await, Cloud::start().await);
+    let gpu = cloud.pool("gpu").await;
+    world.pool_label("fast", &gpu, "disk", "ssd").await;
+    for name in ["a", "b", "c"] {
+        cloud.node(&gpu, Some(name)).await;
+        world.join(name, &[]).await;
+    }
+    let running = world.run(cloud.source(NodePools::Cloud, INTERVAL));
+    let labels = [("nodepool/disk", "ssd"), ("pool", &*gpu)];
+    for name in ["a", "b", "c"] {
+        world.has(name, &labels).await;
+    }
+    cloud.delete_pool(&gpu).await;
+    running.counts("tidewaiter_node_pools_held", 1.0).await;
+    for name in ["a", "b", "c"] {
+        world.keeps(name, &labels, Duration::from_secs(1)).await;
+    }
+    // A restart does not confirm it: the labels of the Nodes are counted, not the response before it.
+    running.stops().await;
+    let running = world.run(cloud.source(NodePools::Cloud, INTERVAL));
+    running.counts("tidewaiter_node_pools_held", 1.0).await;
+    world.keeps("a", &labels, Duration::from_secs(1)).await;
+    // The next sync confirms it.
+    for name in ["a", "b", "c"] {
+        world.has(name, &[]).await;
+    }
+    running.counts("tidewaiter_node_pools_held", 0.0).await;
+}
+
+#[tokio::test]
+async fn while_the_cloud_is_away_nothing_of_a_pool_changes() {
+    let (world, mut cloud) = (World::start().await, Cloud::start().await);
+    let gpu = cloud.pool("gpu").await;
+    world.cluster_label("env", "1", "env", "prod").await;
+    world.pool_label("fast", &gpu, "disk", "ssd").await;
+    cloud.node(&gpu, Some("a")).await;
+    world.join("a", &[]).await;
+    let running = world.run(cloud.source(NodePools::default(), INTERVAL));
+    let labels = [("cluster/env", "prod"), ("nodepool/disk", "ssd"), ("pool", &*gpu)];
+    world.has("a", &labels).await;
+    cloud.stops().await;
+    // The last response still counts.
+    world
+        .label("a", json!({POOL: "web", "nodepool.containership.io/disk": "x"}))
+        .await;
+    world.has("a", &labels).await;
+    running.stops().await;
+    // After a restart there is none. The labels of the cluster need no cloud.
+    world.label("a", json!({"cluster.containership.io/env": "x"})).await;
+    let running = world.run(cloud.source(NodePools::default(), INTERVAL));
+    world.has("a", &labels).await;
+    running
+        .counts("tidewaiter_node_pool_decisions{decision=\"unknown\"}", 1.0)
+        .await;
+    world.keeps("a", &labels, Duration::from_secs(2)).await;
+}
