@@ -66,7 +66,7 @@ pub(super) fn start(cloud: &Cloud, changes: &Changes, reader: Client, context: &
     let claims = nodes.index(|node: &Node| node_id(node));
     let (queue, known) = (Queue::new(), Arc::new(CloudNodes::default()));
     let asked = changes.of(&[ChangedKind::Nodes]);
-    nodes.notify(changed(&queue, &known, &asked).unless(|before, after| before.says(after)));
+    nodes.notify(changed(&queue, &known, &asked).unless(Node::says));
     let lister = Lister {
         cloud: cloud.clone(),
         known: Arc::clone(&known),

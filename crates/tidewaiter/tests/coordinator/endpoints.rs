@@ -33,13 +33,13 @@ async fn serves(world: &World, replica: &Replica, token: &str) -> Value {
 async fn only_members_of_the_organization_learn_which_cluster_this_is() {
     let (world, cloud) = (World::start().await, Cloud::start().await);
     let replica = world.coordinator_of(&cloud);
-    let said = serves(&world, &replica, &cloud.owner).await;
-    let metadata = &said["containership"];
-    assert_eq!(metadata["cluster_id"], json!(cloud.cluster), "{said}");
-    assert_eq!(metadata["organization_id"], json!(cloud.organization), "{said}");
+    let answer = serves(&world, &replica, &cloud.owner).await;
+    let metadata = &answer["containership"];
+    assert_eq!(metadata["cluster_id"], json!(cloud.cluster), "{answer}");
+    assert_eq!(metadata["organization_id"], json!(cloud.organization), "{answer}");
     assert!(
-        metadata["build_info"]["version"].is_string() && said["timestamp"].is_string(),
-        "{said}"
+        metadata["build_info"]["version"].is_string() && answer["timestamp"].is_string(),
+        "{answer}"
     );
 
     let reader = cloud.user(&cloud.organization, "reader", "read_only").await;
@@ -96,12 +96,12 @@ async fn only_members_of_the_organization_learn_which_cluster_this_is() {
     assert_eq!(unknown.status().as_u16(), 404);
     let wrong = world.delete(&replica, "/metadata", &cloud.owner).await.unwrap();
     assert_eq!(wrong.status().as_u16(), 405);
-    let log = replica.process.log();
+    let said = replica.process.log();
     for (name, token, _) in tokens.iter().filter(|(_, token, _)| token.len() > 8) {
-        assert!(!log.contains(token), "{name}");
+        assert!(!said.contains(token), "{name}");
     }
     for token in [&cloud.owner, &reader, &own, &cloud.key] {
-        assert!(!log.contains(token.as_str()), "{log}");
+        assert!(!said.contains(token.as_str()), "{said}");
     }
 }
 
