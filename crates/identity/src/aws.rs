@@ -19,6 +19,7 @@ pub mod groups;
 mod instance;
 mod instance_id;
 mod query;
+mod response;
 mod suspects;
 
 use std::collections::HashSet;
@@ -33,6 +34,7 @@ use tracing::debug;
 pub use aws_sdk_ec2::Client;
 pub use connect::{RegionError, client, groups_client, region};
 pub use groups::AutoScaling;
+pub use response::http_client;
 
 use crate::claim::Claim;
 use crate::identifier::{AnswerFn, Identifier};

@@ -10,6 +10,7 @@ use aws_sdk_ec2::config::timeout::TimeoutConfig;
 use tidewaiter_api::values::quoted;
 use url::Url;
 
+use super::response::{Completeness, http_client};
 use crate::client_settings::ClientSettings;
 
 const REGION_PATH: &str = "/latest/meta-data/placement/region";
@@ -59,10 +60,12 @@ fn checked(region: &str) -> Result<Region, RegionError> {
 }
 
 /// A client for [`Ec2`](super::Ec2) and [`AutoScaling`](super::AutoScaling). It does not retry: the caller does.
-/// `shared` provides the credentials and the region.
+/// `shared` provides the credentials, the region, and the HTTP client if it has [one](http_client).
 #[must_use]
 pub fn client(shared: &SdkConfig, settings: &ClientSettings) -> Client {
     let mut config = aws_sdk_ec2::config::Builder::from(shared)
+        .http_client(shared.http_client().unwrap_or_else(http_client))
+        .interceptor(Completeness)
         .retry_config(RetryConfig::disabled())
         .timeout_config(timeouts(settings));
     if let Some(endpoint) = &settings.endpoint {
@@ -75,6 +78,8 @@ pub fn client(shared: &SdkConfig, settings: &ClientSettings) -> Client {
 #[must_use]
 pub fn groups_client(shared: &SdkConfig, settings: &ClientSettings) -> aws_sdk_autoscaling::Client {
     let mut config = aws_sdk_autoscaling::config::Builder::from(shared)
+        .http_client(shared.http_client().unwrap_or_else(http_client))
+        .interceptor(Completeness)
         .retry_config(RetryConfig::disabled())
         .timeout_config(timeouts(settings));
     if let Some(endpoint) = &settings.endpoint {

@@ -10,6 +10,7 @@ use aws_sdk_ec2::config::http::HttpResponse;
 use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
 use tracing::warn;
 
+use super::response::limit;
 use crate::cause::{causes, system_word};
 use crate::refusal::{Refusal, UnavailableCause};
 
@@ -101,6 +102,9 @@ where
     // The SDK reports missing credentials as a request that could not be sent.
     if causes(error).any(<dyn Error>::is::<CredentialsError>) {
         return unavailable(UnavailableCause::Credentials, "");
+    }
+    if let Some(unusable) = limit(causes(error)) {
+        return Failure::unusable(unusable);
     }
     match error {
         SdkError::ServiceError(context) => answered(context.err(), context.raw().status().as_u16()),

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tidewaiter_api::Lifecycle;
 use tidewaiter_identity::aws::{API, region};
-use tidewaiter_identity::{Claim, Identity, NodeNames, prove};
+use tidewaiter_identity::{Claim, CloudGroups as _, Identity, NodeNames, Refusal, UnavailableCause, prove};
 use tidewaiter_testkit::fake_ec2::{FakeEc2, FakeInstance, instance, instances, page};
 use tidewaiter_testkit::{Scripted, TokenBucket};
 
 use crate::ask::{claim_of, reason, reasons};
-use crate::setup::{CLUSTER, Provider, SECRET, TOKEN, no_credentials, silent_credentials};
+use crate::setup::{CLUSTER, Provider, SECRET, TOKEN, groups_at, no_credentials, silent_credentials};
 use crate::told::{Row, rows, told};
 
 const ID: &str = "i-0123456789abcdef0";
@@ -523,4 +523,41 @@ async fn the_region_comes_from_the_metadata_service() {
     fake.away().await;
     let error = region(None, Some(&metadata)).await.unwrap_err();
     assert!(error.to_string().ends_with("set AWS_REGION"), "{error}");
+}
+
+/// The SDK takes each of them for a list without instances or groups.
+#[tokio::test]
+async fn a_response_that_is_cut_short_or_too_large_says_nothing_of_an_instance() {
+    let fake = FakeEc2::start().await;
+    let provider = Provider::at(&fake.endpoint());
+    let (groups, _) = groups_at(&fake.endpoint());
+    let answers = |api: &str, inner: &str, ends: bool| {
+        let end = if ends {
+            format!("</{api}Response>")
+        } else {
+            String::new()
+        };
+        let body = format!("<?xml version=\"1.0\"?>\n<{api}Response>{inner}{end}");
+        fake.script_for(api, [Scripted::Raw { status: 200, body }]);
+    };
+    let large = " ".repeat(65 << 20);
+    for (space, ends, said) in [
+        ("", false, "the response is not a complete XML document"),
+        (&large, true, "the response is larger than 64 MiB"),
+    ] {
+        answers("DescribeInstances", space, ends);
+        let refusal = provider.ask_one(PROVIDER_ID).await.unwrap_err();
+        let expected = Refusal::Unavailable {
+            api: API,
+            cause: UnavailableCause::Unusable,
+            detail: said.to_owned(),
+        };
+        assert_eq!(refusal, expected);
+        let inner = format!("{space}<DescribeAutoScalingGroupsResult></DescribeAutoScalingGroupsResult>");
+        answers("DescribeAutoScalingGroups", &inner, ends);
+        let error = groups.groups().await.unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
+    answers("DescribeInstances", "", true);
+    assert_eq!(reason(&provider.ask_one(PROVIDER_ID).await), "NotFound");
 }

@@ -81,7 +81,7 @@ impl Cloud {
     }
 }
 
-/// Region and credentials, once for every call to AWS.
+/// Region, credentials and HTTP client, once for every call to AWS.
 async fn aws_config(given: &Given) -> Result<SdkConfig> {
     let set = given.settings.region.as_deref();
     let region = set
@@ -89,6 +89,7 @@ async fn aws_config(given: &Given) -> Result<SdkConfig> {
         .or(given.config.region.as_deref());
     let region = aws::region(region, None).await?;
     Ok(aws_config::defaults(BehaviorVersion::latest())
+        .http_client(aws::http_client())
         .region(region)
         .load()
         .await)
