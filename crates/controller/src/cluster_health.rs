@@ -1,6 +1,6 @@
 //! ClusterHealth: writes the verdict as a condition that people and other controllers can wait for.
 //!
-//! Only the leader writes, by server-side apply, and only what differs. What others did to the object is undone within minutes. A change of
+//! Only the leader writes, by server-side apply, and only what differs. What others did to the object is undone by the next verdict. A change of
 //! the condition is published as an Event.
 
 pub(crate) mod plan;
@@ -20,8 +20,9 @@ use tidewaiter_kit::{
 use crate::verdicts::Latest;
 use plan::plan;
 
-/// How long a value that we wrote is assumed to be unchanged.
-const TRUST: Duration = Duration::from_mins(5);
+/// How long a value that we read or wrote is assumed to be unchanged: at rest each verdict reads it, and while verdicts follow each other closely
+/// few do.
+const TRUST: Duration = Duration::from_secs(5);
 
 /// Between two writes with the same condition: a rolling update changes the counts all the time.
 const REST: Duration = Duration::from_secs(5);

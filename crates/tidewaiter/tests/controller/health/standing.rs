@@ -18,6 +18,16 @@ async fn writes(world: &World) -> usize {
         .count()
 }
 
+/// Somebody else says that the cluster is not healthy.
+async fn lie(world: &World) {
+    let api: Api<ClusterHealth> = Api::all(world.cluster.client(&Identity::Admin));
+    let lie = json!({"status": {"conditions": [{"type": "Healthy", "status": "False", "reason": "Lie", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+    api.patch(CLUSTER, &PatchParams::default(), &Patch::Merge(lie))
+        .await
+        .unwrap();
+}
+
 #[tokio::test]
 async fn it_says_what_is_wrong_and_since_when_and_kubectl_waits_for_it() {
     let world = World::start().await;
@@ -124,6 +134,17 @@ async fn what_is_not_known_is_unknown_and_named() {
 }
 
 #[tokio::test]
+async fn what_others_do_to_it_is_undone_by_the_next_verdict() {
+    let world = World::start().await;
+    two_workers(&world).await;
+    let controller = world.controller().await;
+    is_healthy(&world, ConditionStatus::True, "ClusterReady").await;
+    lie(&world).await;
+    is_healthy(&world, ConditionStatus::True, "ClusterReady").await;
+    controller.stops().await;
+}
+
+#[tokio::test]
 async fn what_others_do_to_it_is_undone_by_the_next_leader() {
     let world = World::start().await;
     two_workers(&world).await;
@@ -131,11 +152,7 @@ async fn what_others_do_to_it_is_undone_by_the_next_leader() {
     is_healthy(&world, ConditionStatus::True, "ClusterReady").await;
     first.stops().await;
     let api: Api<ClusterHealth> = Api::all(world.cluster.client(&Identity::Admin));
-    let lie = json!({"status": {"conditions": [{"type": "Healthy", "status": "False", "reason": "Lie", "message": "",
-        "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
-    api.patch(CLUSTER, &PatchParams::default(), &Patch::Merge(lie))
-        .await
-        .unwrap();
+    lie(&world).await;
     let second = world.controller().await;
     is_healthy(&world, ConditionStatus::True, "ClusterReady").await;
     second.stops().await;
