@@ -12,16 +12,18 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{join, select};
+use futures::future::{join, join3, select};
 use jiff::Timestamp;
 use prometheus::HistogramVec;
 use tidewaiter_api::ClusterName;
-use tidewaiter_identity::{CloudGroups, GroupsUnavailable, Refusal};
+use tidewaiter_identity::{CloudGroups, GroupsUnavailable};
 use tidewaiter_kit::metrics::MetricsError;
-use tidewaiter_kit::{Cache, Cacheable, Change, Index, Kit, Projection, SharedClock, Tasks, Trigger};
+use tidewaiter_kit::{Cache, Cacheable, Change, Kit, Projection, SharedClock, Tasks, Trigger};
 use tidewaiter_kops::Definitions;
 use tidewaiter_validation::objects::LABELS_READ;
-use tidewaiter_validation::{Node as JudgedNode, Observation, Options, Part, Pod, Verdict, judge};
+use tidewaiter_validation::{
+    Identities, IdentityRecord, IdentityResult, Node as JudgedNode, Observation, Options, Part, Pod, Verdict, judge,
+};
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, spawn_blocking};
 use tokio_util::sync::CancellationToken;
@@ -36,6 +38,9 @@ const LIMIT: Duration = Duration::from_mins(2);
 const FIRST: Duration = Duration::from_mins(1);
 /// A verdict is made at least so often.
 const AT_LEAST: Duration = Duration::from_secs(30);
+/// How long a proof may wait for the verdict that counts it. In a cold start there is a proof for each Node: a verdict for each would
+/// take the time that the labels need.
+const PROOF: Duration = Duration::from_secs(1);
 /// Between two verdicts, as a multiple of what the last one took: a cluster that changes all the time costs a fifth of a core,
 /// unless it is so large that this would be longer than [`SHORT_REST`].
 const REST: u32 = 4;
@@ -92,10 +97,11 @@ pub fn start(parts: VerdictParts, tasks: &mut Tasks, kit: &Kit) -> Result<Latest
         options,
     } = parts;
     let judged = nodes.project(|node| Some(judged(node)));
-    let forged = records.index(|record: &Record| is_forged(record).then_some(()));
+    let identities = records.project(|record| Some(identity(record)));
+    let proven = Arc::<Notify>::default();
     nodes.notify(notifies(&changed).unless(same_to_the_verdict));
     pods.notify(notifies(&changed).unless(Pod::same));
-    records.notify(notifies_of_forgeries(&changed));
+    records.notify(notifies_of_identities(&changed, &proven));
     let outside = Arc::new(Outside::new(
         cloud,
         definitions,
@@ -107,12 +113,14 @@ pub fn start(parts: VerdictParts, tasks: &mut Tasks, kit: &Kit) -> Result<Latest
         cluster,
         nodes,
         judged,
-        forged,
+        records,
+        identities,
         pods,
         outside: Arc::clone(&outside),
         options,
         clock: Arc::clone(&kit.clock),
         changed,
+        proven,
         durations: kit.metrics.histogram_vec(
             "tidewaiter_cluster_verdict_duration_seconds",
             "Duration of one validation of the cluster in seconds, from what is cached.",
@@ -149,18 +157,33 @@ fn notifies<K: 'static>(changed: &Arc<Notify>) -> Trigger<K> {
     Trigger::calls(move |_: &Change<'_, K>| changed.notify_one())
 }
 
-/// A cold start creates a record for each Node, and the verdict reads only those that name a forgery.
-fn notifies_of_forgeries(changed: &Arc<Notify>) -> Trigger<Record> {
-    let changed = Arc::clone(changed);
+/// What the record says, as the verdict on the cluster reads it.
+fn identity(record: &Record) -> IdentityRecord {
+    let name = record.metadata.name.as_deref().unwrap_or_default();
+    IdentityRecord::new(name, &record.spec, &record.status)
+}
+
+/// Notifies `proven` of claims that are proven now, which may wait for a moment, and `changed` of all others that differ.
+fn notifies_of_identities(changed: &Arc<Notify>, proven: &Arc<Notify>) -> Trigger<Record> {
+    let (changed, proven) = (Arc::clone(changed), Arc::clone(proven));
+    let said = |record: &Record| IdentityResult::of(&record.status);
     Trigger::calls(move |change: &Change<'_, Record>| {
-        if change.before.is_some_and(is_forged) != change.after.is_some_and(is_forged) {
+        let (before, after) = (change.before.map(said), change.after.map(said));
+        let same_claim = |before: &Record, after: &Record| before.spec == after.spec;
+        if before == after
+            && change
+                .before
+                .zip(change.after)
+                .is_none_or(|(one, other)| same_claim(one, other))
+        {
+            return;
+        }
+        if after == Some(IdentityResult::Proven) {
+            proven.notify_one();
+        } else {
             changed.notify_one();
         }
     })
-}
-
-fn is_forged(record: &Record) -> bool {
-    Refusal::is_recorded_forgery(&record.status)
 }
 
 struct Judge {
@@ -168,13 +191,16 @@ struct Judge {
     nodes: Cache<Node>,
     /// Judging all Nodes takes less time than unpacking them.
     judged: Projection<JudgedNode>,
-    /// The Nodes that are refused for forgery, as the records say.
-    forged: Index<()>,
+    records: Cache<Record>,
+    /// What the records say, as the judged Nodes.
+    identities: Projection<IdentityRecord>,
     pods: Cache<Pod>,
     outside: Arc<Outside>,
     options: Options,
     clock: SharedClock,
     changed: Arc<Notify>,
+    /// A claim is proven that was not.
+    proven: Arc<Notify>,
     /// What each took, in seconds.
     durations: HistogramVec,
     sender: watch::Sender<Option<Arc<Judged>>>,
@@ -187,7 +213,7 @@ impl Judge {
     }
 
     async fn keep_judging(self: Arc<Self>) -> Infallible {
-        let listed = join(self.nodes.synced(), self.pods.synced());
+        let listed = join3(self.nodes.synced(), self.records.synced(), self.pods.synced());
         let all = Box::pin(join(listed, self.outside.asked()));
         select(all, self.clock.sleep(FIRST)).await;
         loop {
@@ -203,7 +229,15 @@ impl Judge {
                 .with_label_values::<&str>(&[])
                 .observe(took.as_secs_f64());
             self.clock.sleep(rest(took)).await;
-            select(Box::pin(self.changed.notified()), self.clock.sleep(AT_LEAST)).await;
+            let soon = async {
+                self.proven.notified().await;
+                self.clock.sleep(PROOF).await;
+            };
+            tokio::select! {
+                () = self.changed.notified() => {}
+                () = soon => {}
+                () = self.clock.sleep(AT_LEAST) => {}
+            }
         }
     }
 
@@ -224,7 +258,7 @@ impl Judge {
             groups: self.outside.groups(now),
             cloud: self.outside.cloud(now),
             nodes: known(&self.nodes, now, || self.judged.all()),
-            forged: self.forged.keys(&()).iter().map(|key| key.name().to_owned()).collect(),
+            identities: Identities::Installed(known(&self.records, now, || self.identities.all())),
             pods: known(&self.pods, now, || self.pods.iter().collect()),
             dns: self.outside.dns(now),
         }
@@ -263,28 +297,81 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_record_of_a_forgery_is_a_reason_for_another_verdict() {
+    fn a_verdict_follows_what_the_records_say() {
         let kit = Kit::new(ManualClock::default().shared()).unwrap();
         let (mut records, cache) = Feed::<Record>::new(&kit);
-        let changed = Arc::<Notify>::default();
-        cache.notify(notifies_of_forgeries(&changed));
-        let record = |reason: &str| -> Record {
-            serde_json::from_value(json!({"metadata": {"name": "n", "uid": "u"}, "spec": {"nodeUID": "u"}, "status": {"conditions": [{
-                "type": "Verified", "status": if reason == "Proven" { "True" } else { "False" }, "reason": reason, "message": "",
+        let [changed, proven] = [Arc::<Notify>::default(), Arc::default()];
+        cache.notify(notifies_of_identities(&changed, &proven));
+        let record = |uid: &str, reason: &str, message: &str| -> Record {
+            serde_json::from_value(json!({"metadata": {"name": "n", "uid": "r"}, "spec": {"nodeUID": uid}, "status": {"conditions": [{
+                "type": "Verified", "status": if reason == "Proven" { "True" } else { "False" }, "reason": reason, "message": message,
                 "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}))
             .unwrap()
         };
-        let is_told = || changed.notified().now_or_never().is_some();
-        records.list([record("Proven")]);
-        assert!(!is_told(), "a new record");
-        records.put(record("NotFound"));
-        assert!(!is_told(), "a refusal that is no forgery");
-        records.put(record("NameMismatch"));
-        assert!(is_told(), "a forgery");
-        records.put(record("NameMismatch"));
-        assert!(!is_told(), "the same forgery");
-        records.delete(record("NameMismatch"));
-        assert!(is_told(), "it is gone");
+        let told = || [&changed, &proven].map(|notify| notify.notified().now_or_never().is_some());
+        let (nothing, at_once, soon) = ([false, false], [true, false], [false, true]);
+        records.list([record("u", "Proven", "")]);
+        assert_eq!(told(), soon, "a proof");
+        records.put(record("u", "Proven", "in other words"));
+        assert_eq!(told(), nothing, "the same proof");
+        records.put(record("v", "Proven", ""));
+        assert_eq!(told(), soon, "a proof for another Node");
+        for reason in ["NotFound", "NameMismatch"] {
+            records.put(record("v", reason, ""));
+            assert_eq!(told(), at_once, "{reason}");
+        }
+        records.put(record("v", "NameMismatch", "in other words"));
+        assert_eq!(told(), nothing, "the same forgery");
+        records.put(record("v", "Proven", ""));
+        assert_eq!(told(), soon, "a proof after all");
+        records.delete(record("v", "Proven", ""));
+        assert_eq!(told(), at_once, "it is gone");
+    }
+
+    /// A cluster of one instance whose Node is ready, and proven if its record is listed.
+    #[test]
+    fn no_node_counts_before_the_records_are_listed() {
+        let kit = Kit::new(ManualClock::default().shared()).unwrap();
+        let (mut node_feed, nodes) = Feed::<Node>::new(&kit);
+        let (mut record_feed, records) = Feed::<Record>::new(&kit);
+        let (mut pod_feed, pods) = Feed::<Pod>::new(&kit);
+        let changed = Arc::<Notify>::default();
+        let (cloud, definitions) = (Err(GroupsUnavailable("none".to_owned())), Err("none"));
+        let judge = Judge {
+            cluster: "cluster.example.com".parse().unwrap(),
+            judged: nodes.project(|node| Some(judged(node))),
+            identities: records.project(|record| Some(identity(record))),
+            nodes,
+            records,
+            pods,
+            outside: Arc::new(Outside::new(
+                cloud,
+                definitions,
+                Arc::clone(&changed),
+                Arc::clone(&kit.clock),
+            )),
+            options: Options::default(),
+            clock: Arc::clone(&kit.clock),
+            changed,
+            proven: Arc::default(),
+            durations: kit.metrics.histogram_vec("d", "d", &[], &[1.0]).unwrap(),
+            sender: watch::Sender::new(None),
+        };
+        node_feed.list([node(
+            &json!({"metadata": {"name": "n", "uid": "u"}, "spec": {"providerID": "aws:///a/i-1"}}),
+        )]);
+        pod_feed.list([]);
+        let identities = |judge: &Judge| judge.observe(Duration::ZERO).identities;
+        let Identities::Installed(Part::Unknown(why)) = identities(&judge) else {
+            panic!("{:?}", identities(&judge));
+        };
+        assert_eq!(why, "the nodeidentities have never been listed");
+        let record =
+            json!({"metadata": {"name": "n", "uid": "r"}, "spec": {"nodeUID": "u", "providerID": "aws:///a/i-1"}});
+        let record: Record = serde_json::from_value(record).unwrap();
+        record_feed.list([record.clone()]);
+        let listed = Part::Known(vec![Arc::new(identity(&record))]);
+        assert_eq!(identities(&judge), Identities::Installed(listed));
     }
 
     fn node(value: &Value) -> Node {
@@ -333,6 +420,7 @@ pub(crate) mod by_hand {
             groups: vec![],
             nodes: vec![],
             counts,
+            trusts_claims: false,
         }
     }
 }

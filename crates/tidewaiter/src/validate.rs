@@ -57,6 +57,7 @@ async fn validate(args: &ValidateArgs) -> Result<ExitCode> {
     progress.clear();
     let Ended { verdict, interrupt } = ended?;
     if let Some(verdict) = &verdict {
+        output::print_trust(verdict);
         output::print(args.output, verdict)?;
     }
     match (interrupt, verdict) {

@@ -7,17 +7,18 @@
 //! - An instance and its Node are judged once, no matter how many groups claim the instance.
 
 mod dns;
+mod finder;
 mod groups;
 mod membership;
 mod pods;
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tidewaiter_kops::GroupSummary;
 
 use crate::objects::{Node, Pod};
-use crate::observation::{CloudGroup, Dns, Observation, Part};
+use crate::observation::{CloudGroup, Dns, Identities, Observation, Part};
 use crate::verdict::{Counts, Failure, PartName, Unknown, Verdict};
 use membership::Membership;
 
@@ -36,7 +37,7 @@ struct Found<'a> {
 }
 
 /// The subject of a failure, for [`tolerate`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Place<'a> {
     /// The cluster, or a group of it.
     Cluster,
@@ -49,10 +50,12 @@ enum Place<'a> {
 /// Judges an observation.
 #[must_use]
 pub fn judge(seen: &Observation, options: &Options) -> Verdict {
-    let (known, unknown) = Known::of(seen);
+    let (known, mut unknown) = Known::of(seen);
     let membership = known.membership();
-    // Rules that also need Nodes.
-    let joined = membership.as_ref().filter(|membership| membership.nodes_known);
+    // Rules that also need Nodes, and rules that need to know whose Nodes they are.
+    let listed = membership.as_ref().filter(|membership| membership.nodes_known);
+    let joined = listed.filter(|membership| membership.identities_known);
+    unknown.extend(joined.and_then(groups::unproven));
 
     let mut found: Vec<Found<'_>> = known.dns.and_then(dns::placeholder).into_iter().collect();
     found.extend(membership.iter().flat_map(groups::failures));
@@ -73,16 +76,19 @@ pub fn judge(seen: &Observation, options: &Options) -> Verdict {
         counts.pods_missing = missing.as_ref().map(count);
         found.extend(missing.unwrap_or_default());
     }
-    let unready = joined.map(groups::unready_workers).unwrap_or_default();
-    let (failures, tolerated) = tolerate(found, &unready, options.max_unready_nodes);
+    let tolerable = listed.map(|listed| groups::tolerable_workers(listed, options.max_unready_nodes));
+    let (failures, tolerated) = tolerate(found, &tolerable.unwrap_or_default());
+    let nodes = nodes.unwrap_or_default();
+    let trusts_claims = seen.identities == Identities::NotInstalled && !nodes.is_empty();
     Verdict {
         cluster: seen.cluster.clone(),
         failures,
         tolerated,
         unknown,
         groups: groups::group_rows(known.groups.unwrap_or_default(), membership.as_ref()),
-        nodes: nodes.unwrap_or_default(),
+        nodes,
         counts,
+        trusts_claims,
     }
 }
 
@@ -91,7 +97,7 @@ struct Known<'a> {
     groups: Option<&'a [GroupSummary]>,
     cloud: Option<&'a [CloudGroup]>,
     nodes: Option<&'a [Arc<Node>]>,
-    forged: &'a BTreeSet<String>,
+    identities: &'a Identities,
     pods: Option<&'a [Arc<Pod>]>,
     dns: Option<&'a Dns>,
 }
@@ -117,11 +123,16 @@ impl<'a> Known<'a> {
             ));
             groups = None;
         }
+        let cloud = known(&seen.cloud, PartName::Cloud, &mut unknown);
+        let nodes = known(&seen.nodes, PartName::Nodes, &mut unknown);
+        if let Identities::Installed(records) = &seen.identities {
+            known(records, PartName::NodeIdentities, &mut unknown);
+        }
         let known = Self {
             groups: groups.map(Vec::as_slice),
-            cloud: known(&seen.cloud, PartName::Cloud, &mut unknown).map(Vec::as_slice),
-            nodes: known(&seen.nodes, PartName::Nodes, &mut unknown).map(Vec::as_slice),
-            forged: &seen.forged,
+            cloud: cloud.map(|groups| &**groups),
+            nodes: nodes.map(Vec::as_slice),
+            identities: &seen.identities,
             pods: known(&seen.pods, PartName::Pods, &mut unknown).map(Vec::as_slice),
             dns: known(&seen.dns, PartName::Dns, &mut unknown),
         };
@@ -129,19 +140,22 @@ impl<'a> Known<'a> {
     }
 
     fn membership(&self) -> Option<Membership<'a>> {
-        Some(Membership::new(self.groups?, self.cloud?, self.nodes, self.forged))
+        Some(Membership::new(self.groups?, self.cloud?, self.nodes, self.identities))
     }
 }
 
-/// Splits failures into those that count and those that are tolerated: all failures of workers that are not ready,
-/// unless there are too many such workers. Then none is tolerated, so that all are named.
-fn tolerate(found: Vec<Found<'_>>, unready: &BTreeSet<Place<'_>>, allowed: u32) -> (Vec<Failure>, Vec<Failure>) {
-    let tolerable = count(unready) <= allowed;
-    let (tolerated, failures): (Vec<_>, Vec<_>) = found
-        .into_iter()
-        .partition(|found| tolerable && unready.contains(&found.place));
-    let bare = |found: Vec<Found<'_>>| found.into_iter().map(|found| found.failure).collect();
-    (bare(failures), bare(tolerated))
+/// Splits failures into those that count and those that are tolerated: all failures of these workers.
+fn tolerate(found: Vec<Found<'_>>, tolerable: &HashSet<Place<'_>>) -> (Vec<Failure>, Vec<Failure>) {
+    let (mut failures, mut tolerated) = (Vec::with_capacity(found.len()), Vec::new());
+    for Found { failure, place } in found {
+        let list = if tolerable.contains(&place) {
+            &mut tolerated
+        } else {
+            &mut failures
+        };
+        list.push(failure);
+    }
+    (failures, tolerated)
 }
 
 /// The number of items, which fits for any cluster.

@@ -12,7 +12,7 @@ pub mod verdict;
 pub mod view;
 
 pub use judge::{Options, judge};
-pub use objects::{Node, Pod, is_judged, matters};
-pub use observation::{CloudGroup, Dns, Member, MemberStatus, Observation, Part};
+pub use objects::{IdentityRecord, IdentityResult, Node, Pod, is_judged, matters};
+pub use observation::{CloudGroup, Dns, Identities, Member, MemberStatus, Observation, Part};
 pub use observe::{Sources, observe};
 pub use verdict::{Failure, FailureKind, GroupRow, NodeRow, Outcome, PartName, Unknown, Verdict};

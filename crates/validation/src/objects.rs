@@ -1,9 +1,10 @@
-//! Nodes and Pods with only the fields that a verdict reads.
+//! Nodes, their NodeIdentities and Pods with only the fields that a verdict reads.
 //!
 //! They are decoded from responses of the API server, and from their own JSON without loss. They must never be written
 //! back. An unknown value (a phase, a status, a malformed providerID) counts as absent and is never an error: one
 //! object must not make the whole list unreadable.
 
+mod identity_record;
 mod node;
 pub(crate) mod pod;
 
@@ -14,6 +15,8 @@ use serde::{Deserialize, Deserializer};
 use tidewaiter_api::names::ROLE_CONTROL_PLANE_LABEL;
 use tidewaiter_kit::slim;
 
+pub(crate) use identity_record::Listed;
+pub use identity_record::{IdentityRecord, IdentityResult};
 pub use node::{LABELS_READ, Node, NodeCondition, NodeConditionType, conditions};
 pub use pod::{ContainerStatus, Phase, Pod, PodSpec, PodStatus, Priority, is_judged, matters};
 

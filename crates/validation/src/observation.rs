@@ -3,7 +3,6 @@
 //! It contains no types of a cloud's SDK and no client. A part that could not be observed has a reason, so that
 //! "unknown" is never mistaken for "none".
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use tidewaiter_api::ClusterName;
 pub use tidewaiter_identity::{CloudGroup, Member, MemberStatus};
 use tidewaiter_kops::GroupSummary;
 
-use crate::objects::{Node, Pod};
+use crate::objects::{IdentityRecord, Node, Pod};
 
 /// A part of the observation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,15 +29,24 @@ pub struct Observation {
     /// Its InstanceGroups from the state store. An empty list counts as unknown: every cluster has at least one.
     pub groups: Part<Vec<GroupSummary>>,
     /// The groups of the cloud that belong to the cluster.
-    pub cloud: Part<Vec<CloudGroup>>,
+    pub cloud: Part<Arc<[CloudGroup]>>,
     /// All Nodes.
     pub nodes: Part<Vec<Arc<Node>>>,
-    /// The names of Nodes that the controller's records mark as forged; empty without records, or without permission to read them.
-    pub forged: BTreeSet<String>,
+    /// What proves the claims of the Nodes.
+    pub identities: Identities,
     /// At least the [judged](crate::is_judged) Pods; others have no effect.
     pub pods: Part<Vec<Arc<Pod>>>,
     /// The addresses of the API's DNS name.
     pub dns: Part<Dns>,
+}
+
+/// What proves that a Node is the instance that its providerID names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identities {
+    /// The API server does not serve NodeIdentities, because Tidewaiter is not installed. Every claim counts, as for kOps.
+    NotInstalled,
+    /// The NodeIdentities of all Nodes. Only a claim that one of them proves counts.
+    Installed(Part<Vec<Arc<IdentityRecord>>>),
 }
 
 /// The addresses of the API's DNS name.

@@ -5,26 +5,26 @@
 //! requested again.
 
 mod dns;
+mod identities;
 mod lists;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::join;
 use k8s_openapi::api::core::v1::Node as FullNode;
-use kube::{Client, ResourceExt as _};
-use tidewaiter_api::{ClusterName, NodeIdentity};
-use tidewaiter_identity::{CloudGroup, CloudGroups, Refusal};
+use kube::Client;
+use tidewaiter_api::ClusterName;
+use tidewaiter_identity::{CloudGroup, CloudGroups};
+use tidewaiter_kit::SharedClock;
 use tidewaiter_kit::clock::timeout;
-use tidewaiter_kit::{Clock, Guarded, SharedClock};
 use tidewaiter_kops::{Definitions, GroupSummary};
 
 use crate::objects::{Node, Pod, is_judged};
 use crate::observation::{Dns, Observation, Part};
 
 pub use dns::resolve;
-use lists::ListError;
+use identities::identities;
 
 /// The timeout of the state store and of the cloud. It allows for more than one read of the store, and a DNS lookup
 /// afterwards.
@@ -49,44 +49,22 @@ pub struct Sources {
 /// arrive.
 pub async fn observe(sources: &Sources) -> Observation {
     let Sources { client, clock, .. } = sources;
-    let (groups, cloud, nodes, forged, pods, dns) = join!(
+    let (groups, cloud, nodes, identities, pods, dns) = join!(
         groups(sources),
         cloud(sources),
         lists::all::<FullNode, Node>(client, &**clock, |_| true),
-        forged(client, &**clock),
+        identities(client, &**clock),
         lists::all::<Pod, Pod>(client, &**clock, is_judged),
         api_addresses(sources),
     );
-    let (nodes, forged) = match forged {
-        Ok(forged) => (nodes.into(), forged),
-        Err(_) if nodes.is_err() => (nodes.into(), BTreeSet::new()),
-        Err(error) => {
-            let reason = format!("which of them are forged is unknown: {error}");
-            (Part::Unknown(reason), BTreeSet::new())
-        }
-    };
     Observation {
         cluster: sources.cluster.clone(),
         groups,
         cloud,
-        forged,
-        nodes,
+        nodes: nodes.into(),
+        identities,
         pods: pods.into(),
         dns,
-    }
-}
-
-/// The Nodes that the records mark as forged. Empty if there are no records, or without permission to read them.
-async fn forged(client: &Client, clock: &dyn Clock) -> Result<BTreeSet<String>, ListError> {
-    type Record = Guarded<NodeIdentity>;
-    let forged = |record: &Record| {
-        let status = record.0.as_ref().ok().and_then(|record| record.status.as_ref());
-        status.is_some_and(Refusal::is_recorded_forgery)
-    };
-    match lists::all::<NodeIdentity, Record>(client, clock, forged).await {
-        Ok(records) => Ok(records.iter().map(|record| record.name_any()).collect()),
-        Err(ListError::Denied { .. } | ListError::Missing { .. }) => Ok(BTreeSet::new()),
-        Err(error) => Err(error),
     }
 }
 
@@ -107,9 +85,9 @@ async fn groups(sources: &Sources) -> Part<Vec<GroupSummary>> {
     }
 }
 
-async fn cloud(sources: &Sources) -> Part<Vec<CloudGroup>> {
+async fn cloud(sources: &Sources) -> Part<Arc<[CloudGroup]>> {
     match timeout(&*sources.clock, LIMIT, sources.cloud.groups()).await {
-        Ok(groups) => groups.into(),
+        Ok(groups) => groups.map(Arc::from).into(),
         Err(elapsed) => Part::Unknown(format!("the cloud: {elapsed}")),
     }
 }

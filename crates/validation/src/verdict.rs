@@ -3,6 +3,7 @@
 //! Equal observations give equal verdicts: every list is sorted. A number that is unknown is absent, never zero.
 
 use std::fmt;
+use std::sync::Arc;
 
 use tidewaiter_api::{ClusterName, ConditionStatus, InstanceGroupName};
 use tidewaiter_kops::GroupSummary;
@@ -25,6 +26,8 @@ pub struct Verdict {
     pub nodes: Vec<NodeRow>,
     /// The numbers of Nodes and pods by state, including tolerated ones.
     pub counts: Counts,
+    /// Whether Nodes count whose claims are trusted without proof, because Tidewaiter is not installed.
+    pub trusts_claims: bool,
 }
 
 /// A failure.
@@ -103,6 +106,8 @@ pub enum PartName {
     Cloud,
     /// The Nodes.
     Nodes,
+    /// The NodeIdentities, which prove whose Nodes they are.
+    NodeIdentities,
     /// The Pods.
     Pods,
     /// The addresses of the API's name.
@@ -111,7 +116,14 @@ pub enum PartName {
 
 impl PartName {
     /// Every part.
-    pub const ALL: [Self; 5] = [Self::InstanceGroups, Self::Cloud, Self::Nodes, Self::Pods, Self::Dns];
+    pub const ALL: [Self; 6] = [
+        Self::InstanceGroups,
+        Self::Cloud,
+        Self::Nodes,
+        Self::NodeIdentities,
+        Self::Pods,
+        Self::Dns,
+    ];
 }
 
 impl fmt::Display for PartName {
@@ -120,6 +132,7 @@ impl fmt::Display for PartName {
             Self::InstanceGroups => "InstanceGroups",
             Self::Cloud => "cloud",
             Self::Nodes => "Nodes",
+            Self::NodeIdentities => "NodeIdentities",
             Self::Pods => "Pods",
             Self::Dns => "dns",
         })
@@ -156,13 +169,13 @@ pub struct GroupCounts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRow {
     /// Its name.
-    pub name: String,
+    pub name: Arc<str>,
     /// Its zone; empty if it has no zone label.
-    pub zone: String,
+    pub zone: Arc<str>,
     /// The role of its group: `control-plane`, `apiserver` or `node`.
     pub role: &'static str,
     /// Its hostname label; empty if absent.
-    pub hostname: String,
+    pub hostname: Arc<str>,
     /// The status of its Ready condition.
     pub status: ConditionStatus,
     /// Whether the Node and its network are ready.

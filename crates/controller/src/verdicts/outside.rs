@@ -36,7 +36,7 @@ pub(super) struct Outside {
     definitions: Result<Definitions, &'static str>,
     changed: Arc<Notify>,
     clock: SharedClock,
-    cloud: Source<Vec<CloudGroup>>,
+    cloud: Source<Arc<[CloudGroup]>>,
     groups: Source<Vec<GroupSummary>>,
     dns: Source<Dns>,
 }
@@ -84,7 +84,7 @@ impl Outside {
         tokio::join!(self.cloud.asked(), self.groups.asked(), self.dns.asked());
     }
 
-    pub(super) fn cloud(&self, now: Duration) -> Part<Vec<CloudGroup>> {
+    pub(super) fn cloud(&self, now: Duration) -> Part<Arc<[CloudGroup]>> {
         self.cloud.part(now)
     }
 
@@ -111,9 +111,14 @@ impl Outside {
         }
     }
 
-    async fn ask_cloud(&self) -> Result<Vec<CloudGroup>, String> {
+    /// With the members by id, as each verdict sorts them.
+    async fn ask_cloud(&self) -> Result<Arc<[CloudGroup]>, String> {
         let cloud = self.cloud_groups.as_ref().map_err(ToString::to_string)?;
-        cloud.groups().await.map_err(|error| error.to_string())
+        let mut groups = cloud.groups().await.map_err(|error| error.to_string())?;
+        for group in &mut groups {
+            group.members.sort_by(|one, other| one.id.cmp(&other.id));
+        }
+        Ok(groups.into())
     }
 
     /// From memory, but for the first time: the definitions are kept up to date by themselves.

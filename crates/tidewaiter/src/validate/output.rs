@@ -10,6 +10,8 @@ use tidewaiter_validation::view::{Tone, json, painted_table, yaml};
 
 use crate::cli::OutputFormat;
 
+const TRUSTED: &str = "tidewaiter: the cluster has no NodeIdentities, so the providerID of each Node is trusted without proof, as kops does";
+
 /// Prints `verdict` in the requested format.
 pub(super) fn print(format: OutputFormat, verdict: &Verdict) -> Result<()> {
     let text = match format {
@@ -26,6 +28,14 @@ pub(super) fn print(format: OutputFormat, verdict: &Verdict) -> Result<()> {
         // `tidewaiter validate | head` is no failure.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.context("writing to standard output"),
+    }
+}
+
+/// Says on standard error that the providerIDs of Nodes were believed, if they were.
+pub(super) fn print_trust(verdict: &Verdict) {
+    if verdict.trusts_claims {
+        // When standard error is closed, the message cannot be delivered.
+        let _ = writeln!(io::stderr(), "{TRUSTED}");
     }
 }
 

@@ -1,9 +1,10 @@
 //! A cluster that is ready, or becomes so while one waits.
 
 use std::path::Path;
+use std::process::Output;
 
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use rustix::process::Signal;
 use serde_json::json;
 use tidewaiter_testkit::Identity;
@@ -80,7 +81,10 @@ async fn a_ready_cluster_is_told_as_kops_tells_it() {
         nodes[0], nodes[1]
     );
     assert_eq!(text(&output.stdout), expected);
-    assert_eq!(text(&output.stderr), "");
+    assert_eq!(
+        text(&output.stderr),
+        "tidewaiter: the cluster has no NodeIdentities, so the providerID of each Node is trusted without proof, as kops does\n"
+    );
 }
 
 #[tokio::test]
@@ -110,27 +114,73 @@ async fn region_and_cloud_come_from_the_file_or_the_cluster() {
     );
 }
 
-#[tokio::test]
-async fn a_forged_node_makes_nobody_look_unready_to_whom_may_read_records() {
-    let (world, _) = start(["True", "True"]).await;
-    let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds");
-    world.cluster.apply_manifests(crds).await;
-    let victim = FakeInstance::numbered(1);
-    join(&world, "thief", &victim.provider_id(), "False").await;
+/// Writes the record of a Node, with this status and reason of `Verified`.
+async fn record(world: &World, node: &str, provider_id: &str, status: &str, reason: &str) {
+    let uid = nodes(world).get(node).await.unwrap().metadata.uid;
+    let mut said = json!({"conditions": [{"type": "Verified", "status": status, "reason": reason, "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
+    if status == "True" {
+        said["instance"] = json!(provider_id.rsplit('/').next());
+        said["instanceGroup"] = json!("nodes");
+    }
     let record = json!({
-        "apiVersion": "tidewaiter.dev/v1alpha1", "kind": "NodeIdentity", "metadata": {"name": "thief"},
-        "spec": {"nodeUID": "3e8a1c0e", "providerID": victim.provider_id()},
-        "status": {"conditions": [{"type": "Verified", "status": "False", "reason": "NameMismatch", "message": "It lies.",
-            "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+        "apiVersion": "tidewaiter.dev/v1alpha1", "kind": "NodeIdentity", "metadata": {"name": node},
+        "spec": {"nodeUID": uid, "providerID": provider_id}, "status": said,
     });
     world.cluster.apply(&record.to_string()).await;
+}
 
-    let output = world.validate(&["-o", "json"]).await;
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert_eq!(json_of(&output)["failures"][0]["name"], "thief");
+#[tokio::test]
+async fn where_tidewaiter_is_installed_only_a_proven_node_counts() {
+    let (world, names) = start(["True", "True"]).await;
+    let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds");
+    world.cluster.apply_manifests(crds).await;
+    let look = async |code: i32| {
+        let output = world.validate(&["-o", "json"]).await;
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        assert_eq!(text(&output.stderr), "");
+        output
+    };
+    let about_records = |output: &Output| {
+        let unknown = unknown(output);
+        let [(part, reason)] = &unknown[..] else {
+            panic!("{unknown:?}")
+        };
+        assert_eq!(part, "NodeIdentities");
+        reason.clone()
+    };
+
+    // Alice may not list them, which does not mean that there are none.
+    let denied = about_records(&look(3).await);
+    assert!(
+        denied.contains("permission to list nodeidentities is missing"),
+        "{denied}"
+    );
     world.cluster.apply(MAY_READ_RECORDS).await;
-    let output = world.validate(&["-o", "json"]).await;
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let none = about_records(&look(3).await);
+    assert!(none.contains(&format!("node {:?} is not proven", names[0])), "{none}");
+
+    let [one, two] = [1, 2].map(|number| FakeInstance::numbered(number).provider_id());
+    record(&world, &names[0], &one, "True", "Proven").await;
+    record(&world, &names[1], &two, "Unknown", "Throttled").await;
+    let throttled = about_records(&look(3).await);
+    assert!(
+        throttled.contains(&names[1]) && throttled.contains("Throttled") && !throttled.contains(&names[0]),
+        "{throttled}"
+    );
+    record(&world, &names[1], &two, "True", "Proven").await;
+    look(0).await;
+
+    // A forged Node that is not ready changes nothing.
+    join(&world, "thief", &one, "False").await;
+    look(0).await;
+    record(&world, "thief", &one, "False", "NameMismatch").await;
+    look(0).await;
+    // It counts for no instance that has not joined.
+    nodes(&world).delete(&names[0], &DeleteParams::default()).await.unwrap();
+    let output = look(2).await;
+    let message = json_of(&output)["failures"][0]["message"].to_string();
+    assert!(message.contains("has not yet joined cluster"), "{message}");
 }
 
 #[tokio::test]

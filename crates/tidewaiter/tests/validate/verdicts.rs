@@ -34,7 +34,7 @@ async fn what_is_known_to_be_wrong_fails_whatever_is_unknown() {
     assert!(table.ends_with("\n\nValidation Failed\n"), "{table}");
     assert!(!table.contains('\u{1b}'), "colours are for terminals: {table:?}");
 
-    // It has looked, and no more: four commands, three lists each.
+    // It has looked, and no more: four commands, two lists and the list of API groups each.
     let asked = world.cluster.audit().await.since(mark).by(&alice());
     assert_eq!((asked.clone().writes().count(), asked.count()), (0, 12));
 }

@@ -1,18 +1,18 @@
 //! The group of each instance, and its Node.
 //!
-//! A Node belongs to the instance that its providerID names: the same cloud, project, zone and id. One that the records mark
-//! as forged belongs to none. The providerID is only the kubelet's claim. So if the cloud provides the name of the instance's
-//! Node, only the Node with that name belongs to it, because the kubelet's certificate binds the name. If several Nodes remain,
-//! the worst counts, so that no claim can hide that another Node is not ready.
+//! A Node belongs to the instance that its providerID names: the same cloud, project, zone and id. The providerID is only the
+//! kubelet's claim, so it counts only with [proof](super::finder). If the cloud provides the name of the instance's Node, only the
+//! Node with that name belongs to it, because the kubelet's certificate binds the name.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use tidewaiter_api::{InstanceGroupName, ProviderId};
+use tidewaiter_api::InstanceGroupName;
 use tidewaiter_kops::{GroupSummary, Role};
 
+use super::finder::{Finder, Join};
 use crate::objects::Node;
-use crate::observation::{CloudGroup, Member, MemberStatus};
+use crate::observation::{CloudGroup, Identities, Member, MemberStatus, Part};
 
 /// The instances of a cluster.
 pub(super) struct Membership<'a> {
@@ -22,6 +22,10 @@ pub(super) struct Membership<'a> {
     pub missing: Vec<&'a GroupSummary>,
     /// Whether Nodes are known. If not, no machine has one.
     pub nodes_known: bool,
+    /// Whether it is also known which of them are proven. If not, no machine has a Node that counts.
+    pub identities_known: bool,
+    /// The number of Nodes that claim to be some instance.
+    claims: usize,
 }
 
 /// A group in the cloud.
@@ -36,12 +40,20 @@ pub(super) struct Group<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Machine<'a> {
     pub member: &'a Member,
-    pub node: Option<&'a Node>,
+    pub join: Join<'a>,
     /// Whether the instance and its Node are judged in this group.
     pub judged: bool,
 }
 
-impl Machine<'_> {
+impl<'a> Machine<'a> {
+    /// The Node whose claim to be this instance counts.
+    pub(super) fn node(&self) -> Option<&'a Node> {
+        match self.join {
+            Join::Node(node, _) => Some(node),
+            Join::Missing | Join::Unproven(..) => None,
+        }
+    }
+
     /// Detached instances are being replaced, and those of a warm pool have not been started as Nodes.
     fn in_service(&self) -> bool {
         self.member.status != MemberStatus::Detached && !self.member.warm_pool
@@ -62,15 +74,15 @@ impl<'a> Membership<'a> {
         summaries: &'a [GroupSummary],
         cloud: &'a [CloudGroup],
         nodes: Option<&'a [Arc<Node>]>,
-        forged: &BTreeSet<String>,
+        identities: &'a Identities,
     ) -> Self {
         let by_name: BTreeMap<_, _> = summaries.iter().map(|summary| (&summary.name, summary)).collect();
-        let finder = Finder::new(nodes.unwrap_or_default(), forged);
+        let finder = Finder::new(nodes.unwrap_or_default(), identities);
         let mut groups: Vec<Group<'a>> = cloud
             .iter()
             .filter_map(|cloud| {
                 let summary = *by_name.get(&cloud.instance_group)?;
-                let mut machines: Vec<_> = cloud.members.iter().map(|member| finder.machine(member)).collect();
+                let mut machines: Vec<_> = cloud.members.iter().map(|member| machine(member, &finder)).collect();
                 machines.sort_by_key(|machine| &machine.member.id);
                 Some(Group {
                     summary,
@@ -87,6 +99,8 @@ impl<'a> Membership<'a> {
             groups,
             missing: missing.collect(),
             nodes_known: nodes.is_some(),
+            identities_known: !matches!(identities, Identities::Installed(Part::Unknown(_))),
+            claims: finder.len(),
         }
     }
 
@@ -101,14 +115,33 @@ impl<'a> Membership<'a> {
     pub(super) fn group_by_node(&self) -> HashMap<&'a str, &'a InstanceGroupName> {
         let nodes = self
             .judged()
-            .filter_map(|(group, machine)| Some((machine.node?.name(), &group.summary.name)));
+            .filter_map(|(group, machine)| Some((machine.node()?.name(), &group.summary.name)));
         nodes.collect()
+    }
+
+    /// The Nodes with an instance and their groups, by the name of the Node.
+    pub(super) fn nodes_by_name(&self) -> impl Iterator<Item = (&'a GroupSummary, &'a Node)> {
+        let mut places = vec![None; self.claims];
+        for (group, machine) in self.judged() {
+            if let Join::Node(node, place) = machine.join {
+                places[place] = Some((group.summary, node));
+            }
+        }
+        places.into_iter().flatten()
     }
 }
 
 impl<'a> Group<'a> {
     pub(super) fn judged(&self) -> impl Iterator<Item = Machine<'a>> {
         self.machines.iter().copied().filter(|machine| machine.judged)
+    }
+}
+
+fn machine<'a>(member: &'a Member, finder: &Finder<'a>) -> Machine<'a> {
+    Machine {
+        member,
+        join: finder.node_of(member),
+        judged: false,
     }
 }
 
@@ -120,46 +153,6 @@ fn judge_each_once(groups: &mut [Group<'_>]) {
         let machines = groups.iter_mut().flat_map(|group| &mut group.machines);
         for machine in machines.filter(|machine| machine.in_service() == in_service) {
             machine.judged = judged.insert(&machine.member.provider_id);
-        }
-    }
-}
-
-/// Finds the Node of an instance.
-struct Finder<'a> {
-    /// The Nodes that claim each instance, in order of precedence.
-    claimants: HashMap<&'a ProviderId, Vec<&'a Node>>,
-}
-
-impl<'a> Finder<'a> {
-    fn new(nodes: &'a [Arc<Node>], forged: &BTreeSet<String>) -> Self {
-        let honest = nodes
-            .iter()
-            .map(Arc::as_ref)
-            .filter(|node| !forged.contains(node.name()));
-        let mut nodes: Vec<&Node> = honest.collect();
-        // A control-plane Node must run the static pods, and no kubelet can set its label, so it takes precedence.
-        nodes.sort_by_key(|node| (node.is_ready(), !node.is_control_plane(), node.name()));
-        let mut claimants: HashMap<_, Vec<_>> = HashMap::new();
-        for node in nodes {
-            if let Some(provider_id) = &node.provider_id {
-                claimants.entry(provider_id).or_default().push(node);
-            }
-        }
-        Self { claimants }
-    }
-
-    fn machine(&self, member: &'a Member) -> Machine<'a> {
-        let has_name = |node: &&Node| {
-            member
-                .node_name
-                .as_ref()
-                .is_none_or(|name| name.as_str() == node.name())
-        };
-        let mut claimants = self.claimants.get(&member.provider_id).into_iter().flatten().copied();
-        Machine {
-            member,
-            node: claimants.find(has_name),
-            judged: false,
         }
     }
 }

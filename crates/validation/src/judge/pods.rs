@@ -1,5 +1,6 @@
 //! The rules for the system's pods.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ pub(super) struct System<'a> {
 
 /// Judges the pods with a system priority class, by namespace and name.
 pub(super) fn failures<'a>(pods: &'a [Arc<Pod>], membership: Option<&Membership<'a>>) -> System<'a> {
-    let group_by_node = membership.map(Membership::group_by_node).unwrap_or_default();
+    let group_by_node = LazyCell::new(|| membership.map(Membership::group_by_node).unwrap_or_default());
     let mut system = System::default();
     for (pod, priority) in in_order(pods) {
         let Some(problem) = pod.problem() else { continue };
@@ -68,7 +69,7 @@ pub(super) fn missing<'a>(pods: &[Arc<Pod>], membership: &Membership<'a>) -> Vec
         .collect();
     let ready: BTreeMap<_, _> = membership
         .judged()
-        .filter_map(|(group, machine)| Some((machine.node?, group.summary)))
+        .filter_map(|(group, machine)| Some((machine.node()?, group.summary)))
         .filter(|(node, _)| node.is_ready() && node.is_control_plane())
         .map(|(node, group)| (node.name(), group))
         .collect();

@@ -1,6 +1,7 @@
 //! The Node: whether it is ready, which instance it claims to be, and the labels in a verdict.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -18,16 +19,17 @@ pub(super) const OLD_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 pub const LABELS_READ: [&str; 4] = [ROLE_CONTROL_PLANE_LABEL, HOSTNAME, ZONE, OLD_ZONE];
 
 /// A Node with only the fields that a verdict reads. It is small enough that all Nodes of a large cluster can be stored
-/// unpacked.
+/// unpacked. Verdicts share its texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Sent")]
 pub struct Node {
-    name: Box<str>,
+    pub(crate) name: Arc<str>,
+    uid: Box<str>,
     /// The instance that the Node claims to be.
     pub(crate) provider_id: Option<ProviderId>,
-    /// Present only if it differs from the name.
-    hostname: Option<Box<str>>,
-    zone: Box<str>,
+    /// Usually the same text as the name.
+    pub(crate) hostname: Arc<str>,
+    pub(crate) zone: Arc<str>,
     control_plane: bool,
     ready: Option<ConditionStatus>,
     network_unavailable: Option<ConditionStatus>,
@@ -83,27 +85,36 @@ pub enum NodeConditionType {
 }
 
 impl Node {
-    /// Constructs a Node from its name and [the labels that are read](LABELS_READ), its `spec.providerID`, and its
+    /// Constructs a Node from its name, its uid and [the labels that are read](LABELS_READ), its `spec.providerID`, and its
     /// conditions.
     #[must_use]
     pub fn new(metadata: &ObjectMeta, provider_id: Option<&str>, all: &[NodeCondition]) -> Self {
         let of_type = |type_| all.iter().find(|it| it.type_ == type_).map(|it| it.status);
-        let name = metadata.name.as_deref().unwrap_or_default();
+        let name: Arc<str> = metadata.name.as_deref().unwrap_or_default().into();
         let zone = label(metadata, ZONE).filter(|zone| !zone.is_empty());
         let hostname = label(metadata, HOSTNAME).unwrap_or_default();
         Self {
-            name: name.into(),
+            uid: metadata.uid.as_deref().unwrap_or_default().into(),
             provider_id: provider_id.and_then(known),
-            hostname: (hostname != name).then(|| hostname.into()),
+            hostname: if *hostname == *name {
+                Arc::clone(&name)
+            } else {
+                hostname.into()
+            },
             zone: zone.or_else(|| label(metadata, OLD_ZONE)).unwrap_or_default().into(),
             control_plane: label(metadata, ROLE_CONTROL_PLANE_LABEL).is_some(),
             ready: of_type(NodeConditionType::Ready),
             network_unavailable: of_type(NodeConditionType::NetworkUnavailable),
+            name,
         }
     }
 
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(crate) fn uid(&self) -> &str {
+        &self.uid
     }
 
     /// The status of the condition Ready; Unknown if it is absent.
@@ -118,14 +129,6 @@ impl Node {
 
     pub(crate) fn is_control_plane(&self) -> bool {
         self.control_plane
-    }
-
-    pub(crate) fn zone(&self) -> &str {
-        &self.zone
-    }
-
-    pub(crate) fn hostname(&self) -> &str {
-        self.hostname.as_deref().unwrap_or(&self.name)
     }
 }
 
@@ -177,13 +180,14 @@ mod tests {
     #[test]
     fn keeps_what_is_read() {
         let slim = node(full());
-        assert_eq!((slim.name(), slim.zone(), slim.hostname()), ("n", "z", "h"));
+        assert_eq!((slim.name(), slim.uid()), ("n", "u"));
+        assert_eq!((&*slim.zone, &*slim.hostname), ("z", "h"));
         assert_eq!(slim.provider_id.as_ref().unwrap().as_str(), "aws:///z/i-1");
         assert!(slim.is_ready() && slim.is_control_plane());
         let named = node(json!({"metadata": {"name": "n", "labels": {HOSTNAME: "n"}}}));
-        assert_eq!((named.hostname(), &named.hostname), ("n", &None));
+        assert!(Arc::ptr_eq(&named.hostname, &named.name), "{named:?}");
         let bare = node(json!({"metadata": {"name": "n"}}));
-        assert_eq!((bare.hostname(), bare.zone(), bare.is_control_plane()), ("", "", false));
+        assert_eq!((&*bare.hostname, &*bare.zone, bare.is_control_plane()), ("", "", false));
     }
 
     #[test]
@@ -201,7 +205,7 @@ mod tests {
 
     #[test]
     fn the_older_label_names_the_zone_where_the_newer_does_not() {
-        let with = |labels: Value| node(json!({"metadata": {"labels": labels}})).zone().to_owned();
+        let with = |labels: Value| node(json!({"metadata": {"labels": labels}})).zone.to_string();
         assert_eq!(with(json!({OLD_ZONE: "old"})), "old");
         assert_eq!(with(json!({OLD_ZONE: "old", ZONE: ""})), "old");
         assert_eq!(with(json!({OLD_ZONE: "old", ZONE: "new"})), "new");

@@ -47,7 +47,7 @@ pub fn painted_table(verdict: &Verdict, paint: &dyn Fn(Tone, &str) -> String) ->
             ConditionStatus::False => "False",
             ConditionStatus::Unknown => "Unknown",
         };
-        [node.name.clone(), node.role.to_owned(), status.to_owned()]
+        [node.name.to_string(), node.role.to_owned(), status.to_owned()]
     });
     let failures = verdict.failures.iter();
     let failures = failures.map(|found| [found.kind.to_string(), found.name.clone(), found.message.clone()]);
@@ -146,10 +146,10 @@ mod tests {
     #[test]
     fn only_words_that_decide_are_painted() {
         let node = |name: &str, status| NodeRow {
-            name: name.to_owned(),
-            zone: String::new(),
+            name: name.into(),
+            zone: "".into(),
             role: "node",
-            hostname: String::new(),
+            hostname: "".into(),
             status,
             ready: false,
             instance_group: "nodes".parse().unwrap(),
@@ -164,6 +164,7 @@ mod tests {
                 .map(|status| node("False", status))
                 .into(),
             counts: Counts::default(),
+            trusts_claims: false,
         };
         let painted = |verdict: &Verdict| painted_table(verdict, &|tone, text| format!("<{tone:?} {text}>"));
         let ready = painted(&verdict);

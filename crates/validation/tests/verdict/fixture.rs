@@ -1,6 +1,6 @@
 //! One fixture: the case (what the cloud and DNS say, what is expected), then documents of kOps and of the API server.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tidewaiter_kops::GroupSummary;
-use tidewaiter_validation::{CloudGroup, Dns, Member, MemberStatus, Node, Observation, Options, Part, Pod};
+use tidewaiter_validation::{
+    CloudGroup, Dns, Identities, IdentityRecord, Member, MemberStatus, Node, Observation, Options, Part, Pod,
+};
 
 pub struct Fixture {
     pub name: String,
@@ -51,9 +53,12 @@ struct Case {
     cloud: Vec<CloudCase>,
     /// The addresses of the API's name; without them it is not asked.
     dns: Option<Vec<IpAddr>>,
-    /// Nodes that the records call forged.
+    /// What the records say of Nodes that they do not prove: the reason, or `no record`, `other uid`, `other claim`.
     #[serde(default)]
-    forged: BTreeSet<String>,
+    unproven: BTreeMap<String, String>,
+    /// Whether there are no records because Tidewaiter is not installed.
+    #[serde(default)]
+    not_installed: bool,
     /// Parts that are unknown, and why.
     #[serde(default)]
     unknown: BTreeMap<String, String>,
@@ -118,12 +123,16 @@ fn load(file: &Path) -> Fixture {
     let mut documents = text.split("\n---\n");
     let case: Case =
         serde_saphyr::from_str(documents.next().unwrap()).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let (mut groups, mut nodes, mut pods) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut groups, mut nodes, mut records, mut pods) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for document in documents {
         let value: Value = serde_saphyr::from_str(document).unwrap_or_else(|error| panic!("{name}: {error}"));
         match value["kind"].as_str() {
             Some("InstanceGroup") => groups.push(group(&value, document)),
-            Some("Node") => nodes.push(sent::<Node>(&value)),
+            Some("Node") => {
+                let name = value["metadata"]["name"].as_str().unwrap();
+                records.extend(record(&value, case.unproven.get(name).map(String::as_str)));
+                nodes.push(sent::<Node>(&value));
+            }
             Some("Pod") => pods.push(object::<Pod>(&value)),
             other => panic!("{name}: a document of kind {other:?}"),
         }
@@ -134,7 +143,11 @@ fn load(file: &Path) -> Fixture {
         cluster: "cluster.example.com".parse().unwrap(),
         groups: part("InstanceGroups", groups, &mut unknown),
         cloud: part("cloud", case.cloud.into_iter().map(cloud_group).collect(), &mut unknown),
-        forged: case.forged,
+        identities: if case.not_installed {
+            Identities::NotInstalled
+        } else {
+            Identities::Installed(part("NodeIdentities", records, &mut unknown))
+        },
         nodes: part("Nodes", nodes, &mut unknown),
         pods: part("Pods", pods, &mut unknown),
         dns: part("dns", dns, &mut unknown),
@@ -148,6 +161,37 @@ fn load(file: &Path) -> Fixture {
         },
         expect: case.expect,
     }
+}
+
+/// The record of a Node that is proven, unless there is something to say against it.
+fn record(node: &Value, against: Option<&str>) -> Option<Arc<IdentityRecord>> {
+    let name = node["metadata"]["name"].as_str().unwrap();
+    let (mut uid, mut claim) = (&node["metadata"]["uid"], &node["spec"]["providerID"]);
+    let another = json!("aws:///us-test-1a/i-other");
+    let (status, reason) = match against {
+        Some("no record") => return None,
+        Some("other uid") => {
+            uid = &another;
+            ("True", "Proven")
+        }
+        Some("other claim") => {
+            claim = &another;
+            ("True", "Proven")
+        }
+        Some(reason @ ("Throttled" | "Unavailable")) => ("Unknown", reason),
+        Some(reason) => ("False", reason),
+        None => ("True", "Proven"),
+    };
+    let condition = json!({"type": "Verified", "status": status, "reason": reason, "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let spec = json!({"nodeUID": uid, "providerID": claim.as_str().unwrap_or_default()});
+    let [spec, status] = [spec, json!({"conditions": [condition]})];
+    let record = IdentityRecord::new(
+        name,
+        &serde_json::from_value(spec).unwrap(),
+        &serde_json::from_value(status).unwrap(),
+    );
+    Some(Arc::new(record))
 }
 
 /// Through kOps' own parser, as a file of the state store.

@@ -8,7 +8,8 @@ use proptest::sample::{Index, select, subsequence};
 use serde_json::json;
 use tidewaiter_kops::{GroupSummary, Role};
 use tidewaiter_validation::{
-    CloudGroup, Dns, Failure, FailureKind, Member, MemberStatus, Node, Observation, Options, Part, Pod, judge, matters,
+    CloudGroup, Dns, Failure, FailureKind, Identities, IdentityRecord, Member, MemberStatus, Node, Observation,
+    Options, Outcome, Part, Pod, judge, matters,
 };
 
 const GROUPS: [&str; 4] = ["a", "b", "c", "d"];
@@ -97,12 +98,46 @@ fn nodes() -> impl Strategy<Value = Vec<Arc<Node>>> {
                 let mut conditions = vec![json!({"type": "Ready", "status": ready})];
                 conditions.extend(network.map(|status| json!({"type": "NetworkUnavailable", "status": status})));
                 let provider_id = instance.map(provider_id);
-                let node = json!({"metadata": {"name": name, "labels": labels}, "spec": {"providerID": provider_id},
+                let node = json!({"metadata": {"name": name, "uid": name, "labels": labels}, "spec": {"providerID": provider_id},
                     "status": {"conditions": conditions}});
                 Arc::new(serde_json::from_value(node).unwrap())
             })
     };
     subsequence(NODES.to_vec(), 0..=6).prop_flat_map(move |names| names.into_iter().map(one).collect::<Vec<_>>())
+}
+
+/// Records of any Nodes for any claims: proven, forged, or neither.
+fn identities() -> impl Strategy<Value = Identities> {
+    let one = |name: &'static str| {
+        let condition = select(vec![
+            ("True", "Proven"),
+            ("True", "Proven"),
+            ("False", "NameMismatch"),
+            ("Unknown", "Throttled"),
+        ]);
+        (condition, select(INSTANCES.to_vec()), select(vec!["", "another"])).prop_map(
+            move |((status, reason), instance, uid)| {
+                let condition = json!({"type": "Verified", "status": status, "reason": reason, "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"});
+                let uid = format!("{name}{uid}");
+                let spec = json!({"nodeUID": uid, "providerID": provider_id(instance)});
+                let status = json!({"conditions": [condition]});
+                let [spec, status] = [spec, status].map(|value| value.to_string());
+                let spec = serde_json::from_str(&spec).unwrap();
+                Arc::new(IdentityRecord::new(
+                    name,
+                    &spec,
+                    &serde_json::from_str(&status).unwrap(),
+                ))
+            },
+        )
+    };
+    let records =
+        subsequence(NODES.to_vec(), 0..=6).prop_flat_map(move |names| names.into_iter().map(one).collect::<Vec<_>>());
+    prop_oneof![
+        1 => Just(Identities::NotInstalled),
+        4 => records.prop_map(|records| Identities::Installed(Part::Known(records))),
+    ]
 }
 
 fn pods() -> impl Strategy<Value = Vec<Arc<Pod>>> {
@@ -139,16 +174,16 @@ fn observation() -> impl Strategy<Value = Observation> {
         groups(),
         cloud(),
         nodes(),
-        subsequence(NODES.to_vec(), 0..=2),
+        identities(),
         pods(),
         subsequence(addresses.to_vec(), 0..=4),
     )
-        .prop_map(|(groups, cloud, nodes, forged, pods, addresses)| Observation {
+        .prop_map(|(groups, cloud, nodes, identities, pods, addresses)| Observation {
             cluster: "cluster.example.com".parse().unwrap(),
             groups: Part::Known(groups),
-            cloud: Part::Known(cloud),
+            cloud: Part::Known(cloud.into()),
             nodes: Part::Known(nodes),
-            forged: forged.into_iter().map(str::to_owned).collect(),
+            identities,
             pods: Part::Known(pods),
             dns: Part::Known(Dns::Addresses(addresses)),
         })
@@ -172,12 +207,20 @@ fn reordered(seen: &Observation, places: &[Index]) -> Observation {
             Part::Unknown(reason) => Part::Unknown(reason.clone()),
         }
     }
-    let mut cloud = part(&seen.cloud, places);
-    if let Part::Known(groups) = &mut cloud {
-        for group in groups {
-            group.members = shuffled(&group.members, places);
+    let cloud = match &seen.cloud {
+        Part::Known(groups) => {
+            let mut groups = shuffled(groups, places);
+            for group in &mut groups {
+                group.members = shuffled(&group.members, places);
+            }
+            Part::Known(groups.into())
         }
-    }
+        Part::Unknown(reason) => Part::Unknown(reason.clone()),
+    };
+    let identities = match &seen.identities {
+        Identities::Installed(records) => Identities::Installed(part(records, places)),
+        Identities::NotInstalled => Identities::NotInstalled,
+    };
     let dns = match &seen.dns {
         Part::Known(Dns::Addresses(addresses)) => Part::Known(Dns::Addresses(shuffled(addresses, places))),
         other => other.clone(),
@@ -187,7 +230,7 @@ fn reordered(seen: &Observation, places: &[Index]) -> Observation {
         groups: part(&seen.groups, places),
         cloud,
         nodes: part(&seen.nodes, places),
-        forged: seen.forged.clone(),
+        identities,
         pods: part(&seen.pods, places),
         dns,
     }
@@ -224,7 +267,7 @@ proptest! {
     #[test]
     fn no_node_and_no_instance_is_judged_twice(seen in observation()) {
         let verdict = judge(&seen, &Options::default());
-        let nodes: Vec<&str> = verdict.nodes.iter().map(|node| node.name.as_str()).collect();
+        let nodes: Vec<&str> = verdict.nodes.iter().map(|node| &*node.name).collect();
         let of_kind = |kind| verdict.failures.iter().filter(move |failure| failure.kind == kind);
         let machines: Vec<&str> = of_kind(FailureKind::Machine).map(|failure| failure.name.as_str()).collect();
         let unready = of_kind(FailureKind::Node).filter(|failure| failure.message.ends_with("is not ready"));
@@ -233,6 +276,20 @@ proptest! {
             let distinct: BTreeSet<&str> = names.iter().copied().collect();
             prop_assert_eq!(distinct.len(), names.len(), "{:?}", names);
         }
+    }
+
+    /// The verdict is never better for what is not proven.
+    #[test]
+    fn without_records_no_node_counts_and_no_cluster_with_instances_is_ready(seen in observation()) {
+        let without = |identities| judge(&Observation { identities, ..seen.clone() }, &Options::default());
+        let denied = without(Identities::Installed(Part::Unknown("denied".to_owned())));
+        prop_assert_ne!(denied.outcome(), Outcome::Ready);
+        prop_assert_eq!((denied.counts.nodes_ready, denied.nodes.len()), (None, 0));
+        let none = without(Identities::Installed(Part::Known(Vec::new())));
+        prop_assert_eq!((none.counts.nodes_ready.unwrap_or_default(), none.nodes.len()), (0, 0));
+        let trusted = without(Identities::NotInstalled);
+        let judged = trusted.nodes.len() + trusted.failures_of(FailureKind::Machine);
+        prop_assert!(none.outcome() != Outcome::Ready || judged == 0);
     }
 
     #[test]

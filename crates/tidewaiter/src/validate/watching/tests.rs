@@ -23,6 +23,7 @@ pub(in crate::validate) fn ready() -> Verdict {
         groups: Vec::new(),
         nodes: Vec::new(),
         counts: Counts::default(),
+        trusts_claims: false,
     }
 }
 

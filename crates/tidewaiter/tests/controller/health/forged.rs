@@ -1,12 +1,12 @@
 //! A Node that claims another's instance, and is not ready: once its record says what it is, it makes nobody look so.
 
-use tidewaiter_api::ConditionStatus::{False, True};
+use tidewaiter_api::ConditionStatus::{False, True, Unknown};
 use tidewaiter_testkit::builders::node;
 use tidewaiter_testkit::fake_ec2::FakeInstance;
-use tidewaiter_testkit::{Kubelet, eventually};
+use tidewaiter_testkit::{Kubelet, Scripted, eventually};
 
 use super::{auto_scaling_group, is_healthy, reports, two_workers};
-use crate::world::{SOON, World};
+use crate::world::{CLUSTER, SOON, World};
 
 #[tokio::test]
 async fn a_forged_node_does_not_make_an_instance_look_unready() {
@@ -63,5 +63,44 @@ async fn a_forged_node_joins_for_no_instance() {
         }
     })
     .await;
+    controller.stops().await;
+}
+
+#[tokio::test]
+async fn while_the_cloud_does_not_say_whose_node_it_is_the_cluster_is_not_ready() {
+    let world = World::start().await;
+    world.group("nodes", &[]);
+    let missing = world.launch(1, "nodes");
+    auto_scaling_group(&world, "nodes", 1, std::slice::from_ref(&missing));
+    world.ec2.fail(missing.id(), Scripted::Throttled);
+    let thief = world.launch(2, "nodes");
+    let forged = node(thief.node_name())
+        .provider_id(&missing.provider_id())
+        .ready("True");
+    let forged = Kubelet::register(&world.cluster, &forged.build()).await;
+    let controller = world.controller().await;
+    world.is_verified(forged.name(), Unknown, "Throttled").await;
+    let words = format!(
+        "not known: NodeIdentities (node {:?} is not proven to be instance {:?} of InstanceGroup \"nodes\": its NodeIdentity says \
+         Throttled; wait a minute",
+        forged.name(),
+        missing.id()
+    );
+    eventually("the verdict to name the Node", SOON, async || {
+        let (_, unknown) = is_healthy(&world, Unknown, "CannotTell").await;
+        if unknown.message.starts_with(&words) {
+            Ok(())
+        } else {
+            Err(unknown.message)
+        }
+    })
+    .await;
+    controller.has_gauge("kops_node_ready", Some(0.0)).await;
+
+    world.ec2.heal();
+    world.is_verified(forged.name(), False, "NameMismatch").await;
+    is_healthy(&world, False, "ValidationFailed").await;
+    let flips = world.events(CLUSTER).await;
+    assert!(flips.iter().all(|(reason, _)| reason != "ClusterReady"), "{flips:?}");
     controller.stops().await;
 }
