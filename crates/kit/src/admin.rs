@@ -3,14 +3,23 @@
 //! Responses come from memory, on every replica, leader or not, and contain no secret. A failed check says what is missing.
 //! Probes have a port of their own, which only clients on the same host reach: a stranger on the port for metrics cannot
 //! cause a restart.
+//!
+//! Requests for `/metrics` that arrive together share one encoding. Encoding is the only expensive response: a client that
+//! sends thousands of requests would otherwise delay the scrapes of all others by seconds.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
+use bytes::Bytes;
 use http::StatusCode;
+use tokio::task::yield_now;
 use tracing::error;
 
 use crate::Kit;
+use crate::metrics::MetricsError;
 
 /// The health port: `/healthz` with its alias `/livez`, and `/readyz`.
 pub fn health(kit: Kit) -> Router {
@@ -23,7 +32,12 @@ pub fn health(kit: Kit) -> Router {
 
 /// The admin port: `/metrics`, and what the health port serves.
 pub fn router(kit: Kit) -> Router {
-    let metrics = Router::new().route("/metrics", get(metrics)).with_state(kit.clone());
+    let scrapes = Arc::new(Scrapes {
+        kit: kit.clone(),
+        requests: AtomicU64::new(0),
+        latest: Mutex::default(),
+    });
+    let metrics = Router::new().route("/metrics", get(metrics)).with_state(scrapes);
     metrics.merge(health(kit))
 }
 
@@ -44,8 +58,41 @@ async fn readyz(State(kit): State<Kit>) -> (StatusCode, String) {
     )
 }
 
-async fn metrics(State(kit): State<Kit>) -> Result<([(http::HeaderName, &'static str); 1], String), StatusCode> {
-    let text = kit.metrics.encode().map_err(|error| {
+/// The metrics as text, encoded once for all requests that wait for it.
+struct Scrapes {
+    kit: Kit,
+    /// How many requests have arrived.
+    requests: AtomicU64,
+    latest: Mutex<Latest>,
+}
+
+/// The last encoding.
+#[derive(Default)]
+struct Latest {
+    /// How many requests had arrived when it began: it is current for each of them.
+    requests: u64,
+    text: Bytes,
+}
+
+impl Scrapes {
+    async fn text(&self) -> Result<Bytes, MetricsError> {
+        let earlier = self.requests.fetch_add(1, Ordering::SeqCst);
+        // The requests of the other connections arrive before one of them encodes, and none of a connection's own comes between.
+        yield_now().await;
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if latest.requests <= earlier {
+            let requests = self.requests.load(Ordering::SeqCst);
+            let text = self.kit.metrics.encode()?.into();
+            *latest = Latest { requests, text };
+        }
+        Ok(latest.text.clone())
+    }
+}
+
+async fn metrics(
+    State(scrapes): State<Arc<Scrapes>>,
+) -> Result<([(http::HeaderName, &'static str); 1], Bytes), StatusCode> {
+    let text = scrapes.text().await.map_err(|error| {
         error!(error = %crate::Chain(&error), "cannot encode the metrics");
         StatusCode::INTERNAL_SERVER_ERROR
     })?;
@@ -96,6 +143,24 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[tokio::test]
+    async fn requests_that_arrive_together_share_one_encoding_and_a_later_one_is_current() {
+        let (kit, _) = kit();
+        let encodings = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&encodings);
+        let count = move || counted.fetch_add(1, Ordering::SeqCst) + 1;
+        kit.metrics.counter_of("encodings_total", "Encodings.", count).unwrap();
+        let port = router(kit);
+        for round in 1..=2 {
+            let together = (0..100).map(|_| get(port.clone(), "/metrics"));
+            for (status, text) in futures::future::join_all(together).await {
+                assert_eq!(status, StatusCode::OK);
+                assert!(text.contains(&format!("\nencodings_total {round}\n")), "{text}");
+            }
+        }
+        assert_eq!(encodings.load(Ordering::SeqCst), 2);
     }
 
     #[tokio::test]
