@@ -257,6 +257,7 @@ impl Judge {
             cluster: self.cluster.clone(),
             groups: self.outside.groups(now),
             cloud: self.outside.cloud(now),
+            cloud_location: self.outside.cloud_location(),
             nodes: known(&self.nodes, now, || self.judged.all()),
             identities: Identities::Installed(known(&self.records, now, || self.identities.all())),
             pods: known(&self.pods, now, || self.pods.iter().collect()),

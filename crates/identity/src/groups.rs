@@ -83,6 +83,9 @@ pub trait CloudGroups: Send + Sync {
     /// If any part of the response is missing, denied or malformed, or if a group of ours cannot be read completely. Only the permission to read the current definition of a
     /// group may be missing. The query always ends within its timeout.
     async fn groups(&self) -> Result<Vec<CloudGroup>, GroupsUnavailable>;
+
+    /// Where it looks for groups, for messages: `region us-east-1`, `project my-project-42`. None if it is not known.
+    fn location(&self) -> Option<String>;
 }
 
 /// Applies the timeout to a query.

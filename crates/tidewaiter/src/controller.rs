@@ -72,12 +72,14 @@ impl Given {
             .into_iter()
             .chain(about_variables)
             .chain(config.warnings);
-        let given = Self {
+        let mut given = Self {
             warnings: warnings.collect(),
             config: config.config,
             settings: own,
             environment,
         };
+        let about_region = cloud::check_region(&given, &args.conf, &settings.origins)?;
+        given.warnings.extend(about_region);
         Ok((role, given))
     }
 

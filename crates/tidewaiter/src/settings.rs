@@ -65,6 +65,17 @@ pub(crate) fn endpoint<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Url
     .ok_or_else(|| D::Error::custom("must be http://HOST or https://HOST, with a port if need be"))
 }
 
+/// The path is that of each call, with its version.
+pub(crate) fn endpoint_without_path<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Url>, D::Error> {
+    let url = endpoint(value)?;
+    match &url {
+        Some(with) if with.path() != "/" => Err(D::Error::custom(
+            "must be http://HOST or https://HOST, without a path such as /v1",
+        )),
+        _ => Ok(url),
+    }
+}
+
 /// It becomes a part of a path at the API server.
 fn object_name<'de, D: Deserializer<'de>>(value: D) -> Result<String, D::Error> {
     let name = String::deserialize(value)?;

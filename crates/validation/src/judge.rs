@@ -58,7 +58,12 @@ pub fn judge(seen: &Observation, options: &Options) -> Verdict {
     unknown.extend(joined.and_then(groups::unproven));
 
     let mut found: Vec<Found<'_>> = known.dns.and_then(dns::placeholder).into_iter().collect();
-    found.extend(membership.iter().flat_map(groups::failures));
+    let location = seen.cloud_location.as_deref();
+    found.extend(
+        membership
+            .iter()
+            .flat_map(|membership| groups::failures(membership, location)),
+    );
     let mut counts = Counts::default();
     let nodes = joined.map(groups::node_rows);
     if let Some(nodes) = &nodes {

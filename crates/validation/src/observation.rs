@@ -30,6 +30,8 @@ pub struct Observation {
     pub groups: Part<Vec<GroupSummary>>,
     /// The groups of the cloud that belong to the cluster.
     pub cloud: Part<Arc<[CloudGroup]>>,
+    /// Where the cloud was asked for groups, for messages: `region us-east-1`.
+    pub cloud_location: Option<String>,
     /// All Nodes.
     pub nodes: Part<Vec<Arc<Node>>>,
     /// What proves the claims of the Nodes.

@@ -88,6 +88,10 @@ impl Outside {
         self.cloud.part(now)
     }
 
+    pub(super) fn cloud_location(&self) -> Option<String> {
+        self.cloud_groups.as_ref().ok()?.location()
+    }
+
     pub(super) fn groups(&self, now: Duration) -> Part<Vec<GroupSummary>> {
         self.groups.part(now)
     }

@@ -233,4 +233,9 @@ impl CloudGroups for AutoScaling {
     async fn groups(&self) -> Result<Vec<CloudGroup>, GroupsUnavailable> {
         in_time(Box::pin(self.ask().map_err(GroupsUnavailable::from))).await
     }
+
+    fn location(&self) -> Option<String> {
+        let region = self.groups.config().region();
+        region.map(|region| format!("region {region}"))
+    }
 }

@@ -286,4 +286,8 @@ impl CloudGroups for InstanceGroupManagers {
     async fn groups(&self) -> Result<Vec<CloudGroup>, GroupsUnavailable> {
         in_time(self.ask()).await
     }
+
+    fn location(&self) -> Option<String> {
+        Some(format!("project {}", self.caller.project()))
+    }
 }

@@ -1,17 +1,21 @@
 //! The cloud that kOps' configuration names: who says what an instance is and which groups there are, and how the state store is
 //! reached.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use aws_config::{BehaviorVersion, SdkConfig};
+use tidewaiter_api::values::quoted;
 use tidewaiter_controller::node_controller::LabelsFrom;
 use tidewaiter_identity::{ClientSettings, CloudGroups, GroupsUnavailable, Identifier, aws, gce, hetzner};
 use tidewaiter_kit::Kit;
+use tidewaiter_kit::settings::Origins;
 use tidewaiter_kops::{self as kops, StoreOptions};
 use url::Url;
 
 use super::Given;
+use super::environment::AWS_REGION;
 use super::state_store::store_options;
 
 /// What depends on the cloud.
@@ -21,6 +25,9 @@ pub(crate) struct Cloud {
     /// Who says which groups of instances there are; or why nobody does.
     pub(crate) groups: Result<Arc<dyn CloudGroups>, GroupsUnavailable>,
 }
+
+/// Names the project for every program that calls Google Cloud.
+const GCP_PROJECT: &str = "GCP_PROJECT";
 
 const NO_GROUPS: &str = "Hetzner Cloud has no groups of instances, so their sizes are not known";
 
@@ -81,13 +88,52 @@ impl Cloud {
     }
 }
 
+/// The region of the cluster, as far as anybody says it. `AWS_REGION` comes last: a shell has it for the person's own account, and kOps
+/// copies it from there into its container.
+pub(super) fn region(given: &Given) -> Option<&str> {
+    let set = given.settings.region.as_deref();
+    set.or(given.config.region.as_deref())
+        .or_else(|| given.variable(AWS_REGION))
+}
+
+/// Who says it, for errors.
+fn region_origin(given: &Given) -> &'static str {
+    match (&given.settings.region, &given.config.region) {
+        (Some(_), _) => "the setting region (TIDEWAITER_REGION)",
+        (None, Some(_)) => "server.provider.aws.Region in kOps' file",
+        (None, None) => AWS_REGION,
+    }
+}
+
+/// Checks the region of the setting against the one of kOps' file, and warns of an `AWS_REGION` without an effect.
+///
+/// # Errors
+/// If setting and file name different regions.
+pub(super) fn check_region(given: &Given, file: &Path, origins: &Origins) -> Result<Option<String>> {
+    let (kops::Cloud::Aws, Some(own)) = (given.config.cloud, given.config.region.as_deref()) else {
+        return Ok(None);
+    };
+    let file = file.display();
+    if let Some(set) = given.settings.region.as_deref().filter(|set| *set != own) {
+        let origin = origins.of("region");
+        bail!(
+            "{origin}: region is {}, but the cluster is in {own} (server.provider.aws.Region in {file}): remove the setting, or correct the file",
+            quoted(set)
+        );
+    }
+    let other = given.variable(AWS_REGION).filter(|other| *other != own);
+    Ok(other.map(|other| {
+        format!(
+            "AWS_REGION is {} and has no effect: the cluster is in {own} (server.provider.aws.Region in {file})",
+            quoted(other)
+        )
+    }))
+}
+
 /// Region, credentials and HTTP client, once for every call to AWS.
 async fn aws_config(given: &Given) -> Result<SdkConfig> {
-    let set = given.settings.region.as_deref();
-    let region = set
-        .or_else(|| given.variable("AWS_REGION"))
-        .or(given.config.region.as_deref());
-    let region = aws::region(region, None).await?;
+    let region = aws::region(region(given), None).await;
+    let region = region.with_context(|| region_origin(given))?;
     Ok(aws_config::defaults(BehaviorVersion::latest())
         .http_client(aws::http_client())
         .region(region)
@@ -116,13 +162,18 @@ async fn compute_engine(given: &Given) -> Result<(gce::Client, gce::ProjectId)> 
         .settings
         .project
         .as_deref()
-        .or_else(|| given.variable("GCP_PROJECT"))
+        .or_else(|| given.variable(GCP_PROJECT))
         .or(given.config.project.as_deref());
     let metadata = given
         .variable("GCE_METADATA_HOST")
         .map(|host| format!("http://{host}").parse::<Url>());
     let metadata = metadata.transpose().context("GCE_METADATA_HOST is no address")?;
-    let project = gce::project(set, metadata.as_ref()).await?;
+    let origin = match (&given.settings.project, given.variable(GCP_PROJECT)) {
+        (Some(_), _) => "the setting project (TIDEWAITER_PROJECT)",
+        (None, Some(_)) => GCP_PROJECT,
+        (None, None) => "server.provider.gce.projectID in kOps' file",
+    };
+    let project = gce::project(set, metadata.as_ref()).await.context(origin)?;
     let settings = gce::ClientSettings {
         endpoint: given.settings.gce_endpoint.clone(),
         ..gce::ClientSettings::default()
@@ -139,4 +190,77 @@ fn hetzner_cloud(given: &Given, kit: &Kit) -> Result<hetzner::Hetzner> {
     let cluster = given.config.cluster_name.clone();
     let calls = kit.metrics.cloud_calls();
     Ok(hetzner::Hetzner::new(client, cluster, kit.clock.clone(), calls))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::settings::ControllerSettings;
+
+    /// What kOps' file, the setting and the shell say.
+    fn given(file: Option<&str>, set: Option<&str>, shell: Option<&str>) -> Given {
+        let owned = |text: &str| text.to_owned();
+        Given {
+            config: kops::ControllerConfig {
+                cluster_name: "c.example.com".parse().unwrap(),
+                cloud: kops::Cloud::Aws,
+                config_base: "s3://state/c.example.com".parse().unwrap(),
+                region: file.map(owned),
+                project: None,
+            },
+            settings: ControllerSettings {
+                region: set.map(owned),
+                ..ControllerSettings::default()
+            },
+            environment: shell
+                .map(|value| (owned(AWS_REGION), owned(value)))
+                .into_iter()
+                .collect(),
+            warnings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_region_of_the_cluster_overrides_the_one_of_the_shell() {
+        for (file, set, shell, expected) in [
+            (Some("us-east-1"), None, Some("eu-west-1"), Some("us-east-1")),
+            (None, Some("us-east-1"), Some("eu-west-1"), Some("us-east-1")),
+            (None, None, Some("eu-west-1"), Some("eu-west-1")),
+            (None, None, None, None),
+        ] {
+            assert_eq!(region(&given(file, set, shell)), expected, "{file:?} {set:?} {shell:?}");
+        }
+    }
+
+    #[test]
+    fn a_region_without_an_effect_is_reported_and_a_contradiction_refused() {
+        let origins = |given: &Given| {
+            let flags = serde_json::json!({"region": given.settings.region});
+            tidewaiter_kit::settings::load::<ControllerSettings>(None, [], &flags)
+                .unwrap()
+                .origins
+        };
+        let check = |given: Given| check_region(&given, Path::new("conf.yaml"), &origins(&given));
+        let warning = check(given(Some("us-east-1"), None, Some("eu-west-1")))
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            warning,
+            "AWS_REGION is \"eu-west-1\" and has no effect: the cluster is in us-east-1 (server.provider.aws.Region in conf.yaml)"
+        );
+        for fine in [
+            given(Some("us-east-1"), Some("us-east-1"), Some("us-east-1")),
+            given(None, Some("us-east-1"), Some("eu-west-1")),
+        ] {
+            assert_eq!(check(fine).unwrap(), None);
+        }
+        let error = check(given(Some("us-east-1"), Some("eu-west-1"), None))
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            error,
+            "the flags: region is \"eu-west-1\", but the cluster is in us-east-1 (server.provider.aws.Region in conf.yaml): \
+             remove the setting, or correct the file"
+        );
+    }
 }

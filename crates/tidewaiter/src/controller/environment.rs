@@ -16,6 +16,7 @@ pub(crate) const S3_ENDPOINT: &str = "S3_ENDPOINT";
 pub(crate) const S3_REGION: &str = "S3_REGION";
 pub(crate) const S3_ACCESS_KEY_ID: &str = "S3_ACCESS_KEY_ID";
 pub(crate) const S3_SECRET_ACCESS_KEY: &str = "S3_SECRET_ACCESS_KEY";
+pub(crate) const AWS_REGION: &str = "AWS_REGION";
 const OWN_S3: [&str; 4] = [S3_ENDPOINT, S3_REGION, S3_ACCESS_KEY_ID, S3_SECRET_ACCESS_KEY];
 
 const OPENSTACK: [&str; 15] = [
@@ -69,7 +70,7 @@ pub(super) fn warnings(cloud: Cloud, store: Scheme, environment: &Variables) -> 
     let of_hetzner = (cloud != Cloud::Hetzner).then(|| format!("cloud is {cloud}"));
     let others = [
         (&OWN_S3[..], of_s3),
-        (&["AWS_REGION"], of_aws),
+        (&[AWS_REGION], of_aws),
         (&["HCLOUD_TOKEN"], of_hetzner.as_deref()),
     ];
     let others = others.into_iter().filter_map(|(names, why)| Some((names, why?)));

@@ -14,7 +14,7 @@ use tidewaiter_kit::settings::Origins;
 use tidewaiter_kops::Cloud;
 use url::Url;
 
-use crate::settings::{LeasePlace, endpoint, seconds, whole_number, whole_seconds};
+use crate::settings::{LeasePlace, endpoint, endpoint_without_path, seconds, whole_number, whole_seconds};
 
 /// The settings of the controller itself, besides those of every role and kOps' configuration file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ pub(crate) struct ControllerSettings {
     /// How often each file of the state store that is in use is asked about.
     #[serde(deserialize_with = "whole_seconds")]
     pub(crate) definitions_poll_seconds: NonZeroU32,
-    /// The region of the instances; else `AWS_REGION`, else what kOps' file says, else what the instance's metadata says.
+    /// The region of the instances; else what kOps' file says, else `AWS_REGION`, else what the instance's metadata says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) region: Option<String>,
     /// EC2's address, where it is not the region's own: for test servers and private endpoints.
@@ -56,7 +56,7 @@ pub(crate) struct ControllerSettings {
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "endpoint")]
     pub(crate) gce_endpoint: Option<Url>,
     /// The address of Hetzner Cloud's API, where it is not the public one.
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "endpoint")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "endpoint_without_path")]
     pub(crate) hetzner_endpoint: Option<Url>,
     /// The state store's address, where it is not the cloud's own; overrides `S3_ENDPOINT`.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "endpoint")]

@@ -15,6 +15,7 @@ use tidewaiter_kops::store::Scheme;
 use url::Url;
 
 use super::Given;
+use super::cloud::region;
 use super::environment::{S3_ACCESS_KEY_ID, S3_ENDPOINT, S3_REGION, S3_SECRET_ACCESS_KEY, Variables, variable};
 
 /// What kOps assumes, as most such stores do not look at the region.
@@ -25,12 +26,10 @@ const DEFAULT_REGION: &str = "us-east-1";
 /// # Errors
 /// If the variables of kOps contradict each other.
 pub(crate) fn store_options(given: &Given, kit: &Kit) -> Result<StoreOptions> {
-    let region = given.settings.region.as_deref();
-    let region = region.or_else(|| given.variable("AWS_REGION"));
     let options = StoreOptions {
         endpoint: given.settings.state_endpoint.clone(),
         google_credentials: google_credentials(&given.environment),
-        likely_region: region.or(given.config.region.as_deref()).map(str::to_owned),
+        likely_region: region(given).map(str::to_owned),
         clock: kit.clock.clone(),
         ..StoreOptions::default()
     };

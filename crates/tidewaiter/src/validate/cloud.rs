@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use async_trait::async_trait;
+use tidewaiter_api::values::quoted;
 use tidewaiter_identity::{CloudGroup, CloudGroups, GroupsUnavailable};
 use tidewaiter_kit::{Chain, Kit};
-use tidewaiter_kops::{ControllerConfig, Definitions};
+use tidewaiter_kops::{self as kops, ControllerConfig, Definitions};
 use tokio::sync::OnceCell;
 
 use crate::controller::Given;
@@ -63,12 +64,25 @@ impl CloudOfCluster {
             .or_else(|| self.given.variable("GCP_PROJECT"));
         let project = project.or(config.project.as_deref()).or(cluster.project.as_deref());
         let project = project.map(str::to_owned);
-        let region = config.region.clone().or_else(|| cluster.aws_region());
+        let own = cluster.aws_region().filter(|_| cloud == kops::Cloud::Aws);
         let config = config.clone();
+        if let Some(own) = &own {
+            for (from, named) in [
+                ("the setting region (TIDEWAITER_REGION)", &settings.region),
+                ("server.provider.aws.Region in the file of --conf", &config.region),
+            ] {
+                if let Some(named) = named.as_ref().filter(|named| *named != own) {
+                    bail!(
+                        "{from} is {}, but the subnets of the Cluster are in {own}: correct or remove it",
+                        quoted(named)
+                    );
+                }
+            }
+        }
         Ok(Given {
             config: ControllerConfig {
                 cloud,
-                region,
+                region: own.or(config.region),
                 ..config
             },
             settings: ControllerSettings {
@@ -87,5 +101,9 @@ impl CloudGroups for CloudOfCluster {
         let found = self.found.get_or_try_init(|| Box::pin(self.find())).await;
         let found = found.map_err(|error| GroupsUnavailable(Chain(error.as_ref()).to_string()))?;
         found.groups().await
+    }
+
+    fn location(&self) -> Option<String> {
+        self.found.get()?.location()
     }
 }

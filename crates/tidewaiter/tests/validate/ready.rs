@@ -114,6 +114,31 @@ async fn region_and_cloud_come_from_the_file_or_the_cluster() {
     );
 }
 
+#[tokio::test]
+async fn the_region_of_the_cluster_counts_and_not_the_one_of_the_shell() {
+    let (world, _) = start(["True", "True"]).await;
+    let other = instance_group("other", CLUSTER, "Node").to_yaml();
+    world.store.put("instancegroup/other", &other);
+    let elsewhere = |name: &str| {
+        let mut command = world.command(&["-o", "json"]);
+        command.env(name, "eu-west-1");
+        command
+    };
+    let output = finished(elsewhere("AWS_REGION")).await;
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let message = "InstanceGroup \"other\" is missing from the cloud provider (region us-test-1)";
+    assert_eq!(json_of(&output)["failures"][0]["message"], message);
+
+    let output = finished(elsewhere("TIDEWAITER_REGION")).await;
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let unknown = unknown(&output);
+    let words = "TIDEWAITER_REGION) is \"eu-west-1\", but the subnets of the Cluster are in us-test-1";
+    assert!(
+        matches!(&unknown[..], [(part, reason)] if part == "cloud" && reason.contains(words)),
+        "{unknown:?}"
+    );
+}
+
 /// Writes the record of a Node, with this status and reason of `Verified`.
 async fn record(world: &World, node: &str, provider_id: &str, status: &str, reason: &str) {
     let uid = nodes(world).get(node).await.unwrap().metadata.uid;

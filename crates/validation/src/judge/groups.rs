@@ -25,9 +25,10 @@ fn judged_role(role: Role) -> Option<&'static str> {
     }
 }
 
-/// The failures of groups, instances and Nodes.
-pub(super) fn failures<'a>(membership: &Membership<'a>) -> Vec<Found<'a>> {
+/// The failures of groups, instances and Nodes. `location` is where the cloud was asked for groups.
+pub(super) fn failures<'a>(membership: &Membership<'a>, location: Option<&str>) -> Vec<Found<'a>> {
     let mut found = Vec::new();
+    let location = location.map_or_else(String::new, |location| format!(" ({location})"));
     for group in &membership.groups {
         found.extend(too_small(group));
         if membership.nodes_known {
@@ -36,7 +37,7 @@ pub(super) fn failures<'a>(membership: &Membership<'a>) -> Vec<Found<'a>> {
     }
     found.extend(membership.missing.iter().map(|group| {
         let message = format!(
-            "InstanceGroup {:?} is missing from the cloud provider",
+            "InstanceGroup {:?} is missing from the cloud provider{location}",
             group.name.as_str()
         );
         found_in(

@@ -51,6 +51,8 @@ struct Case {
     max_unready_nodes: u32,
     #[serde(default)]
     cloud: Vec<CloudCase>,
+    /// Where the cloud was asked for groups.
+    cloud_location: Option<String>,
     /// The addresses of the API's name; without them it is not asked.
     dns: Option<Vec<IpAddr>>,
     /// What the records say of Nodes that they do not prove: the reason, or `no record`, `other uid`, `other claim`.
@@ -148,6 +150,7 @@ fn load(file: &Path) -> Fixture {
         } else {
             Identities::Installed(part("NodeIdentities", records, &mut unknown))
         },
+        cloud_location: case.cloud_location,
         nodes: part("Nodes", nodes, &mut unknown),
         pods: part("Pods", pods, &mut unknown),
         dns: part("dns", dns, &mut unknown),
