@@ -6,14 +6,15 @@
 //! `server.provider.aws.Region`. Only what a message needs is ever logged.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::Path;
 
 use tidewaiter_api::ClusterName;
 use tidewaiter_api::values::quoted;
+use tidewaiter_kit::files;
 
-use crate::document::{Field, InvalidFile, MAX_BYTES, Mapping, parse};
+use crate::cluster_summary::GOSSIP;
+use crate::document::{Field, InvalidFile, Mapping, parse};
 use crate::store::StateUrl;
 
 /// The values that Tidewaiter reads from the file.
@@ -36,7 +37,7 @@ pub struct ControllerConfig {
 pub struct Loaded {
     /// The configuration.
     pub config: ControllerConfig,
-    /// One line for each key without an effect, sorted by key.
+    /// One line for each key without an effect, sorted by key, and one if the cluster must not be switched.
     pub warnings: Vec<String>,
 }
 
@@ -133,7 +134,8 @@ impl Cloud {
     }
 
     fn allowed() -> String {
-        format!("one of {}", Self::ALL.map(Self::as_str).join(", "))
+        let supported = Self::ALL.into_iter().filter(|cloud| cloud.is_supported());
+        format!("one of {}", supported.map(Self::as_str).collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -162,6 +164,13 @@ const NOT_IMPLEMENTED: [(&str, &str); 6] = [
     ("capi", "Tidewaiter does not use the Cluster API"),
 ];
 
+/// What no replica does while Tidewaiter holds the Lease, by the key that asks for it.
+const LOST_DUTIES: [(&str, &str); 2] = [
+    ("enableCloudIPAM", "new Nodes get no pod range"),
+    ("capi", "nobody does the work for the Cluster API"),
+];
+const DO_NOT_SWITCH: &str = "do not switch from kops-controller (see docs/takeover.md)";
+
 const A_CLUSTER_NAME: &str = "the name of the cluster, for example cluster.example.com";
 const A_STATE_STORE: &str = "s3://BUCKET/PATH, gs://BUCKET/PATH or file:///PATH";
 const A_PROJECT: &str = "the id of a project, for example my-project-42";
@@ -174,7 +183,7 @@ impl ControllerConfig {
     /// If the file is missing, unreadable or not a YAML or JSON mapping, or if a required key is missing or invalid.
     pub fn load(path: &Path) -> Result<Loaded, ConfigError> {
         let name = path.display().to_string();
-        let bytes = read(path).map_err(|source| ConfigError::Read {
+        let bytes = files::read(path).map_err(|source| ConfigError::Read {
             path: name.clone(),
             source,
         })?;
@@ -198,16 +207,15 @@ impl ControllerConfig {
             project: project(&root)?,
         };
         let keys = root.keys().filter(|key| !is_all_read(&root, key));
-        let warnings = keys.filter_map(|key| warning(file, key, cloud)).collect();
+        let mut warnings: Vec<_> = keys.filter_map(|key| warning(file, &root, key, cloud)).collect();
+        if config.cluster_name.as_str().ends_with(GOSSIP) {
+            warnings.push(format!(
+                "{file}: clusterName ends with {GOSSIP}: while Tidewaiter leads, pods do not learn the addresses of new control-plane nodes: \
+                 {DO_NOT_SWITCH}"
+            ));
+        }
         Ok(Loaded { config, warnings })
     }
-}
-
-/// Reads at most one byte more than the maximum size, so that an endless special file does not fill the memory.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 fn require<'a>(root: &Mapping<'a>, key: &str, wanted: &str) -> Result<Field<'a>, InvalidFile> {
@@ -291,9 +299,14 @@ fn is_all_read(root: &Mapping<'_>, key: &str) -> bool {
 }
 
 /// The warning for a key with a value that has no effect.
-fn warning(file: &str, key: &str, cloud: Cloud) -> Option<String> {
+fn warning(file: &str, root: &Mapping<'_>, key: &str, cloud: Cloud) -> Option<String> {
     if READ.iter().any(|known| known.eq_ignore_ascii_case(key)) {
         return None;
+    }
+    if let Some(lost) = lost_duty(root, key) {
+        return Some(format!(
+            "{file}: {key} has no effect: while Tidewaiter leads, {lost}: {DO_NOT_SWITCH}"
+        ));
     }
     let not_implemented = NOT_IMPLEMENTED
         .iter()
@@ -313,6 +326,20 @@ fn warning(file: &str, key: &str, cloud: Cloud) -> Option<String> {
             nearest(key)
         ),
     })
+}
+
+/// The consequence of a duty of the holder of the Lease that Tidewaiter does not have.
+fn lost_duty(root: &Mapping<'_>, key: &str) -> Option<&'static str> {
+    let (_, lost) = LOST_DUTIES.iter().find(|(known, _)| known.eq_ignore_ascii_case(key))?;
+    let field = root.get_any_case(key).ok().flatten()?;
+    let is_off = match field.mapping("") {
+        Ok(options) => match options.get_any_case("enabled") {
+            Ok(Some(enabled)) => enabled.boolean() == Ok(false),
+            _ => false,
+        },
+        Err(_) => field.boolean() == Ok(false),
+    };
+    (!is_off).then_some(*lost)
 }
 
 fn nearest(key: &str) -> &'static str {

@@ -11,9 +11,7 @@ use serde_json::{Map, Value};
 use serde_saphyr::options::NonFiniteFloatPolicy;
 use serde_saphyr::{Options, UserMessageFormatter};
 use tidewaiter_api::values::quoted;
-
-/// The maximum size of a file: twenty times the largest `Cluster` that kOps writes.
-pub(crate) const MAX_BYTES: usize = 1024 * 1024;
+pub(crate) use tidewaiter_kit::files::MAX_BYTES;
 
 /// An unusable file, and the invalid field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -77,6 +75,11 @@ pub(crate) fn parse(file: &str, bytes: &[u8]) -> Result<Map<String, Value>, Inva
     match value {
         Value::Object(map) => Ok(map),
         Value::Null => Err(invalid("is empty".to_owned())),
+        // Whatever was linked or named in place of a file of kOps may be secret.
+        Value::String(text) => Err(invalid(format!(
+            "must be a mapping of keys to values, but is a text of {} characters",
+            text.chars().count()
+        ))),
         other => Err(invalid(format!(
             "must be a mapping of keys to values, but is {}",
             shown(&other)
@@ -281,13 +284,24 @@ fn label_text(value: &Value) -> LabelText {
     }
 }
 
+/// The longest text that a message shows. What kOps allows is shorter; what is longer may be a secret in the wrong place.
+const SHOWN: usize = 24;
+/// What a message shows of a longer one.
+const START: usize = 4;
+
 /// A value for a message, in one short line.
 fn shown(value: &Value) -> String {
     match value {
         Value::Null => "empty".to_owned(),
         Value::Bool(value) => format!("the boolean {value}"),
         Value::Number(value) => format!("the number {value}"),
-        Value::String(text) => quoted(text),
+        Value::String(text) => match text.chars().count() {
+            count if count > SHOWN => {
+                let start: String = text.chars().take(START).collect();
+                format!("a text of {count} characters that begins with {}", quoted(&start))
+            }
+            _ => quoted(text),
+        },
         Value::Array(_) => "a list".to_owned(),
         Value::Object(_) => "a mapping".to_owned(),
     }

@@ -24,7 +24,7 @@ fn what_is_no_mapping_is_named_in_one_line() {
         ("[]", "the/file: must be a mapping of keys to values, but is a list"),
         (
             "just text",
-            "the/file: must be a mapping of keys to values, but is \"just text\"",
+            "the/file: must be a mapping of keys to values, but is a text of 9 characters",
         ),
         (
             "42",
@@ -201,5 +201,28 @@ fn json_is_yaml_with_its_escapes_and_tabs() {
         parse("f", line.as_bytes()).unwrap()["a"]["k4999"],
         "v4999",
         "one long line"
+    );
+}
+
+#[test]
+fn an_error_quotes_no_secret_that_was_put_in_place_of_a_file_or_a_value() {
+    let key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEA\n-----END PRIVATE KEY-----\n";
+    for secret in [key, "AKIA:wJalrXUtnFEMIMIIEKEY\n"] {
+        let error = parse("f", secret.as_bytes()).unwrap_err().to_string();
+        assert!(
+            error.starts_with("f: must be a mapping of keys to values, but is a text of "),
+            "{error}"
+        );
+        assert!(!error.contains("MII"), "{error}");
+    }
+    let document = parse("f", b"role: wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY\n").unwrap();
+    let error = Mapping::root("f", &document)
+        .get("role")
+        .unwrap()
+        .must_be("Node")
+        .to_string();
+    assert_eq!(
+        error,
+        "f: role: is a text of 38 characters that begins with \"wJal\", must be Node"
     );
 }

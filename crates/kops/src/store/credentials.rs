@@ -42,7 +42,9 @@ struct Kept {
 
 /// Contains its cause as text, because the SDK's errors have the useful part in their source.
 #[derive(Debug, thiserror::Error)]
-#[error("no AWS credentials: {0}")]
+#[error(
+    "no AWS credentials: {0}; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run where the instance has a role"
+)]
 struct NoCredentials(String);
 
 impl AwsCredentials {
@@ -222,7 +224,10 @@ mod tests {
         assert_eq!(world.source.state.lock().unwrap().0, 2, "not asked at every request");
         world.clock.advance(RENEW_BEFORE);
         let error = world.key().await.unwrap_err();
-        assert!(error.contains("no AWS credentials: "), "{error}");
+        assert!(
+            error.contains("no AWS credentials: ") && error.contains("set AWS_PROFILE"),
+            "{error}"
+        );
     }
 
     #[tokio::test]

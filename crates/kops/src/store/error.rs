@@ -6,6 +6,8 @@
 use std::error::Error;
 use std::io;
 
+use url::Url;
+
 use super::url::{Scheme, StateUrl};
 use crate::document::one_line;
 
@@ -160,13 +162,27 @@ fn detail(error: &object_store::Error) -> String {
     match (element(&text, "Code"), element(&text, "Message")) {
         (Some(code), Some(message)) => one_line(&format!("{code}: {message}")),
         (Some(code), None) => one_line(code),
-        _ => one_line(
-            text.split(['<', '{'])
-                .next()
-                .unwrap_or_default()
-                .trim_end_matches([':', ' ']),
-        ),
+        _ => {
+            let text = text.split(['<', '{']).next().unwrap_or_default();
+            let text = one_line(text.trim_end_matches([':', ' ']));
+            match host(error).filter(|_| !text.contains("status code")) {
+                Some(host) => format!("{text}; the host is {host}"),
+                None => text,
+            }
+        }
     }
+}
+
+/// The host that a failed request was for; the system's errors about connections and names do not say it.
+fn host(error: &object_store::Error) -> Option<String> {
+    let texts = chain(error).map(ToString::to_string);
+    let mut hosts = texts.filter_map(|text| {
+        let mut words = text.split([' ', '(', ')']);
+        let url = words.find_map(|word| word.parse::<Url>().ok().filter(|url| url.scheme().starts_with("http")))?;
+        let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
+        Some(format!("{}{port}", url.host_str()?))
+    });
+    hosts.next()
 }
 
 /// The text of the first `<name>` in a response that is too small and simple for an XML parser.

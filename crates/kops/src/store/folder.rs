@@ -2,12 +2,11 @@
 //!
 //! They are named, never left out and never opened: a pipe that nobody writes to would block its reader for ever.
 
-use std::fs::FileType;
 use std::io;
-use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 
 use object_store::path::Path;
+use tidewaiter_kit::files::name_of;
 use tokio::fs;
 
 use super::MAX_NAMES;
@@ -15,7 +14,7 @@ use super::MAX_NAMES;
 /// What is there in place of a file, in words; `None` if it is a file or nothing.
 pub(super) async fn in_place_of(object: &Path) -> Option<&'static str> {
     let found = fs::metadata(on_host(object)).await.ok()?.file_type();
-    (!found.is_file()).then(|| shown(found))
+    (!found.is_file()).then(|| name_of(found))
 }
 
 /// The names of all entries of a folder, or `None` if there are more than [`MAX_NAMES`]. A folder that does not exist is empty.
@@ -39,16 +38,4 @@ pub(super) async fn entries(folder: &Path) -> io::Result<Option<Vec<String>>> {
 /// Objects are named from the root of the host.
 fn on_host(object: &Path) -> PathBuf {
     PathBuf::from("/").join(object.as_ref())
-}
-
-fn shown(found: FileType) -> &'static str {
-    if found.is_dir() {
-        "a folder"
-    } else if found.is_fifo() {
-        "a named pipe"
-    } else if found.is_socket() {
-        "a socket"
-    } else {
-        "a device"
-    }
 }

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use object_store::path::Path;
 use tidewaiter_api::values::quoted;
 
+use crate::config::Cloud;
+
 /// The base of a cluster's files: the `configBase` of kOps.
 ///
 /// It contains no `..`, no empty part and no query, so that a path below it cannot escape it.
@@ -41,11 +43,33 @@ impl Scheme {
 
 /// The text is not the URL of a state store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{shown} is not a state store: must be s3://BUCKET/PATH, gs://BUCKET/PATH or file:///PATH{hint}")]
-pub struct InvalidStateUrl {
-    shown: String,
-    hint: &'static str,
+pub enum InvalidStateUrl {
+    /// Nothing that kOps knows, or not a complete URL.
+    #[error("{shown} is not a state store: must be s3://BUCKET/PATH, gs://BUCKET/PATH or file:///PATH{hint}")]
+    Malformed {
+        /// The text.
+        shown: String,
+        /// What is wrong with it; may be empty.
+        hint: &'static str,
+    },
+    /// A store of a cloud that this version does not support.
+    #[error("{shown} is a state store of {cloud}: {}", Cloud::SUPPORTED)]
+    Unsupported {
+        /// The text.
+        shown: String,
+        /// The cloud.
+        cloud: Cloud,
+    },
 }
+
+/// The schemes of kOps' other state stores. Source: `util/pkg/vfs` of kOps.
+const UNSUPPORTED: [(&str, Cloud); 5] = [
+    ("azureblob://", Cloud::Azure),
+    ("do://", Cloud::DigitalOcean),
+    ("linode://", Cloud::Linode),
+    ("scw://", Cloud::Scaleway),
+    ("swift://", Cloud::Openstack),
+];
 
 impl StateUrl {
     /// The kind of the store.
@@ -70,10 +94,16 @@ impl FromStr for StateUrl {
     type Err = InvalidStateUrl;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let invalid = |hint| InvalidStateUrl {
+        let invalid = |hint| InvalidStateUrl::Malformed {
             shown: quoted(text),
             hint,
         };
+        if let Some((_, cloud)) = UNSUPPORTED.into_iter().find(|(scheme, _)| text.starts_with(scheme)) {
+            return Err(InvalidStateUrl::Unsupported {
+                shown: quoted(text),
+                cloud,
+            });
+        }
         let scheme = Scheme::ALL.into_iter().find(|scheme| text.starts_with(scheme.prefix()));
         let scheme = scheme.ok_or_else(|| invalid(""))?;
         let rest = &text[scheme.prefix().len()..];
@@ -167,7 +197,6 @@ mod tests {
             "s3:///x",
             "S3://state/x",
             "http://state/x",
-            "do://state/x",
             "memfs://x",
             "s3://a b/c",
             "s3://state/a//b",
