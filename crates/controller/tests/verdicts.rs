@@ -119,6 +119,10 @@ impl CloudGroups for Cloud {
         };
         Ok(vec![group("control-plane", 0..2), group("nodes", 2..NODES - 1)])
     }
+
+    fn location(&self) -> Option<String> {
+        None
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "files that nobody reads yet")]
@@ -173,6 +177,7 @@ fn world(client: Client, store: &str, clock: SharedClock, tasks: &mut Tasks) -> 
     };
     let latest = verdicts::start(parts, tasks, &kit).unwrap();
     let sources = Sources {
+        server: String::new(),
         cluster: name,
         definitions,
         cloud: Arc::new(Cloud),
@@ -393,7 +398,7 @@ async fn what_the_api_server_said_is_known_for_two_minutes_and_no_longer() {
         .unwrap();
     let clock = ManualClock::default();
     let kit = kit(clock.shared());
-    let client = fenced(&config, &Leadership::never(clock.shared()), &kit).unwrap();
+    let client = fenced(&config, &Leadership::never(clock.shared()), &kit).await.unwrap();
     let scratch = Scratch::new("verdicts-away");
     let url = fill_store(&scratch.path().join("state"));
     let mut tasks = Tasks::new(SystemClock::shared());

@@ -54,8 +54,25 @@ fn answer(status: &Status) -> String {
     let Status {
         code, reason, message, ..
     } = status;
-    format!("the API server answered {code} {reason}: {message}")
+    let remedy = match code {
+        401 => format!(" ({EXPIRED})"),
+        400 if message.contains(NOT_HTTPS) => {
+            " (correct the address of the server: it must begin with https://)".to_owned()
+        }
+        _ => String::new(),
+    };
+    format!(
+        "the API server answered {code} {reason}: {}{remedy}",
+        message.trim_end()
+    )
 }
+
+/// What a 401 means, and the remedy. Permissions are missing only after a 403.
+pub(crate) const EXPIRED: &str =
+    "the credentials are not valid or have expired: renew them, for example with `kops export kubeconfig --admin`";
+
+/// The answer of a Go server on its HTTPS port, to a request in plain HTTP.
+const NOT_HTTPS: &str = "HTTP request to an HTTPS server";
 
 #[cfg(test)]
 mod tests {
@@ -102,6 +119,22 @@ mod tests {
         assert_eq!(Chain(&watcher::Error::WatchError(status())).to_string(), answered);
         let error = watcher::Error::WatchStartFailed(kube::Error::Api(status()));
         assert_eq!(Chain(&error).to_string(), format!("cannot begin to watch: {answered}"));
+    }
+
+    #[test]
+    fn says_what_helps_where_the_answer_does_not() {
+        for (code, message, remedy) in [
+            (401, "Unauthorized", "kops export kubeconfig --admin"),
+            (
+                400,
+                "Client sent an HTTP request to an HTTPS server.\n",
+                "must begin with https://",
+            ),
+        ] {
+            let status = Status::failure(message, "Failed").with_code(code);
+            let said = Chain(&kube::Error::Api(Box::new(status))).to_string();
+            assert!(said.contains(message.trim_end()) && said.contains(remedy), "{said}");
+        }
     }
 
     #[test]

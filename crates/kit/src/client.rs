@@ -12,6 +12,8 @@
 //! repeats writes.
 
 use std::fmt;
+use std::io::{self, IsTerminal as _};
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,11 +25,13 @@ use hyper::rt::{Read, Write};
 use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::ConfigExt as _;
-use kube::config::AuthInfo;
+use kube::config::{AuthInfo, ExecInteractiveMode};
 use kube::{Client, Config};
+use tokio::task::spawn_blocking;
 use tower::{BoxError, Layer as _, Service, ServiceBuilder, ServiceExt as _, service_fn};
 
 use crate::Kit;
+use crate::clock::timeout;
 use crate::leader::Leadership;
 
 mod budget;
@@ -44,6 +48,7 @@ use fence::FencedBody;
 pub use fence::{Fenced, is_fenced};
 use gate::Gates;
 use proxy::Proxy;
+pub use proxy::route;
 pub(crate) use retry_after::in_status as retry_after_status;
 pub use retry_after::retry_after;
 
@@ -68,6 +73,10 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// a write whose outcome is unknown is worse than one that was not sent.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// How long a credential plugin may take, so that a command has its result within 30 seconds; and if it can ask a person on the terminal.
+const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(15);
+const LOGIN_TIMEOUT: Duration = Duration::from_mins(5);
+
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const IDLE_CONNECTION: Duration = Duration::from_secs(30);
 /// A peer that vanished without a word is noticed within a minute, watches included.
@@ -84,6 +93,16 @@ pub enum ClientError {
         /// What is wrong with them.
         #[source]
         source: Box<kube::Error>,
+    },
+    /// The credential plugin does not end, or a file of the credentials cannot be read.
+    #[error(
+        "there are no credentials for the API server after {limit:?}{from}: see what it waits for, or correct the user in the kubeconfig"
+    )]
+    Slow {
+        /// What was waited for.
+        from: String,
+        /// For how long.
+        limit: Duration,
     },
     /// The proxy cannot be used.
     #[error("the API server cannot be reached through the proxy {proxy}: {reason}")]
@@ -108,8 +127,30 @@ impl Clients {
     /// A refused write is an error for which [`is_fenced`] is true. Each write is counted in `tidewaiter_writes_total`.
     ///
     /// # Errors
-    /// When the credentials, certificates or proxy of `config` cannot be used.
-    pub fn new(config: &Config, leadership: &Leadership, kit: &Kit) -> Result<Self, ClientError> {
+    /// When the credentials, certificates or proxy of `config` cannot be used, or a credential plugin takes too long.
+    pub async fn new(config: &Config, leadership: &Leadership, kit: &Kit) -> Result<Self, ClientError> {
+        let limit = credentials_timeout(&config.auth_info);
+        let (given, leadership, shared) = (config.clone(), leadership.clone(), kit.clone());
+        // The library runs credential plugins, and reads files, in the thread that calls it. Signals are handled meanwhile.
+        let made = spawn_blocking(move || Self::connect(&given, &leadership, &shared));
+        match timeout(&*kit.clock, limit, made).await {
+            Ok(Ok(made)) => made,
+            Ok(Err(panicked)) => resume_unwind(panicked.into_panic()),
+            Err(_) => {
+                let exec = config.auth_info.exec.as_ref();
+                let plugin = exec.and_then(|exec| exec.command.as_deref());
+                Err(ClientError::Slow {
+                    from: plugin.map_or_else(
+                        || credential_files(&config.auth_info),
+                        |command| format!(" from the command {command:?}"),
+                    ),
+                    limit,
+                })
+            }
+        }
+    }
+
+    fn connect(config: &Config, leadership: &Leadership, kit: &Kit) -> Result<Self, ClientError> {
         // What kube's own builder does; the error only says that a provider is installed already.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let Some(proxy) = Proxy::of(config)? else {
@@ -205,8 +246,20 @@ impl fmt::Debug for Clients {
 ///
 /// # Errors
 /// When the credentials, certificates or proxy of `config` cannot be used.
-pub fn fenced(config: &Config, leadership: &Leadership, kit: &Kit) -> Result<Client, ClientError> {
-    Ok(Clients::new(config, leadership, kit)?.for_controller("process", MOST_IN_FLIGHT))
+pub async fn fenced(config: &Config, leadership: &Leadership, kit: &Kit) -> Result<Client, ClientError> {
+    let clients = Clients::new(config, leadership, kit).await?;
+    Ok(clients.for_controller("process", MOST_IN_FLIGHT))
+}
+
+/// A person may have to log in first.
+fn credentials_timeout(user: &AuthInfo) -> Duration {
+    let exec = user.exec.as_ref();
+    let may_ask = exec.is_some_and(|exec| exec.interactive_mode != Some(ExecInteractiveMode::Never));
+    if may_ask && io::stdin().is_terminal() {
+        LOGIN_TIMEOUT
+    } else {
+        CREDENTIALS_TIMEOUT
+    }
 }
 
 fn failed(config: &Config, error: kube::Error) -> ClientError {

@@ -16,6 +16,7 @@ pub mod client;
 pub mod clock;
 pub mod controller;
 pub mod events;
+pub mod files;
 pub mod finalizer;
 mod in_flight;
 pub mod index;

@@ -210,7 +210,7 @@ pub fn run<E: Into<BoxError>>(
         let Process { kit, tasks } = process;
         let config = kube_config(settings.kubeconfig.as_deref(), None).await?;
         let admin = serve::bind("adminAddress", settings.admin_address).await?;
-        let (elector, role) = role(name, spec.lease, &config, kit, tasks)?;
+        let (elector, role) = role(name, spec.lease, &config, kit, tasks).await?;
         start(role).await.map_err(Into::into)?;
         serve_on(tasks, kit, "admin", admin, admin::router(kit.clone()));
         if let Some(elector) = elector {
@@ -221,7 +221,7 @@ pub fn run<E: Into<BoxError>>(
 }
 
 /// What runs in a cluster, and who elects it.
-fn role<'a>(
+async fn role<'a>(
     name: &'static str,
     lease: Option<LeaseName>,
     config: &kube::Config,
@@ -238,12 +238,12 @@ fn role<'a>(
                 identity: leader::identity(&host),
                 timing: Timing::default(),
             };
-            let (elector, leadership) = Elector::new(config, lease, kit)?;
+            let (elector, leadership) = Elector::new(config, lease, kit).await?;
             (Some(elector), leadership)
         }
     };
-    let clients = Clients::new(config, &leadership, kit)?;
-    let unfenced = Clients::new(config, &Leadership::always(kit.clock.clone()), kit)?;
+    let clients = Clients::new(config, &leadership, kit).await?;
+    let unfenced = Clients::new(config, &Leadership::always(kit.clock.clone()), kit).await?;
     let reporter = Reporter {
         controller: name.to_owned(),
         instance: host,

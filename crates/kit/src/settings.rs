@@ -4,7 +4,6 @@
 //! unknown variable is only a warning, because Kubernetes itself sets variables in every container that begin with the
 //! name of a Service.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -13,7 +12,8 @@ use figment::value::{Dict, Map, Value};
 use figment::{Figment, Metadata, Profile, Provider};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_saphyr::UserMessageFormatter;
+
+use crate::files;
 
 /// The prefix of all variables that are settings: `TIDEWAITER_ADMIN_ADDRESS` is `adminAddress`, and
 /// `TIDEWAITER_LEASE__NAME` is `lease.name`.
@@ -145,6 +145,8 @@ pub fn load_with<T: Extract>(
     let mut figment = Figment::from(Layer::of(DEFAULTS, &T::default())?);
     if let Some(path) = file {
         figment = figment.merge(Layer::file(path)?);
+        // Else a later mapping with nothing in it would hide a value in place of a section.
+        T::extract(&figment).map_err(|error| explain::<T>(&figment, *error))?;
     }
     let mut warnings = Vec::new();
     let mut variables: Vec<_> = environment.into_iter().filter(|(_, value)| !value.is_empty()).collect();
@@ -208,18 +210,16 @@ impl Layer {
 
     fn file(path: &Path) -> Result<Self, SettingsError> {
         let shown = path.display().to_string();
-        let text = fs::read_to_string(path).map_err(|source| SettingsError::Read {
+        let failed = |source| SettingsError::Read {
             path: shown.clone(),
             source,
-        })?;
-        let settings = serde_saphyr::from_str(&text).map_err(|error| {
-            // The default formatter advises on the options of the parser.
-            let reason = error.render_with_formatter(&UserMessageFormatter);
-            let reason = reason.lines().next().unwrap_or_default().to_owned();
-            SettingsError::Parse {
-                path: shown.clone(),
-                reason,
-            }
+        };
+        let bytes = files::read(path).map_err(failed)?;
+        let text =
+            String::from_utf8(bytes).map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))?;
+        let settings = files::mapping(&text).map_err(|reason| SettingsError::Parse {
+            path: shown.clone(),
+            reason,
         })?;
         Ok(Self {
             origin: format!("the settings file {shown}"),
@@ -292,7 +292,7 @@ fn explain<T: Extract>(figment: &Figment, error: figment::Error) -> SettingsErro
         let origin = origin_of(&key).or(known_origin).unwrap_or_default();
         return SettingsError::Unknown {
             origin,
-            key,
+            key: name_shown(key),
             nearest: path.join("."),
         };
     }
@@ -328,6 +328,14 @@ fn allowed<T: Extract>(figment: &Figment, path: Vec<String>) -> Option<&'static 
         Err(Kind::UnknownVariant(_, allowed)) => Some(allowed),
         _ => None,
     }
+}
+
+/// A key that cannot be a setting is a line of another file, which may be secret.
+fn name_shown(key: String) -> String {
+    if key.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '_' | '-')) {
+        return key;
+    }
+    format!("with a name of {} characters", key.chars().count())
 }
 
 fn shown(value: &Value) -> String {

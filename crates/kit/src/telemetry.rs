@@ -16,7 +16,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use tracing::{Subscriber, error, warn};
 use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::filter::{EnvFilter, ParseError};
+use tracing_subscriber::filter::{EnvFilter, LevelFilter, ParseError};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
@@ -193,6 +193,10 @@ fn filter(text: &str) -> Result<EnvFilter, TelemetryError> {
         filter: text.to_owned(),
         source,
     };
+    // The library takes any other word for a target, and would log nothing else.
+    for word in text.split(',').filter(|word| !word.contains(['=', '[', ']'])) {
+        word.parse::<LevelFilter>().map_err(|error| wrong(error.into()))?;
+    }
     // kube logs the whole body of a response that it cannot parse, which may hold anything.
     let bodies = "kube_client::client=error".parse().map_err(wrong)?;
     let filter = EnvFilter::builder().parse(text).map_err(wrong)?.add_directive(bodies);
@@ -337,8 +341,18 @@ mod tests {
 
     #[test]
     fn a_filter_is_checked() {
-        for good in ["info", "warn,tidewaiter_kit=debug", "tidewaiter_kit[{node=a}]=trace"] {
+        for good in [
+            "info",
+            "off",
+            "DEBUG",
+            "warn,tidewaiter_kit=debug",
+            "tidewaiter_kit[{node=a}]=trace",
+        ] {
             assert!(filter(good).is_ok(), "{good}");
+        }
+        for bad in ["verbose", "info,verbose", "tidewaiter_kit"] {
+            let error = filter(bad).unwrap_err().to_string();
+            assert!(error.contains("levels: error, warn, info, debug, trace"), "{error}");
         }
         let error = filter("tidewaiter_kit=loud").unwrap_err();
         assert!(

@@ -17,9 +17,12 @@ pub(crate) fn main(question: &Explain) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::Running(error.into()))?;
-    match question {
+    let result = match question {
         Explain::Group(args) => runtime.block_on(group::explain(args)),
         Explain::Node(args) => runtime.block_on(node::explain(args)),
         Explain::Forgeries(args) => runtime.block_on(forgeries::explain(args)),
-    }
+    };
+    // A credential plugin or a DNS lookup may block a thread.
+    runtime.shutdown_background();
+    result
 }

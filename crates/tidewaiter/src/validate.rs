@@ -23,7 +23,7 @@ use tidewaiter_validation::{Options, Outcome, Verdict, judge, observe};
 use crate::cli::ValidateArgs;
 use progress::Progress;
 use rounds::Rounds;
-use signals::Signals;
+use signals::{Interrupts as _, Signals};
 use sources::Targets;
 use watching::{Ended, watch};
 
@@ -44,8 +44,12 @@ pub(crate) fn main(args: &ValidateArgs) -> Result<ExitCode> {
 }
 
 async fn validate(args: &ValidateArgs) -> Result<ExitCode> {
-    let signals = Signals::listen().context("cannot listen for signals")?;
-    let asked = sources::open(args).await?;
+    let mut signals = Signals::listen().context("cannot listen for signals")?;
+    let asked = tokio::select! {
+        biased;
+        interrupt = signals.next() => return Ok(ExitCode::from(interrupt.code())),
+        opened = sources::open(args) => opened?,
+    };
     let clock = SystemClock::shared();
     let options = Options {
         max_unready_nodes: args.max_unready_nodes,

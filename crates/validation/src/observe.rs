@@ -25,6 +25,7 @@ use crate::observation::{Dns, Observation, Part};
 
 pub use dns::resolve;
 use identities::identities;
+use lists::ListError;
 
 /// The timeout of the state store and of the cloud. It allows for more than one read of the store, and a DNS lookup
 /// afterwards.
@@ -41,6 +42,8 @@ pub struct Sources {
     pub cloud: Arc<dyn CloudGroups>,
     /// Its API server.
     pub client: Client,
+    /// How messages name the API server: its address, and the proxy that leads to it.
+    pub server: String,
     /// The source of time.
     pub clock: SharedClock,
 }
@@ -57,14 +60,25 @@ pub async fn observe(sources: &Sources) -> Observation {
         lists::all::<Pod, Pod>(client, &**clock, is_judged),
         api_addresses(sources),
     );
+    let (nodes, pods) = (nodes.map_err(at(&sources.server)), pods.map_err(at(&sources.server)));
     Observation {
         cluster: sources.cluster.clone(),
         groups,
         cloud,
+        // After the answer: a cloud may not know before.
+        cloud_location: sources.cloud.location(),
         nodes: nodes.into(),
         identities,
         pods: pods.into(),
         dns,
+    }
+}
+
+/// Names the API server, unless what helps is not there.
+fn at(server: &str) -> impl Fn(ListError) -> String {
+    move |error| match error {
+        ListError::Denied { .. } | ListError::Missing { .. } => error.to_string(),
+        ListError::Slow { .. } | ListError::Failed { .. } => format!("{error} (the API server is {server})"),
     }
 }
 
@@ -87,6 +101,10 @@ async fn groups(sources: &Sources) -> Part<Vec<GroupSummary>> {
 
 async fn cloud(sources: &Sources) -> Part<Arc<[CloudGroup]>> {
     match timeout(&*sources.clock, LIMIT, sources.cloud.groups()).await {
+        Ok(Err(error)) => Part::Unknown(match sources.cloud.location() {
+            Some(location) => format!("{error} ({location})"),
+            None => error.to_string(),
+        }),
         Ok(groups) => groups.map(Arc::from).into(),
         Err(elapsed) => Part::Unknown(format!("the cloud: {elapsed}")),
     }

@@ -75,7 +75,9 @@ impl World {
         let kit = Kit::new(Arc::clone(&clock)).unwrap();
         let mut tasks = Tasks::new(Arc::clone(&clock));
         let leadership = Leadership::always(Arc::clone(&clock));
-        let clients = Clients::new(&self.plane.config(&coordinator()), &leadership, &kit).unwrap();
+        let clients = Clients::new(&self.plane.config(&coordinator()), &leadership, &kit)
+            .await
+            .unwrap();
         let reporter = Reporter {
             controller: "tidewaiter-coordinator".to_owned(),
             instance: "test".to_owned(),

@@ -67,10 +67,11 @@ pub(super) async fn follow<K: Cacheable>(
             }
             Some(Err(error)) => {
                 errors.inc();
-                health.failed(Chain(&error).to_string());
+                let said = said::<K>(&error);
+                health.failed(said.clone());
                 let (list, wait) = trouble.more(&error, kit.clock.monotonic());
                 let wait_ms = wait.as_millis();
-                warn!(kind = %kind, list, wait_ms, error = %Chain(&error), "the watch failed");
+                warn!(kind = %kind, list, wait_ms, error = said, "the watch failed");
                 if list {
                     events = connect();
                 }
@@ -87,6 +88,19 @@ pub(super) async fn follow<K: Cacheable>(
             () = shutdown.cancelled() => return Ok(()),
             () = kit.clock.sleep(wait) => {}
         }
+    }
+}
+
+/// What a failure says. A kind that the API server does not have is named, because the answer of the server does not name it.
+fn said<K: Cacheable>(error: &watcher::Error) -> String {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404 => {
+            let (plural, version) = (K::plural(&()), K::api_version(&()));
+            format!(
+                "the API server does not know {plural} ({version}): apply the CustomResourceDefinitions in deploy/crds"
+            )
+        }
+        error => Chain(error).to_string(),
     }
 }
 

@@ -95,6 +95,19 @@ fn with_port(uri: &Uri, port: u16) -> Uri {
     }
 }
 
+/// The address of the API server, with the proxy that leads to it and where that comes from, for messages.
+#[must_use]
+pub fn route(config: &Config, environment: &[(String, String)]) -> String {
+    let server = shown(&config.cluster_url);
+    let Some(proxy) = &config.proxy_url else { return server };
+    // Without a proxy in the kubeconfig it is that of the environment.
+    let variable = environment.iter().find(|(name, value)| {
+        name.eq_ignore_ascii_case("HTTPS_PROXY") && value.parse::<Uri>().is_ok_and(|url| url == *proxy)
+    });
+    let origin = variable.map_or("proxy-url in the kubeconfig", |(name, _)| name);
+    format!("{server} through the proxy {} ({origin})", shown(proxy))
+}
+
 /// Without user and password.
 fn shown(url: &Uri) -> String {
     let scheme = url
@@ -147,6 +160,21 @@ mod tests {
     }
 
     #[test]
+    fn the_way_to_the_server_names_the_proxy_and_its_origin_without_the_password() {
+        let mut config = Config::new("https://api.example.com:6443/".parse().unwrap());
+        assert_eq!(route(&config, &[]), "https://api.example.com:6443");
+        let proxy = "http://user:secret@proxy:3128";
+        config.proxy_url = Some(proxy.parse().unwrap());
+        for (environment, origin) in [
+            (vec![], "proxy-url in the kubeconfig"),
+            (vec![("https_proxy".to_owned(), proxy.to_owned())], "https_proxy"),
+        ] {
+            let expected = format!("https://api.example.com:6443 through the proxy http://proxy:3128 ({origin})");
+            assert_eq!(route(&config, &environment), expected);
+        }
+    }
+
+    #[test]
     fn what_cannot_be_used_is_named_without_its_password() {
         for (server, proxy, words) in [
             (
@@ -181,7 +209,9 @@ mod tests {
         let url = format!("socks5://user:p%40ss@{}", listener.local_addr().unwrap());
         config.proxy_url = Some(url.parse().unwrap());
         let (kit, _) = kit();
-        let client = fenced(&config, &Leadership::never(kit.clock.clone()), &kit).unwrap();
+        let client = fenced(&config, &Leadership::never(kit.clock.clone()), &kit)
+            .await
+            .unwrap();
         let proxy = async {
             let (mut stream, _) = listener.accept().await.unwrap();
             for (expected, answer) in [

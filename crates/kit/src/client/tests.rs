@@ -66,7 +66,9 @@ fn counted(kit: &Kit, verb: &str, outcome: &str) -> u64 {
 async fn a_standby_reads_and_does_not_write() {
     let (config, seen) = server().await;
     let (kit, _) = kit();
-    let client = fenced(&config, &Leadership::new(Arc::clone(&kit.clock)), &kit).unwrap();
+    let client = fenced(&config, &Leadership::new(Arc::clone(&kit.clock)), &kit)
+        .await
+        .unwrap();
     let nodes = Api::<Node>::all(client.clone());
 
     nodes.get("a").await.unwrap();
@@ -87,7 +89,9 @@ async fn a_standby_reads_and_does_not_write() {
 async fn a_write_without_a_body_is_fenced_too() {
     let (config, seen) = server().await;
     let (kit, _) = kit();
-    let client = fenced(&config, &Leadership::never(Arc::clone(&kit.clock)), &kit).unwrap();
+    let client = fenced(&config, &Leadership::never(Arc::clone(&kit.clock)), &kit)
+        .await
+        .unwrap();
     let delete = http::Request::delete("/api/v1/nodes/a").body(Vec::new()).unwrap();
     assert!(is_fenced(&client.request_text(delete).await.unwrap_err()));
     assert_eq!(seen.load(Ordering::SeqCst), 0);
@@ -97,7 +101,9 @@ async fn a_write_without_a_body_is_fenced_too() {
 async fn counts_each_outcome() {
     let (config, _) = server().await;
     let (kit, _) = kit();
-    let client = fenced(&config, &Leadership::always(Arc::clone(&kit.clock)), &kit).unwrap();
+    let client = fenced(&config, &Leadership::always(Arc::clone(&kit.clock)), &kit)
+        .await
+        .unwrap();
     for (name, outcome) in [
         ("a", "ok"),
         ("409", "conflict"),
@@ -122,7 +128,9 @@ async fn an_error_says_after_which_time_to_retry() {
     };
     let config = serve(Router::new().fallback(throttled)).await;
     let (kit, _) = kit();
-    let client = fenced(&config, &Leadership::always(Arc::clone(&kit.clock)), &kit).unwrap();
+    let client = fenced(&config, &Leadership::always(Arc::clone(&kit.clock)), &kit)
+        .await
+        .unwrap();
     let nodes = Api::<Node>::all(client.clone());
     let watch = nodes.watch(&WatchParams::default(), "1").await;
     for error in [
@@ -144,7 +152,9 @@ async fn the_outcome_of_a_write_without_an_answer_is_unknown() {
     let router = Router::new().fallback(async |_: Request| -> Response { std::future::pending().await });
     let config = serve(router).await;
     let (kit, clock) = kit();
-    let client = fenced(&config, &Leadership::always(Arc::clone(&kit.clock)), &kit).unwrap();
+    let client = fenced(&config, &Leadership::always(Arc::clone(&kit.clock)), &kit)
+        .await
+        .unwrap();
     let (result, ()) = futures::join!(patch(&client, "a"), async {
         clock.sleeping(1).await;
         clock.advance(REQUEST_TIMEOUT);
@@ -185,7 +195,7 @@ async fn a_process_stopped_between_call_and_send_writes_nothing() {
     let clock: SharedClock = Arc::new(StoppedAfterFirstReading(AtomicU32::new(0)));
     let leadership = Leadership::new(clock);
     leadership.lead_until(Duration::from_secs(50));
-    let client = fenced(&config, &leadership, &kit).unwrap();
+    let client = fenced(&config, &leadership, &kit).await.unwrap();
 
     let error = patch(&client, "a").await.unwrap_err();
     assert!(is_fenced(&error), "{error:?}");
@@ -207,7 +217,7 @@ async fn writes_that_wait_for_their_turn_are_fenced_too() {
     let config = serve(router).await;
     let (kit, _) = kit();
     let leadership = Leadership::always(Arc::clone(&kit.clock));
-    let client = fenced(&config, &leadership, &kit).unwrap();
+    let client = fenced(&config, &leadership, &kit).await.unwrap();
 
     let writes = join_all((0..MOST_IN_FLIGHT + 8).map(|n| {
         let client = client.clone();
@@ -244,7 +254,7 @@ async fn resigning_waits_for_the_writes_that_were_sent() {
     let config = serve(router).await;
     let (kit, _) = kit();
     let leadership = Leadership::always(Arc::clone(&kit.clock));
-    let client = fenced(&config, &leadership, &kit).unwrap();
+    let client = fenced(&config, &leadership, &kit).await.unwrap();
     let write = beside(async move { patch(&client, "a").await });
     arrived.notified().await;
 
@@ -269,7 +279,7 @@ async fn a_write_that_is_dropped_before_its_answer_is_abandoned() {
     let config = serve(router).await;
     let (kit, _) = kit();
     let leadership = Leadership::always(Arc::clone(&kit.clock));
-    let client = fenced(&config, &leadership, &kit).unwrap();
+    let client = fenced(&config, &leadership, &kit).await.unwrap();
     let write = beside(async move { patch(&client, "a").await });
     arrived.notified().await;
     assert!(!leadership.abandoned_since(Duration::ZERO));
@@ -291,7 +301,9 @@ async fn a_watch_that_ends_at_once_is_not_asked_for_without_end() {
     };
     let clock = SimulatedClock::shared();
     let kit = kit_on(Arc::clone(&clock));
-    let client = fenced(&config, &Leadership::always(Arc::clone(&clock)), &kit).unwrap();
+    let client = fenced(&config, &Leadership::always(Arc::clone(&clock)), &kit)
+        .await
+        .unwrap();
     let nodes = Api::<Node>::all(client);
     let start = clock.monotonic();
     let mut version = 0;

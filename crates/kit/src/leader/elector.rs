@@ -153,9 +153,9 @@ impl Elector {
     ///
     /// # Errors
     /// When the credentials or certificates of `config` cannot be used.
-    pub fn new(config: &Config, settings: LeaseSettings, kit: &Kit) -> Result<(Self, Leadership), ClientError> {
+    pub async fn new(config: &Config, settings: LeaseSettings, kit: &Kit) -> Result<(Self, Leadership), ClientError> {
         let window = Window::new(Arc::clone(&kit.clock));
-        let client = fenced(config, window.fence(), kit)?;
+        let client = fenced(config, window.fence(), kit).await?;
         Ok(Self::with(client, window, settings, kit))
     }
 

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use kube::Config;
-use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{Context, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use serde_json::Value;
 
 use crate::settings::environment;
-use crate::{Chain, proxy};
+use crate::{Chain, files, proxy};
 
 /// A cluster that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +41,18 @@ pub enum FileError {
     /// The proxy is not a URL. Its text may contain a password, so it is not shown.
     #[error("the proxy is not a URL such as http://proxy.example.com:3128: correct proxy-url, or HTTPS_PROXY")]
     Proxy,
+    /// The credential plugin is not there.
+    #[error(
+        "user {user:?} gets its credentials from the command {command:?}, which is not installed{hint}: install it, or correct users[].user.exec"
+    )]
+    Plugin {
+        /// The user's name.
+        user: String,
+        /// The command.
+        command: String,
+        /// What the kubeconfig says on how to install it, in parentheses.
+        hint: String,
+    },
     /// A context, a cluster, a user or a certificate in it cannot be used.
     #[error(transparent)]
     Context(KubeconfigError),
@@ -54,19 +67,24 @@ pub enum FileError {
 /// # Errors
 /// When there is no kubeconfig and no service account, or the file cannot be used.
 pub async fn kube_config(path: Option<&Path>, context: Option<&str>) -> Result<Config, ClusterError> {
+    let environment = environment();
     let Some(path) = path else {
-        let found = match Kubeconfig::read() {
-            Ok(kubeconfig) => in_context(kubeconfig, context).await,
-            Err(error) => Err(error),
+        let missing = match default_config(context, &environment).await {
+            Ok(config) => return Ok(config),
+            Err(missing) => missing,
         };
-        return found
-            .or_else(|kubeconfig| Config::incluster().map_err(|pod| ClusterError::Missing { pod, kubeconfig }));
+        return Config::incluster().map_err(|pod| match missing {
+            NoDefault::Unusable(error) => error,
+            NoDefault::Missing(kubeconfig) => ClusterError::Missing { pod, kubeconfig },
+        });
     };
     let failed = |source| ClusterError::File {
         path: path.to_owned(),
         source,
     };
+    check(path)?;
     let kubeconfig = Kubeconfig::read_from(path).map_err(|error| failed(FileError::Read(first_line(&error))))?;
+    check_plugin(&kubeconfig, context, &environment).map_err(failed)?;
     in_context(kubeconfig, context).await.map_err(|error| {
         failed(match error {
             KubeconfigError::ParseProxyUrl(_) => FileError::Proxy,
@@ -75,9 +93,109 @@ pub async fn kube_config(path: Option<&Path>, context: Option<&str>) -> Result<C
     })
 }
 
+/// Why the default kubeconfig does not name a cluster.
+enum NoDefault {
+    Unusable(ClusterError),
+    Missing(KubeconfigError),
+}
+
+async fn default_config(context: Option<&str>, environment: &[(String, String)]) -> Result<Config, NoDefault> {
+    let paths = default_paths(environment);
+    let mut present = paths.iter().filter(|path| path.exists());
+    present.try_for_each(|path| check(path)).map_err(NoDefault::Unusable)?;
+    let kubeconfig = Kubeconfig::read().map_err(NoDefault::Missing)?;
+    check_plugin(&kubeconfig, context, environment).map_err(|source| {
+        let path = std::env::join_paths(&paths).unwrap_or_default().into();
+        NoDefault::Unusable(ClusterError::File { path, source })
+    })?;
+    in_context(kubeconfig, context).await.map_err(NoDefault::Missing)
+}
+
+/// The kubeconfigs that count when none is named.
+fn default_paths(environment: &[(String, String)]) -> Vec<PathBuf> {
+    let variable = environment.iter().find(|(name, _)| name == "KUBECONFIG");
+    let named = variable.into_iter().flat_map(|(_, value)| std::env::split_paths(value));
+    let named: Vec<_> = named.filter(|path| !path.as_os_str().is_empty()).collect();
+    if named.is_empty() {
+        let home = std::env::home_dir();
+        return home.into_iter().map(|home| home.join(".kube/config")).collect();
+    }
+    named
+}
+
+/// Checks what the library does not: that the file can be read without waiting, and that an error about it does not quote it.
+fn check(path: &Path) -> Result<(), ClusterError> {
+    let read = files::read(path).map_err(|error| error.to_string());
+    let text = read.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let checked = text.and_then(|text| match serde_saphyr::from_str(&text) {
+        Ok(Value::String(text)) => Err(format!(
+            "it is not a YAML mapping, but a text of {} characters",
+            text.chars().count()
+        )),
+        _ => Ok(()),
+    });
+    checked.map_err(|reason| ClusterError::File {
+        path: path.to_owned(),
+        source: FileError::Read(reason),
+    })
+}
+
+/// Whether the credential plugin of the context's user is installed: the library's own error names nothing.
+fn check_plugin(
+    kubeconfig: &Kubeconfig,
+    context: Option<&str>,
+    environment: &[(String, String)],
+) -> Result<(), FileError> {
+    let user = context_of(kubeconfig, context).and_then(|context| context.user.as_deref());
+    let mut users = kubeconfig
+        .auth_infos
+        .iter()
+        .filter(|named| Some(named.name.as_str()) == user);
+    let exec = users.find_map(|named| named.auth_info.as_ref()?.exec.as_ref());
+    let Some((exec, command)) = exec.and_then(|exec| Some((exec, exec.command.as_deref()?))) else {
+        return Ok(());
+    };
+    let own = exec
+        .env
+        .iter()
+        .flatten()
+        .find(|variable| variable.get("name").is_some_and(|name| name == "PATH"));
+    let own = own.and_then(|variable| variable.get("value"));
+    let inherited = environment
+        .iter()
+        .find(|(name, _)| name == "PATH")
+        .map(|(_, value)| value);
+    let mut folders = own.or(inherited).into_iter().flat_map(std::env::split_paths);
+    let is_there = match command.contains('/') {
+        true => Path::new(command).exists(),
+        false => folders.any(|folder| folder.join(command).is_file()),
+    };
+    if is_there {
+        return Ok(());
+    }
+    Err(FileError::Plugin {
+        user: user.unwrap_or_default().to_owned(),
+        command: command.to_owned(),
+        hint: exec
+            .install_hint
+            .as_ref()
+            .map_or_else(String::new, |hint| format!(" ({hint:?})")),
+    })
+}
+
+/// The context that is called `name` if there is one, otherwise the current context.
+fn context_of<'a>(kubeconfig: &'a Kubeconfig, name: Option<&str>) -> Option<&'a Context> {
+    let find = |name: &str| kubeconfig.contexts.iter().find(|context| context.name == name);
+    let named = name.and_then(find);
+    named
+        .or_else(|| find(kubeconfig.current_context.as_deref()?))?
+        .context
+        .as_ref()
+}
+
 async fn in_context(kubeconfig: Kubeconfig, context: Option<&str>) -> Result<Config, KubeconfigError> {
     let named = context.filter(|name| kubeconfig.contexts.iter().any(|context| context.name == *name));
-    let has_proxy = has_proxy(&kubeconfig, named);
+    let has_proxy = has_proxy(&kubeconfig, context);
     let options = KubeConfigOptions {
         context: named.map(str::to_owned),
         ..KubeConfigOptions::default()
@@ -92,11 +210,7 @@ async fn in_context(kubeconfig: Kubeconfig, context: Option<&str>) -> Result<Con
 
 /// Whether the cluster of the context has a `proxy-url`.
 fn has_proxy(kubeconfig: &Kubeconfig, context: Option<&str>) -> bool {
-    let context = context.or(kubeconfig.current_context.as_deref());
-    let contexts = kubeconfig.contexts.iter();
-    let context = contexts
-        .filter(|named| Some(named.name.as_str()) == context)
-        .find_map(|named| named.context.as_ref());
+    let context = context_of(kubeconfig, context);
     let clusters = kubeconfig.clusters.iter();
     let cluster = clusters
         .filter(|named| context.is_some_and(|context| named.name == context.cluster))

@@ -148,6 +148,28 @@ mod tests {
     }
 
     #[test]
+    fn a_value_in_place_of_a_section_is_refused_whatever_else_is_set() {
+        for (flags, variables) in [
+            (serde_json::json!({}), &[][..]),
+            (serde_json::json!({"log": {}}), &[]),
+            (serde_json::json!({"log": {"filter": "info"}}), &[]),
+            (serde_json::json!({"log": {}}), &[("TIDEWAITER_LOG__FORMAT", "json")]),
+        ] {
+            let mut settings = tempfile::NamedTempFile::new().unwrap();
+            std::io::Write::write_all(&mut settings, b"log: debug\n").unwrap();
+            let variables = variables
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            let loaded = load::<WithRole<Own>>(Some(settings.path()), variables, &flags);
+            let error = loaded.unwrap_err().to_string();
+            assert!(
+                error.starts_with("the settings file") && error.contains(": log is \"debug\": must be"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
     fn errors_name_the_setting_its_source_and_the_nearest() {
         for (file, variables, words) in [
             (

@@ -103,7 +103,7 @@ async fn only_a_role_with_a_lease_is_elected() {
     };
     for (lease, elected) in [(None, false), (Some(lease), true)] {
         let mut tasks = Tasks::new(kit.clock.clone());
-        let (elector, role) = role("test", lease, &config, &kit, &mut tasks).unwrap();
+        let (elector, role) = role("test", lease, &config, &kit, &mut tasks).await.unwrap();
         assert_eq!(elector.is_some(), elected);
         assert_eq!(role.context.leadership.is_leader(), !elected);
     }

@@ -162,6 +162,10 @@ impl ReconcileError for WriteError {
                 "WriteRejected",
                 "Nothing was changed; it is retried every few minutes and whenever something changes.",
             ),
+            Failure::Denied if matches!(&self.source, kube::Error::Api(status) if status.code == 401) => (
+                "WriteDenied",
+                "The credentials are not valid or have expired: renew them. The write is retried.",
+            ),
             Failure::Denied => (
                 "WriteDenied",
                 "Apply Tidewaiter's role from deploy/, and look for an admission policy that denies the write.",

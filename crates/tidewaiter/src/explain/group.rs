@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context as _, Result, anyhow};
 use serde::Serialize;
 use tidewaiter_api::LabelSource;
 use tidewaiter_api::values::quoted;
@@ -52,7 +52,13 @@ async fn read(args: &ExplainGroupArgs, store: StateStore) -> Result<Arc<Definiti
     let metrics = Metrics::new(&clock)?;
     let settings = DefinitionsSettings::default();
     let definitions = Definitions::new(Arc::new(store), args.name.clone(), settings, clock, &metrics)?;
-    Ok(definitions.get(&args.group).await?)
+    let found = definitions.get(&args.group).await;
+    found.with_context(|| {
+        format!(
+            "cannot read InstanceGroup {} of cluster {} in {}: check the group's name, --name and --state, and whether you may read there",
+            args.group, args.name, args.state
+        )
+    })
 }
 
 /// The output.

@@ -1,6 +1,6 @@
 //! How an answer is printed: as tables for people, as JSON or YAML for programs.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
 use anyhow::{Context as _, Result};
 use comfy_table::ContentArrangement;
@@ -10,7 +10,7 @@ use tidewaiter_api::values::printable;
 
 use crate::cli::OutputFormat;
 
-/// The widest line: what is longer is wrapped in its column.
+/// The widest line on a terminal: what is longer is wrapped in its column.
 const WIDTH: u16 = 100;
 
 /// Rows under a heading. Nothing in a cell can make a terminal do anything.
@@ -24,10 +24,13 @@ impl Table {
     /// An empty title is not printed, and neither is a header without columns.
     pub(super) fn new(title: &'static str, columns: &[&str]) -> Self {
         let mut table = comfy_table::Table::new();
-        table
-            .load_style(NOTHING)
-            .set_content_arrangement(ContentArrangement::Dynamic)
-            .set_width(WIDTH);
+        table.load_style(NOTHING);
+        // A program that reads lines, such as grep, gets each cell whole.
+        if io::stdout().is_terminal() {
+            table
+                .set_content_arrangement(ContentArrangement::Dynamic)
+                .set_width(WIDTH);
+        }
         if !columns.is_empty() {
             table.set_header(columns);
         }

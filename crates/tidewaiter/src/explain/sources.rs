@@ -42,7 +42,7 @@ pub(super) async fn explainer(sources: &ExplainSources, from_cloud: bool) -> Res
         }
     };
     Ok(Explainer {
-        client: client::fenced(&cluster, &Leadership::never(kit.clock.clone()), &kit)?,
+        client: client::fenced(&cluster, &Leadership::never(kit.clock.clone()), &kit).await?,
         definitions,
         cloud,
         node_names,

@@ -49,7 +49,8 @@ pub(super) async fn open(args: &ValidateArgs) -> Result<Targets> {
         server.context("no kubeconfig for the API server: use --kubeconfig with a file from kops export kubeconfig")?;
     let definitions = definitions(&given.config, &given.settings, store_options(&given, &kit)?, &kit)?;
     let store = given.config.config_base.clone();
-    let client = client::fenced(&server, &Leadership::never(kit.clock.clone()), &kit)?;
+    let route = client::route(&server, &given.environment);
+    let client = client::fenced(&server, &Leadership::never(kit.clock.clone()), &kit).await?;
     let clock = kit.clock.clone();
     let term = given.variable("TERM").map(str::to_owned);
     let named = args.place.conf.is_some();
@@ -60,6 +61,7 @@ pub(super) async fn open(args: &ValidateArgs) -> Result<Targets> {
             definitions,
             cloud: Arc::new(cloud),
             client,
+            server: route,
             clock,
         },
         store,

@@ -139,7 +139,7 @@ async fn a_wrong_configuration_file_ends_it_with_one_line() {
         (String::new(), "is empty"),
         (
             "just text".to_owned(),
-            "must be a mapping of keys to values … \"just text\"",
+            "must be a mapping of keys to values, but is a text of 9 characters",
         ),
         (
             good().without(&["clusterName"]).to_yaml(),
@@ -178,7 +178,7 @@ async fn a_wrong_configuration_file_ends_it_with_one_line() {
         ),
         (
             good().set(&["configBase"], "do://x/y").to_yaml(),
-            "configBase: \"do://x/y\" is not a state store … s3://BUCKET",
+            "configBase: \"do://x/y\" is a state store of digitalocean … supports aws, gce and hetzner only",
         ),
         (
             good().set(&["configBase"], "file://x/y").to_yaml(),
@@ -202,7 +202,10 @@ async fn a_wrong_configuration_file_ends_it_with_one_line() {
             "nowhere.yaml",
             "--conf must name the configuration file … nowhere.yaml: cannot be read … No such file",
         ),
-        ("/", "--conf must name … /: cannot be read … Is a directory"),
+        (
+            "/",
+            "--conf must name … /: cannot be read … must be a file, but is a folder",
+        ),
     ] {
         machine
             .refuses(machine.controller("").args(["--conf", path]), words)
@@ -339,6 +342,14 @@ async fn a_wrong_setting_ends_it_with_one_line() {
             "the settings file s.yaml: log.filter is \"a=loud\": must be",
         ),
         (
+            "hetznerEndpoint: https://api.example.com/v1",
+            "s.yaml: hetznerEndpoint is \"https://api.example.com/v1\" … without a path such as /v1",
+        ),
+        (
+            "log: debug",
+            "s.yaml: log is \"debug\": must be a mapping with filter and format",
+        ),
+        (
             "definitionsPollSeconds: 0",
             "s.yaml: definitionsPollSeconds is 0 … must be a whole number",
         ),
@@ -364,7 +375,7 @@ async fn what_cannot_be_used_on_this_machine_ends_it_with_one_line() {
         (
             "AWS_REGION",
             "US east",
-            "the region \"US east\" is not valid … us-east-1",
+            "AWS_REGION: the region \"US east\" is not valid … us-east-1",
         ),
         ("AWS_REGION", "", "the region is not set … set AWS_REGION"),
         (
@@ -399,7 +410,7 @@ async fn what_cannot_be_used_on_this_machine_ends_it_with_one_line() {
     for (kubeconfig, words) in [
         (
             "nonsense",
-            "kubeconfig is kubeconfig: it cannot be used … line 1 column 1",
+            "kubeconfig is kubeconfig: it cannot be used … a text of 8 characters",
         ),
         (
             &changed("current-context: a", "current-context: b"),

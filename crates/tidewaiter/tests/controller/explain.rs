@@ -92,15 +92,17 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// What a person reads: it fits, and holds all of `words`.
+/// What a program reads: each of `words` in one line.
 fn reads(output: &Output, words: &[&str]) {
     let said = text(&output.stdout);
-    assert!(said.lines().all(|line| line.chars().count() <= 100), "{said}");
     assert!(!said.contains(|c: char| c.is_control() && c != '\n'), "{said:?}");
-    // What is wrapped is one sentence.
-    let sentences = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    // Nothing is wrapped, so that grep finds it.
+    let lines: Vec<_> = said
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
     for word in words {
-        assert!(sentences.contains(word), "{word} in {said}");
+        assert!(lines.iter().any(|line| line.contains(word)), "{word} in {said}");
     }
 }
 

@@ -43,7 +43,16 @@ async fn an_api_server_that_is_away_or_deaf_leaves_nodes_and_pods_unknown() {
         let kubeconfig = store.kubeconfig(&server);
         let mut command = command(&store.url(), &kubeconfig, &["-o", "json"]);
         command.envs(ec2.environment());
-        cannot_tell(&in_time(command).await, &[("Nodes", words), ("Pods", words)]);
+        let address = format!("(the API server is {server})");
+        cannot_tell(
+            &in_time(command).await,
+            &[
+                ("Nodes", words),
+                ("Pods", words),
+                ("Nodes", &address),
+                ("Pods", &address),
+            ],
+        );
     }
 }
 
@@ -58,6 +67,7 @@ async fn a_state_store_that_is_away_or_deaf_leaves_all_that_it_says_unknown() {
         command.env("TIDEWAITER_STATE_ENDPOINT", format!("http://127.0.0.1:{port}"));
         let parts = [
             ("InstanceGroups", "the state store does not return"),
+            ("InstanceGroups", "the host is 127.0.0.1"),
             ("cloud", "cluster-completed.spec"),
             ("dns", "cluster-completed.spec"),
             ("Nodes", "nodes cannot be listed"),

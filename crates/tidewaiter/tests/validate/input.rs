@@ -1,8 +1,19 @@
 //! What is given wrongly: one line that names the flag, the value and what helps; nothing judged, nothing printed, code 1.
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use std::process::Output;
+use std::time::Duration;
 
-use crate::world::{CLUSTER, Store, bare, command, finished, text};
+use rustix::fs::{CWD, FileType, mknodat};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tidewaiter_testkit::eventually;
+
+use crate::world::{CLUSTER, Running, SOON, Store, bare, command, finished, text};
+
+/// What is promised, and what starting a process takes on a busy machine.
+const LIMIT: Duration = Duration::from_secs(30 + 3);
 
 /// A port on which nobody listens.
 const CLOSED: &str = "https://127.0.0.1:1";
@@ -102,6 +113,119 @@ async fn a_kubeconfig_that_cannot_be_used_is_named() {
     }
     let nowhere = bare(&["--name", CLUSTER, "--state", &url]);
     refused(&finished(nowhere).await, &["--kubeconfig", "kops export kubeconfig"]);
+}
+
+/// A kubeconfig whose user gets its credentials from `command`.
+fn with_plugin(store: &Store, command: &str) -> String {
+    let exec =
+        json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": command, "installHint": "get it"}});
+    let path = store.kubeconfig(CLOSED);
+    let mut kubeconfig: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    kubeconfig["users"][0]["user"] = exec;
+    store.write("kubeconfig", &kubeconfig.to_string());
+    path
+}
+
+#[tokio::test]
+async fn a_credential_plugin_that_is_not_there_is_named_with_its_user_and_file() {
+    let store = Store::new();
+    for command_of_plugin in ["no-such-plugin", "/nowhere/no-such-plugin"] {
+        let kubeconfig = with_plugin(&store, command_of_plugin);
+        let output = finished(command(&store.url(), &kubeconfig, &[])).await;
+        let user = "user \"u\"";
+        refused(
+            &output,
+            &[&kubeconfig, user, command_of_plugin, "not installed (\"get it\")"],
+        );
+    }
+}
+
+/// A program that says that it runs and then waits without end.
+fn hanging_plugin(store: &Store) -> (String, PathBuf) {
+    let runs = store.write("runs", "");
+    std::fs::remove_file(&runs).unwrap();
+    let script = format!("#!/bin/sh\n: > {}\nexec sleep 600\n", runs.display());
+    let plugin = store.write("plugin", &script);
+    std::fs::set_permissions(&plugin, std::fs::Permissions::from_mode(0o700)).unwrap();
+    (with_plugin(store, plugin.to_str().unwrap()), runs)
+}
+
+#[tokio::test]
+async fn a_credential_plugin_that_hangs_is_named_in_time() {
+    let store = Store::new();
+    let (kubeconfig, _) = hanging_plugin(&store);
+    let mut hangs = command(&store.url(), &kubeconfig, &[]);
+    hangs.env("PATH", "/usr/bin:/bin");
+    // The plugin runs on, and keeps standard error open.
+    let mut running = Running::start(hangs);
+    let said = tokio::time::timeout(LIMIT, running.told())
+        .await
+        .expect("an error in time");
+    for word in ["tidewaiter: there are no credentials", "15s", "/plugin"] {
+        assert!(said.contains(word), "{word} in {said}");
+    }
+    assert_eq!(running.ended().await, (Some(1), String::new()));
+}
+
+#[tokio::test]
+async fn a_signal_ends_it_while_a_credential_plugin_hangs() {
+    let store = Store::new();
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let (kubeconfig, runs) = hanging_plugin(&store);
+        let mut hangs = command(&store.url(), &kubeconfig, &[]);
+        hangs.env("PATH", "/usr/bin:/bin");
+        let running = Running::start(hangs);
+        eventually("the plugin to run", SOON, async || {
+            runs.exists().then_some(()).ok_or("it does not run")
+        })
+        .await;
+        running.signal(signal);
+        let ended = tokio::time::timeout(Duration::from_secs(10), running.ended()).await;
+        assert_eq!(ended.expect("the signal ends it"), (Some(code), String::new()));
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_file_is_refused_and_never_opened() {
+    let store = Store::new();
+    let (url, good) = (store.url(), store.kubeconfig(CLOSED));
+    let pipe = store.write("pipe", "");
+    std::fs::remove_file(&pipe).unwrap();
+    mknodat(CWD, &pipe, FileType::Fifo, 0o600.into(), 0).unwrap();
+    let pipe = pipe.display().to_string();
+    let words = [pipe.as_str(), "must be a file, but is a named pipe"];
+    refused(&finished(bare(&["--conf", &pipe, "--kubeconfig", &good])).await, &words);
+    refused(&finished(command(&url, &good, &["--settings", &pipe])).await, &words);
+    refused(&finished(command(&url, &pipe, &[])).await, &words);
+    let mut default = bare(&["--name", CLUSTER, "--state", &url]);
+    default.env("KUBECONFIG", &pipe);
+    refused(&finished(default).await, &words);
+
+    let key = "-----BEGIN PRIVATE KEY-----\nhash\n-----END PRIVATE KEY-----\n";
+    for content in ["root:$6$salt$hash:19000:0:99999:7:::\n", key] {
+        let secret = store.write("secret", content).display().to_string();
+        for output in [
+            finished(command(&url, &good, &["--settings", &secret])).await,
+            finished(command(&url, &secret, &[])).await,
+        ] {
+            refused(&output, &[&secret]);
+            assert!(!text(&output.stderr).contains("hash"), "{output:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_state_store_of_another_cloud_is_reported_as_that_cloud() {
+    let kubeconfig = Store::new().kubeconfig(CLOSED);
+    let output = finished(command("azureblob://state", &kubeconfig, &[])).await;
+    refused(
+        &output,
+        &[
+            "--state",
+            "a state store of azure",
+            "supports aws, gce and hetzner only",
+        ],
+    );
 }
 
 #[tokio::test]

@@ -113,7 +113,7 @@ where
 fn failed(plural: String, error: &kube::Error) -> ListError {
     let said = Chain(error).to_string();
     match error {
-        kube::Error::Api(status) if matches!(status.code, 401 | 403) => ListError::Denied { plural, said },
+        kube::Error::Api(status) if status.code == 403 => ListError::Denied { plural, said },
         kube::Error::Api(status) if status.code == 404 => ListError::Missing { plural },
         _ => ListError::Failed { plural, said },
     }

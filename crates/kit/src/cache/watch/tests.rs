@@ -409,6 +409,16 @@ async fn stops_when_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_kind_that_the_server_does_not_have_is_named_with_the_remedy() {
+    let world = world(|server| server.lists.push_back(Fault::Status(404)));
+    settle().await;
+    assert_eq!(
+        world.cache.trouble().unwrap().error,
+        "the API server does not know nodes (v1): apply the CustomResourceDefinitions in deploy/crds"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_object_that_cannot_be_decoded_blocks_no_other() {
     let bad = |version: u64| json!({"metadata": {"name": "bad", "uid": "bad", "resourceVersion": version.to_string(), "labels": 7}});
     let world = world(|server| {

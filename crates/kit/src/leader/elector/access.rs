@@ -1,18 +1,23 @@
-//! Whether the API server permits this replica to read and write its Lease: a readiness check.
+//! Whether the API server responds, and permits this replica to read and write its Lease: a readiness check.
 
 use std::fmt::{self, Display};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::chain::{Chain, EXPIRED};
+use crate::client::is_fenced;
 use crate::clock::SharedClock;
 use crate::events::cut;
 
-/// A refusal counts for this time: a standby that may not write the Lease tries it only while nobody holds the Lease, and cannot know
+/// A refusal, and the last response, count for this time: a standby that may not write the Lease tries it only while nobody holds the Lease, and cannot know
 /// when it may.
 const COUNTS: Duration = Duration::from_mins(1);
 
 /// The most that the check repeats of what the API server said, in bytes.
 const SAID: usize = 600;
+
+/// The remedy for a missing permission, or a missing namespace.
+const PERMIT: &str = "Apply Tidewaiter's role from deploy/, or correct lease.namespace and lease.name";
 
 /// What was asked of the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,7 +41,16 @@ pub(super) struct Access {
     /// Namespace and name.
     lease: String,
     clock: SharedClock,
-    refused: Arc<Mutex<Vec<Refused>>>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    refused: Vec<Refused>,
+    /// When the API server responded last. Monotonic.
+    responded: Option<Duration>,
+    /// The last request, if the API server did not respond to it, and why.
+    unanswered: Option<(Verb, String)>,
 }
 
 #[derive(Clone, Debug)]
@@ -44,6 +58,7 @@ struct Refused {
     verb: Verb,
     /// Monotonic.
     at: Duration,
+    /// What the API server said, with the remedy.
     said: String,
 }
 
@@ -52,40 +67,65 @@ impl Access {
         Self {
             lease: format!("{namespace}/{name}"),
             clock,
-            refused: Arc::default(),
+            state: Arc::default(),
         }
     }
 
     /// Stores how the API server answered. A conflict is no refusal, and neither is a failure of the server.
     pub(super) fn answered(&self, verb: Verb, error: Option<&kube::Error>) {
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        refused.retain(|refused| refused.verb != verb);
-        if let Some(kube::Error::Api(status)) = error
-            // In response to a write, 404 means that the namespace does not exist.
-            && (matches!(status.code, 401 | 403) || (status.code == 404 && verb == Verb::Write))
-        {
-            refused.push(Refused {
-                verb,
-                at: self.clock.monotonic(),
-                said: cut(status.message.trim_end_matches('.'), SAID).to_owned(),
-            });
-        }
+        let refusal = match error {
+            Some(kube::Error::Api(status)) if status.code < 500 => {
+                // In response to a write, 404 means that the namespace does not exist.
+                let is_refusal = matches!(status.code, 401 | 403) || (status.code == 404 && verb == Verb::Write);
+                is_refusal.then_some(status)
+            }
+            Some(error) if !is_fenced(error) => return self.unanswered(verb, Chain(error).to_string()),
+            _ => None,
+        };
+        let at = self.clock.monotonic();
+        let mut state = self.lock();
+        (state.responded, state.unanswered) = (Some(at), None);
+        state.refused.retain(|refused| refused.verb != verb);
+        state.refused.extend(refusal.map(|status| Refused {
+            verb,
+            at,
+            said: {
+                let said = cut(status.message.trim_end_matches('.'), SAID);
+                match status.code {
+                    401 => format!("{said} ({EXPIRED})"),
+                    _ => format!("{said}. {PERMIT}"),
+                }
+            },
+        }));
+    }
+
+    /// Stores that the API server did not respond.
+    pub(super) fn unanswered(&self, verb: Verb, why: String) {
+        self.lock().unanswered = Some((verb, why));
     }
 
     /// The readiness check.
     ///
     /// # Errors
-    /// What the API server refused, and the remedy.
+    /// What the API server refused, and the remedy; or that it does not respond.
     pub(super) fn check(&self) -> Result<(), String> {
         let now = self.clock.monotonic();
-        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        let counts = |refused: &&Refused| now.saturating_sub(refused.at) < COUNTS;
-        let Some(Refused { verb, said, .. }) = refused.iter().filter(counts).min_by_key(|refused| refused.verb) else {
-            return Ok(());
-        };
-        Err(format!(
-            "cannot {verb} the Lease {}: {said}. Apply Tidewaiter's role from deploy/, or correct lease.namespace and lease.name",
-            self.lease
-        ))
+        let counts = |at: Duration| now.saturating_sub(at) < COUNTS;
+        let state = self.lock();
+        let refused = state.refused.iter().filter(|refused| counts(refused.at));
+        if let Some(refused) = refused.min_by_key(|refused| refused.verb) {
+            let Refused { verb, said, .. } = refused;
+            return Err(format!("cannot {verb} the Lease {}: {said}", self.lease));
+        }
+        match &state.unanswered {
+            Some((verb, why)) if !state.responded.is_some_and(counts) => {
+                Err(format!("cannot {verb} the Lease {}: {}", self.lease, cut(why, SAID)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -76,7 +76,8 @@ impl Requests {
     /// The Lease as it is now, if there is one.
     pub(super) async fn get(&self) -> Result<Option<Lease>, Failure> {
         let get = self.api.get_opt(&self.settings.name);
-        let found = timeout(&*self.clock, self.attempt(), get).await?;
+        let found = timeout(&*self.clock, self.attempt(), get).await;
+        let found = found.inspect_err(|elapsed| self.access.unanswered(Verb::Read, elapsed.to_string()))?;
         self.access.answered(Verb::Read, found.as_ref().err());
         Ok(found.map_err(Failure::Refused)?.map(Lease::from))
     }
@@ -153,7 +154,8 @@ impl Requests {
         let limit = until.saturating_sub(self.now()).min(self.attempt());
         self.window.open_until(self.now() + limit);
         let client = self.api.clone().into_client();
-        let sent = timeout(&*self.clock, limit, client.request::<Seen>(request)).await?;
+        let sent = timeout(&*self.clock, limit, client.request::<Seen>(request)).await;
+        let sent = sent.inspect_err(|elapsed| self.access.unanswered(Verb::Write, elapsed.to_string()))?;
         self.access.answered(Verb::Write, sent.as_ref().err());
         sent.map(Lease::from).map_err(Failure::Refused)
     }

@@ -24,6 +24,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// What a standby knows of the Lease.
 struct View {
     observed: Observed,
+    /// Whether the last read succeeded.
+    is_known: bool,
     watch: Option<Events>,
     /// Monotonic time.
     watch_began: Duration,
@@ -37,6 +39,7 @@ impl View {
     fn new(now: Duration) -> Self {
         Self {
             observed: Observed::new(None, now),
+            is_known: false,
             watch: None,
             watch_began: now,
             holder: String::new(),
@@ -119,7 +122,7 @@ impl Elector {
             Fitness::Impaired(_) if now >= free_since + timing.lease_duration() => return Turn::Claim,
             Fitness::Impaired(reason) | Fitness::Unfit(reason) => reason,
         };
-        if view.reason != reason {
+        if view.is_known && view.reason != reason {
             info!(reason, "the Lease is free, but this replica is not fit to lead");
             view.reason = reason;
         }
@@ -149,7 +152,9 @@ impl Elector {
     /// Reads the Lease, and watches it from there if it is not watched.
     async fn read(&self, view: &mut View) {
         let began = self.now();
-        match self.requests.get().await {
+        let lease = self.requests.get().await;
+        view.is_known = lease.is_ok();
+        match lease {
             Ok(lease) => {
                 view.observed.see(lease, self.now());
                 if view.watch.is_none() {

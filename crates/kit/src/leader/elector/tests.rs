@@ -1043,3 +1043,59 @@ async fn a_lease_that_is_not_permitted_fails_readiness_and_names_the_remedy() {
         assert!(report(&a).0, "{code}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_respond_fails_readiness_at_the_start_and_after_a_minute() {
+    let world = World::new();
+    world.server().unreadable = true;
+    world.server().always = Some(Fault::Status(503));
+    let a = world.replica("a");
+    pass(5 * SECOND).await;
+    let (ready, text) = a.kit.checks.report();
+    assert!(!ready);
+    let expected = "[-]leader-election failed: cannot write the Lease kube-system/kops-controller-leader: ";
+    assert!(
+        text.starts_with(expected) || text.starts_with(&expected.replace("write", "read")),
+        "{text}"
+    );
+
+    world.server().unreadable = false;
+    world.server().always = None;
+    pass(40 * SECOND).await;
+    assert!(a.kit.checks.report().0);
+}
+
+/// Lines that are logged.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_could_not_be_read_is_not_called_free() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let logged = || String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+
+    let world = World::new();
+    world.held_by("");
+    world.server().refuses_reads = Some(403);
+    let a = world.replica("a");
+    let _passes = a.is_checked();
+    pass(5 * SECOND).await;
+    assert!(logged().contains("cannot read the Lease"), "{}", logged());
+    assert!(!logged().contains("the Lease is free"), "{}", logged());
+    world.server().refuses_reads = None;
+    pass(5 * SECOND).await;
+    assert!(logged().contains("the Lease is free"), "{}", logged());
+}

@@ -121,6 +121,14 @@ async fn what_the_server_refuses_is_said_with_what_helps() {
         said.starts_with("permission to list pods is missing: ") && said.contains("User \"a\""),
         "{said}"
     );
+    let expired = error(401, "Unauthorized", "Unauthorized");
+    let said = Server::new(&[expired]).list(&ManualClock::default()).await.unwrap_err();
+    assert!(
+        said.contains("have expired")
+            && said.contains("kops export kubeconfig --admin")
+            && !said.contains("permission"),
+        "{said}"
+    );
     let broken = error(500, "InternalError", "etcd is away");
     let said = Server::new(&[page(&["a"], "n"), broken])
         .list(&ManualClock::default())

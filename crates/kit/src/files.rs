@@ -1,0 +1,103 @@
+//! The small files that an operator names: settings, kubeconfigs, the configuration of kOps.
+//!
+//! Only regular files are opened: a pipe that nobody writes to would block its reader for ever, and no signal would be handled
+//! meanwhile. At most one byte more than the limit is read.
+
+use std::fs::{self, File, FileType};
+use std::io::{self, Read as _};
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_saphyr::UserMessageFormatter;
+
+/// The maximum size of a file: twenty times the largest one that kOps writes.
+pub const MAX_BYTES: usize = 1024 * 1024;
+
+/// Reads a whole file.
+///
+/// # Errors
+/// If it is missing, unreadable, not a regular file, or larger than [`MAX_BYTES`].
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let found = fs::metadata(path)?.file_type();
+    if !found.is_file() {
+        let message = format!("must be a file, but is {}", name_of(found));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > MAX_BYTES {
+        let message = format!("is larger than {} KiB", MAX_BYTES / 1024);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(bytes)
+}
+
+/// Parses a file that must be one YAML mapping. Whatever else was named in its place may be secret, and is not shown.
+///
+/// # Errors
+/// What is wrong, in one line.
+pub fn mapping<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_saphyr::from_str(text).map_err(|error| {
+        if let Ok(Value::String(text)) = serde_saphyr::from_str(text) {
+            return format!("it is a text of {} characters", text.chars().count());
+        }
+        // The default formatter advises on the options of the parser.
+        let reason = error.render_with_formatter(&UserMessageFormatter);
+        reason.lines().next().unwrap_or_default().to_owned()
+    })
+}
+
+/// What is there in place of a file, in words.
+#[must_use]
+pub fn name_of(found: FileType) -> &'static str {
+    if found.is_dir() {
+        "a folder"
+    } else if found.is_fifo() {
+        "a named pipe"
+    } else if found.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{CWD, FileType, mknodat};
+
+    use super::{MAX_BYTES, Path, Value, mapping, read};
+
+    #[test]
+    fn what_is_no_mapping_is_not_quoted() {
+        let secret = "-----BEGIN PRIVATE KEY-----\nMIIEvQ\n-----END PRIVATE KEY-----\n";
+        let error = mapping::<serde_json::Map<String, Value>>(secret).unwrap_err();
+        assert_eq!(error, "it is a text of 60 characters");
+    }
+
+    #[test]
+    fn only_a_regular_file_of_at_most_the_limit_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, 0o600.into(), 0).unwrap();
+        for (path, words) in [
+            (pipe.as_path(), "must be a file, but is a named pipe"),
+            (folder.path(), "must be a file, but is a folder"),
+            (Path::new("/dev/zero"), "must be a file, but is a device"),
+        ] {
+            assert_eq!(read(path).unwrap_err().to_string(), words);
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (size, fits) in [(0, true), (MAX_BYTES, true), (MAX_BYTES + 1, false)] {
+            file.as_file().set_len(size as u64).unwrap();
+            let read = read(file.path()).map_err(|error| error.to_string());
+            let expected = if fits {
+                Ok(vec![0; size])
+            } else {
+                Err("is larger than 1024 KiB".to_owned())
+            };
+            assert!(read == expected, "{size}");
+        }
+    }
+}
