@@ -61,7 +61,7 @@ impl World {
     pub fn run(&self, node_pools: NodePoolSource) -> Running {
         let kit = Kit::new(SystemClock::shared()).unwrap();
         let leadership = Leadership::always(kit.clock.clone());
-        let clients = Clients::new(&self.cluster.config(&coordinator()), &leadership, &kit).unwrap();
+        let clients = Clients::new(&self.cluster.config(&coordinator()), &leadership, &kit).await.unwrap();
         let mut tasks = Tasks::new(kit.clock.clone());
         let reporter = Reporter {
             controller: "tidewaiter-coordinator".to_owned(),
