@@ -17,7 +17,7 @@ use crate::Failure;
 use crate::cli::CoordinatorArgs;
 use crate::settings::print;
 use environment::ALIASES;
-use settings::{CoordinatorSettings, EndpointSettings};
+use settings::CoordinatorSettings;
 
 /// The name of the role in Events and traces, and of its Lease.
 const NAME: &str = "tidewaiter-coordinator";
@@ -43,7 +43,7 @@ pub(crate) fn main(args: &CoordinatorArgs) -> Result<(), Failure> {
         environment,
         warnings,
     };
-    role::run(spec, async |role| start(cloud, &own.endpoints, role).await)?;
+    role::run(spec, async |role| start(cloud, &own, role).await)?;
     Ok(())
 }
 
@@ -56,7 +56,8 @@ fn read(args: &CoordinatorArgs, environment: &[(String, String)]) -> Result<Sett
 }
 
 /// Starts the controllers of the role: [`controllers::start`] is their table.
-async fn start(environment: CloudEnvironment, endpoints: &EndpointSettings, role: Role<'_>) -> Result<()> {
+async fn start(environment: CloudEnvironment, own: &CoordinatorSettings, role: Role<'_>) -> Result<()> {
+    let endpoints = &own.endpoints;
     let CloudEnvironment { settings, cluster } = environment;
     let cloud = Cloud {
         client: Client::new(&settings, role.context.kit.clock.clone())?,
@@ -70,6 +71,6 @@ async fn start(environment: CloudEnvironment, endpoints: &EndpointSettings, role
         certificate: certificate.transpose()?,
         listener: serve::bind("endpoints.address", endpoints.address).await?,
     };
-    controllers::start(&cloud, port, role)?;
+    controllers::start(&cloud, &own.registries, port, role)?;
     Ok(())
 }

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_cloud::client::{ClientSettings, CloudEnvironment, SettingsError};
+use tidewaiter_coordinator::controllers::RegistrySettings;
 use tidewaiter_kit::role::address;
 use tidewaiter_kit::settings::Origins;
 
@@ -27,6 +28,8 @@ pub(super) struct CoordinatorSettings {
     pub(super) endpoints: EndpointSettings,
     /// The Lease of the leader.
     pub(super) lease: LeasePlace,
+    /// Pull secrets.
+    pub(super) registries: RegistrySettings,
 }
 
 /// The cloud, and this cluster in it. The texts are parsed by the client's own settings.
@@ -83,6 +86,7 @@ impl Default for CoordinatorSettings {
                 namespace: CONTAINERSHIP_NAMESPACE.to_owned(),
                 name: NAME.to_owned(),
             },
+            registries: RegistrySettings::default(),
         }
     }
 }
