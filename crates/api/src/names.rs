@@ -62,6 +62,21 @@ pub mod secret_keys {
     pub const CREDENTIALS: &str = "credentials.json";
 }
 
+/// Label of a pull secret, whose value is the id of its registry, and so its name. Source: the Containership cluster manager.
+pub const CONTROLLER_LABEL: &str = "controller";
+
+/// Annotation of a service account: the pull secrets that the coordinator attached, separated by commas.
+pub const ATTACHED_ANNOTATION: &str = "tidewaiter.dev/pull-secrets";
+
+/// Annotation of a pull secret whose token expires: when.
+pub const TOKEN_EXPIRES_ANNOTATION: &str = "tidewaiter.dev/token-expires";
+
+/// Annotation of a pull secret whose token expires: when it is to be renewed.
+pub const TOKEN_RENEWS_ANNOTATION: &str = "tidewaiter.dev/token-renews";
+
+/// Annotation of a pull secret whose token expires: the digest of the credentials that it was made with.
+pub const TOKEN_SOURCE_ANNOTATION: &str = "tidewaiter.dev/token-source";
+
 /// The role labels that are removed from a proven Node when its group does not define them, no matter who set them.
 ///
 /// Source: kops-controller removes exactly these three and leaves every other unknown label unchanged.

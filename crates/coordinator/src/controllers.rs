@@ -5,6 +5,7 @@ mod containership;
 mod labels;
 mod node_labels;
 mod node_pool_label;
+mod registry;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +18,11 @@ use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::role::Role;
 use tidewaiter_kit::{Cache, ControllerContext, Metadata, Tasks};
 
+pub use registry::RegistrySettings;
+
 use crate::changes::Changes;
 use crate::endpoints::{self, Port};
-use crate::mirror::{self, MassDeletion, MirrorSettings, RegistryCredentialsIn};
+use crate::mirror::{self, MassDeletion, MirrorSettings};
 use crate::node_pools::sync::{self, CloudNodes};
 use crate::node_pools::{NodePools, PoolMembers};
 use crate::reports;
@@ -44,8 +47,8 @@ pub struct Cloud {
 pub struct Decisions {
     /// What lets a mass deletion take place.
     pub mass_deletion: MassDeletion,
-    /// Where the credentials of registries are stored.
-    pub registry_credentials: RegistryCredentialsIn,
+    /// Pull secrets, and where the credentials of registries are stored.
+    pub registries: RegistrySettings,
     /// What decides in which node pool a Node is.
     pub node_pools: NodePools,
 }
@@ -68,6 +71,9 @@ pub enum StartError {
     /// A metric is registered twice.
     #[error("the metrics of the controllers cannot be registered")]
     Metrics(#[from] MetricsError),
+    /// The HTTP client cannot be made.
+    #[error("the client that tries credentials cannot be made: it needs the certificate authorities of the system")]
+    Http(#[from] reqwest::Error),
 }
 
 /// Starts every controller of the role. They write when this replica leads, and while everything is to be removed, only `terminate` does.
@@ -75,7 +81,9 @@ pub enum StartError {
 /// | controller | reads | writes |
 /// | --- | --- | --- |
 /// | sync-…, cloud-sync | what the cloud lists | the mirrored kinds ([`mirror::start`] lists them), and CloudSync |
-/// | containership | Namespaces | the service account `containership` in each of them |
+/// | containership | Namespaces, service accounts, Registries | the service account `containership` in each namespace; `imagePullSecrets` of it and of the accounts that the settings name |
+/// | registry | Registries, Secrets of `containership-core` | the pull secret of each Registry in `containership-core` |
+/// | pullsecret | Namespaces, pull secrets, Registries | the pull secret of each Registry in each namespace |
 /// | cluster-label, node-pool-label | `ClusterLabel`s, `NodePoolLabel`s | nothing: they report on those that do not count |
 /// | node-labels | Nodes, `ClusterLabel`s, `NodePoolLabel`s, the nodes of the cloud | labels of Nodes |
 /// | reports | Nodes, the nodes of the cloud | the status of the nodes and of the cluster, in the cloud |
@@ -105,14 +113,23 @@ pub fn start(cloud: &Cloud, decisions: Decisions, port: Port, mut role: Role<'_>
         cluster,
         interval,
         mass_deletion: decisions.mass_deletion,
-        registry_credentials: decisions.registry_credentials,
+        registry_credentials: decisions.registries.registry_credentials,
     };
     mirror::start(mirrored, &changes, &clients, &context, tasks)?;
 
     let reader = clients.for_controller("caches", DEFAULT_IN_FLIGHT);
-    let namespaces = Cache::<Metadata<Namespace>>::metadata(reader.clone()).start(tasks, kit);
-    let writer = clients.for_controller("containership", MOST_IN_FLIGHT);
-    containership::start(&namespaces, &reader, writer, &context, tasks);
+    let namespaces = Cache::<Metadata<Namespace>>::metadata(reader.clone())
+        .page_size(500)
+        .packed()
+        .start(tasks, kit);
+    let shared = Shared {
+        clients: &clients,
+        reader: reader.clone(),
+        namespaces,
+        context: &context,
+    };
+    let shelf = registry::start(&decisions.registries, &shared, tasks)?;
+    containership::start(&decisions.registries, &shared, shelf, tasks);
 
     let asked = changes.of(&[ChangedKind::Nodes, ChangedKind::NodePools]);
     let node_pools = NodePoolSource {
@@ -161,4 +178,12 @@ pub fn label_nodes(
         client: clients.for_controller("node-labels", MOST_IN_FLIGHT),
     };
     node_labels::start(parts, context, tasks)
+}
+
+/// What the controllers share.
+struct Shared<'a> {
+    clients: &'a Clients,
+    reader: kube::Client,
+    namespaces: Cache<Metadata<Namespace>>,
+    context: &'a ControllerContext,
 }

@@ -22,6 +22,10 @@ use crate::key::Key;
 use crate::retry::{Next, ReconcileError, Retry};
 use crate::writer::{WriteError, Writer};
 
+mod everywhere;
+
+pub use everywhere::{Desired, Difference, Everywhere};
+
 /// Writes of one pass at once.
 const CONCURRENCY: usize = 8;
 

@@ -1,59 +1,83 @@
-//! Containership controller: ensures that the service account `containership` exists in every namespace that is not terminating.
+//! Containership controller: ensures that the service account `containership` exists in every namespace that is not terminating, and
+//! attaches the pull secrets of the registries to it and to the accounts that the settings name.
 //!
-//! A Namespace is reconciled when it is created, and when its account changes or is deleted. An account of that name that is not managed by
-//! Tidewaiter is reported on the Namespace and left alone. An account goes with its namespace.
+//! - An account `containership` that is not managed by Tidewaiter is reported on the Namespace and left alone. An account goes with its
+//!   namespace. Accounts of other names are never created.
+//! - Of `imagePullSecrets` only the entries of ours change. An annotation names them, so that the entry of a registry that is gone is
+//!   removed, also after a restart, and whatever others put there stays.
+//! - A pull secret is attached when its registry has a working credential, and detached when the Registry is gone: a Registry whose
+//!   credential is missing or broken changes nothing.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
-use kube::core::{ObjectMeta, PartialObjectMetaExt as _};
-use kube::{Client, Resource as _};
-use tidewaiter_api::names::{CONTAINERSHIP_ACCOUNT, MANAGED_LABEL, MANAGED_VALUE};
+use k8s_openapi::api::core::v1::{LocalObjectReference, ServiceAccount};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+use tidewaiter_api::names::{ATTACHED_ANNOTATION, CONTAINERSHIP_ACCOUNT, MANAGED_LABEL, MANAGED_VALUE};
+use tidewaiter_kit::client::MOST_IN_FLIGHT;
 use tidewaiter_kit::{
-    Cache, Children, ChildrenError, Controller, ControllerContext, Key, Metadata, Next, Ownership, Pass, Queue,
-    Reconciler, Tasks, Writer,
+    Cache, ChildrenError, Controller, Desired, Difference, Everywhere, Next, Pass, Queue, Reconciler, Tasks, Writer,
 };
 
-const OURS: Ownership = Ownership {
-    key: MANAGED_LABEL,
-    value: MANAGED_VALUE,
-};
+mod account;
+
+use super::Shared;
+use super::registry::{Registries, RegistrySettings};
+use account::Account;
 
 /// Passes that write at once: a cold start writes one account for each namespace.
 const PERMITS: usize = 32;
 
 struct ContainershipController {
-    namespaces: Cache<Metadata<Namespace>>,
-    accounts: Children<Metadata<ServiceAccount>>,
+    /// By the name of the account.
+    accounts: Vec<(String, Everywhere<Account>)>,
+    registries: Registries,
     writer: Writer,
 }
 
 /// Starts it.
-pub(super) fn start(
-    namespaces: &Cache<Metadata<Namespace>>,
-    reader: &Client,
-    writer: Client,
-    context: &ControllerContext,
-    tasks: &mut Tasks,
-) {
-    let queue = Queue::new();
-    let accounts = Cache::<Metadata<ServiceAccount>>::metadata(reader.clone())
-        .fields(&format!("metadata.name={CONTAINERSHIP_ACCOUNT}"))
-        .start(tasks, &context.kit);
-    namespaces.notify(queue.same_name().unless(same));
-    accounts.notify(queue.namespace());
-    let controller = ContainershipController {
-        namespaces: namespaces.clone(),
-        accounts: Children::new(accounts.clone(), OURS, |account| {
-            account.metadata.namespace.as_deref().map(Key::new)
-        }),
-        writer: Writer::new(writer, ContainershipController::NAME, Arc::clone(&context.kit.clock)),
+pub(super) fn start(settings: &RegistrySettings, shared: &Shared<'_>, registries: Registries, tasks: &mut Tasks) {
+    let (queue, kit) = (Queue::new(), &shared.context.kit);
+    let names: BTreeSet<&str> = settings
+        .pull_secret_service_accounts
+        .iter()
+        .map(String::as_str)
+        .chain([CONTAINERSHIP_ACCOUNT])
+        .collect();
+    let caches: Vec<(String, Cache<Account>)> = names
+        .into_iter()
+        .map(|name| {
+            let cache = Cache::<Account>::all(shared.reader.clone())
+                .fields(&format!("metadata.name={name}"))
+                .named(&format!("serviceaccount-{name}"))
+                .page_size(500)
+                .packed()
+                .start(tasks, kit);
+            (name.to_owned(), cache)
+        })
+        .collect();
+    let accounts = caches.iter().map(|(name, cache)| {
+        let everywhere = Everywhere::new(shared.namespaces.clone(), cache.clone());
+        everywhere.notify(&queue);
+        (name.clone(), everywhere)
+    });
+    let accounts = accounts.collect();
+    registries.notify(&queue, &shared.namespaces);
+    let writer = shared
+        .clients
+        .for_controller(ContainershipController::NAME, MOST_IN_FLIGHT);
+    let reconciler = ContainershipController {
+        accounts,
+        registries,
+        writer: Writer::new(writer, ContainershipController::NAME, Arc::clone(&kit.clock)),
     };
-    Controller::new(controller, queue)
-        .reads(namespaces)
-        .reads(&accounts)
+    let controller = Controller::new(reconciler, queue).reads(&shared.namespaces);
+    caches
+        .iter()
+        .fold(controller, |controller, (_, cache)| controller.reads(cache))
         .permits(PERMITS)
-        .start(context.clone(), tasks);
+        .start(shared.context.clone(), tasks);
 }
 
 impl Reconciler for ContainershipController {
@@ -61,44 +85,116 @@ impl Reconciler for ContainershipController {
     type Error = ChildrenError;
 
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, ChildrenError> {
-        let namespace = self
-            .namespaces
-            .get(pass.key())
-            .filter(|namespace| !is_terminating(namespace));
-        let Some(namespace) = namespace else {
-            return Ok(Next::UntilChanged);
-        };
-        pass.about(namespace.object_ref(&()));
-        self.accounts
-            .ensure(&self.writer, pass.key(), vec![desired(pass.key())])
-            .await
+        let entries = self.registries.entries();
+        let mut result = Ok(Next::UntilChanged);
+        for (name, everywhere) in &self.accounts {
+            let desired = DesiredAccount {
+                name,
+                entries: entries.as_ref(),
+            };
+            let ensured = everywhere.ensure(&self.writer, pass, &[&desired], &[]).await;
+            // A failure at one account does not stop the others, and none is forgotten.
+            if !matches!(ensured, Ok(Next::UntilChanged)) && result.is_ok() {
+                result = ensured;
+            }
+        }
+        result
     }
 }
 
-fn desired(namespace: &Key) -> Metadata<ServiceAccount> {
-    let metadata = ObjectMeta {
-        name: Some(CONTAINERSHIP_ACCOUNT.to_owned()),
-        namespace: Some(namespace.to_string()),
-        ..ObjectMeta::default()
-    };
-    metadata.into_request_partial::<ServiceAccount>()
+/// Which pull secrets belong to an account.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Entries {
+    /// To attach.
+    pub(super) ready: BTreeSet<String>,
+    /// Of registries that exist and have no working credential so far: left as they are.
+    pub(super) pending: BTreeSet<String>,
 }
 
-fn is_terminating(namespace: &Metadata<Namespace>) -> bool {
-    namespace.metadata.deletion_timestamp.is_some()
+struct DesiredAccount<'a> {
+    name: &'a str,
+    /// None while the registries are not known.
+    entries: Option<&'a Entries>,
 }
 
-fn same(before: &Metadata<Namespace>, after: &Metadata<Namespace>) -> bool {
-    is_terminating(before) == is_terminating(after)
+impl DesiredAccount<'_> {
+    fn is_ours(&self) -> bool {
+        self.name == CONTAINERSHIP_ACCOUNT
+    }
+
+    /// The entries and the annotation of an account that has these.
+    fn attached(&self, entries: &[String], attached: &BTreeSet<String>) -> (Vec<String>, BTreeSet<String>) {
+        let Some(wanted) = self.entries else {
+            return (entries.to_vec(), attached.clone());
+        };
+        let stays = |name: &String| wanted.ready.contains(name) || wanted.pending.contains(name);
+        let kept = entries.iter().filter(|name| !attached.contains(*name) || stays(name));
+        let missing = wanted.ready.iter().filter(|name| !entries.contains(name));
+        let ours = attached.iter().filter(|name| stays(name)).chain(&wanted.ready);
+        (kept.chain(missing).cloned().collect(), ours.cloned().collect())
+    }
+}
+
+impl Desired for DesiredAccount<'_> {
+    type Child = Account;
+    type Body = ServiceAccount;
+
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn body(&self, namespace: &str) -> Option<ServiceAccount> {
+        let (entries, attached) = self.attached(&[], &BTreeSet::new());
+        let annotation = (ATTACHED_ANNOTATION.to_owned(), joined(&attached));
+        let reference = |name| LocalObjectReference { name };
+        self.is_ours().then(|| ServiceAccount {
+            metadata: ObjectMeta {
+                name: Some(self.name.to_owned()),
+                namespace: Some(namespace.to_owned()),
+                labels: Some([(MANAGED_LABEL.to_owned(), MANAGED_VALUE.to_owned())].into()),
+                annotations: (!attached.is_empty()).then(|| [annotation].into()),
+                ..ObjectMeta::default()
+            },
+            image_pull_secrets: (!entries.is_empty()).then(|| entries.into_iter().map(reference).collect()),
+            ..ServiceAccount::default()
+        })
+    }
+
+    fn difference(&self, account: &Account) -> Difference {
+        if self.is_ours() && !account.is_managed() {
+            return Difference::Foreign;
+        }
+        let (entries, attached) = self.attached(account.entries(), &account.attached());
+        let mut patch = json!({});
+        if entries != account.entries() {
+            let reference = |name: String| json!({ "name": name });
+            patch["imagePullSecrets"] = entries.into_iter().map(reference).collect();
+        }
+        if attached != account.attached() {
+            let value = joined(&attached);
+            patch["metadata"]["annotations"][ATTACHED_ANNOTATION] =
+                if value.is_empty() { Value::Null } else { json!(value) };
+        }
+        if patch == json!({}) {
+            return Difference::None;
+        }
+        Difference::Patch(patch)
+    }
+
+    fn owns(&self, metadata: &ObjectMeta) -> bool {
+        let labels = metadata.labels.as_ref();
+        labels.and_then(|labels| labels.get(MANAGED_LABEL)).map(String::as_str) == Some(MANAGED_VALUE)
+    }
+
+    /// The cache holds every account of the name, so one that it does not show is still to come.
+    fn whole(&self) -> Option<Value> {
+        None
+    }
+}
+
+fn joined(names: &BTreeSet<String>) -> String {
+    names.iter().map(String::as_str).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_account_in_the_namespace() {
-        let account = desired(&Key::new("team-a"));
-        assert_eq!(Key::of(&account), Key::namespaced("team-a", CONTAINERSHIP_ACCOUNT));
-    }
-}
+mod tests;

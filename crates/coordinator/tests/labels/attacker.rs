@@ -36,7 +36,7 @@ async fn field() -> Field {
 #[tokio::test]
 async fn a_kubelet_that_labels_itself_into_another_pool() {
     let Field { world, cloud, gpu, web } = field().await;
-    let running = world.run(cloud.source(NodePools::default(), INTERVAL));
+    let running = world.run(cloud.source(NodePools::default(), INTERVAL)).await;
     world.join("a", &[]).await;
     let b = world.join("b", &[(POOL, &gpu)]).await;
     let on_a = [
@@ -100,7 +100,7 @@ async fn a_kubelet_that_flips_its_label_causes_a_bounded_number_of_writes() {
     const FLIPS: usize = 120;
     let Field { world, cloud, gpu, web } = field().await;
     let b = world.join("b", &[]).await;
-    let running = world.run(cloud.source(NodePools::default(), INTERVAL));
+    let running = world.run(cloud.source(NodePools::default(), INTERVAL)).await;
     let on_b = [("cluster/env", "prod"), ("nodepool/disk", "hdd"), ("pool", &*web)];
     world.has("b", &on_b).await;
     let mark = world.cluster.audit_mark().await;
@@ -135,7 +135,7 @@ async fn a_kubelet_that_flips_its_label_causes_a_bounded_number_of_writes() {
 #[tokio::test]
 async fn a_node_follows_its_pool_in_the_cloud() {
     let Field { world, cloud, gpu, web } = field().await;
-    let running = world.run(cloud.source(NodePools::Cloud, INTERVAL));
+    let running = world.run(cloud.source(NodePools::Cloud, INTERVAL)).await;
     world.join("b", &[]).await;
     world.join("late", &[]).await;
     world

@@ -22,7 +22,7 @@ async fn an_empty_response_is_held_until_it_is_confirmed() {
         cloud.node(&gpu, Some(name)).await;
         world.join(name, &[]).await;
     }
-    let running = world.run(cloud.source(NodePools::Cloud, INTERVAL));
+    let running = world.run(cloud.source(NodePools::Cloud, INTERVAL)).await;
     let labels = [("nodepool/disk", "ssd"), ("pool", &*gpu)];
     for name in ["a", "b", "c"] {
         world.has(name, &labels).await;
@@ -34,7 +34,7 @@ async fn an_empty_response_is_held_until_it_is_confirmed() {
     }
     // A restart does not confirm it: the labels of the Nodes are counted, not the response before it.
     running.stops().await;
-    let running = world.run(cloud.source(NodePools::Cloud, INTERVAL));
+    let running = world.run(cloud.source(NodePools::Cloud, INTERVAL)).await;
     running.counts("tidewaiter_node_pools_held", 1.0).await;
     world.keeps("a", &labels, Duration::from_secs(1)).await;
     // The next sync confirms it.
@@ -52,7 +52,7 @@ async fn while_the_cloud_is_away_nothing_of_a_pool_changes() {
     world.pool_label("fast", &gpu, "disk", "ssd").await;
     cloud.node(&gpu, Some("a")).await;
     world.join("a", &[]).await;
-    let running = world.run(cloud.source(NodePools::default(), INTERVAL));
+    let running = world.run(cloud.source(NodePools::default(), INTERVAL)).await;
     let labels = [("cluster/env", "prod"), ("nodepool/disk", "ssd"), ("pool", &*gpu)];
     world.has("a", &labels).await;
     cloud.stops().await;
@@ -64,7 +64,7 @@ async fn while_the_cloud_is_away_nothing_of_a_pool_changes() {
     running.stops().await;
     // After a restart there is none. The labels of the cluster need no cloud.
     world.label("a", json!({"cluster.containership.io/env": "x"})).await;
-    let running = world.run(cloud.source(NodePools::default(), INTERVAL));
+    let running = world.run(cloud.source(NodePools::default(), INTERVAL)).await;
     world.has("a", &labels).await;
     running
         .counts("tidewaiter_node_pool_decisions{decision=\"unknown\"}", 1.0)

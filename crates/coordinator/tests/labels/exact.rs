@@ -26,7 +26,7 @@ async fn the_set_is_exact_within_the_prefixes_and_is_written_once() {
     let a = a.await;
     world.join("b", &[(POOL, "web")]).await;
     world.join("c", &[("nodepool.containership.io/disk", "ssd")]).await;
-    let running = world.by_label();
+    let running = world.by_label().await;
     let on_a = [("cluster/env", "prod"), ("nodepool/disk", "ssd"), ("pool", "gpu")];
     let on_b = [
         ("cluster/env", "prod"),
@@ -73,7 +73,7 @@ async fn the_set_is_exact_within_the_prefixes_and_is_written_once() {
     world.is_quiet(mark).await;
     running.stops().await;
     let mark = world.cluster.audit_mark().await;
-    let running = world.by_label();
+    let running = world.by_label().await;
     running
         .counts("tidewaiter_node_pool_decisions{decision=\"label\"}", 2.0)
         .await;
@@ -120,7 +120,7 @@ async fn one_resource_that_does_not_count_hides_no_other() {
         "spec": {"id": "outside", "key": "kubernetes.io/os", "value": "plan9"}});
     let key = |name: &str| format!("containership.io/clusterlabels/{CONTAINERSHIP_NAMESPACE}/{name}");
     world.cluster.store(&key("outside"), &outside).await;
-    let _running = world.by_label();
+    let _running = world.by_label().await;
     world
         .has("a", &[("cluster/env", "prod"), ("cluster/tier", "front")])
         .await;
@@ -151,7 +151,7 @@ async fn a_label_that_cannot_be_read_is_not_removed_after_a_restart() {
     world.cluster_label("tier", "1", "tier", "front").await;
     world.join("a", &[]).await;
     let both = [("cluster/env", "prod"), ("cluster/tier", "front")];
-    let running = world.by_label();
+    let running = world.by_label().await;
     world.has("a", &both).await;
     running.stops().await;
     let mut malformed = serde_json::to_value(world.cluster_labels().get("tier").await.unwrap()).unwrap();
@@ -159,7 +159,7 @@ async fn a_label_that_cannot_be_read_is_not_removed_after_a_restart() {
     let key = format!("containership.io/clusterlabels/{CONTAINERSHIP_NAMESPACE}/tier");
     world.cluster.store(&key, &malformed).await;
     world.label("a", json!({"cluster.containership.io/env": null})).await;
-    let _running = world.by_label();
+    let _running = world.by_label().await;
     // The others proceed.
     world.has("a", &both).await;
     world.keeps("a", &both, A_WHILE).await;
@@ -183,7 +183,7 @@ async fn a_label_that_another_manager_applied_is_taken_over_only_if_the_cloud_na
     let applied = json!({"cluster.containership.io/env": "dev", "cluster.containership.io/theirs": "x",
         "nodepool.containership.io/disk": "ssd"});
     world.apply_as("another-tool", "a", applied).await;
-    let _running = world.by_label();
+    let _running = world.by_label().await;
     // `env` is named for this Node, `disk` for the Nodes of another pool, and `theirs` for none.
     let expected = [("cluster/env", "prod"), ("cluster/theirs", "x"), ("pool", "web")];
     world.has("a", &expected).await;

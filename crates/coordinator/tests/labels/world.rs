@@ -51,17 +51,20 @@ impl World {
     }
 
     /// Starts the controllers without a cloud: the labels decide the node pools.
-    pub fn by_label(&self) -> Running {
+    pub async fn by_label(&self) -> Running {
         self.run(NodePoolSource {
             setting: NodePools::Label,
             cloud: None,
         })
+        .await
     }
 
-    pub fn run(&self, node_pools: NodePoolSource) -> Running {
+    pub async fn run(&self, node_pools: NodePoolSource) -> Running {
         let kit = Kit::new(SystemClock::shared()).unwrap();
         let leadership = Leadership::always(kit.clock.clone());
-        let clients = Clients::new(&self.cluster.config(&coordinator()), &leadership, &kit).await.unwrap();
+        let clients = Clients::new(&self.cluster.config(&coordinator()), &leadership, &kit)
+            .await
+            .unwrap();
         let mut tasks = Tasks::new(kit.clock.clone());
         let reporter = Reporter {
             controller: "tidewaiter-coordinator".to_owned(),

@@ -9,8 +9,8 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_cloud::client::{ClientSettings, CloudEnvironment, SettingsError};
-use tidewaiter_coordinator::controllers::Decisions;
-use tidewaiter_coordinator::mirror::{MassDeletion, RegistryCredentialsIn};
+use tidewaiter_coordinator::controllers::{Decisions, RegistrySettings};
+use tidewaiter_coordinator::mirror::MassDeletion;
 use tidewaiter_coordinator::node_pools::NodePools;
 use tidewaiter_kit::role::address;
 use tidewaiter_kit::settings::Origins;
@@ -30,12 +30,12 @@ pub(super) struct CoordinatorSettings {
     pub(super) endpoints: EndpointSettings,
     /// What lets a mass deletion take place.
     mass_deletion: MassDeletion,
-    /// Where the credentials of registries are stored.
-    registry_credentials: RegistryCredentialsIn,
     /// What decides in which node pool a Node is.
     node_pools: NodePools,
     /// The Lease of the leader.
     pub(super) lease: LeasePlace,
+    /// Pull secrets.
+    registries: RegistrySettings,
 }
 
 /// The cloud, and this cluster in it. The texts are parsed by the client's own settings.
@@ -89,12 +89,12 @@ impl Default for CoordinatorSettings {
             cloud: CloudSettings::default(),
             endpoints: EndpointSettings::default(),
             mass_deletion: MassDeletion::default(),
-            registry_credentials: RegistryCredentialsIn::default(),
             node_pools: NodePools::default(),
             lease: LeasePlace {
                 namespace: CONTAINERSHIP_NAMESPACE.to_owned(),
                 name: NAME.to_owned(),
             },
+            registries: RegistrySettings::default(),
         }
     }
 }
@@ -121,7 +121,7 @@ impl CoordinatorSettings {
     pub(super) fn decisions(&self) -> Decisions {
         Decisions {
             mass_deletion: self.mass_deletion,
-            registry_credentials: self.registry_credentials,
+            registries: self.registries.clone(),
             node_pools: self.node_pools,
         }
     }

@@ -5,6 +5,7 @@
 
 mod cloud;
 mod endpoints;
+mod registries;
 mod reports;
 mod settings;
 mod terminate;
@@ -53,6 +54,7 @@ impl World {
     async fn start() -> Self {
         let cluster = ControlPlane::start().await;
         cluster.apply_manifests(deploy()).await;
+        cluster.apply_manifests(deploy().join("../crds/coordinator")).await;
         Self {
             cluster,
             scratch: Scratch::new("coordinator-world"),

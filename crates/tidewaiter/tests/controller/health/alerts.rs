@@ -9,7 +9,7 @@ use tidewaiter_testkit::prometheus::promtool;
 use super::monitoring::{alerts, rules};
 
 /// What the two replicas say of a healthy cluster, each value at the edge of what is healthy.
-const HEALTHY: [(&str, [u32; 2]); 25] = [
+const HEALTHY: [(&str, [u32; 2]); 28] = [
     (
         r#"tidewaiter_cluster_verdict{cluster_name="c",verdict="failed"}"#,
         [0, 0],
@@ -53,10 +53,13 @@ const HEALTHY: [(&str, [u32; 2]); 25] = [
     ("tidewaiter_quarantine_held", [0, 0]),
     ("tidewaiter_state_store_problems", [0, 0]),
     (r#"tidewaiter_leader{namespace="kube-system"}"#, [1, 0]),
+    ("tidewaiter_registry_token_expiry_timestamp_seconds", [4_000_000, 0]),
+    (r#"tidewaiter_registries{state="ready"}"#, [3, 0]),
+    (r#"tidewaiter_registries{state="refused"}"#, [0, 0]),
 ];
 
 /// Each alert with what makes it fire: the value of a series of the first replica, just over the edge. None: of neither replica.
-const TROUBLE: [(&str, &str, Option<u32>); 23] = [
+const TROUBLE: [(&str, &str, Option<u32>); 25] = [
     (
         "ClusterValidationFailed",
         r#"tidewaiter_cluster_verdict{cluster_name="c",verdict="failed"}"#,
@@ -128,6 +131,12 @@ const TROUBLE: [(&str, &str, Option<u32>); 23] = [
         r#"tidewaiter_leader{namespace="kube-system"}"#,
         Some(2),
     ),
+    (
+        "RegistryTokenExpiring",
+        "tidewaiter_registry_token_expiry_timestamp_seconds",
+        Some(14_400),
+    ),
+    ("RegistryNotReady", r#"tidewaiter_registries{state="refused"}"#, Some(1)),
 ];
 
 /// The minutes for which all is well, at the beginning and at the end.

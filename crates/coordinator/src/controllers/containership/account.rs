@@ -1,0 +1,89 @@
+//! A service account as it is cached: what decides whether to write.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::{LocalObjectReference, ServiceAccount};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::{Deserialize, Serialize};
+use tidewaiter_api::names::{ATTACHED_ANNOTATION, MANAGED_LABEL, MANAGED_VALUE};
+
+/// A slim service account.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Resource)]
+#[resource(inherit = ServiceAccount)]
+#[serde(from = "Received")]
+pub(super) struct Account {
+    metadata: ObjectMeta,
+    read: Read,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Read {
+    managed: bool,
+    attached: String,
+    entries: Vec<String>,
+}
+
+impl Account {
+    /// Whether it is managed by Tidewaiter.
+    pub(super) fn is_managed(&self) -> bool {
+        self.read.managed
+    }
+
+    /// The names in `imagePullSecrets`, in order.
+    pub(super) fn entries(&self) -> &[String] {
+        &self.read.entries
+    }
+
+    /// Those of them that Tidewaiter attached.
+    pub(super) fn attached(&self) -> BTreeSet<String> {
+        let names = self.read.attached.split(',').filter(|name| !name.is_empty());
+        names.map(str::to_owned).collect()
+    }
+}
+
+/// As the API server sends it, or as the cache packed it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Received {
+    #[serde(deserialize_with = "tidewaiter_kit::slim::for_writer")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    image_pull_secrets: Option<Vec<LocalObjectReference>>,
+    /// Not a field of a service account.
+    read: Option<Read>,
+}
+
+impl From<Received> for Account {
+    fn from(received: Received) -> Self {
+        let meta = received.metadata;
+        let read = received.read.unwrap_or_else(|| Read {
+            managed: meta
+                .labels
+                .as_ref()
+                .is_some_and(|labels| labels.get(MANAGED_LABEL).is_some_and(|value| value == MANAGED_VALUE)),
+            attached: meta
+                .annotations
+                .as_ref()
+                .and_then(|annotations| annotations.get(ATTACHED_ANNOTATION).cloned())
+                .unwrap_or_default(),
+            entries: received
+                .image_pull_secrets
+                .into_iter()
+                .flatten()
+                .map(|reference| reference.name)
+                .collect(),
+        });
+        Self {
+            metadata: ObjectMeta {
+                name: meta.name,
+                namespace: meta.namespace,
+                uid: meta.uid,
+                resource_version: meta.resource_version,
+                deletion_timestamp: meta.deletion_timestamp,
+                ..ObjectMeta::default()
+            },
+            read,
+        }
+    }
+}

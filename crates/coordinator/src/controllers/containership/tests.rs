@@ -1,0 +1,199 @@
+use proptest::prelude::*;
+use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
+
+use super::*;
+
+fn account(managed: bool, attached: Option<&str>, entries: &[&str]) -> Account {
+    let references: Vec<Value> = entries.iter().map(|name| json!({ "name": name })).collect();
+    let labels = if managed {
+        json!({MANAGED_LABEL: MANAGED_VALUE})
+    } else {
+        json!({})
+    };
+    let object = json!({
+        "metadata": {"name": CONTAINERSHIP_ACCOUNT, "namespace": "n", "uid": "u", "labels": labels,
+            "annotations": attached.map(|attached| json!({ATTACHED_ANNOTATION: attached}))},
+        "imagePullSecrets": references,
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+fn entries(ready: &[&str], pending: &[&str]) -> Entries {
+    let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    Entries {
+        ready: set(ready),
+        pending: set(pending),
+    }
+}
+
+fn difference(name: &str, wanted: Option<&Entries>, account: &Account) -> Difference {
+    let desired = DesiredAccount { name, entries: wanted };
+    desired.difference(account)
+}
+
+#[test]
+fn only_the_entries_of_ours_change() {
+    let patch = |entries: Option<&[&str]>, attached: Option<Option<&str>>| {
+        let mut patch = json!({});
+        if let Some(entries) = entries {
+            patch["imagePullSecrets"] = entries.iter().map(|name| json!({ "name": name })).collect();
+        }
+        if let Some(attached) = attached {
+            patch["metadata"]["annotations"][ATTACHED_ANNOTATION] = json!(attached);
+        }
+        Difference::Patch(patch)
+    };
+    for (why, had, attached, ready, pending, expected) in [
+        (
+            "all is well",
+            &["admins", "r"][..],
+            Some("r"),
+            &["r"][..],
+            &[][..],
+            Difference::None,
+        ),
+        (
+            "attach",
+            &["admins"],
+            None,
+            &["r"],
+            &[],
+            patch(Some(&["admins", "r"]), Some(Some("r"))),
+        ),
+        (
+            "detach",
+            &["admins", "r"],
+            Some("r"),
+            &[],
+            &[],
+            patch(Some(&["admins"]), Some(None)),
+        ),
+        (
+            "somebody took ours away",
+            &["admins"],
+            Some("r"),
+            &["r"],
+            &[],
+            patch(Some(&["admins", "r"]), None),
+        ),
+        ("without a credential", &["r"], Some("r"), &[], &["r"], Difference::None),
+        (
+            "an admin's entry of an unknown name",
+            &["x"],
+            None,
+            &[],
+            &[],
+            Difference::None,
+        ),
+        (
+            "taken over from Go",
+            &["r"],
+            None,
+            &["r"],
+            &[],
+            patch(None, Some(Some("r"))),
+        ),
+        (
+            "one of two goes",
+            &["a", "b"],
+            Some("a,b"),
+            &["b"],
+            &[],
+            patch(Some(&["b"]), Some(Some("b"))),
+        ),
+        ("no registries", &[], None, &[], &[], Difference::None),
+    ] {
+        let wanted = entries(ready, pending);
+        for name in [CONTAINERSHIP_ACCOUNT, "default"] {
+            let found = difference(name, Some(&wanted), &account(true, attached, had));
+            assert_eq!(found, expected, "{why}");
+        }
+    }
+}
+
+#[test]
+fn nothing_changes_while_the_registries_are_not_known() {
+    let found = difference(CONTAINERSHIP_ACCOUNT, None, &account(true, Some("r"), &["r", "admins"]));
+    assert_eq!(found, Difference::None);
+}
+
+#[test]
+fn an_account_without_the_label_is_foreign_if_it_has_our_name_only() {
+    let wanted = entries(&["r"], &[]);
+    let foreign = account(false, None, &[]);
+    assert_eq!(
+        difference(CONTAINERSHIP_ACCOUNT, Some(&wanted), &foreign),
+        Difference::Foreign
+    );
+    assert!(matches!(
+        difference("default", Some(&wanted), &foreign),
+        Difference::Patch(_)
+    ));
+}
+
+#[test]
+fn the_account_is_created_with_its_pull_secrets_and_no_other_is_created() {
+    let wanted = entries(&["a", "b"], &["c"]);
+    let body = |name| {
+        let desired = DesiredAccount {
+            name,
+            entries: Some(&wanted),
+        };
+        desired.body(CONTAINERSHIP_NAMESPACE)
+    };
+    let created: Account = serde_json::from_value(json!(body(CONTAINERSHIP_ACCOUNT).unwrap())).unwrap();
+    assert_eq!(
+        difference(CONTAINERSHIP_ACCOUNT, Some(&wanted), &created),
+        Difference::None
+    );
+    assert_eq!(created.entries(), ["a", "b"]);
+    assert!(body("default").is_none());
+}
+
+#[test]
+fn what_the_cache_packs_it_can_read() {
+    let whole = account(true, Some("a,b"), &["admins", "a", "b"]);
+    let packed: Account = serde_json::from_value(json!(whole)).unwrap();
+    assert_eq!(packed, whole);
+}
+
+proptest! {
+    /// After the patch there is no other one, whatever somebody put there, and what is an admin's stays.
+    #[test]
+    fn one_patch_is_enough(
+        had in prop::collection::btree_set("[a-f]", 0..6),
+        attached in prop::collection::btree_set("[a-f]", 0..4),
+        ready in prop::collection::btree_set("[a-f]", 0..4),
+        pending in prop::collection::btree_set("[a-f]", 0..3),
+    ) {
+        let had: Vec<&str> = had.iter().map(String::as_str).collect();
+        let before = account(true, Some(&joined(&attached)), &had);
+        let pending: BTreeSet<String> = pending.difference(&ready).cloned().collect();
+        let wanted = Entries { ready: ready.clone(), pending: pending.clone() };
+        let mut object = json!(account(true, None, &[]));
+        object.as_object_mut().unwrap().remove("read");
+        object["metadata"]["labels"] = json!({MANAGED_LABEL: MANAGED_VALUE});
+        object["metadata"]["annotations"][ATTACHED_ANNOTATION] = json!(joined(&attached));
+        object["imagePullSecrets"] = had.iter().map(|name| json!({ "name": name })).collect();
+        if let Difference::Patch(patch) = difference(CONTAINERSHIP_ACCOUNT, Some(&wanted), &before) {
+            if let Some(entries) = patch.get("imagePullSecrets") {
+                object["imagePullSecrets"] = entries.clone();
+            }
+            if let Some(annotations) = patch["metadata"].get("annotations") {
+                object["metadata"]["annotations"] = match &annotations[ATTACHED_ANNOTATION] {
+                    Value::Null => json!({}),
+                    value => json!({ ATTACHED_ANNOTATION: value }),
+                };
+            }
+        }
+        let after: Account = serde_json::from_value(object).unwrap();
+        prop_assert_eq!(difference(CONTAINERSHIP_ACCOUNT, Some(&wanted), &after), Difference::None);
+        for name in &had {
+            let name = (*name).to_owned();
+            let admins = !attached.contains(&name);
+            let exists = ready.contains(&name) || pending.contains(&name);
+            prop_assert_eq!(after.entries().contains(&name), admins || exists);
+        }
+        prop_assert!(ready.iter().all(|name| after.entries().contains(name)));
+    }
+}

@@ -1,0 +1,242 @@
+//! Registry controller: makes a pull secret of the credentials of each Registry, and puts it into every namespace.
+//!
+//! One pass is about one Registry: it reads the credentials, tries them, or asks ECR for a token, and then says what the pull secret is.
+//! [`copies`] puts that into every namespace, and the Containership controller attaches it to service accounts.
+//!
+//! - **Make before break**: a credential replaces one that works only after the registry let it in. The pull secret in `containership-core`
+//!   is written first, and is what a new leader begins with, so a restart changes nothing.
+//! - Registries are independent: each waits for its own host, without a permit.
+//! - Nothing is sent to a host that the credentials do not name, and in the mode `secret` nothing of a Registry but its name is read.
+//! - No credential is in a log, an Event, a metric or an error.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::Resource as _;
+use tidewaiter_api::names::{
+    CONTAINERSHIP_NAMESPACE, CONTROLLER_LABEL, MANAGED_LABEL, MANAGED_VALUE, registry_secret_name,
+};
+use tidewaiter_kit::backoff::jittered;
+use tidewaiter_kit::{Cache, CloudCalls, Everywhere, Key, Next, Pass, Reconciler, SharedClock, Writer};
+
+mod address;
+mod board;
+mod challenge;
+mod copies;
+mod credential;
+mod digest;
+mod ecr;
+mod error;
+mod pull_secret;
+mod settings;
+mod shelf;
+mod start;
+mod stored;
+mod verify;
+
+pub use settings::RegistrySettings;
+pub(super) use shelf::Registries;
+pub(super) use start::start;
+
+use address::ServerAddress;
+use board::{Board, State};
+use credential::{Credential, EcrLogin, Login, Source};
+use digest::Digest;
+use error::{Copies, RegistryError};
+use pull_secret::{PullSecret, SecretCopy, TokenLife};
+use stored::{StoredRegistry, StoredSecret};
+use verify::{Verdict, Verifier};
+
+use crate::mirror::RegistryCredentialsIn;
+
+/// The longest value of a label.
+const LABEL_VALUE: usize = 63;
+
+/// A credential that works is tried again after this time (±10 %), so that one that was revoked is reported.
+const RECHECK: Duration = Duration::from_hours(1);
+const JITTER: f64 = 0.1;
+
+/// A token is renewed after this time at the earliest, whatever ECR says about its life.
+const SHORTEST: Duration = Duration::from_secs(10);
+
+struct RegistryController {
+    settings: RegistrySettings,
+    registries: Registries,
+    secrets: Cache<StoredSecret>,
+    everywhere: Arc<Everywhere<SecretCopy>>,
+    writer: Arc<Writer>,
+    verifier: Verifier,
+    calls: CloudCalls,
+    board: Board,
+    clock: SharedClock,
+    /// By registry: what its host let in last, and when (monotonic).
+    accepted: Mutex<BTreeMap<String, (Digest, Duration)>>,
+}
+
+impl Reconciler for RegistryController {
+    const NAME: &'static str = "registry";
+    type Error = RegistryError;
+
+    async fn reconcile(&self, pass: &mut Pass) -> Result<Next, RegistryError> {
+        let id = pass.key().name().to_owned();
+        let Some(registry) = self.registries.get(&id) else {
+            self.registries.remove(&id);
+            self.board.remove(&id);
+            self.accepted().remove(&id);
+            return Ok(Next::UntilChanged);
+        };
+        pass.about(registry.object_ref(&()));
+        let result = self.refresh(pass, &id, &registry).await;
+        let state = result.as_ref().map_or_else(RegistryError::state, |_| State::Ready);
+        let token = self.registries.pull_secret(&id);
+        let expires = token.and_then(|secret| secret.token().map(|token| token.expires));
+        self.board.set(&id, state, expires);
+        result
+    }
+}
+
+impl RegistryController {
+    async fn refresh(&self, pass: &mut Pass, id: &str, registry: &StoredRegistry) -> Result<Next, RegistryError> {
+        if id.len() > LABEL_VALUE {
+            return Err(RegistryError::Name);
+        }
+        if self.registries.pull_secret(id).is_none()
+            && let Some(record) = self.record(id)
+        {
+            // What worked before the restart goes on working, also in new namespaces.
+            self.registries.put(id, Arc::new(record));
+        }
+        match self.source(id, registry)?.credential()? {
+            Credential::Password(login) => self.with_password(pass, id, &login).await,
+            Credential::Ecr(login) => self.with_token(pass, id, &login).await,
+        }
+    }
+
+    /// The pull secret that was written last.
+    fn record(&self, id: &str) -> Option<PullSecret> {
+        let stored = self.secrets.get(&Key::namespaced(CONTAINERSHIP_NAMESPACE, id))?;
+        PullSecret::of_stored(id, stored.pull_secret_of().map(|_| &*stored)?)
+    }
+
+    fn source(&self, id: &str, registry: &StoredRegistry) -> Result<Source, RegistryError> {
+        if self.settings.registry_credentials == RegistryCredentialsIn::Inline {
+            return Ok(Source::of_spec(&registry.spec.0)?);
+        }
+        let name = registry_secret_name(id);
+        let secret = self.secrets.get(&Key::namespaced(CONTAINERSHIP_NAMESPACE, &name));
+        match secret.filter(|secret| secret.credentials_of() == Some(id)) {
+            Some(secret) => Ok(Source::of_secret(&secret)?),
+            None => Err(RegistryError::Missing { secret: name }),
+        }
+    }
+
+    async fn with_password(&self, pass: &mut Pass, id: &str, login: &Login) -> Result<Next, RegistryError> {
+        let desired = Arc::new(PullSecret::of_login(id, login));
+        let copies = match self.registries.pull_secret(id) {
+            None => Copies::None,
+            Some(current) if current.digest() == desired.digest() => Copies::Same,
+            Some(_) => Copies::Earlier,
+        };
+        match self.verdict(pass, id, login, desired.digest()).await {
+            Verdict::Refused => return Err(RegistryError::Refused(copies)),
+            Verdict::Unknown(why) => {
+                if copies == Copies::None {
+                    // There is nothing to lose, and the nodes may reach what we do not.
+                    self.publish(id, desired).await?;
+                }
+                return Err(RegistryError::Unchecked { why, copies });
+            }
+            Verdict::Accepted => {}
+        }
+        if copies != Copies::Same {
+            self.publish(id, desired).await?;
+        }
+        Ok(Next::After(jittered(RECHECK, JITTER)))
+    }
+
+    /// What the registry says to it, or has said within the hour.
+    async fn verdict(&self, pass: &mut Pass, id: &str, login: &Login, digest: &Digest) -> Verdict {
+        let place = login.address.place();
+        let is_exempt = |host: &String| host.eq_ignore_ascii_case(&place);
+        if !self.settings.verify_credentials || self.settings.unverified_hosts.iter().any(is_exempt) {
+            return Verdict::Accepted;
+        }
+        let now = self.clock.monotonic();
+        let is_recent = |(known, at): &(Digest, Duration)| known == digest && now < *at + RECHECK / 2;
+        if self.accepted().get(id).is_some_and(is_recent) {
+            return Verdict::Accepted;
+        }
+        let verdict = pass.outside(self.verifier.check(login)).await;
+        match verdict {
+            Verdict::Accepted => drop(self.accepted().insert(id.to_owned(), (digest.clone(), now))),
+            Verdict::Refused => drop(self.accepted().remove(id)),
+            Verdict::Unknown(_) => {}
+        }
+        verdict
+    }
+
+    async fn with_token(&self, pass: &mut Pass, id: &str, login: &EcrLogin) -> Result<Next, RegistryError> {
+        let source = login.digest();
+        let current = self.registries.pull_secret(id);
+        let current = current.as_ref().and_then(|secret| secret.token());
+        let now = self.clock.now();
+        let good = current.filter(|token| token.source == source.as_str() && now < token.renews);
+        if let Some(token) = good {
+            return Ok(Next::After(until(token.renews, now)));
+        }
+        // Boxed: the future of the SDK takes 24 kB.
+        let token = pass.outside(Box::pin(ecr::token(login, &self.calls))).await?;
+        let now = self.clock.now();
+        let life = match until(token.expires, now) {
+            // Our clock is wrong.
+            Duration::ZERO => RECHECK,
+            life => jittered(life / 2, JITTER).max(SHORTEST),
+        };
+        let renews = now.saturating_add(life).unwrap_or(Timestamp::MAX);
+        let own = login.address.as_ref().map(ServerAddress::text);
+        let places: Vec<&str> = [Some(token.endpoint.as_str()), own].into_iter().flatten().collect();
+        let secret = PullSecret::of_token(
+            id,
+            &places,
+            (&token.username, token.password.expose()),
+            &login.email,
+            TokenLife {
+                expires: token.expires,
+                renews,
+                source: source.as_str().to_owned(),
+            },
+        );
+        self.publish(id, Arc::new(secret)).await?;
+        Ok(Next::After(life))
+    }
+
+    /// This is the pull secret from now on. A new leader begins with the one in `containership-core`, so that is written first.
+    async fn publish(&self, id: &str, secret: Arc<PullSecret>) -> Result<(), RegistryError> {
+        let namespace = Key::new(CONTAINERSHIP_NAMESPACE);
+        let written = self
+            .everywhere
+            .ensure_in(&self.writer, &namespace, &[&*secret], &[])
+            .await;
+        self.registries.put(id, secret);
+        written.map(drop).map_err(RegistryError::NotWritten)
+    }
+
+    fn accepted(&self) -> MutexGuard<'_, BTreeMap<String, (Digest, Duration)>> {
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The label selector of the Secrets in `containership-core` that are read.
+fn selector(mode: RegistryCredentialsIn) -> String {
+    match mode {
+        RegistryCredentialsIn::Secret => format!("{MANAGED_LABEL}={MANAGED_VALUE}"),
+        // No Secret with credentials: only what we wrote.
+        RegistryCredentialsIn::Inline => format!("{MANAGED_LABEL}={MANAGED_VALUE},{CONTROLLER_LABEL}"),
+    }
+}
+
+fn until(then: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(then.duration_since(now)).unwrap_or_default()
+}

@@ -1,0 +1,34 @@
+//! The copies of the pull secrets in every namespace.
+//!
+//! A copy exists while its Registry exists: a Registry whose credential is missing, refused or unknown changes nothing. What is deleted is
+//! a managed pull secret whose Registry is gone, and nothing is deleted before all Registries are known.
+
+use std::sync::Arc;
+
+use tidewaiter_kit::{ChildrenError, Everywhere, Index, Key, Next, Pass, Reconciler, Writer};
+
+use super::pull_secret::{PullSecret, SecretCopy};
+use super::shelf::Registries;
+
+pub(super) struct PullSecretController {
+    pub(super) registries: Registries,
+    pub(super) everywhere: Arc<Everywhere<SecretCopy>>,
+    pub(super) by_namespace: Index<Key>,
+    pub(super) writer: Arc<Writer>,
+}
+
+impl Reconciler for PullSecretController {
+    const NAME: &'static str = "pullsecret";
+    type Error = ChildrenError;
+
+    async fn reconcile(&self, pass: &mut Pass) -> Result<Next, ChildrenError> {
+        let Some(ids) = self.registries.ids() else {
+            return Ok(Next::UntilChanged);
+        };
+        let ready = self.registries.ready(&ids);
+        let desired: Vec<&PullSecret> = ready.iter().map(|secret| &**secret).collect();
+        let mut unwanted = self.by_namespace.keys(pass.key());
+        unwanted.retain(|key| !ids.contains(key.name()));
+        self.everywhere.ensure(&self.writer, pass, &desired, &unwanted).await
+    }
+}

@@ -1,0 +1,231 @@
+//! How the credentials of a registry become what a container runtime needs, by provider.
+//!
+//! No error and no `Debug` shows a value: they name the field.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use tidewaiter_api::containership::RegistrySpec;
+use tidewaiter_api::names::secret_keys;
+use tidewaiter_api::values::{SecretText, quoted};
+
+use super::address::{DOCKER_HUB, InvalidAddress, ServerAddress};
+use super::digest::Digest;
+use super::stored::StoredSecret;
+
+const DEFAULT_REGION: &str = "us-east-1";
+
+/// The account of Google's registries that takes a JSON key for a password.
+const JSON_KEY_ACCOUNT: &str = "_json_key";
+
+/// What the cloud says of a registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Source {
+    pub(super) provider: String,
+    pub(super) serveraddress: String,
+    pub(super) email: String,
+    pub(super) credentials: BTreeMap<String, SecretText>,
+}
+
+/// How to get into a registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Credential {
+    /// With a name and a password.
+    Password(Login),
+    /// With a token that ECR gives and that expires.
+    Ecr(EcrLogin),
+}
+
+/// A name and a password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Login {
+    pub(super) address: ServerAddress,
+    pub(super) username: SecretText,
+    pub(super) password: SecretText,
+    pub(super) email: String,
+    /// The old form of a pull secret: `kubernetes.io/dockercfg`.
+    pub(super) old_form: bool,
+}
+
+/// A key of AWS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct EcrLogin {
+    /// Besides the address that ECR names.
+    pub(super) address: Option<ServerAddress>,
+    pub(super) region: String,
+    pub(super) access_key_id: SecretText,
+    pub(super) secret_access_key: SecretText,
+    pub(super) session_token: Option<SecretText>,
+    pub(super) email: String,
+}
+
+/// The credentials of a registry are not usable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum InvalidSource {
+    #[error("the Secret has no {0} that is text: the mirror of the cloud writes it")]
+    Field(&'static str),
+    #[error("credentials.json must be a JSON object of texts (its content is not shown)")]
+    Credentials,
+    #[error("the spec of the Registry does not have the form that its definition describes (it is not shown)")]
+    Spec,
+    #[error("{0}")]
+    Address(#[from] InvalidAddress),
+    #[error("provider is {0}: must be amazon_ec2_registry, google_registry, azure, dockerhub, quay or private")]
+    Provider(String),
+    #[error("the credentials for the provider {provider} must have {field} (the value is not shown)")]
+    Missing { provider: String, field: &'static str },
+    #[error("the region in the credentials must be lower-case letters, digits and '-', for example us-east-1")]
+    Region,
+}
+
+impl Source {
+    /// From the Secret that the mirror writes.
+    pub(super) fn of_secret(secret: &StoredSecret) -> Result<Self, InvalidSource> {
+        let field = |key| secret.text(key).map(str::to_owned).ok_or(InvalidSource::Field(key));
+        let credentials = secret
+            .bytes(secret_keys::CREDENTIALS)
+            .ok_or(InvalidSource::Credentials)?;
+        Ok(Self {
+            provider: field(secret_keys::PROVIDER)?,
+            serveraddress: field(secret_keys::SERVER_ADDRESS)?,
+            email: secret.text(secret_keys::EMAIL).unwrap_or_default().to_owned(),
+            // The errors of serde quote what they refuse.
+            credentials: serde_json::from_slice(credentials).map_err(|_| InvalidSource::Credentials)?,
+        })
+    }
+
+    /// From the Registry itself.
+    pub(super) fn of_spec(spec: &Value) -> Result<Self, InvalidSource> {
+        let spec: RegistrySpec = serde_json::from_value(spec.clone()).map_err(|_| InvalidSource::Spec)?;
+        Ok(Self {
+            provider: spec.provider,
+            serveraddress: spec.serveraddress,
+            email: spec.email,
+            credentials: spec.credentials,
+        })
+    }
+
+    /// What its provider requires.
+    pub(super) fn credential(&self) -> Result<Credential, InvalidSource> {
+        match self.provider.to_ascii_lowercase().as_str() {
+            "amazon_ec2_registry" => self.ecr().map(Credential::Ecr),
+            "google_registry" => self.google().map(Credential::Password),
+            "dockerhub" => self.password(Some(DOCKER_HUB)).map(Credential::Password),
+            "quay" => self.password(Some("quay.io")).map(Credential::Password),
+            "azure" | "private" => self.password(None).map(Credential::Password),
+            _ => Err(InvalidSource::Provider(quoted(&self.provider))),
+        }
+    }
+
+    fn password(&self, default: Option<&str>) -> Result<Login, InvalidSource> {
+        let username = self.required("username", &["username"])?;
+        let is_name = |name: &str| !name.contains(':') && !name.chars().any(char::is_control);
+        if !is_name(username.expose()) {
+            return Err(self.missing("a username without ':' and control characters"));
+        }
+        Ok(Login {
+            address: self.address(default)?,
+            username,
+            password: self.required("password", &["password"])?,
+            email: self.email.clone(),
+            old_form: false,
+        })
+    }
+
+    /// The JSON key of a Google service account is the one value that is a JSON object.
+    fn google(&self) -> Result<Login, InvalidSource> {
+        let is_object =
+            |text: &&SecretText| serde_json::from_str::<Value>(text.expose()).is_ok_and(|value| value.is_object());
+        let key = self
+            .credentials
+            .values()
+            .find(is_object)
+            .or_else(|| self.credentials.get("password"));
+        let username = self
+            .credentials
+            .get("username")
+            .filter(|name| !name.expose().is_empty());
+        Ok(Login {
+            address: self.address(None)?,
+            username: username.cloned().unwrap_or_else(|| JSON_KEY_ACCOUNT.to_owned().into()),
+            password: key
+                .cloned()
+                .ok_or_else(|| self.missing("the JSON key of a service account"))?,
+            email: self.email.clone(),
+            old_form: true,
+        })
+    }
+
+    fn ecr(&self) -> Result<EcrLogin, InvalidSource> {
+        let region = self.find(&["region"]).map_or(DEFAULT_REGION, SecretText::expose);
+        let is_region = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        if !(1..=32).contains(&region.len()) || !region.bytes().all(is_region) {
+            return Err(InvalidSource::Region);
+        }
+        let address = match self.serveraddress.as_str() {
+            "" => None,
+            text => Some(ServerAddress::parse(text)?),
+        };
+        Ok(EcrLogin {
+            address,
+            region: region.to_owned(),
+            access_key_id: self.required("access_key_id", &["accesskeyid", "accesskey", "key"])?,
+            secret_access_key: self.required("secret_access_key", &["secretaccesskey", "secretkey", "secret"])?,
+            session_token: self.find(&["sessiontoken"]).cloned(),
+            email: self.email.clone(),
+        })
+    }
+
+    fn address(&self, default: Option<&str>) -> Result<ServerAddress, InvalidSource> {
+        let text = match (self.serveraddress.as_str(), default) {
+            ("", Some(default)) => default,
+            (text, _) => text,
+        };
+        Ok(ServerAddress::parse(text)?)
+    }
+
+    fn required(&self, field: &'static str, names: &[&str]) -> Result<SecretText, InvalidSource> {
+        self.find(names).cloned().ok_or_else(|| self.missing(field))
+    }
+
+    /// The value under one of these names; `AWS_ACCESS_KEY_ID`, `access-key-id` and `accessKeyId` are one.
+    fn find(&self, names: &[&str]) -> Option<&SecretText> {
+        let plain = |name: &str| {
+            let name = name.to_ascii_lowercase().replace(['_', '-'], "");
+            name.strip_prefix("aws").map_or_else(|| name.clone(), str::to_owned)
+        };
+        let mut found = self
+            .credentials
+            .iter()
+            .filter(|(name, _)| names.contains(&plain(name).as_str()));
+        found
+            .find(|(_, value)| !value.expose().is_empty())
+            .map(|(_, value)| value)
+    }
+
+    fn missing(&self, field: &'static str) -> InvalidSource {
+        InvalidSource::Missing {
+            provider: self.provider.clone(),
+            field,
+        }
+    }
+}
+
+impl EcrLogin {
+    /// What the token depends on.
+    pub(super) fn digest(&self) -> Digest {
+        let address = self.address.as_ref().map_or("", |address| address.text());
+        let token = self.session_token.as_ref().map_or("", SecretText::expose);
+        Digest::of([
+            address,
+            &self.region,
+            self.access_key_id.expose(),
+            self.secret_access_key.expose(),
+            token,
+            &self.email,
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,36 @@
+//! The digest of what a pull secret contains, by which thousands of copies are compared without being held.
+
+use std::fmt;
+
+use aws_lc_rs::digest::{Context, SHA256};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use serde::{Deserialize, Serialize};
+
+/// A SHA-256, in base64.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Digest(String);
+
+impl Digest {
+    /// Of these parts, in order; where one ends is part of it.
+    pub(super) fn of<'a, P: AsRef<[u8]> + ?Sized + 'a>(parts: impl IntoIterator<Item = &'a P>) -> Self {
+        let mut context = Context::new(&SHA256);
+        for part in parts {
+            let part = part.as_ref();
+            context.update(&(part.len() as u64).to_be_bytes());
+            context.update(part);
+        }
+        Self(STANDARD_NO_PAD.encode(context.finish()))
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Digest(not shown)")
+    }
+}

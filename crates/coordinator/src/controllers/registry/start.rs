@@ -1,0 +1,97 @@
+//! The wiring: which change starts which pass.
+
+use std::sync::{Arc, Mutex};
+
+use tidewaiter_api::names::{
+    CONTAINERSHIP_NAMESPACE, CONTROLLER_LABEL, MANAGED_LABEL, MANAGED_VALUE, REGISTRY_SECRET_LABEL,
+};
+use tidewaiter_kit::client::MOST_IN_FLIGHT;
+use tidewaiter_kit::{Cache, Change, Controller, Everywhere, Key, Queue, Reconciler as _, Tasks, Trigger, Writer};
+
+use super::board::Board;
+use super::copies::PullSecretController;
+use super::pull_secret::SecretCopy;
+use super::shelf::Registries;
+use super::stored::{StoredRegistry, StoredSecret};
+use super::verify::Verifier;
+use super::{RegistryController, RegistrySettings, selector};
+use crate::controllers::{Shared, StartError};
+
+/// Passes that write at once: a cold start writes one copy for each namespace and registry.
+const PERMITS: usize = 32;
+
+/// Starts the controllers of registries and of their pull secrets.
+pub(in crate::controllers) fn start(
+    settings: &RegistrySettings,
+    shared: &Shared<'_>,
+    tasks: &mut Tasks,
+) -> Result<Registries, StartError> {
+    let kit = &shared.context.kit;
+    // Optional: a cluster may not have the definition of Registry yet.
+    let objects = Cache::<StoredRegistry>::namespaced(shared.reader.clone(), CONTAINERSHIP_NAMESPACE)
+        .named("registry-controller")
+        .optional()
+        .start(tasks, kit);
+    let secrets = Cache::<StoredSecret>::namespaced(shared.reader.clone(), CONTAINERSHIP_NAMESPACE)
+        .labels(&selector(settings.registry_credentials))
+        .named("secret-registries")
+        .start(tasks, kit);
+    let copies = Cache::<SecretCopy>::all(shared.reader.clone())
+        .labels(&format!("{MANAGED_LABEL}={MANAGED_VALUE},{CONTROLLER_LABEL}"))
+        .named("secret-copies")
+        .keep(SecretCopy::is_pull_secret)
+        .page_size(500)
+        .packed()
+        .start(tasks, kit);
+    let registries = Registries::new(objects.clone());
+    let everywhere = Arc::new(Everywhere::new(shared.namespaces.clone(), copies.clone()));
+    let writer = shared
+        .clients
+        .for_controller(PullSecretController::NAME, MOST_IN_FLIGHT);
+    // One for both, so that neither repeats what the other has just written.
+    let writer = Arc::new(Writer::new(writer, RegistryController::NAME, Arc::clone(&kit.clock)));
+
+    let queue = Queue::new();
+    everywhere.notify(&queue);
+    registries.notify(&queue, &shared.namespaces);
+    let reconciler = PullSecretController {
+        registries: registries.clone(),
+        everywhere: Arc::clone(&everywhere),
+        by_namespace: copies.index(|copy| Key::of(copy).namespace().map(Key::new)),
+        writer: Arc::clone(&writer),
+    };
+    Controller::new(reconciler, queue)
+        .reads(&shared.namespaces)
+        .reads(&objects)
+        .reads(&copies)
+        .permits(PERMITS)
+        .start(shared.context.clone(), tasks);
+
+    let queue = Queue::new();
+    objects.notify(by_name(&queue));
+    secrets.notify(queue.label_value(REGISTRY_SECRET_LABEL));
+    let reconciler = RegistryController {
+        settings: settings.clone(),
+        registries: registries.clone(),
+        secrets: secrets.clone(),
+        everywhere,
+        writer,
+        verifier: Verifier::new(Arc::clone(&kit.clock))?,
+        calls: kit.metrics.cloud_calls(),
+        board: Board::new(&kit.metrics)?,
+        clock: Arc::clone(&kit.clock),
+        accepted: Mutex::default(),
+    };
+    Controller::new(reconciler, queue)
+        .reads(&objects)
+        .reads(&secrets)
+        .reads(&copies)
+        .start(shared.context.clone(), tasks);
+    Ok(registries)
+}
+
+/// A registry is known by its id alone, in whichever object.
+fn by_name(queue: &Queue) -> Trigger<StoredRegistry> {
+    let queue = queue.clone();
+    Trigger::calls(move |change: &Change<'_, StoredRegistry>| queue.push(Key::new(Key::of(change.object()).name())))
+}

@@ -1,0 +1,258 @@
+//! The same children in every namespace that is not terminating.
+//!
+//! - What is missing is created with POST, because nothing else is conditional on absence: an apply would merge into an object of
+//!   that name that somebody else made.
+//! - What differs is changed with one merge patch that is conditional on uid and resourceVersion and names the fields of ours, so that
+//!   whatever others put beside them stays.
+//! - A child is cached in any type that shows whether it is as desired: a digest is enough, so thousands of copies of a Secret take no
+//!   room.
+//! - A namespace in which a write fails delays no other: each is a key of its own, and its error is reported on the Namespace.
+//!
+//! Never: a write in a namespace that is terminating; a write to an object that is not ours.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures::stream::{self, StreamExt as _};
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{CATCH_UP, CONCURRENCY, ChildrenError};
+use crate::cache::{Cache, Cacheable, Metadata};
+use crate::controller::Pass;
+use crate::key::Key;
+use crate::queue::Queue;
+use crate::retry::Next;
+use crate::writer::{WriteError, Writer};
+
+/// What a child is to be in each namespace.
+pub trait Desired: Send + Sync {
+    /// The child as it is cached.
+    type Child: Cacheable;
+    /// The child as it is written.
+    type Body: Resource<DynamicType = ()> + Serialize + Send + Sync;
+
+    /// Its name, the same in each namespace.
+    fn name(&self) -> &str;
+
+    /// What to create in this namespace; None if others create it.
+    fn body(&self, namespace: &str) -> Option<Self::Body>;
+
+    /// What makes the cached child as desired.
+    fn difference(&self, child: &Self::Child) -> Difference;
+
+    /// Whether an object of that name is ours, although the cache does not show it: its labels may have been edited so that the
+    /// selector of the cache does not match any more.
+    fn owns(&self, metadata: &ObjectMeta) -> bool;
+
+    /// The patch that makes any object of ours as desired; None if that depends on what the object has.
+    fn whole(&self) -> Option<Value>;
+}
+
+/// What makes a child as desired.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Difference {
+    /// Nothing: it is as desired.
+    None,
+    /// A merge patch without uid and resourceVersion.
+    Patch(Value),
+    /// A field differs that cannot be changed: the child is deleted and created again.
+    Replace,
+    /// It is somebody else's.
+    Foreign,
+}
+
+/// Children of one kind in every namespace.
+#[derive(Debug)]
+pub struct Everywhere<C: Cacheable> {
+    namespaces: Cache<Metadata<Namespace>>,
+    children: Cache<C>,
+}
+
+/// One write.
+enum Step<B> {
+    Create(B),
+    Patch(ObjectMeta, Value),
+    Replace(ObjectMeta, Option<B>),
+    Delete(ObjectMeta),
+}
+
+impl<C: Cacheable> Everywhere<C> {
+    /// `children` holds the objects of the kind that could have a desired name, or at least those of ours.
+    #[must_use]
+    pub fn new(namespaces: Cache<Metadata<Namespace>>, children: Cache<C>) -> Self {
+        Self { namespaces, children }
+    }
+
+    /// Queues a namespace when it is new or begins to terminate, and when a child in it changes.
+    pub fn notify(&self, queue: &Queue) {
+        self.namespaces.notify(queue.same_name().unless(as_terminating));
+        self.children.notify(queue.namespace());
+    }
+
+    /// Makes the children in the namespace of this pass as `desired`, and deletes `unwanted` ones. Does nothing in a namespace that is
+    /// terminating or gone.
+    ///
+    /// # Errors
+    /// [`ChildrenError`], after every write was tried.
+    pub async fn ensure<D>(
+        &self,
+        writer: &Writer,
+        pass: &mut Pass,
+        desired: &[&D],
+        unwanted: &[Key],
+    ) -> Result<Next, ChildrenError>
+    where
+        D: Desired<Child = C>,
+    {
+        let namespace = pass.key().clone();
+        let found = self.namespaces.get(&namespace).filter(|it| !is_terminating(it));
+        let Some(found) = found else {
+            return Ok(Next::UntilChanged);
+        };
+        pass.about(found.object_ref(&()));
+        self.ensure_in(writer, &namespace, desired, unwanted).await
+    }
+
+    /// The same for a namespace that is known to exist, whatever the pass is about.
+    ///
+    /// # Errors
+    /// As [`Everywhere::ensure`].
+    pub async fn ensure_in<D>(
+        &self,
+        writer: &Writer,
+        namespace: &Key,
+        desired: &[&D],
+        unwanted: &[Key],
+    ) -> Result<Next, ChildrenError>
+    where
+        D: Desired<Child = C>,
+    {
+        let mut outdated = false;
+        let mut cached = |key: &Key| {
+            let child = self.children.get(key);
+            // All are asked, because each forgets the versions that the cache is past.
+            outdated |= writer.awaits::<D::Body>(key, child.as_ref().map(|child| child.meta()));
+            child
+        };
+        let mut foreign = BTreeSet::new();
+        let mut steps = Vec::new();
+        for (nth, desired) in desired.iter().enumerate() {
+            let key = Key::namespaced(namespace.name(), desired.name());
+            let child = cached(&key);
+            if let Some(step) = step(*desired, namespace, child.as_ref(), || foreign.insert(key.clone())) {
+                steps.push((Some(nth), key, step));
+            }
+        }
+        for key in unwanted {
+            let child = cached(key).filter(|child| child.meta().deletion_timestamp.is_none());
+            steps.extend(child.map(|child| (None, key.clone(), Step::Delete(child.meta().clone()))));
+        }
+        if outdated {
+            return Ok(Next::Pending(CATCH_UP));
+        }
+        let requests = steps.into_iter().map(|(nth, key, step)| async move {
+            let written = perform(writer, nth.map(|nth| desired[nth]), step).await;
+            (key, written)
+        });
+        let results: Vec<_> = stream::iter(requests).buffer_unordered(CONCURRENCY).collect().await;
+        let mut failed = Vec::new();
+        for (key, result) in results {
+            match result {
+                Ok(true) => {}
+                Ok(false) => drop(foreign.insert(key)),
+                Err(error) => failed.push(error),
+            }
+        }
+        if failed.is_empty() && foreign.is_empty() {
+            return Ok(Next::UntilChanged);
+        }
+        Err(ChildrenError {
+            kind: D::Body::kind(&()).into_owned(),
+            failed,
+            foreign: foreign.into_iter().collect(),
+            held: 0,
+        })
+    }
+}
+
+fn step<D: Desired>(
+    desired: &D,
+    namespace: &Key,
+    child: Option<&Arc<D::Child>>,
+    foreign: impl FnOnce() -> bool,
+) -> Option<Step<D::Body>> {
+    let Some(child) = child else {
+        return desired.body(namespace.name()).map(Step::Create);
+    };
+    let meta = child.meta();
+    if meta.deletion_timestamp.is_some() {
+        // Its end starts another pass.
+        return None;
+    }
+    match desired.difference(child) {
+        Difference::None => None,
+        Difference::Patch(patch) => Some(Step::Patch(meta.clone(), patch)),
+        Difference::Replace => Some(Step::Replace(meta.clone(), desired.body(namespace.name()))),
+        Difference::Foreign => {
+            foreign();
+            None
+        }
+    }
+}
+
+/// False when the object is somebody else's.
+async fn perform<D: Desired>(writer: &Writer, desired: Option<&D>, step: Step<D::Body>) -> Result<bool, WriteError> {
+    match step {
+        Step::Create(body) => create(writer, desired, &body).await,
+        Step::Patch(meta, patch) => writer.patch::<D::Body>(&meta, patch).await.map(|_| true),
+        Step::Replace(meta, body) => {
+            delete::<D>(writer, &meta).await?;
+            match body {
+                Some(body) => create(writer, desired, &body).await,
+                None => Ok(true),
+            }
+        }
+        Step::Delete(meta) => delete::<D>(writer, &meta).await.map(|()| true),
+    }
+}
+
+async fn create<D: Desired>(writer: &Writer, desired: Option<&D>, body: &D::Body) -> Result<bool, WriteError> {
+    let error = match writer.create(body).await {
+        Ok(_) => return Ok(true),
+        Err(error) if error.is_conflict() => error,
+        Err(error) => return Err(error),
+    };
+    // The cache does not show it: it is somebody else's, or its labels were edited, or the watch is late.
+    let Some(found) = writer.read::<D::Body>(body.meta()).await? else {
+        return Err(error);
+    };
+    let Some(desired) = desired.filter(|desired| desired.owns(&found)) else {
+        return Ok(false);
+    };
+    match desired.whole() {
+        Some(patch) => writer.patch::<D::Body>(&found, patch).await.map(|_| true),
+        None => Err(error),
+    }
+}
+
+async fn delete<D: Desired>(writer: &Writer, meta: &ObjectMeta) -> Result<(), WriteError> {
+    match writer.delete::<D::Body>(meta).await {
+        Err(error) if error.is_gone() => Ok(()),
+        deleted => deleted,
+    }
+}
+
+fn is_terminating(namespace: &Metadata<Namespace>) -> bool {
+    namespace.metadata.deletion_timestamp.is_some()
+}
+
+fn as_terminating(before: &Metadata<Namespace>, after: &Metadata<Namespace>) -> bool {
+    is_terminating(before) == is_terminating(after)
+}
+
+#[cfg(test)]
+mod tests;

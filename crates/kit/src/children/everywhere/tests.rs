@@ -1,0 +1,234 @@
+use std::sync::Mutex;
+
+use bytes::Bytes;
+use http::Response;
+use http_body_util::{BodyExt as _, Full};
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::json;
+
+use super::*;
+use crate::cache::Feed;
+use crate::client::by_hand;
+use crate::leader::Leadership;
+use crate::retry::{ReconcileError as _, Retry};
+use crate::testing::kit;
+
+const OURS: &str = "ours";
+
+/// A ConfigMap with this value; its child is cached whole.
+struct Wanted(&'static str, &'static str);
+
+impl Desired for Wanted {
+    type Child = ConfigMap;
+    type Body = ConfigMap;
+
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn body(&self, namespace: &str) -> Option<ConfigMap> {
+        Some(child(namespace, self.0, self.1, true))
+    }
+
+    fn difference(&self, child: &ConfigMap) -> Difference {
+        match &child.data.as_ref().unwrap()["value"] {
+            _ if !self.owns(&child.metadata) => Difference::Foreign,
+            value if value == self.1 => Difference::None,
+            value if value == "immutable" => Difference::Replace,
+            _ => Difference::Patch(self.whole().unwrap()),
+        }
+    }
+
+    fn owns(&self, metadata: &ObjectMeta) -> bool {
+        metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(OURS))
+    }
+
+    fn whole(&self) -> Option<Value> {
+        Some(json!({"data": {"value": self.1}}))
+    }
+}
+
+fn child(namespace: &str, name: &str, value: &str, ours: bool) -> ConfigMap {
+    let labels = if ours { json!({OURS: "1"}) } else { json!({}) };
+    serde_json::from_value(json!({
+        "metadata": {"name": name, "namespace": namespace, "uid": name, "resourceVersion": "1", "labels": labels},
+        "data": {"value": value},
+    }))
+    .unwrap()
+}
+
+fn namespace(name: &str, terminating: bool) -> Metadata<Namespace> {
+    let deletion = terminating.then_some("2026-01-01T00:00:00Z");
+    serde_json::from_value(json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": name, "uid": name, "deletionTimestamp": deletion},
+    }))
+    .unwrap()
+}
+
+struct World {
+    namespaces: Feed<Metadata<Namespace>>,
+    children: Feed<ConfigMap>,
+    everywhere: Everywhere<ConfigMap>,
+    writer: Writer,
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+/// A POST of `hidden` or `taken` conflicts: the first is ours, although the cache does not show it. One of `refused` is refused.
+fn world() -> World {
+    let (kit, _) = kit();
+    let (mut namespaces, namespace_cache) = Feed::new(&kit);
+    namespaces.list([namespace("n", false), namespace("ending", true)]);
+    let (children, child_cache) = Feed::new(&kit);
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&requests);
+    let answer = move |request: http::Request<Bytes>| {
+        let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
+        let in_path = request.uri().path().rsplit('/').next().unwrap();
+        let name = body["metadata"]["name"].as_str().unwrap_or(in_path).to_owned();
+        log.lock().unwrap().push(format!("{} {name}", request.method()));
+        let refusal = |code, reason: &str| {
+            let status =
+                json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": "no"});
+            (code, status)
+        };
+        let (code, body) = match (request.method().as_str(), name.as_str()) {
+            ("POST", "hidden" | "taken") => refusal(409, "AlreadyExists"),
+            ("POST", "refused") => refusal(403, "Forbidden"),
+            (_, name) => {
+                let labels = if name == "taken" { json!({}) } else { json!({OURS: "1"}) };
+                let meta =
+                    json!({"name": name, "namespace": "n", "uid": name, "resourceVersion": "9", "labels": labels});
+                (200, json!({ "metadata": meta }))
+            }
+        };
+        let body = Full::new(Bytes::from(body.to_string()))
+            .map_err(Into::into)
+            .boxed_unsync();
+        std::future::ready(Ok(Response::builder().status(code).body(body).unwrap()))
+    };
+    let client = by_hand::client(answer, &Leadership::always(Arc::clone(&kit.clock)), &kit);
+    World {
+        namespaces,
+        children,
+        everywhere: Everywhere::new(namespace_cache, child_cache),
+        writer: Writer::new(client, "test", Arc::clone(&kit.clock)),
+        requests,
+    }
+}
+
+impl World {
+    async fn ensure(&self, namespace: &str, desired: &[Wanted], unwanted: &[&str]) -> Result<Next, ChildrenError> {
+        let mut pass = Pass::by_hand(Key::new(namespace));
+        let desired: Vec<&Wanted> = desired.iter().collect();
+        let unwanted: Vec<Key> = unwanted.iter().map(|name| Key::namespaced(namespace, name)).collect();
+        self.everywhere
+            .ensure(&self.writer, &mut pass, &desired, &unwanted)
+            .await
+    }
+
+    fn requests(&self) -> Vec<String> {
+        let mut requests = std::mem::take(&mut *self.requests.lock().unwrap());
+        requests.sort_unstable();
+        requests
+    }
+}
+
+#[tokio::test]
+async fn each_difference_is_one_write_and_none_is_no_write() {
+    let mut world = world();
+    world.children.list([
+        child("n", "same", "v", true),
+        child("n", "edited", "other", true),
+        child("n", "fixed", "immutable", true),
+        child("n", "unwanted", "v", true),
+    ]);
+    let desired = || {
+        [
+            Wanted("same", "v"),
+            Wanted("edited", "v"),
+            Wanted("fixed", "v"),
+            Wanted("new", "v"),
+        ]
+    };
+    let unwanted = ["unwanted", "gone-already"];
+    assert_eq!(
+        world.ensure("n", &desired(), &unwanted).await.unwrap(),
+        Next::UntilChanged
+    );
+    assert_eq!(
+        world.requests(),
+        [
+            "DELETE fixed",
+            "DELETE unwanted",
+            "PATCH edited",
+            "POST fixed",
+            "POST new"
+        ]
+    );
+    // The cache does not show them yet.
+    assert_eq!(
+        world.ensure("n", &desired(), &unwanted).await.unwrap(),
+        Next::Pending(CATCH_UP)
+    );
+    assert!(world.requests().is_empty());
+}
+
+#[tokio::test]
+async fn nothing_is_written_where_a_namespace_terminates_or_is_gone() {
+    let mut world = world();
+    world.children.list([child("ending", "unwanted", "v", true)]);
+    for namespace in ["ending", "gone"] {
+        let next = world.ensure(namespace, &[Wanted("new", "v")], &["unwanted"]).await;
+        assert_eq!(next.unwrap(), Next::UntilChanged);
+    }
+    assert!(world.requests().is_empty());
+}
+
+#[tokio::test]
+async fn an_object_of_somebody_else_is_reported_and_one_of_ours_that_the_cache_hides_is_put_right() {
+    let mut world = world();
+    world.children.list([child("n", "seen", "v", false)]);
+    let desired = [Wanted("seen", "v"), Wanted("taken", "v"), Wanted("hidden", "v")];
+    let error = world.ensure("n", &desired, &[]).await.unwrap_err();
+    assert_eq!((error.class(), error.retry()), ("foreign", Retry::Slow));
+    let said = error.to_string();
+    assert!(said.contains("n/seen, n/taken exists"), "{said}");
+    assert_eq!(
+        world.requests(),
+        ["GET hidden", "GET taken", "PATCH hidden", "POST hidden", "POST taken"]
+    );
+}
+
+#[tokio::test]
+async fn one_refused_write_stops_no_other() {
+    let mut world = world();
+    world.children.list([]);
+    let error = world
+        .ensure("n", &[Wanted("refused", "v"), Wanted("new", "v")], &[])
+        .await;
+    assert_eq!(error.unwrap_err().class(), "denied");
+    assert_eq!(world.requests(), ["POST new", "POST refused"]);
+}
+
+#[tokio::test]
+async fn a_namespace_is_queued_when_it_comes_terminates_or_loses_a_child() {
+    let (mut world, queue) = (world(), Queue::new());
+    world.children.list([]);
+    world.everywhere.notify(&queue);
+    let waiting = || {
+        std::iter::from_fn(|| queue.try_next())
+            .map(|key| key.to_string())
+            .collect::<Vec<_>>()
+    };
+    waiting();
+    world.namespaces.put(namespace("new", false));
+    assert_eq!(waiting(), ["new"]);
+    world.namespaces.put(namespace("new", false));
+    assert!(waiting().is_empty(), "nothing that matters changed");
+    world.namespaces.put(namespace("new", true));
+    world.children.put(child("n", "a", "v", true));
+    assert_eq!(waiting(), ["new", "n"]);
+    world.children.delete(child("n", "a", "v", true));
+    assert_eq!(waiting(), ["n"]);
+}

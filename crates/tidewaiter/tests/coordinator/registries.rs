@@ -1,0 +1,422 @@
+//! Pull secrets: made of the registries of the cloud, in every namespace, attached to service accounts.
+
+mod crashes;
+mod scale;
+mod world;
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use serde_json::json;
+use tidewaiter_testkit::{Identity, Moto, Process, eventually, throughout};
+
+use super::SOON;
+use world::{RegistryWorld, auth};
+
+const GOOD: &str = "good.registries.test";
+const OTHER: &str = "other.registries.test";
+const SILENT: &str = "silent.registries.test";
+
+/// Every secret of these tests contains this.
+const HUNTER: &str = "hunter2";
+
+#[tokio::test]
+async fn every_namespace_has_every_pull_secret() {
+    let world = RegistryWorld::start(true).await;
+    world.registries.accept(GOOD, &["u:hunter2-a"]);
+    world.registries.accept(OTHER, &["u:hunter2-b"]);
+    world.registries.silence(SILENT);
+    for (id, host, password) in [
+        ("r-good", GOOD, "hunter2-a"),
+        ("r-other", OTHER, "hunter2-b"),
+        ("r-bad", GOOD, "hunter2-x"),
+    ] {
+        world.registry(id, host, "u", password).await;
+    }
+    world.registry("r-hostile", "kube-system", "u", "hunter2-h").await;
+    world.namespace("foreign").await;
+    let foreign = json!({"metadata": {"name": "r-good"}, "stringData": {"a": "admins"}});
+    world
+        .secrets("foreign")
+        .create(&PostParams::default(), &serde_json::from_value(foreign).unwrap())
+        .await
+        .unwrap();
+    world.namespace("admins").await;
+    world.entries_of_admin("admins", "default", "admins-own").await;
+    stuck_in_terminating(&world, "stuck").await;
+    let process = world.coordinator(&[("TIDEWAITER_REGISTRIES__PULL_SECRET_SERVICE_ACCOUNTS", "[default]")]);
+
+    world.namespace("late").await;
+    for namespace in ["default", "kube-system", "containership-core", "admins", "late"] {
+        world.has_secret(namespace, "r-good", GOOD, "hunter2-a").await;
+        world.has_secret(namespace, "r-other", OTHER, "hunter2-b").await;
+        world.attached(namespace, "containership", &["r-good", "r-other"]).await;
+        assert!(world.secret(namespace, "r-bad").await.is_none(), "it is refused");
+        assert!(world.secret(namespace, "r-hostile").await.is_none());
+    }
+    for namespace in ["default", "kube-system", "containership-core", "foreign", "late"] {
+        world.attached(namespace, "default", &["r-good", "r-other"]).await;
+    }
+    world
+        .attached("admins", "default", &["admins-own", "r-good", "r-other"])
+        .await;
+    world.event("containership-core", "r-bad", "CredentialRefused").await;
+    world
+        .event("containership-core", "r-hostile", "CredentialInvalid")
+        .await;
+
+    for line in ["ready\"} 2", "refused\"} 1", "invalid\"} 1", "missing\"} 0"] {
+        world
+            .has_metric(&format!("tidewaiter_registries{{state=\"{line}"))
+            .await;
+    }
+    world
+        .has_metric("tidewaiter_registry_token_expiry_timestamp_seconds 0")
+        .await;
+
+    // Another one of the name is reported, stays as it is, and delays nothing.
+    world.event("default", "foreign", "ForeignObject").await;
+    world.has_secret("foreign", "r-other", OTHER, "hunter2-b").await;
+    assert_eq!(
+        world.secret("foreign", "r-good").await.unwrap().type_.unwrap(),
+        "Opaque"
+    );
+    assert!(world.secret("stuck", "r-good").await.is_none());
+
+    put_right(&world).await;
+    created_again_within_a_second(&world).await;
+    let _process = quiet_after_a_restart(&world, process).await;
+    removed_without_a_trace(&world).await;
+    world.shows_no(HUNTER).await;
+}
+
+/// A namespace whose deletion somebody's finalizer keeps from ending.
+async fn stuck_in_terminating(world: &RegistryWorld, name: &str) {
+    world.namespace(name).await;
+    let finalizer = json!({"metadata": {"finalizers": ["example.com/keeps"]}});
+    let namespaces = world.namespaces();
+    namespaces
+        .patch(name, &PatchParams::default(), &Patch::Merge(finalizer))
+        .await
+        .unwrap();
+    namespaces.delete(name, &DeleteParams::default()).await.unwrap();
+}
+
+/// Deleted, edited, taken out of the selection, detached: all is as before.
+async fn put_right(world: &RegistryWorld) {
+    let secrets = world.secrets("late");
+    secrets.delete("r-good", &DeleteParams::default()).await.unwrap();
+    world.has_secret("late", "r-good", GOOD, "hunter2-a").await;
+    for edit in [
+        json!({"data": {".dockerconfigjson": "e30="}}),
+        json!({"metadata": {"labels": {"controller": "other"}}}),
+        json!({"metadata": {"labels": {"controller": null}}}),
+    ] {
+        secrets
+            .patch("r-good", &PatchParams::default(), &Patch::Merge(edit))
+            .await
+            .unwrap();
+        world.has_secret("late", "r-good", GOOD, "hunter2-a").await;
+    }
+    let accounts: Api<ServiceAccount> = Api::namespaced(world.admin(), "late");
+    let detached = json!({"imagePullSecrets": [{"name": "mine"}]});
+    accounts
+        .patch("containership", &PatchParams::default(), &Patch::Merge(detached))
+        .await
+        .unwrap();
+    world
+        .attached("late", "containership", &["mine", "r-good", "r-other"])
+        .await;
+    accounts
+        .delete("containership", &DeleteParams::default())
+        .await
+        .unwrap();
+    world.attached("late", "containership", &["r-good", "r-other"]).await;
+}
+
+async fn created_again_within_a_second(world: &RegistryWorld) {
+    let namespaces: Api<Namespace> = world.namespaces();
+    let uid = namespaces.get("late").await.unwrap().metadata.uid;
+    namespaces.delete("late", &DeleteParams::default()).await.unwrap();
+    eventually("the namespace to be created again", SOON, async || {
+        let namespace = serde_json::from_value(json!({"metadata": {"name": "late"}})).unwrap();
+        namespaces
+            .create(&PostParams::default(), &namespace)
+            .await
+            .map_err(|error| error.to_string())
+    })
+    .await;
+    assert_ne!(namespaces.get("late").await.unwrap().metadata.uid, uid);
+    world.attached("late", "default", &["r-good", "r-other"]).await;
+    world.has_secret("late", "r-good", GOOD, "hunter2-a").await;
+    world.attached("late", "containership", &["r-good", "r-other"]).await;
+}
+
+/// Neither a second pass nor another process writes what is there.
+async fn quiet_after_a_restart(world: &RegistryWorld, process: Process) -> Process {
+    process.stop(SOON).await;
+    let mark = world.cluster.audit_mark().await;
+    let process = world.coordinator(&[("TIDEWAITER_REGISTRIES__PULL_SECRET_SERVICE_ACCOUNTS", "[default]")]);
+    world.namespace("last").await;
+    world.has_secret("last", "r-good", GOOD, "hunter2-a").await;
+    world.has_secret("last", "r-other", OTHER, "hunter2-b").await;
+    for account in ["containership", "default"] {
+        world.attached("last", account, &["r-good", "r-other"]).await;
+    }
+    throughout("nothing else to be written", Duration::from_secs(3), async || {
+        let mut writes = world.written_since(mark).await;
+        // The service account of a foreign name is tried again.
+        writes.retain(|write| {
+            !write.contains(" last") && !write.starts_with("create events") && write != "create secrets foreign"
+        });
+        if writes.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{writes:?}"))
+        }
+    })
+    .await;
+    process
+}
+
+async fn removed_without_a_trace(world: &RegistryWorld) {
+    world.unregister("r-good").await;
+    for namespace in ["default", "kube-system", "containership-core", "admins", "late"] {
+        world.gone(namespace, "r-good").await;
+        world.attached(namespace, "containership", &["r-other"]).await;
+    }
+    world.attached("admins", "default", &["admins-own", "r-other"]).await;
+    assert!(
+        world.secret("foreign", "r-good").await.is_some(),
+        "somebody else's stays"
+    );
+    world.has_secret("late", "r-other", OTHER, "hunter2-b").await;
+}
+
+#[tokio::test]
+async fn a_credential_is_replaced_by_one_that_works_and_by_no_other() {
+    let world = RegistryWorld::start(false).await;
+    world.registries.accept(GOOD, &["u:hunter2-a", "u:hunter2-b"]);
+    world.registries.silence(SILENT);
+    world.namespace("team").await;
+    // What the Go coordinator left: the same name and labels, a content of its own, and its account.
+    let go = json!({"metadata": {"name": "r", "labels": {"containership.io/managed": "true", "controller": "r"}},
+        "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": "{\"auths\":{}}"}});
+    let go: Secret = serde_json::from_value(go).unwrap();
+    let go = world.secrets("team").create(&PostParams::default(), &go).await.unwrap();
+    let account = json!({"metadata": {"name": "containership", "labels": {"containership.io/managed": "true"}},
+        "imagePullSecrets": [{"name": "r"}]});
+    let accounts: Api<ServiceAccount> = Api::namespaced(world.admin(), "team");
+    accounts
+        .create(&PostParams::default(), &serde_json::from_value(account).unwrap())
+        .await
+        .unwrap();
+    world.registry("r", GOOD, "u", "hunter2-a").await;
+    world.registry("silent", SILENT, "u", "hunter2-s").await;
+    let process = world.coordinator(&[]);
+    let mark = world.cluster.audit_mark().await;
+    world.has_secret("team", "r", GOOD, "hunter2-a").await;
+
+    world.registry("r", GOOD, "u", "hunter2-b").await;
+    for namespace in ["team", "default", "containership-core"] {
+        world.has_secret(namespace, "r", GOOD, "hunter2-b").await;
+    }
+    // A new one is made after the change, so nobody missed it.
+    world.registry("r", GOOD, "u", "hunter2-refused").await;
+    world.event("containership-core", "r", "CredentialRefused").await;
+    world.registry("r", SILENT, "u", "hunter2-b").await;
+    world.event("containership-core", "r", "CredentialUnchecked").await;
+    world.namespace("newer").await;
+    world.has_secret("newer", "r", GOOD, "hunter2-b").await;
+    process.stop(SOON).await;
+    let _process = world.coordinator(&[]);
+    world.namespace("newest").await;
+    world.has_secret("newest", "r", GOOD, "hunter2-b").await;
+    world.has_secret("team", "r", GOOD, "hunter2-b").await;
+
+    // There was never a moment without it.
+    let same = world.secret("team", "r").await.unwrap();
+    assert_eq!(same.metadata.uid, go.metadata.uid);
+    let deleted = world
+        .cluster
+        .audit()
+        .await
+        .since(mark)
+        .by(&super::coordinator())
+        .verb("delete");
+    assert_eq!(deleted.count(), 0);
+    // It could not be tried, and there was none before: the nodes may reach what we do not.
+    world.has_secret("team", "silent", SILENT, "hunter2-s").await;
+    world.event("containership-core", "silent", "CredentialUnchecked").await;
+    world.attached("team", "containership", &["r", "silent"]).await;
+    world.shows_no(HUNTER).await;
+}
+
+/// Who may write Registries, and nothing else.
+#[tokio::test]
+async fn a_registry_directs_no_credential_to_another_host() {
+    let world = RegistryWorld::start(false).await;
+    world.registries.accept(GOOD, &["u:hunter2-a"]);
+    world.registries.accept("evil.registries.test", &[]);
+    world.registry("r", GOOD, "u", "hunter2-a").await;
+    let process = world.coordinator(&[]);
+    world.has_secret("default", "r", GOOD, "hunter2-a").await;
+    let evil = json!({"serveraddress": "evil.registries.test", "provider": "private",
+        "credentials": {"username": "u", "password": "hunter2-e"}});
+    world.registry_object("r", &evil).await;
+    world.registry_object("thief", &evil).await;
+    // Not even one that names another one's Secret.
+    world.registry_object("registry-r", &evil).await;
+    world.event("containership-core", "thief", "CredentialMissing").await;
+    world
+        .event("containership-core", "registry-r", "CredentialMissing")
+        .await;
+    world.namespace("late").await;
+    world.has_secret("late", "r", GOOD, "hunter2-a").await;
+    assert!(!world.registries.contacted().iter().any(|host| host.starts_with("evil")));
+    assert!(world.secret("late", "thief").await.is_none() && world.secret("late", "registry-r").await.is_none());
+    process.stop(SOON).await;
+
+    // In the mode `inline` the Registry decides, and no Secret is read.
+    world.unregister("r").await;
+    world
+        .registry_object(
+            "r",
+            &json!({"serveraddress": GOOD, "provider": "quay",
+        "credentials": {"username": "u", "password": "hunter2-a"}}),
+        )
+        .await;
+    let _process = world.coordinator(&[("TIDEWAITER_REGISTRIES__REGISTRY_CREDENTIALS", "inline")]);
+    world.namespace("inline").await;
+    world.has_secret("inline", "r", GOOD, "hunter2-a").await;
+    world.event("containership-core", "thief", "CredentialRefused").await;
+    world.shows_no(HUNTER).await;
+}
+
+#[tokio::test]
+async fn a_namespace_that_refuses_delays_no_other() {
+    let world = RegistryWorld::start(false).await;
+    world.registries.accept(GOOD, &["u:hunter2-a"]);
+    world.registry("r", GOOD, "u", "hunter2-a").await;
+    world.namespace("refusing").await;
+    world
+        .cluster
+        .apply(
+            r#"
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: no-secrets}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [secrets]}]
+  validations: [{expression: "request.namespace != 'refusing'", message: "no Secrets here"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: no-secrets}
+spec: {policyName: no-secrets, validationActions: [Deny]}
+"#,
+        )
+        .await;
+    // A policy takes effect some time after it was created.
+    eventually("the policy to deny", SOON, async || {
+        let probe = serde_json::from_value(json!({"metadata": {"generateName": "probe-"}})).unwrap();
+        match world.secrets("refusing").create(&PostParams::default(), &probe).await {
+            Err(error) if error.to_string().contains("no Secrets here") => Ok(()),
+            other => Err(format!("{:?}", other.map(|_| ()))),
+        }
+    })
+    .await;
+    let mark = world.cluster.audit_mark().await;
+    let _process = world.coordinator(&[]);
+    world.event("default", "refusing", "WriteRejected").await;
+    for number in 0..20 {
+        let name = format!("team-{number}");
+        world.namespace(&name).await;
+        world.has_secret(&name, "r", GOOD, "hunter2-a").await;
+    }
+    let writes = world.written_since(mark).await;
+    let tried = writes
+        .iter()
+        .filter(|write| *write == "create secrets refusing")
+        .count();
+    assert!((1..=3).contains(&tried), "{tried} attempts in a namespace that refuses");
+    // The other things in it are done.
+    world.attached("refusing", "containership", &["r"]).await;
+}
+
+#[tokio::test]
+async fn tokens_of_ecr_are_renewed_and_the_old_one_stays_while_it_fails() {
+    let world = RegistryWorld::start(false).await;
+    world.registries.ecr(None);
+    let key = json!({"access_key_id": "AKID", "secret_access_key": "hunter2-aws", "region": "us-east-1"});
+    world.stored("r", "amazon_ec2_registry", "", &key).await;
+    let process = world.coordinator(&[]);
+    world.event("containership-core", "r", "TokenNotRenewed").await;
+    assert!(world.secret("default", "r").await.is_none());
+
+    // Half of its life is 20 s, ±10 %.
+    world.registries.ecr(Some(40));
+    world.has_token("default", "ecr-token-0").await;
+    world.has_token("default", "ecr-token-1").await;
+    world.registries.ecr(None);
+    let calls = world.registries.ecr_calls();
+    eventually("another renewal", SOON, async || {
+        let asked = world.registries.ecr_calls();
+        if asked > calls { Ok(()) } else { Err(asked) }
+    })
+    .await;
+    let last = world.registries.tokens().pop().unwrap();
+    world.namespace("late").await;
+    world.has_token("late", &last).await;
+
+    world.has_metric("tidewaiter_registries{state=\"no_token\"} 1").await;
+
+    // A restart asks for no token and writes nothing while the token is good.
+    world.registries.ecr(Some(7_200));
+    let long = format!("ecr-token-{}", world.registries.tokens().len());
+    world.has_token("late", &long).await;
+    process.stop(SOON).await;
+    let (mark, calls) = (world.cluster.audit_mark().await, world.registries.ecr_calls());
+    let _process = world.coordinator(&[]);
+    world.namespace("last").await;
+    world.has_token("last", &long).await;
+    assert_eq!(world.registries.ecr_calls(), calls);
+    let mut writes = world.written_since(mark).await;
+    writes.retain(|write| !write.contains(" last"));
+    assert!(writes.is_empty(), "{writes:?}");
+
+    // With another key there is another token at once.
+    let key = json!({"access_key_id": "AKID", "secret_access_key": "hunter2-new", "region": "us-east-1"});
+    world.stored("r", "amazon_ec2_registry", "", &key).await;
+    let next = format!("ecr-token-{}", world.registries.tokens().len());
+    world.has_token("last", &next).await;
+    world.shows_no(HUNTER).await;
+    world.shows_no("ecr-token").await;
+}
+
+/// moto is what others think that ECR is.
+#[tokio::test]
+async fn a_token_comes_from_moto() {
+    let (world, moto) = (RegistryWorld::start(false).await, Moto::start().await);
+    let key = json!({"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "hunter2-aws"});
+    world.stored("r", "amazon_ec2_registry", "", &key).await;
+    let _process = world.coordinator(&[("AWS_ENDPOINT_URL_ECR", moto.endpoint())]);
+    eventually("the pull secret", SOON, async || {
+        let secret = world.secret("default", "r").await.ok_or("none")?;
+        let expected = auth("AWS", "123456789012-auth-token");
+        let config = world::config(&secret);
+        let entry = &config["auths"]["https://123456789012.dkr.ecr.us-east-1.amazonaws.com"];
+        if entry["auth"] == expected {
+            Ok(())
+        } else {
+            Err("another content")
+        }
+    })
+    .await;
+    let client = world.cluster.client(&Identity::Admin);
+    let all: Api<Secret> = Api::all(client);
+    assert!(all.list(&ListParams::default()).await.unwrap().items.len() >= 4);
+}
