@@ -1,4 +1,4 @@
-//! Nodes, their NodeIdentities and Pods with only the fields that a verdict reads.
+//! Nodes, their `NodeIdentities` and Pods with only the fields that a verdict reads.
 //!
 //! They are decoded from responses of the API server, and from their own JSON without loss. They must never be written
 //! back. An unknown value (a phase, a status, a malformed providerID) counts as absent and is never an error: one

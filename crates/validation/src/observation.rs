@@ -45,9 +45,9 @@ pub struct Observation {
 /// What proves that a Node is the instance that its providerID names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identities {
-    /// The API server does not serve NodeIdentities, because Tidewaiter is not installed. Every claim counts, as for kOps.
+    /// The API server does not serve `NodeIdentities`, because Tidewaiter is not installed. Every claim counts, as for kOps.
     NotInstalled,
-    /// The NodeIdentities of all Nodes. Only a claim that one of them proves counts.
+    /// The `NodeIdentities` of all Nodes. Only a claim that one of them proves counts.
     Installed(Part<Vec<Arc<IdentityRecord>>>),
 }
 

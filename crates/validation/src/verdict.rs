@@ -106,7 +106,7 @@ pub enum PartName {
     Cloud,
     /// The Nodes.
     Nodes,
-    /// The NodeIdentities, which prove whose Nodes they are.
+    /// The `NodeIdentities`, which prove whose Nodes they are.
     NodeIdentities,
     /// The Pods.
     Pods,

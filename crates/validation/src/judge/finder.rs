@@ -1,6 +1,6 @@
 //! Finds the Node of each instance, from the claims of the Nodes and from their proof.
 //!
-//! A claim counts only if the NodeIdentity of this very Node proves it. A claim without proof makes the instance's Node unknown:
+//! A claim counts only if the `NodeIdentity` of this very Node proves it. A claim without proof makes the instance's Node unknown:
 //! it does not count as joined, and it does not count as missing either. A forged claim counts for nothing.
 
 use std::cmp::Ordering;
@@ -43,7 +43,7 @@ pub(super) enum Join<'a> {
 /// Why a claim is not proven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doubt<'a> {
-    /// The NodeIdentities are not known.
+    /// The `NodeIdentities` are not known.
     Unread,
     NoRecord,
     /// The record is about a deleted Node of the same name.
@@ -78,7 +78,7 @@ impl<'a> Finder<'a> {
         let mut claims: Vec<Claim<'a>> = Vec::with_capacity(claimants.len());
         let mut of_instance = HashMap::with_capacity(claimants.len());
         for (node, provider_id) in claimants {
-            let Some(doubt) = judge.claim(node) else { continue };
+            let Ok(doubt) = judge.claim(node) else { continue };
             let next = of_instance.insert(provider_id, claims.len());
             claims.push(Claim { node, doubt, next });
         }
@@ -119,6 +119,9 @@ fn precedence(node: &Node) -> (bool, bool, &str) {
     (node.is_ready(), !node.is_control_plane(), node.name())
 }
 
+/// The claim counts for nothing.
+struct Forged;
+
 /// Compares Nodes with their records. Both are sorted by name, so each record is looked at once.
 enum Judge<'a> {
     Trusts,
@@ -139,11 +142,11 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Whether the claim of the next Node by name is proven, or why not; None if it is forged.
-    fn claim(&mut self, node: &Node) -> Option<Option<Doubt<'a>>> {
+    /// Whether the claim of the next Node by name is proven, or why not.
+    fn claim(&mut self, node: &Node) -> Result<Option<Doubt<'a>>, Forged> {
         let records = match self {
-            Self::Trusts => return Some(None),
-            Self::Unread => return Some(Some(Doubt::Unread)),
+            Self::Trusts => return Ok(None),
+            Self::Unread => return Ok(Some(Doubt::Unread)),
             Self::Reads(records) => records,
         };
         while records
@@ -151,17 +154,17 @@ impl<'a> Judge<'a> {
             .is_some()
         {}
         let Some(record) = records.peek().filter(|record| record.node() == node.name()) else {
-            return Some(Some(Doubt::NoRecord));
+            return Ok(Some(Doubt::NoRecord));
         };
         if !record.is_about(node) {
-            return Some(Some(Doubt::OfEarlierNode));
+            return Ok(Some(Doubt::OfEarlierNode));
         }
         match record.result() {
             // Whatever else it claims now: somebody lied.
-            IdentityResult::Forged => None,
-            _ if !record.is_about_instance_of(node) => Some(Some(Doubt::OfOtherInstance)),
-            IdentityResult::Proven => Some(None),
-            IdentityResult::Unproven(reason) => Some(Some(Doubt::Unproven(reason))),
+            IdentityResult::Forged => Err(Forged),
+            _ if !record.is_about_instance_of(node) => Ok(Some(Doubt::OfOtherInstance)),
+            IdentityResult::Proven => Ok(None),
+            IdentityResult::Unproven(reason) => Ok(Some(Doubt::Unproven(reason))),
         }
     }
 }

@@ -145,7 +145,7 @@ fn place_of_failure<'a>(group: &Group<'a>, machine: Machine<'a>) -> Option<Place
     match machine.join {
         Join::Missing => machine
             .must_join(role)
-            .then(|| Place::Machine(machine.member.id.as_str())),
+            .then_some(Place::Machine(machine.member.id.as_str())),
         Join::Node(node, _) => (judged_role(role).is_some() && !node.is_ready()).then(|| Place::Node(node.name())),
         Join::Unproven(..) => None,
     }

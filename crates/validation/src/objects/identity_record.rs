@@ -1,4 +1,4 @@
-//! What the NodeIdentity of a Node says about the Node's claim.
+//! What the `NodeIdentity` of a Node says about the Node's claim.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
@@ -9,7 +9,7 @@ use tidewaiter_identity::Refusal;
 use super::known;
 use super::node::Node;
 
-/// A NodeIdentity with only the fields that a verdict reads.
+/// A `NodeIdentity` with only the fields that a verdict reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityRecord {
     node: Box<str>,
@@ -18,7 +18,7 @@ pub struct IdentityRecord {
     result: IdentityResult,
 }
 
-/// The condition `Verified` of a NodeIdentity.
+/// The condition `Verified` of a `NodeIdentity`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdentityResult {
     /// The cloud confirms the claim.
@@ -30,7 +30,7 @@ pub enum IdentityResult {
 }
 
 impl IdentityRecord {
-    /// Constructs a record from the name, the spec and the status of a NodeIdentity.
+    /// Constructs a record from the name, the spec and the status of a `NodeIdentity`.
     #[must_use]
     pub fn new(name: &str, spec: &NodeIdentitySpec, status: &NodeIdentityStatus) -> Self {
         Self {
@@ -61,7 +61,7 @@ impl IdentityRecord {
 }
 
 impl IdentityResult {
-    /// What a NodeIdentity with this status says.
+    /// What a `NodeIdentity` with this status says.
     #[must_use]
     pub fn of(status: &NodeIdentityStatus) -> Self {
         let verified = status.conditions.iter().find(|condition| condition.type_ == VERIFIED);
@@ -77,7 +77,7 @@ impl IdentityResult {
     }
 }
 
-/// A NodeIdentity in a response of the API server, as [`observe`](crate::observe()) lists it.
+/// A `NodeIdentity` in a response of the API server, as [`observe`](crate::observe()) lists it.
 #[derive(Clone, Debug, kube::Resource)]
 #[resource(inherit = NodeIdentity)]
 pub(crate) struct Listed {

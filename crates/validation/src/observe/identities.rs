@@ -1,4 +1,4 @@
-//! Lists the NodeIdentities, if the API server serves them.
+//! Lists the `NodeIdentities`, if the API server serves them.
 //!
 //! Whether it serves them is read from its discovery documents, which every authenticated user may read. The list itself
 //! cannot answer this: the API server denies it before it looks for the kind.
