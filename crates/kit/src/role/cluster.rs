@@ -166,9 +166,10 @@ fn check_plugin(
         .find(|(name, _)| name == "PATH")
         .map(|(_, value)| value);
     let mut folders = own.or(inherited).into_iter().flat_map(std::env::split_paths);
-    let is_there = match command.contains('/') {
-        true => Path::new(command).exists(),
-        false => folders.any(|folder| folder.join(command).is_file()),
+    let is_there = if command.contains('/') {
+        Path::new(command).exists()
+    } else {
+        folders.any(|folder| folder.join(command).is_file())
     };
     if is_there {
         return Ok(());
