@@ -99,6 +99,7 @@ pub fn start(
         },
         cloud: role.groups,
         options: role.options,
+        client: client("verdict"),
     };
     let nodes = NodeControllerParts {
         nodes: caches.nodes,

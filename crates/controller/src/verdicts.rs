@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use futures::future::{join, join3, select};
 use jiff::Timestamp;
+use kube::Client;
 use prometheus::HistogramVec;
 use tidewaiter_api::ClusterName;
 use tidewaiter_identity::{CloudGroups, GroupsUnavailable};
@@ -79,6 +80,8 @@ pub struct VerdictParts {
     pub cloud: Result<Arc<dyn CloudGroups>, GroupsUnavailable>,
     /// What is tolerated.
     pub options: Options,
+    /// Reads an object now and then, to see that the API server reads its storage.
+    pub client: Client,
 }
 
 /// Starts to ask the cloud, the store and DNS, and to judge.
@@ -95,6 +98,7 @@ pub fn start(parts: VerdictParts, tasks: &mut Tasks, kit: &Kit) -> Result<Latest
         definitions,
         cloud,
         options,
+        client,
     } = parts;
     let judged = nodes.project(|node| Some(judged(node)));
     let identities = records.project(|record| Some(identity(record)));
@@ -107,6 +111,8 @@ pub fn start(parts: VerdictParts, tasks: &mut Tasks, kit: &Kit) -> Result<Latest
         definitions,
         Arc::clone(&changed),
         Arc::clone(&kit.clock),
+        client,
+        cluster.clone(),
     ));
     let (sender, latest) = watch::channel(None);
     let judge = Judge {
@@ -253,14 +259,15 @@ impl Judge {
     }
 
     fn observe(&self, now: Duration) -> Observation {
+        let storage = self.outside.storage(now);
         Observation {
             cluster: self.cluster.clone(),
             groups: self.outside.groups(now),
             cloud: self.outside.cloud(now),
             cloud_location: self.outside.cloud_location(),
-            nodes: known(&self.nodes, now, || self.judged.all()),
-            identities: Identities::Installed(known(&self.records, now, || self.identities.all())),
-            pods: known(&self.pods, now, || self.pods.iter().collect()),
+            nodes: known(&self.nodes, &storage, now, || self.judged.all()),
+            identities: Identities::Installed(known(&self.records, &storage, now, || self.identities.all())),
+            pods: known(&self.pods, &storage, now, || self.pods.iter().collect()),
             dns: self.outside.dns(now),
         }
     }
@@ -271,8 +278,8 @@ fn rest(took: Duration) -> Duration {
     (took * REST).min(SHORT_REST.max(took * LEAST_REST))
 }
 
-/// `all` of what a cache holds, if it is followed.
-fn known<K: Cacheable, T>(cache: &Cache<K>, now: Duration, all: impl FnOnce() -> T) -> Part<T> {
+/// `all` of what a cache holds, if it is followed and the API server reads its `storage`.
+fn known<K: Cacheable, T>(cache: &Cache<K>, storage: &Part<()>, now: Duration, all: impl FnOnce() -> T) -> Part<T> {
     let (kind, trouble) = (K::plural(&()), cache.trouble());
     match trouble {
         _ if !cache.is_synced() => {
@@ -285,7 +292,10 @@ fn known<K: Cacheable, T>(cache: &Cache<K>, now: Duration, all: impl FnOnce() ->
             let (since, error) = (trouble.since.strftime("%FT%TZ"), trouble.error);
             Part::Unknown(format!("the {kind} are known as of {since} only: {error}"))
         }
-        _ => Part::Known(all()),
+        _ => match storage {
+            Part::Known(()) => Part::Known(all()),
+            Part::Unknown(reason) => Part::Unknown(reason.clone()),
+        },
     }
 }
 
@@ -330,27 +340,30 @@ mod tests {
     }
 
     /// A cluster of one instance whose Node is ready, and proven if its record is listed.
-    #[test]
-    fn no_node_counts_before_the_records_are_listed() {
+    #[tokio::test]
+    async fn no_node_counts_before_the_records_are_listed() {
         let kit = Kit::new(ManualClock::default().shared()).unwrap();
         let (mut node_feed, nodes) = Feed::<Node>::new(&kit);
         let (mut record_feed, records) = Feed::<Record>::new(&kit);
         let (mut pod_feed, pods) = Feed::<Pod>::new(&kit);
         let changed = Arc::<Notify>::default();
         let (cloud, definitions) = (Err(GroupsUnavailable("none".to_owned())), Err("none"));
+        let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let (client, cluster): (_, ClusterName) = (
+            Client::try_from(nowhere).unwrap(),
+            "cluster.example.com".parse().unwrap(),
+        );
+        let clock = Arc::clone(&kit.clock);
+        let outside = Outside::new(cloud, definitions, Arc::clone(&changed), clock, client, cluster.clone());
+        outside.has_read_storage();
         let judge = Judge {
-            cluster: "cluster.example.com".parse().unwrap(),
+            cluster,
             judged: nodes.project(|node| Some(judged(node))),
             identities: records.project(|record| Some(identity(record))),
             nodes,
             records,
             pods,
-            outside: Arc::new(Outside::new(
-                cloud,
-                definitions,
-                Arc::clone(&changed),
-                Arc::clone(&kit.clock),
-            )),
+            outside: Arc::new(outside),
             options: Options::default(),
             clock: Arc::clone(&kit.clock),
             changed,

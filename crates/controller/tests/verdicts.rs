@@ -22,7 +22,7 @@ use tidewaiter_kit::client::fenced;
 use tidewaiter_kit::{Clock as _, Kit, Leadership, ManualClock, Metrics, SharedClock, SystemClock, Tasks};
 use tidewaiter_kops::{Definitions, DefinitionsSettings, StateStore, StoreOptions};
 use tidewaiter_testkit::builders::{cluster, instance_group};
-use tidewaiter_testkit::{ApiProxy, ControlPlane, Identity, Scratch, eventually};
+use tidewaiter_testkit::{Action, ApiProxy, ApiRequest, ControlPlane, Identity, Scratch, eventually};
 use tidewaiter_validation::{Options, Outcome, PartName, Sources, Unknown, Verdict, judge, observe};
 
 const CLUSTER: &str = "random.example.com";
@@ -174,6 +174,7 @@ fn world(client: Client, store: &str, clock: SharedClock, tasks: &mut Tasks) -> 
         definitions: Ok(definitions.clone()),
         cloud: Ok(Arc::new(Cloud)),
         options: Options::default(),
+        client: client.clone(),
     };
     let latest = verdicts::start(parts, tasks, &kit).unwrap();
     let sources = Sources {
@@ -430,6 +431,24 @@ async fn what_the_api_server_said_is_known_for_two_minutes_and_no_longer() {
         assert!(said.starts_with("the nodes are known as of "), "{said}");
         proxy.up().await;
         passes_until(&clock, &world.latest, "all to be known again", all).await;
+
+        // The storage is away, and the watches go on.
+        let reads = |request: &ApiRequest| request.path.contains("/clusterhealths/");
+        let no_storage = || Action::refuse(500, "InternalError", "etcdserver: request timed out");
+        proxy.on(reads, no_storage);
+        let blind = |verdict: &Verdict| {
+            let told = |unknown: &Unknown| unknown.reason.contains("does not read its storage");
+            parts
+                .iter()
+                .all(|part| verdict.unknown.iter().any(|it| it.part == *part && told(it)))
+        };
+        let took = passes_until(&clock, &world.latest, "all to be unknown without storage", blind).await;
+        assert!(
+            took > Duration::from_secs(90) && took < Duration::from_mins(10),
+            "{took:?}"
+        );
+        proxy.clear_hook();
+        passes_until(&clock, &world.latest, "all to be known with storage", all).await;
     };
     tokio::select! {
         ended = tasks.run_until(std::future::pending()) => panic!("{ended:?}"),

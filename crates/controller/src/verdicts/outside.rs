@@ -1,4 +1,8 @@
-//! What lies outside the API server: the cloud's groups, the InstanceGroups of the state store, the addresses of the API's name.
+//! What lies outside the API server: the cloud's groups, the InstanceGroups of the state store, the addresses of the API's name; and whether
+//! the API server reads its storage.
+//!
+//! Without its storage the API server goes on serving watches from its memory, in which nothing changes any more. So the caches look well
+//! for as long as it takes. A read of one object, which is not served from memory, shows it.
 //!
 //! Each is asked for in a loop of its own, so that one that is slow or away holds up no other.
 
@@ -8,10 +12,12 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use kube::{Api, Client};
+use tidewaiter_api::{ClusterHealth, ClusterName};
 use tidewaiter_identity::{CloudGroup, CloudGroups, GroupsUnavailable};
-use tidewaiter_kit::SharedClock;
 use tidewaiter_kit::backoff::jittered;
 use tidewaiter_kit::clock::timeout;
+use tidewaiter_kit::{Chain, SharedClock};
 use tidewaiter_kops::{Definitions, GroupSummary};
 use tidewaiter_validation::observe::resolve;
 use tidewaiter_validation::{Dns, Part};
@@ -39,6 +45,9 @@ pub(super) struct Outside {
     cloud: Source<Arc<[CloudGroup]>>,
     groups: Source<Vec<GroupSummary>>,
     dns: Source<Dns>,
+    storage: Source<()>,
+    client: Client,
+    cluster: ClusterName,
 }
 
 type Ask<T> = for<'a> fn(&'a Outside) -> BoxFuture<'a, Result<T, String>>;
@@ -55,6 +64,8 @@ impl Outside {
         definitions: Result<Definitions, &'static str>,
         changed: Arc<Notify>,
         clock: SharedClock,
+        client: Client,
+        cluster: ClusterName,
     ) -> Self {
         Self {
             cloud_groups,
@@ -64,6 +75,9 @@ impl Outside {
             cloud: Source::new(CLOUD_LIMIT),
             groups: Source::new(LIMIT),
             dns: Source::new(LIMIT),
+            storage: Source::new(LIMIT),
+            client,
+            cluster,
         }
     }
 
@@ -73,6 +87,7 @@ impl Outside {
                 self.keep(&self.cloud, |outside| outside.ask_cloud().boxed()),
                 self.keep(&self.groups, |outside| outside.ask_store().boxed()),
                 self.keep(&self.dns, |outside| outside.ask_dns().boxed()),
+                self.keep(&self.storage, |outside| outside.ask_storage().boxed()),
             )
         };
         shutdown.run_until_cancelled(all).await;
@@ -81,7 +96,12 @@ impl Outside {
 
     /// Completes when each has been asked for once.
     pub(super) async fn asked(&self) {
-        tokio::join!(self.cloud.asked(), self.groups.asked(), self.dns.asked());
+        tokio::join!(
+            self.cloud.asked(),
+            self.groups.asked(),
+            self.dns.asked(),
+            self.storage.asked()
+        );
     }
 
     pub(super) fn cloud(&self, now: Duration) -> Part<Arc<[CloudGroup]>> {
@@ -98,6 +118,17 @@ impl Outside {
 
     pub(super) fn dns(&self, now: Duration) -> Part<Dns> {
         self.dns.part(now)
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_read_storage(&self) {
+        let now = (self.clock.monotonic(), self.clock.now());
+        self.storage.lock().take(Ok(()), now);
+    }
+
+    /// Whether what the caches show can be trusted.
+    pub(super) fn storage(&self, now: Duration) -> Part<()> {
+        self.storage.part(now)
     }
 
     async fn keep<T: Clone + PartialEq>(&self, source: &Source<T>, ask: Ask<T>) -> Infallible {
@@ -135,6 +166,17 @@ impl Outside {
                 Err(format!("{} (known as of {since} only)", stale.error))
             }
             _ => groups.map_err(|error| error.to_string()),
+        }
+    }
+
+    /// Whether the object exists, or may be read, does not matter: without its storage the API server could not say so, except that it
+    /// denies a read before.
+    async fn ask_storage(&self) -> Result<(), String> {
+        let health: Api<ClusterHealth> = Api::all(self.client.clone());
+        match health.get_metadata(self.cluster.as_str()).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403 | 404) => Ok(()),
+            Err(error) => Err(format!("the API server does not read its storage: {}", Chain(&error))),
         }
     }
 

@@ -9,7 +9,7 @@ use tidewaiter_testkit::prometheus::promtool;
 use super::monitoring::{alerts, rules};
 
 /// What the two replicas say of a healthy cluster, each value at the edge of what is healthy.
-const HEALTHY: [(&str, [u32; 2]); 28] = [
+const HEALTHY: [(&str, [u32; 2]); 31] = [
     (
         r#"tidewaiter_cluster_verdict{cluster_name="c",verdict="failed"}"#,
         [0, 0],
@@ -56,10 +56,16 @@ const HEALTHY: [(&str, [u32; 2]); 28] = [
     ("tidewaiter_registry_token_expiry_timestamp_seconds", [4_000_000, 0]),
     (r#"tidewaiter_registries{state="ready"}"#, [3, 0]),
     (r#"tidewaiter_registries{state="refused"}"#, [0, 0]),
+    (
+        r#"tidewaiter_cloud_sync_last_success_timestamp_seconds{kind="users"}"#,
+        [4_000_000, 0],
+    ),
+    (r#"tidewaiter_cloud_sync_held{kind="users"}"#, [0, 0]),
+    (r#"tidewaiter_cloud_sync_refused{kind="users"}"#, [0, 0]),
 ];
 
 /// Each alert with what makes it fire: the value of a series of the first replica, just over the edge. None: of neither replica.
-const TROUBLE: [(&str, &str, Option<u32>); 25] = [
+const TROUBLE: [(&str, &str, Option<u32>); 28] = [
     (
         "ClusterValidationFailed",
         r#"tidewaiter_cluster_verdict{cluster_name="c",verdict="failed"}"#,
@@ -137,6 +143,17 @@ const TROUBLE: [(&str, &str, Option<u32>); 25] = [
         Some(14_400),
     ),
     ("RegistryNotReady", r#"tidewaiter_registries{state="refused"}"#, Some(1)),
+    (
+        "CloudSyncStalled",
+        r#"tidewaiter_cloud_sync_last_success_timestamp_seconds{kind="users"}"#,
+        Some(1),
+    ),
+    ("CloudSyncHeld", r#"tidewaiter_cloud_sync_held{kind="users"}"#, Some(1)),
+    (
+        "CloudSyncRefused",
+        r#"tidewaiter_cloud_sync_refused{kind="users"}"#,
+        Some(1),
+    ),
 ];
 
 /// The minutes for which all is well, at the beginning and at the end.
