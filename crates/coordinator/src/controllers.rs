@@ -80,7 +80,7 @@ pub enum StartError {
 ///
 /// | controller | reads | writes |
 /// | --- | --- | --- |
-/// | sync-…, cloud-sync | what the cloud lists | the mirrored kinds ([`mirror::start`] lists them), and CloudSync |
+/// | sync-…, cloud-sync | what the cloud lists | the mirrored kinds ([`mirror::start`] lists them), and `CloudSync` |
 /// | containership | Namespaces, service accounts, Registries | the service account `containership` in each namespace; `imagePullSecrets` of it and of the accounts that the settings name |
 /// | registry | Registries, Secrets of `containership-core` | the pull secret of each Registry in `containership-core` |
 /// | pullsecret | Namespaces, pull secrets, Registries | the pull secret of each Registry in each namespace |
@@ -91,7 +91,7 @@ pub enum StartError {
 ///
 /// # Errors
 /// [`StartError`]; nothing was written.
-pub fn start(cloud: &Cloud, decisions: Decisions, port: Port, mut role: Role<'_>) -> Result<(), StartError> {
+pub fn start(cloud: &Cloud, decisions: &Decisions, port: Port, mut role: Role<'_>) -> Result<(), StartError> {
     let (termination, pause) = Termination::start(&mut role);
     endpoints::start(port, cloud, termination, &mut role)?;
     let Role {

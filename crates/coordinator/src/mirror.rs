@@ -1,8 +1,8 @@
 //! The cloud synchronizer: mirrors what the cloud lists into the cluster, one sync loop for each kind.
 //!
-//! The change stream of the cloud wakes the loops; each polls besides. A loop ([`lister`]) asks the cloud and keeps its last complete
-//! response. A controller ([`sync`]) makes the objects of the cluster as that response, whichever of the two changed. What it would delete
-//! passes the deletion brake ([`brake`]). The state of all loops is one object, CloudSync ([`cloud_sync`]).
+//! The change stream of the cloud wakes the loops; each polls besides. A loop (`lister`) asks the cloud and keeps its last complete
+//! response. A controller (`sync`) makes the objects of the cluster as that response, whichever of the two changed. What it would delete
+//! passes the deletion brake (`brake`). The state of all loops is one object, `CloudSync` (`cloud_sync`).
 
 mod board;
 mod brake;
@@ -51,17 +51,17 @@ pub struct MirrorSettings {
 ///
 /// | kind | listed by the cloud | custom resource |
 /// | --- | --- | --- |
-/// | [`kinds::Users`] | `clusters/C/ssh-users` | User |
-/// | [`kinds::Registries`] | `registries` | Registry |
-/// | [`kinds::RegistryCredentials`] | `registries` | Secret |
-/// | [`kinds::Plugins`] | `clusters/C/plugins` | Plugin |
-/// | [`kinds::ClusterLabels`] | `clusters/C/labels` | ClusterLabel |
-/// | [`kinds::NodePoolLabels`] | `node-pools/P/labels` of each pool | NodePoolLabel |
-/// | [`kinds::Roles`] | `clusters/C/roles` | AuthorizationRole |
-/// | [`kinds::RoleBindings`] | `role-bindings?cluster_id=C` | AuthorizationRoleBinding |
-/// | [`kinds::AutoscalingPolicies`] | `clusters/C/autoscaling-policies` | AutoscalingPolicy |
-/// | [`kinds::AutoscalingGroups`] | `node-pools/P/autoscaling-policies` of each pool | AutoscalingGroup |
-/// | [`kinds::Upgrades`] | `clusters/C/upgrades` | ClusterUpgrade |
+/// | `kinds::Users` | `clusters/C/ssh-users` | User |
+/// | `kinds::Registries` | `registries` | Registry |
+/// | `kinds::RegistryCredentials` | `registries` | Secret |
+/// | `kinds::Plugins` | `clusters/C/plugins` | Plugin |
+/// | `kinds::ClusterLabels` | `clusters/C/labels` | `ClusterLabel` |
+/// | `kinds::NodePoolLabels` | `node-pools/P/labels` of each pool | `NodePoolLabel` |
+/// | `kinds::Roles` | `clusters/C/roles` | `AuthorizationRole` |
+/// | `kinds::RoleBindings` | `role-bindings?cluster_id=C` | `AuthorizationRoleBinding` |
+/// | `kinds::AutoscalingPolicies` | `clusters/C/autoscaling-policies` | `AutoscalingPolicy` |
+/// | `kinds::AutoscalingGroups` | `node-pools/P/autoscaling-policies` of each pool | `AutoscalingGroup` |
+/// | `kinds::Upgrades` | `clusters/C/upgrades` | `ClusterUpgrade` |
 ///
 /// # Errors
 /// Only if two metrics had one name.
@@ -88,7 +88,7 @@ pub fn start(
     Ok(())
 }
 
-/// The one key of every sync controller: it has one thing to do. CloudSync has this name, so that a release wakes all of them.
+/// The one key of every sync controller: it has one thing to do. `CloudSync` has this name, so that a release wakes all of them.
 fn key() -> Key {
     Key::new(CLOUD_SYNC)
 }

@@ -206,7 +206,9 @@ pub async fn execute<K: Cacheable + Serialize>(
             Step::Create(object) => writer.apply_new(&object).await.map(|new| done(Done::Created, &new)),
             Step::Update(object, cached) => {
                 let written = writer.apply(&object, Some(&cached)).await?;
-                written.iter().for_each(|new| done(Done::Updated, new));
+                if let Some(new) = &written {
+                    done(Done::Updated, new);
+                }
                 Ok(())
             }
             Step::Delete(object) => match writer.delete::<K>(object.meta()).await {

@@ -71,6 +71,6 @@ async fn start(environment: CloudEnvironment, own: CoordinatorSettings, role: Ro
         certificate: certificate.transpose()?,
         listener: serve::bind("endpoints.address", endpoints.address).await?,
     };
-    controllers::start(&cloud, own.decisions(), port, role)?;
+    controllers::start(&cloud, &own.decisions(), port, role)?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What each sync loop did last: for CloudSync, for the readiness checks and for the metrics.
+//! What each sync loop did last: for `CloudSync`, for the readiness checks and for the metrics.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -16,7 +16,7 @@ pub enum MassDeletion {
     /// The next sync that confirms it, or a person.
     #[default]
     Confirm,
-    /// Only a person, who annotates CloudSync with the revision.
+    /// Only a person, who annotates `CloudSync` with the revision.
     Release,
 }
 

@@ -1,4 +1,4 @@
-//! CloudSync: one object that shows the state of every sync loop, and takes the release of what the brake holds.
+//! `CloudSync`: one object that shows the state of every sync loop, and takes the release of what the brake holds.
 //!
 //! Only the leader writes it, and only when something but a time changed. A person annotates it with a revision to release deletions.
 

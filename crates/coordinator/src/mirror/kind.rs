@@ -106,7 +106,7 @@ impl<R> Default for Items<R> {
 }
 
 /// The metadata of a resource in the namespace of the custom resources.
-pub(super) fn named(id: impl ToString) -> ObjectMeta {
+pub(super) fn named(id: &impl ToString) -> ObjectMeta {
     ObjectMeta {
         namespace: Some(CONTAINERSHIP_NAMESPACE.to_owned()),
         ..cluster_scoped(id)
@@ -114,7 +114,7 @@ pub(super) fn named(id: impl ToString) -> ObjectMeta {
 }
 
 /// The metadata of a cluster-scoped resource.
-pub(super) fn cluster_scoped(id: impl ToString) -> ObjectMeta {
+pub(super) fn cluster_scoped(id: &impl ToString) -> ObjectMeta {
     ObjectMeta {
         name: Some(id.to_string()),
         ..ObjectMeta::default()

@@ -98,7 +98,7 @@ pub(super) struct Memory<R> {
 struct Pools {
     etag: Option<ETag>,
     /// The well-formed ones.
-    pools: Vec<NodePool>,
+    well_formed: Vec<NodePool>,
     /// The malformed ones. What they have is not known, so nothing that is missing is known to be gone.
     refused: Vec<Refused>,
 }
@@ -207,7 +207,7 @@ impl<K: MirroredKind> Lister<K> {
                 let pools = self.pools().await?;
                 let known = pools.as_ref().unwrap_or(&self.memory.pools);
                 let paths = known
-                    .pools
+                    .well_formed
                     .iter()
                     .map(|pool| (path(cluster, pool.id), Some(pool.clone())));
                 let paths = paths.collect();
@@ -244,7 +244,7 @@ impl<K: MirroredKind> Lister<K> {
         };
         for pool in value {
             match pool {
-                Ok(pool) => latest.pools.push(pool),
+                Ok(pool) => latest.well_formed.push(pool),
                 Err(invalid) => latest.refused.push(Refused::new(None, &invalid)),
             }
         }

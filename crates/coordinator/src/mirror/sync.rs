@@ -1,7 +1,7 @@
 //! The controller of one kind: makes the objects of the cluster those of the cloud's last complete response.
 //!
 //! A change of an object in the cluster is undone at once, without a request to the cloud. What changed is published as an Event on the
-//! object, and its state is recorded in CloudSync.
+//! object, and its state is recorded in `CloudSync`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -158,7 +158,7 @@ impl<K: MirroredKind> SyncController<K> {
         let reference = reference::<K>(object);
         self.events.publish(&reference, Notice::normal(reason, "Sync", note));
     }
-    /// Publishes what is malformed in the cloud: on the object that stays as it is, or on CloudSync.
+    /// Publishes what is malformed in the cloud: on the object that stays as it is, or on `CloudSync`.
     fn report_refused(&self, listing: &Listing<K::Resource>) {
         for Refused { name, reason } in &listing.refused {
             let object = self.cache.iter().find(|object| object.meta().name == *name);

@@ -172,7 +172,7 @@ impl World {
             .unwrap_or_else(|_| CloudSync::new("cloud", tidewaiter_api::CloudSyncSpec {}))
     }
 
-    /// Waits until a condition of CloudSync has this status and reason; returns its message.
+    /// Waits until a condition of `CloudSync` has this status and reason; returns its message.
     pub async fn condition(&self, type_: &str, wanted: &str) -> String {
         eventually(format!("{type_} to be {wanted}"), SOON, async || {
             let sync = self.sync().await;

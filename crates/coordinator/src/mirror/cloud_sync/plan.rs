@@ -1,4 +1,4 @@
-//! What CloudSync should say of the sync loops, if it does not say so already. Pure.
+//! What `CloudSync` should say of the sync loops, if it does not say so already. Pure.
 
 use jiff::Timestamp;
 use tidewaiter_api::cloud_sync::{HELD, RELEASE_ANNOTATION, SYNCED};

@@ -66,7 +66,7 @@ fn group(pool: &NodePool, mut policies: Vec<String>) -> AutoscalingGroup {
     policies.sort();
     let scaling = &pool.spec.autoscaling;
     AutoscalingGroup {
-        metadata: cluster_scoped(pool.id),
+        metadata: cluster_scoped(&pool.id),
         spec: AutoscalingGroupSpec {
             node_selector: [(NODE_POOL_LABEL.to_owned(), pool.id.to_string())].into(),
             policies,

@@ -33,7 +33,7 @@ impl MirroredKind for AutoscalingPolicies {
         let spec = policy.spec;
         let configuration = spec.metric_configuration.0.into_iter();
         Some(AutoscalingPolicy {
-            metadata: cluster_scoped(policy.id),
+            metadata: cluster_scoped(&policy.id),
             spec: AutoscalingPolicySpec {
                 metrics_backend: spec.metrics_backend.to_string(),
                 metric: spec.metric.to_string(),
@@ -41,8 +41,8 @@ impl MirroredKind for AutoscalingPolicies {
                 poll_interval: spec.poll_interval.into(),
                 sample_period: spec.sample_period.into(),
                 scaling_policy: ScalingPolicy {
-                    scale_up: spec.scaling_policy.scale_up.map(step),
-                    scale_down: spec.scaling_policy.scale_down.map(step),
+                    scale_up: spec.scaling_policy.scale_up.as_ref().map(step),
+                    scale_down: spec.scaling_policy.scale_down.as_ref().map(step),
                 },
             },
         })
@@ -58,7 +58,7 @@ fn text(value: &serde_json::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn step(step: models::ScalingStep) -> ScalingStep {
+fn step(step: &models::ScalingStep) -> ScalingStep {
     ScalingStep {
         threshold: step.threshold.get(),
         adjustment_value: step.adjustment_value.get(),

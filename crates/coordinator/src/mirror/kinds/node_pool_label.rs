@@ -35,7 +35,7 @@ impl MirroredKind for NodePoolLabels {
 
     fn resource(&self, label: models::NodePoolLabel) -> Option<NodePoolLabel> {
         let pool = label.node_pool_id.to_string();
-        let mut metadata = named(label.id);
+        let mut metadata = named(&label.id);
         metadata.labels = Some([(NODE_POOL_LABEL.to_owned(), pool.clone())].into());
         let spec = NodePoolLabelSpec {
             id: label.id.to_string(),

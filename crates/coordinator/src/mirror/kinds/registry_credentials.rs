@@ -52,7 +52,7 @@ impl MirroredKind for RegistryCredentials {
             return None;
         }
         let id = registry.id.to_string();
-        let mut metadata = named(registry_secret_name(&id));
+        let mut metadata = named(&registry_secret_name(&id));
         let labels = [(MANAGED_LABEL, MANAGED_VALUE), (REGISTRY_SECRET_LABEL, &id)];
         metadata.labels = Some(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
         let data: BTreeMap<&str, String> = [

@@ -55,7 +55,7 @@ impl MirroredKind for Roles {
 }
 
 fn rule(rule: models::Rule) -> AuthorizationRule {
-    fn texts<T: ToString>(values: Vec<T>) -> Vec<String> {
+    fn texts<T: ToString>(values: &[T]) -> Vec<String> {
         values.iter().map(T::to_string).collect()
     }
     let spec = rule.spec;
@@ -71,10 +71,10 @@ fn rule(rule: models::Rule) -> AuthorizationRule {
             models::RuleType::Kubernetes => RuleType::Kubernetes,
             models::RuleType::Containership => RuleType::Containership,
         },
-        api_groups: texts(spec.api_groups),
-        resources: texts(spec.resources),
-        resource_names: texts(spec.resource_names),
-        verbs: texts(spec.verbs),
-        non_resource_urls: texts(spec.non_resource_urls),
+        api_groups: texts(&spec.api_groups),
+        resources: texts(&spec.resources),
+        resource_names: texts(&spec.resource_names),
+        verbs: texts(&spec.verbs),
+        non_resource_urls: texts(&spec.non_resource_urls),
     }
 }

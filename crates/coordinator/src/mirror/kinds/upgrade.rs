@@ -31,7 +31,7 @@ impl MirroredKind for Upgrades {
 
     fn resource(&self, upgrade: models::Upgrade) -> Option<ClusterUpgrade> {
         let spec = upgrade.spec;
-        let mut metadata = named(upgrade.id);
+        let mut metadata = named(&upgrade.id);
         metadata.labels = Some([(MANAGED_LABEL.to_owned(), MANAGED_VALUE.to_owned())].into());
         Some(ClusterUpgrade {
             metadata,

@@ -312,7 +312,7 @@ subjects: [{kind: ServiceAccount, name: tidewaiter-coordinator, namespace: conta
         .await;
     }
 
-    /// The writes of the coordinator since `mark`, except those of its Lease and of CloudSync, as `verb resource namespace`.
+    /// The writes of the coordinator since `mark`, except those of its Lease and of `CloudSync`, as `verb resource namespace`.
     pub(super) async fn written_since(&self, mark: AuditMark) -> Vec<String> {
         let writes = self.cluster.audit().await.since(mark).by(&coordinator()).writes();
         let writes = writes.iter().map(|entry| (entry.verb.as_str(), &entry.object_ref));

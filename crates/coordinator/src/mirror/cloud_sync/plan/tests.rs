@@ -109,7 +109,7 @@ fn the_first_trouble_decides_the_reason() {
 
 #[test]
 fn it_is_written_when_it_says_something_else_than_a_time() {
-    let later = now() + std::time::Duration::from_secs(60);
+    let later = now() + std::time::Duration::from_mins(1);
     let before = standing(&[applied("User")]);
     for (change, is_written) in [
         (
