@@ -2,7 +2,7 @@
 //!
 //! One conditional list request, when the change stream names nodes, and otherwise at each poll. A response that cannot be used changes
 //! nothing: the last complete one stays, for as long as it takes. A malformed node in a response keeps its last state. What would take the labels of its node pool from most Nodes passes the
-//! [`brake`](super::brake). Only the leader asks.
+//! brake. Only the leader asks.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
