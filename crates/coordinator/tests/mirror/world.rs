@@ -93,8 +93,8 @@ impl World {
         let mut settings = ClientSettings::new(self.cloud.url.parse().unwrap());
         settings.token = Some("twk_0123456789abcdef_hunter2hunter2".parse().unwrap());
         settings.sync_interval = INTERVAL;
-        settings.timeout = Duration::from_secs(2);
-        settings.deadline = Duration::from_secs(3);
+        settings.timeout = Duration::from_secs(5);
+        settings.deadline = Duration::from_secs(6);
         let cluster = Cluster {
             organization: ORGANIZATION.parse().unwrap(),
             id: CLUSTER.parse().unwrap(),
