@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
+use serde_json::json;
 use tidewaiter_api::NodeIdentity;
 use tidewaiter_api::names::{KOPS_NAMESPACE, UNIDENTIFIED_TAINT};
 use tidewaiter_testkit::builders::{InstanceGroupBuilder, cluster, controller_config, instance_group, node};
@@ -174,13 +175,18 @@ impl Controller {
 impl Stage {
     /// Writes a group's file into the state store.
     pub async fn put_group(&self, group: &InstanceGroupBuilder, name: &str) {
+        let group = group.clone().set(&["spec", "subnets"], json!([format!("{REGION}a")]));
         self.put(&format!("instancegroup/{name}"), group.to_yaml()).await;
     }
 
     /// Writes the cluster's file into the state store.
     pub async fn put_cluster(&self) {
         // Nobody resolves its name here.
-        let unpublished = cluster(CLUSTER, &config_base()).set(&["spec", "topology", "dns", "type"], "None");
+        let zone = format!("{REGION}a");
+        let subnets = json!([{"cidr": "172.20.32.0/19", "name": zone, "type": "Private", "zone": zone}]);
+        let unpublished = cluster(CLUSTER, &config_base())
+            .set(&["spec", "topology", "dns", "type"], "None")
+            .set(&["spec", "subnets"], subnets);
         self.put("cluster-completed.spec", unpublished.to_yaml()).await;
     }
 
