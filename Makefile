@@ -21,7 +21,7 @@ demo: assets ## See it work, on a real API server and a stand-in for AWS (KEEP=1
 test: fmt lint docs unit ## Everything that CI runs
 
 bench: assets ## Speed and size, as ratios in one run
-	cargo bench --package tidewaiter --bench node_controller
+	cargo bench --package tidewaiter --bench performance
 
 fmt:
 	cargo fmt --all --check

@@ -15,16 +15,28 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-/// The targets that take longest, which start first, the longest before the others.
-const LONGEST: [&str; 8] = [
-    "controller",
-    "attacks",
+/// The targets that take longest, which start first, the longest before the others. Those that compute (`simulation`, `histories`) lie
+/// between those that wait, so that neither the cores nor the places are idle.
+const LONGEST: [&str; 19] = [
     "server",
+    "controller",
+    "coordinator",
+    "simulation",
+    "attacks",
+    "mirror",
+    "plugins",
+    "histories",
     "cloud_server",
+    "verdicts",
+    "tidewaiter_coordinator",
+    "conformance",
     "real",
+    "labels",
+    "access",
     "validate",
     "gce",
-    "conformance",
+    "schemas",
+    "cloud",
 ];
 
 /// How much runs at the same time.

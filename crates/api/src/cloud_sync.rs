@@ -26,11 +26,15 @@ pub const CLOUD_SYNC: &str = "cloud";
 /// Condition type: whether the last response of the cloud was applied, for every kind (`kubectl wait --for=condition=Synced`).
 pub const SYNCED: &str = "Synced";
 
-/// Condition type: whether the deletion brake holds deletions of any kind.
+/// Condition type: whether the brake holds deletions or additions of any kind.
 pub const HELD: &str = "Held";
 
 /// Annotation of the `CloudSync` whose value is the revision for which the brake releases what it holds.
 pub const RELEASE_ANNOTATION: &str = "tidewaiter.dev/release";
+
+/// The reason of held deletions that no release lets pass: the cloud must list all ids first.
+pub const UNREADABLE_LIST: &str =
+    "the list contains an object without a valid id, which may be any of the missing ones";
 
 /// Has no fields: the status follows from the cloud and the cluster alone.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
@@ -60,7 +64,7 @@ pub const RELEASE_ANNOTATION: &str = "tidewaiter.dev/release";
         name = "Held",
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Held\")].status",
-        description = "Whether the deletion brake holds deletions"
+        description = "Whether the brake holds deletions or additions"
     ),
     printcolumn(
         name = "Since",
@@ -114,14 +118,14 @@ pub struct KindSync {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
     pub last_success: Option<Timestamp>,
-    /// The cloud's revision of the list that was last applied: its `ETag` without quotation marks. Empty before the first success.
+    /// The revision of the cloud's last complete list: 12 characters that change with its `ETag` and with the names in it. Empty before the first one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub revision: String,
     /// The number of objects of this kind in the cluster that the mirror manages.
     #[serde(default)]
     pub objects: u32,
-    /// The deletions that the brake holds. Absent when it holds none.
+    /// The deletions and additions that the brake holds. Absent when it holds none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldDeletions>,
     /// The number of objects that were refused.
@@ -133,14 +137,14 @@ pub struct KindSync {
     pub refused: Vec<RefusedObject>,
 }
 
-/// Deletions that the brake holds until the next response confirms them, or until they are released.
+/// Deletions and additions that the brake holds until the next response confirms them, or until they are released.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(
-    description = "Deletions that the brake holds. They are released by the annotation tidewaiter.dev/release with this revision."
+    description = "Deletions and additions that the brake holds. They are released by the annotation tidewaiter.dev/release with this revision."
 )]
 pub struct HeldDeletions {
-    /// The cloud's revision of the list that would delete the objects: its `ETag` without quotation marks. A release names it.
+    /// The revision of the list that would delete or add the objects. A release names it.
     #[schemars(length(max = 256))]
     pub revision: String,
     /// When the brake began to hold (UTC, whole seconds).
@@ -148,7 +152,10 @@ pub struct HeldDeletions {
     pub since: Timestamp,
     /// The number of objects that would be deleted.
     pub objects: u32,
-    /// The names of the first objects that would be deleted.
+    /// The number of objects that would be added: created, or changed so that they give another permission.
+    #[serde(default)]
+    pub additions: u32,
+    /// The names of the first objects that would be deleted or added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub names: Vec<String>,
@@ -162,7 +169,7 @@ pub struct HeldDeletions {
 #[serde(rename_all = "camelCase")]
 #[schemars(description = "An object of the cloud that was not applied.")]
 pub struct RefusedObject {
-    /// Its id in the cloud, or its place in the list if it has none.
+    /// The name that it would have in the cluster, or `not readable` if its id is not.
     #[schemars(length(max = 253))]
     pub id: String,
     /// Why it was refused, in plain words, without a secret.

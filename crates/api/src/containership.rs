@@ -18,7 +18,7 @@ mod autoscaling_policy;
 mod cluster_label;
 mod cluster_upgrade;
 mod node_pool_label;
-mod plugin;
+pub mod plugin;
 mod registry;
 mod user;
 
@@ -33,7 +33,7 @@ pub use cluster_upgrade::{
     ClusterUpgrade, ClusterUpgradeSpec, NodeSelector, SelectorOperator, UpgradeProgress, UpgradeStatus, UpgradeType,
 };
 pub use node_pool_label::{NodePoolLabel, NodePoolLabelSpec};
-pub use plugin::{Plugin, PluginSpec};
+pub use plugin::{Plugin, PluginSpec, PluginStatus};
 pub use registry::{AuthToken, Registry, RegistrySpec};
 pub use user::{SshKey, User, UserSpec};
 

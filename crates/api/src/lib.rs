@@ -3,12 +3,14 @@
 //!
 //! This crate does no I/O, reads no clock and has no client, so that a pure plan function can depend on all of it.
 
+pub mod access;
 pub mod cloud_sync;
 pub mod cluster_health;
 pub mod condition;
 pub mod containership;
 pub mod names;
 pub mod node_identity;
+pub mod plugin_inventory;
 mod schema;
 pub mod values;
 
@@ -16,9 +18,10 @@ pub use cloud_sync::{CloudSync, CloudSyncSpec, CloudSyncStatus, HeldDeletions, K
 pub use cluster_health::{ClusterHealth, ClusterHealthSpec, ClusterHealthStatus, HealthCounts};
 pub use condition::{Condition, ConditionStatus};
 pub use node_identity::{NodeIdentity, NodeIdentitySpec, NodeIdentityStatus, RecordedLabel};
+pub use plugin_inventory::{AppliedObject, PluginInventory, PluginInventorySpec};
 pub use values::{
     ClusterName, InstanceGroupName, InvalidValue, LabelKey, LabelSource, LabelValue, Lifecycle, NodeName, NodeUid,
-    ProviderId, SecretText,
+    ProviderId, SecretText, ServiceAccountName,
 };
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -47,6 +50,7 @@ impl Role {
             Self::Coordinator => {
                 let mut crds = containership::crds();
                 crds.push(CloudSync::crd());
+                crds.push(PluginInventory::crd());
                 crds
             }
         }
@@ -63,7 +67,8 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
 mod tests {
     use super::*;
 
-    /// Cerebral writes the status of its groups through the subresource. Whoever may release the brake cannot forge a `CloudSync`.
+    /// Cerebral writes the status of its groups through the subresource. Whoever may release the brake cannot forge a `CloudSync`. The
+    /// conditions of a Plugin name the generation of its spec.
     #[test]
     fn these_kinds_alone_have_a_status_subresource() {
         let crds = crds();
@@ -72,6 +77,6 @@ mod tests {
             versions.len() == 1 && versions[0].subresources.is_some()
         });
         let kinds: Vec<&str> = with_status.map(|crd| crd.spec.names.kind.as_str()).collect();
-        assert_eq!(kinds, ["AutoscalingGroup", "CloudSync"]);
+        assert_eq!(kinds, ["Plugin", "AutoscalingGroup", "CloudSync"]);
     }
 }

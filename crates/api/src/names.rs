@@ -41,6 +41,18 @@ pub const MANAGED_LABEL: &str = "containership.io/managed";
 /// Value of [`MANAGED_LABEL`].
 pub const MANAGED_VALUE: &str = "true";
 
+/// Finalizer of an `AuthorizationRole` whose `ClusterRole` may exist. Source: the Containership cluster manager.
+pub const AUTHORIZATION_ROLE_FINALIZER: &str = "authorizationrole.finalizers.containership.io";
+
+/// Finalizer of an `AuthorizationRoleBinding` whose binding may exist. Source: the Containership cluster manager.
+pub const AUTHORIZATION_ROLE_BINDING_FINALIZER: &str = "authorizationrolebinding.finalizers.containership.io";
+
+/// Before the id of a user of the cloud, this is the name of the user in the cluster: in the tokens of the cloud, and in bindings.
+pub const USER_PREFIX: &str = "containership.io/user_id#";
+
+/// Before the id of a team of the cloud, this is the name of its group in the cluster.
+pub const TEAM_PREFIX: &str = "containership.io/team_id#";
+
 /// Label of the Secret with the credentials of a registry, whose value is the id of the registry in the cloud.
 pub const REGISTRY_SECRET_LABEL: &str = "tidewaiter.dev/registry";
 
@@ -64,6 +76,15 @@ pub mod secret_keys {
 
 /// Label of a pull secret, whose value is the id of its registry, and so its name. Source: the Containership cluster manager.
 pub const CONTROLLER_LABEL: &str = "controller";
+
+/// Label of the objects of a plugin, whose value is the plugin's id.
+pub const PLUGIN_LABEL: &str = "containership.io/plugin-id";
+
+/// Annotation of a Plugin: its earlier specs, as a JSON list, newest last.
+pub const PLUGIN_HISTORY_ANNOTATION: &str = "containership.io/plugin-history";
+
+/// Annotation of an object in a plugin's manifests: `replace` deletes and creates the object when a field cannot be changed.
+pub const ON_IMMUTABLE_ANNOTATION: &str = "tidewaiter.dev/on-immutable";
 
 /// Annotation of a service account: the pull secrets that the coordinator attached, separated by commas.
 pub const ATTACHED_ANNOTATION: &str = "tidewaiter.dev/pull-secrets";

@@ -10,7 +10,7 @@ mod provider_id;
 mod secret;
 
 pub use label::{LabelKey, LabelSource, LabelValue};
-pub use name::{ClusterName, InstanceGroupName, NodeName, NodeUid};
+pub use name::{ClusterName, InstanceGroupName, NodeName, NodeUid, ServiceAccountName};
 pub use provider_id::ProviderId;
 pub use secret::SecretText;
 pub(crate) use secret::opaque;

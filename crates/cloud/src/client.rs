@@ -9,6 +9,7 @@
 mod caller;
 mod error;
 mod path;
+mod recovery;
 mod request;
 mod settings;
 mod token;
@@ -20,15 +21,17 @@ use std::time::Duration;
 pub use http::Method;
 use http::StatusCode;
 use serde::Serialize;
+use serde_json::Value;
 use tidewaiter_kit::{Backoff, SharedClock};
 use uuid::Uuid;
 
-use crate::models::values::{KubernetesVersion, NodeId, PluginId, Version};
+use crate::models::values::{KubernetesVersion, NodeId, PluginId};
 use crate::models::{InvalidItem, Model, PluginManifests, Unknown, UpgradeScript, parse, parse_each, parse_list};
 
 pub use caller::{Audience, Caller, Membership, PublishedKeys};
 pub use error::ClientError;
 pub use path::{Cluster, Organization, Path};
+pub use recovery::Recoveries;
 pub use request::{Answer, Body, ETag, Request};
 pub use settings::{BaseUrl, ClientSettings, CloudEnvironment, InvalidBaseUrl, SettingsError};
 pub use token::{AccessToken, InvalidToken};
@@ -79,6 +82,38 @@ impl Client {
         })
     }
 
+    /// The same with another way to the cloud than a network: for simulations.
+    #[must_use]
+    pub fn over<F, Fut>(self, exchange: F) -> Self
+    where
+        F: Fn(reqwest::Request) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = reqwest::Result<reqwest::Response>> + Send + 'static,
+    {
+        let transport = self.transport.over(exchange);
+        Self { transport, ..self }
+    }
+
+    /// The same client with another deadline for a request with all its retries. It shares the connections.
+    #[must_use]
+    pub fn with_deadline(&self, deadline: Duration) -> Self {
+        Self {
+            deadline,
+            ..self.clone()
+        }
+    }
+
+    /// The base URL of the API.
+    #[must_use]
+    pub fn base_url(&self) -> &str {
+        self.transport.base_url()
+    }
+
+    /// Notifies when the cloud responds again after a failure, for loops that wait to retry.
+    #[must_use]
+    pub fn recoveries(&self) -> Recoveries {
+        self.transport.availability().recoveries()
+    }
+
     /// A list, unless it is unchanged since `known`.
     ///
     /// # Errors
@@ -113,6 +148,20 @@ impl Client {
         known: Option<&ETag>,
         read: impl Fn(&[u8], Unknown) -> Result<T, crate::models::InvalidField>,
     ) -> Result<Fetched<T>, ClientError> {
+        let fetched = self.fetch_complete(path, known, read).await;
+        match fetched {
+            Ok(_) => self.transport.availability().succeeded(),
+            Err(_) => self.transport.availability().failed(),
+        }
+        fetched
+    }
+
+    async fn fetch_complete<T>(
+        &self,
+        path: Path,
+        known: Option<&ETag>,
+        read: impl Fn(&[u8], Unknown) -> Result<T, crate::models::InvalidField>,
+    ) -> Result<Fetched<T>, ClientError> {
         let mut request = Request::new(Method::GET, path);
         request.known = known.cloned();
         let answer = self.request(&request).await?;
@@ -140,7 +189,8 @@ impl Client {
         self.request(&request).await.map(drop)
     }
 
-    /// The manifests of a plugin, and the jobs for the upgrade from the version `previous`.
+    /// The manifests of a plugin, and the jobs for the upgrade from the version `previous`, unless they are unchanged since `known`. They are
+    /// JSON of any shape: who applies them validates each object, so that an error names it.
     ///
     /// # Errors
     /// If there is no complete response; see [`ClientError`].
@@ -148,15 +198,31 @@ impl Client {
         &self,
         cluster: Cluster,
         plugin: PluginId,
-        previous: Option<&Version>,
-    ) -> Result<PluginManifests, ClientError> {
+        previous: Option<&str>,
+        known: Option<&ETag>,
+    ) -> Result<Fetched<Value>, ClientError> {
         let mut path = cluster.plugin(plugin);
         if let Some(version) = previous {
             path = path.query("previous_version", version);
         }
-        let request = Request::new(Method::GET, path);
+        let mut request = Request::new(Method::GET, path);
+        request.known = known.cloned();
         let answer = self.request(&request).await?;
-        parse(answer.bytes(), Unknown::Ignore).map_err(|error| ClientError::invalid(&request, error.to_string()))
+        if answer.status == StatusCode::NOT_MODIFIED {
+            return Ok(Fetched::Unchanged);
+        }
+        if answer.bytes().len() > PluginManifests::MAX_BYTES {
+            let most = PluginManifests::MAX_BYTES / 1024 / 1024;
+            return Err(ClientError::invalid(
+                &request,
+                format!("the manifests are larger than {most} MiB"),
+            ));
+        }
+        let value = answer.json().map_err(|reason| ClientError::invalid(&request, reason))?;
+        Ok(Fetched::Complete {
+            value,
+            etag: answer.etag,
+        })
     }
 
     /// The script that upgrades a node to a version.

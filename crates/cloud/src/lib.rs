@@ -7,3 +7,5 @@
 pub mod client;
 pub mod models;
 pub mod server;
+mod signature;
+pub mod signed;

@@ -32,6 +32,7 @@ mod team;
 mod upgrade;
 mod user;
 pub mod values;
+mod written;
 
 pub use account::Account;
 pub use autoscaling::{
@@ -46,7 +47,7 @@ pub use label::{
     CLUSTER_LABEL_PREFIX, ClusterLabel, ClusterLabelSpec, NODE_POOL_LABEL_PREFIX, NodePoolLabel, NodePoolLabelSpec,
 };
 pub use login::{Accepted, Login, Token};
-pub use manifests::{Job, Jobs, Manifest, PluginManifests};
+pub use manifests::{HealthCheck, Job, Jobs, Manifest, PluginManifests};
 pub use node::{Node, NodeSpec, NodeStatusReport};
 pub use node_pool::{Autoscaling, KubernetesMode, NodePool, NodePoolChange, NodePoolSpec, ScalingStrategy};
 pub use organization::{Organization, OrganizationSpec};

@@ -48,5 +48,5 @@ mod view;
 pub use accounts::LONGEST_TOKEN;
 pub use cloud::TokenLifetimes;
 pub use error::Error;
-pub use init::{InitOptions, InitSummary, found, make_keys};
+pub use init::{InitOptions, InitSummary, found, is_founded, make_keys};
 pub use serve::{DRAIN, ServeError, ServerParts, start};

@@ -9,7 +9,7 @@ mod outside;
 
 use std::convert::Infallible;
 use std::panic::resume_unwind;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::{join, join3, select};
@@ -18,12 +18,14 @@ use kube::Client;
 use prometheus::HistogramVec;
 use tidewaiter_api::ClusterName;
 use tidewaiter_identity::{CloudGroups, GroupsUnavailable};
+use tidewaiter_kit::clock::timeout;
 use tidewaiter_kit::metrics::MetricsError;
-use tidewaiter_kit::{Cache, Cacheable, Change, Kit, Projection, SharedClock, Tasks, Trigger};
+use tidewaiter_kit::{Cache, Cacheable, Change, Clock, Kit, SharedClock, Tasks, Trigger};
 use tidewaiter_kops::Definitions;
 use tidewaiter_validation::objects::LABELS_READ;
 use tidewaiter_validation::{
-    Identities, IdentityRecord, IdentityResult, Node as JudgedNode, Observation, Options, Part, Pod, Verdict, judge,
+    ClaimTable, Identities, IdentityRecord, IdentityResult, Node as JudgedNode, Observation, Options, Part, Pod,
+    Verdict, judge,
 };
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, spawn_blocking};
@@ -39,13 +41,13 @@ const LIMIT: Duration = Duration::from_mins(2);
 const FIRST: Duration = Duration::from_mins(1);
 /// A verdict is made at least so often.
 const AT_LEAST: Duration = Duration::from_secs(30);
-/// How long a proof may wait for the verdict that counts it. In a cold start there is a proof for each Node: a verdict for each would
-/// take the time that the labels need.
+/// Proofs are counted when none has come for so long, or with the next verdict. In a cold start there is a proof for each Node: a verdict
+/// for each, or even for each second, would take a time that grows with the square of the number of Nodes.
 const PROOF: Duration = Duration::from_secs(1);
 /// Between two verdicts, as a multiple of what the last one took: a cluster that changes all the time costs a fifth of a core,
 /// unless it is so large that this would be longer than [`SHORT_REST`].
 const REST: u32 = 4;
-/// Of 5,000 Nodes one takes 10 to 25 ms: what changes while one is made is to be in the next within a tenth of a second.
+/// What changes while one is made is to be in the next within a tenth of a second.
 const SHORT_REST: Duration = Duration::from_millis(30);
 /// The rest is never a smaller multiple: however large the cluster is, its verdicts cost at most a third of a core.
 const LEAST_REST: u32 = 2;
@@ -100,8 +102,7 @@ pub fn start(parts: VerdictParts, tasks: &mut Tasks, kit: &Kit) -> Result<Latest
         options,
         client,
     } = parts;
-    let judged = nodes.project(|node| Some(judged(node)));
-    let identities = records.project(|record| Some(identity(record)));
+    let claims = claims(&nodes, &records);
     let proven = Arc::<Notify>::default();
     nodes.notify(notifies(&changed).unless(same_to_the_verdict));
     pods.notify(notifies(&changed).unless(Pod::same));
@@ -118,9 +119,8 @@ pub fn start(parts: VerdictParts, tasks: &mut Tasks, kit: &Kit) -> Result<Latest
     let judge = Judge {
         cluster,
         nodes,
-        judged,
         records,
-        identities,
+        claims,
         pods,
         outside: Arc::clone(&outside),
         options,
@@ -138,6 +138,37 @@ pub fn start(parts: VerdictParts, tasks: &mut Tasks, kit: &Kit) -> Result<Latest
     tasks.spawn("verdict/outside", outside.keep_asking(tasks.shutdown_token()));
     tasks.spawn("verdict", judge.run(tasks.shutdown_token()));
     Ok(latest)
+}
+
+/// The claims of the Nodes, updated with each change of a Node or a record.
+fn claims(nodes: &Cache<Node>, records: &Cache<Record>) -> Arc<Mutex<ClaimTable>> {
+    let claims = Arc::<Mutex<ClaimTable>>::default();
+    let table = Arc::clone(&claims);
+    nodes.derive(move |change| {
+        let (Some(name), after) = (change.object().metadata.name.as_deref(), change.after) else {
+            return;
+        };
+        if change
+            .before
+            .zip(after)
+            .is_none_or(|(before, after)| !same_to_the_verdict(before, after))
+        {
+            let node = after.map(|node| Arc::new(judged(node)));
+            lock(&table).set_node(name, node);
+        }
+    });
+    let table = Arc::clone(&claims);
+    records.derive(move |change| {
+        let Some(name) = change.object().metadata.name.as_deref() else {
+            return;
+        };
+        lock(&table).set_record(name, change.after.map(identity));
+    });
+    claims
+}
+
+fn lock(claims: &Mutex<ClaimTable>) -> std::sync::MutexGuard<'_, ClaimTable> {
+    claims.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The Node as the verdict on the cluster reads it.
@@ -195,11 +226,9 @@ fn notifies_of_identities(changed: &Arc<Notify>, proven: &Arc<Notify>) -> Trigge
 struct Judge {
     cluster: ClusterName,
     nodes: Cache<Node>,
-    /// Judging all Nodes takes less time than unpacking them.
-    judged: Projection<JudgedNode>,
     records: Cache<Record>,
-    /// What the records say, as the judged Nodes.
-    identities: Projection<IdentityRecord>,
+    /// Judging all Nodes takes less time than unpacking them.
+    claims: Arc<Mutex<ClaimTable>>,
     pods: Cache<Pod>,
     outside: Arc<Outside>,
     options: Options,
@@ -235,13 +264,9 @@ impl Judge {
                 .with_label_values::<&str>(&[])
                 .observe(took.as_secs_f64());
             self.clock.sleep(rest(took)).await;
-            let soon = async {
-                self.proven.notified().await;
-                self.clock.sleep(PROOF).await;
-            };
             tokio::select! {
                 () = self.changed.notified() => {}
-                () = soon => {}
+                () = proofs(&self.proven, &*self.clock) => {}
                 () = self.clock.sleep(AT_LEAST) => {}
             }
         }
@@ -252,7 +277,7 @@ impl Judge {
         let verdict = judge(&self.observe(monotonic), &self.options);
         let before = self.sender.borrow().as_ref().map(|before| before.verdict.outcome());
         if before != Some(verdict.outcome()) {
-            info!(outcome = ?verdict.outcome(), failures = verdict.failures.len(), "the verdict on the cluster");
+            info!(outcome = ?verdict.outcome(), failures = verdict.failure_count(), "the verdict on the cluster");
         }
         let judged = Judged { verdict, at, monotonic };
         self.sender.send_replace(Some(Arc::new(judged)));
@@ -260,17 +285,28 @@ impl Judge {
 
     fn observe(&self, now: Duration) -> Observation {
         let storage = self.outside.storage(now);
+        let cloud = self.outside.cloud(now);
+        let instances = match &cloud {
+            Part::Known(instances) => Some(instances),
+            Part::Unknown(_) => None,
+        };
         Observation {
             cluster: self.cluster.clone(),
             groups: self.outside.groups(now),
-            cloud: self.outside.cloud(now),
             cloud_location: self.outside.cloud_location(),
-            nodes: known(&self.nodes, &storage, now, || self.judged.all()),
-            identities: Identities::Installed(known(&self.records, &storage, now, || self.identities.all())),
+            nodes: known(&self.nodes, &storage, now, || lock(&self.claims).claims(instances)),
+            identities: Identities::Installed(known(&self.records, &storage, now, || ())),
+            cloud,
             pods: known(&self.pods, &storage, now, || self.pods.iter().collect()),
             dns: self.outside.dns(now),
         }
     }
+}
+
+/// Completes when claims were proven, and none has been for [`PROOF`].
+async fn proofs(proven: &Notify, clock: &dyn Clock) {
+    proven.notified().await;
+    while timeout(clock, PROOF, proven.notified()).await.is_ok() {}
 }
 
 /// The pause after a verdict that took so long.
@@ -358,8 +394,7 @@ mod tests {
         outside.has_read_storage();
         let judge = Judge {
             cluster,
-            judged: nodes.project(|node| Some(judged(node))),
-            identities: records.project(|record| Some(identity(record))),
+            claims: claims(&nodes, &records),
             nodes,
             records,
             pods,
@@ -384,12 +419,27 @@ mod tests {
             json!({"metadata": {"name": "n", "uid": "r"}, "spec": {"nodeUID": "u", "providerID": "aws:///a/i-1"}});
         let record: Record = serde_json::from_value(record).unwrap();
         record_feed.list([record.clone()]);
-        let listed = Part::Known(vec![Arc::new(identity(&record))]);
-        assert_eq!(identities(&judge), Identities::Installed(listed));
+        assert_eq!(identities(&judge), Identities::Installed(Part::Known(())));
     }
 
     fn node(value: &Value) -> Node {
         serde_json::from_value(value.clone()).unwrap()
+    }
+
+    #[test]
+    fn proofs_that_follow_each_other_are_counted_together() {
+        let (clock, proven) = (ManualClock::default(), Notify::new());
+        let mut counted = Box::pin(proofs(&proven, &clock));
+        let mut after = |milliseconds| {
+            clock.advance(Duration::from_millis(milliseconds));
+            counted.as_mut().now_or_never().is_some()
+        };
+        assert!(!after(5_000), "nothing is proven");
+        for _ in 0..5 {
+            proven.notify_one();
+            assert!(!after(0) && !after(900), "another proof follows");
+        }
+        assert!(after(100));
     }
 
     #[test]
@@ -423,12 +473,15 @@ mod tests {
 pub(crate) mod by_hand {
     //! A verdict without anything in it, for the tests of what shows one.
 
+    use std::collections::BTreeMap;
+
     use tidewaiter_validation::verdict::{Counts, Verdict};
 
     pub(crate) fn verdict(cluster: &str, counts: Counts) -> Verdict {
         Verdict {
             cluster: cluster.parse().unwrap(),
             failures: vec![],
+            unlisted: BTreeMap::new(),
             tolerated: vec![],
             unknown: vec![],
             groups: vec![],

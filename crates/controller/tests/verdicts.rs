@@ -28,7 +28,7 @@ use tidewaiter_validation::{Options, Outcome, PartName, Sources, Unknown, Verdic
 const CLUSTER: &str = "random.example.com";
 const SYSTEM: &str = "kube-system";
 /// Less than the half minute after which a verdict is made without any change: who is not told of one fails.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_mins(3);
 
 /// Instances, and so Nodes, by number; some more than the cloud has.
 const NODES: usize = 6;

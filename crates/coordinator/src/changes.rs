@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::StreamExt as _;
 use tidewaiter_cloud::client::{ChangedKind, Client, Cluster, Wake};
-use tidewaiter_kit::{Leadership, Tasks};
+use tidewaiter_kit::metrics::MetricsError;
+use tidewaiter_kit::{Leadership, Metrics, Tasks};
 use tokio::sync::Notify;
 
 /// Who is woken by which changes. Clones share it.
@@ -21,13 +22,26 @@ struct Woken {
 
 impl Changes {
     /// Follows the changes of `cluster` while this replica leads.
-    pub fn start(client: Client, cluster: Cluster, leadership: Leadership, tasks: &mut Tasks) -> Self {
+    ///
+    /// # Errors
+    /// When the metric's name is taken.
+    pub fn start(
+        client: Client,
+        cluster: Cluster,
+        leadership: Leadership,
+        metrics: &Metrics,
+        tasks: &mut Tasks,
+    ) -> Result<Self, MetricsError> {
         let changes = Self::default();
+        let connected = metrics.gauge(
+            "tidewaiter_cloud_stream_connected",
+            "1 while the change stream of the cloud is open; 0 while the cloud is polled instead, and on a replica that does not lead.",
+        )?;
         let (woken, shutdown) = (changes.clone(), tasks.shutdown_token());
         tasks.spawn("cloud-changes", async move {
             let following = async {
                 leadership.acquired().await;
-                let mut wakes = pin!(client.watch(cluster));
+                let mut wakes = pin!(client.watch(cluster, move |open| connected.set(i64::from(open))));
                 while let Some(wake) = wakes.next().await {
                     woken.wake(&wake);
                 }
@@ -35,7 +49,7 @@ impl Changes {
             shutdown.run_until_cancelled(following).await;
             Ok::<(), Infallible>(())
         });
-        changes
+        Ok(changes)
     }
 
     /// Notifies after each change of one of these kinds, and after each interruption of the stream.

@@ -1,10 +1,15 @@
 //! The controllers of the role in one table, and the caches that they share.
 
+mod authorization_role;
+mod authorization_role_binding;
 mod cluster_label;
 mod containership;
 mod labels;
+mod listed;
 mod node_labels;
 mod node_pool_label;
+mod plugin;
+mod rbac;
 mod registry;
 
 use std::sync::Arc;
@@ -18,18 +23,26 @@ use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::role::Role;
 use tidewaiter_kit::{Cache, ControllerContext, Metadata, Tasks};
 
-pub use registry::RegistrySettings;
+pub(crate) use authorization_role::{Limits, plan_rules};
+pub(crate) use authorization_role_binding::Wait;
+pub(crate) use containership::{Account, detached};
+pub use plugin::{ByPlugin, PluginAccount, PluginDrift, PluginNamespaces, PluginSettings, PluginSync};
+pub(crate) use plugin::{PluginError, PluginRemoval};
+pub(crate) use rbac::OURS;
+pub use rbac::RbacSettings;
+pub use registry::{RegistrySettings, check_registry};
 
 use crate::changes::Changes;
 use crate::endpoints::{self, Port};
-use crate::mirror::{self, MassDeletion, MirrorSettings};
+use crate::mirror::{self, CloudList, MassDeletion, MirrorSettings};
+use crate::node::Node;
 use crate::node_pools::sync::{self, CloudNodes};
 use crate::node_pools::{NodePools, PoolMembers};
 use crate::reports;
 use crate::terminate::Termination;
 use labels::Labels;
-pub(crate) use node_labels::Node;
 use node_labels::NodeLabelParts;
+use rbac::Rbac;
 
 /// The cloud that is mirrored, and this cluster in it.
 #[derive(Clone, Debug)]
@@ -43,14 +56,20 @@ pub struct Cloud {
 }
 
 /// What the operator decides.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Decisions {
     /// What lets a mass deletion take place.
     pub mass_deletion: MassDeletion,
+    /// How many role bindings the cloud may add within one sync interval before they are held.
+    pub bindings_per_sync: u32,
     /// Pull secrets, and where the credentials of registries are stored.
     pub registries: RegistrySettings,
     /// What decides in which node pool a Node is.
     pub node_pools: NodePools,
+    /// What limits the roles of the cloud.
+    pub rbac: RbacSettings,
+    /// What limits the plugins of the cloud.
+    pub plugins: PluginSettings,
 }
 
 /// How the controllers know in which node pool a Node is.
@@ -84,6 +103,9 @@ pub enum StartError {
 /// | containership | Namespaces, service accounts, Registries | the service account `containership` in each namespace; `imagePullSecrets` of it and of the accounts that the settings name |
 /// | registry | Registries, Secrets of `containership-core` | the pull secret of each Registry in `containership-core` |
 /// | pullsecret | Namespaces, pull secrets, Registries | the pull secret of each Registry in each namespace |
+/// | authorization-role | `AuthorizationRole`s, `AuthorizationRoleBinding`s | `ClusterRole`s |
+/// | authorization-role-binding | `AuthorizationRoleBinding`s, `AuthorizationRole`s, `ClusterRole`s, Namespaces | `ClusterRoleBinding`s, `RoleBinding`s |
+/// | plugin | Plugins, their inventories, the manifests in the cloud, the objects of plugins | those objects, the inventories, the status of Plugins |
 /// | cluster-label, node-pool-label | `ClusterLabel`s, `NodePoolLabel`s | nothing: they report on those that do not count |
 /// | node-labels | Nodes, `ClusterLabel`s, `NodePoolLabel`s, the nodes of the cloud | labels of Nodes |
 /// | reports | Nodes, the nodes of the cloud | the status of the nodes and of the cluster, in the cloud |
@@ -92,7 +114,7 @@ pub enum StartError {
 /// # Errors
 /// [`StartError`]; nothing was written.
 pub fn start(cloud: &Cloud, decisions: &Decisions, port: Port, mut role: Role<'_>) -> Result<(), StartError> {
-    let (termination, pause) = Termination::start(&mut role);
+    let (termination, pause) = Termination::start(&decisions.plugins.accounts, &mut role);
     endpoints::start(port, cloud, termination, &mut role)?;
     let Role {
         context,
@@ -107,15 +129,16 @@ pub fn start(cloud: &Cloud, decisions: &Decisions, port: Port, mut role: Role<'_
         cluster,
         interval,
     } = cloud.clone();
-    let changes = Changes::start(client.clone(), cluster, context.leadership.clone(), tasks);
+    let changes = Changes::start(client.clone(), cluster, context.leadership.clone(), &kit.metrics, tasks)?;
     let mirrored = MirrorSettings {
         client: client.clone(),
         cluster,
         interval,
         mass_deletion: decisions.mass_deletion,
+        bindings_per_sync: decisions.bindings_per_sync,
         registry_credentials: decisions.registries.registry_credentials,
     };
-    mirror::start(mirrored, &changes, &clients, &context, tasks)?;
+    let lists = mirror::start(mirrored, &changes, &clients, &context, tasks)?;
 
     let reader = clients.for_controller("caches", DEFAULT_IN_FLIGHT);
     let namespaces = Cache::<Metadata<Namespace>>::metadata(reader.clone())
@@ -126,27 +149,81 @@ pub fn start(cloud: &Cloud, decisions: &Decisions, port: Port, mut role: Role<'_
         clients: &clients,
         reader: reader.clone(),
         namespaces,
+        listed_registries: lists.registries,
         context: &context,
     };
     let shelf = registry::start(&decisions.registries, &shared, tasks)?;
     containership::start(&decisions.registries, &shared, shelf, tasks);
+    let listed = Some((lists.roles, lists.role_bindings));
+    control_access(
+        decisions.rbac.clone(),
+        listed,
+        shared.namespaces,
+        &clients,
+        &context,
+        tasks,
+    )?;
+    apply_plugins(
+        decisions.plugins.clone(),
+        cloud,
+        lists.plugins,
+        &clients,
+        &context,
+        tasks,
+    )?;
 
-    let asked = changes.of(&[ChangedKind::Nodes, ChangedKind::NodePools]);
     let node_pools = NodePoolSource {
         setting: decisions.node_pools,
         cloud: Some(CloudNodes {
             client,
             cluster,
             interval,
-            asked,
+            asked: changes.of(&[ChangedKind::Nodes, ChangedKind::NodePools]),
         }),
     };
-    label_nodes(node_pools, &clients, &context, tasks)?;
-    reports::start(cloud, &changes, reader, &context, tasks);
+    let nodes = cache_nodes(&reader, &context, tasks);
+    let listed = Some((lists.cluster_labels, lists.node_pool_labels));
+    label_cached(nodes.clone(), node_pools, listed, &clients, &context, tasks)?;
+    reports::start(cloud, &changes, &nodes, &context, tasks);
     Ok(())
 }
 
-/// Starts the controllers of the labels of Nodes.
+/// Starts the controllers of roles and of their bindings. `listed` are the roles and the bindings that the cloud lists; without a mirror,
+/// the resources in the cluster decide.
+///
+/// # Errors
+/// When a metric's name is taken.
+pub fn control_access(
+    settings: RbacSettings,
+    listed: Option<(CloudList, CloudList)>,
+    namespaces: Cache<Metadata<Namespace>>,
+    clients: &Clients,
+    context: &ControllerContext,
+    tasks: &mut Tasks,
+) -> Result<(), MetricsError> {
+    let reader = clients.for_controller("caches", DEFAULT_IN_FLIGHT);
+    let rbac = Rbac::start(settings, listed, &reader, namespaces, &context.kit, tasks);
+    authorization_role::start(&rbac, clients, context, tasks)?;
+    authorization_role_binding::start(&rbac, &reader, clients, context, tasks)
+}
+
+/// Starts the controller of plugins. `listed` are the plugins that the cloud lists.
+///
+/// # Errors
+/// When a metric's name is taken.
+pub fn apply_plugins(
+    settings: PluginSettings,
+    cloud: &Cloud,
+    listed: CloudList,
+    clients: &Clients,
+    context: &ControllerContext,
+    tasks: &mut Tasks,
+) -> Result<(), MetricsError> {
+    let reader = clients.for_controller("caches", DEFAULT_IN_FLIGHT);
+    plugin::start(settings, cloud, listed, &reader, clients, context, tasks)
+}
+
+/// Starts the controllers of the labels of Nodes, with a cache of their own and without a mirror: the resources in the cluster decide.
 ///
 /// # Errors
 /// When a metric's name is taken.
@@ -156,12 +233,29 @@ pub fn label_nodes(
     context: &ControllerContext,
     tasks: &mut Tasks,
 ) -> Result<(), MetricsError> {
+    let nodes = cache_nodes(&clients.for_controller("caches", DEFAULT_IN_FLIGHT), context, tasks);
+    label_cached(nodes, node_pools, None, clients, context, tasks)
+}
+
+/// Packed: thousands are held, and a pass reads one.
+fn cache_nodes(reader: &kube::Client, context: &ControllerContext, tasks: &mut Tasks) -> Cache<Node> {
+    Cache::<Node>::all(reader.clone()).packed().start(tasks, &context.kit)
+}
+
+/// `listed` are the labels of the cluster and those of node pools that the cloud lists.
+fn label_cached(
+    nodes: Cache<Node>,
+    node_pools: NodePoolSource,
+    listed: Option<(CloudList, CloudList)>,
+    clients: &Clients,
+    context: &ControllerContext,
+    tasks: &mut Tasks,
+) -> Result<(), MetricsError> {
     let kit = &context.kit;
     let reader = clients.for_controller("caches", DEFAULT_IN_FLIGHT);
-    // Packed: thousands are held, and each pass reads one.
-    let nodes = Cache::<Node>::all(reader.clone()).packed().start(tasks, kit);
-    let cluster_labels = Arc::new(Labels::<ClusterLabel>::start(reader.clone(), tasks, kit));
-    let node_pool_labels = Arc::new(Labels::<NodePoolLabel>::start(reader, tasks, kit));
+    let (of_cluster, of_pools) = listed.unzip();
+    let cluster_labels = Arc::new(Labels::<ClusterLabel>::start(reader.clone(), of_cluster, tasks, kit));
+    let node_pool_labels = Arc::new(Labels::<NodePoolLabel>::start(reader, of_pools, tasks, kit));
     labels::start(&cluster_labels, context, tasks);
     labels::start(&node_pool_labels, context, tasks);
     let members = PoolMembers::default();
@@ -185,5 +279,7 @@ struct Shared<'a> {
     clients: &'a Clients,
     reader: kube::Client,
     namespaces: Cache<Metadata<Namespace>>,
+    /// The registries that the cloud lists.
+    listed_registries: CloudList,
     context: &'a ControllerContext,
 }

@@ -33,7 +33,8 @@ use crate::controllers::Cloud;
 use crate::terminate::Termination;
 use caller::{Denied, may_read, may_terminate};
 
-/// Requests to the cloud at once, whoever calls.
+/// Requests to the cloud at once, for all callers with a token that one of the published keys signed, and as many for all others:
+/// so that a flood of forged tokens does not keep out those with a real one.
 const QUESTIONS: usize = 8;
 /// How long the cloud may take to say whose a token is.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -58,7 +59,8 @@ struct Endpoints {
     cloud: Cloud,
     termination: Termination,
     keys: RwLock<Option<PublishedKeys>>,
-    questions: Semaphore,
+    questions_of_signed: Semaphore,
+    questions_of_others: Semaphore,
     clock: SharedClock,
 }
 
@@ -78,7 +80,8 @@ pub(crate) fn start(
         cloud: cloud.clone(),
         termination,
         keys: RwLock::default(),
-        questions: Semaphore::new(QUESTIONS),
+        questions_of_signed: Semaphore::new(QUESTIONS),
+        questions_of_others: Semaphore::new(QUESTIONS),
         clock: Arc::clone(&clock),
     });
     let local = port
@@ -173,7 +176,12 @@ impl Endpoints {
     async fn caller(&self, headers: &HeaderMap) -> Result<(Caller, Source), Refusal> {
         let text = token(headers).ok_or_else(unknown)?;
         let token: AccessToken = text.parse().map_err(|_| unknown())?;
-        let Ok(_permit) = self.questions.try_acquire() else {
+        let questions = if self.is_signed(text) {
+            &self.questions_of_signed
+        } else {
+            &self.questions_of_others
+        };
+        let Ok(_permit) = questions.try_acquire() else {
             return Err(Refusal::later("too many requests at once: try again", 1));
         };
         let answer = timeout(&*self.clock, ANSWER, self.cloud.client.authenticate(&token)).await;
@@ -192,6 +200,11 @@ impl Endpoints {
             .as_ref()
             .and_then(|keys| keys.verify(text, self.cloud.cluster, self.clock.now()));
         Ok((verified.ok_or_else(away)?, Source::Keys))
+    }
+
+    fn is_signed(&self, token: &str) -> bool {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        keys.as_ref().is_some_and(|keys| keys.signed(token, self.clock.now()))
     }
 
     async fn requested(&self, caller: &Caller) -> Result<crate::terminate::Progress, Refusal> {

@@ -1,11 +1,12 @@
 //! The cloud synchronizer: mirrors what the cloud lists into the cluster, one sync loop for each kind.
 //!
 //! The change stream of the cloud wakes the loops; each polls besides. A loop (`lister`) asks the cloud and keeps its last complete
-//! response. A controller (`sync`) makes the objects of the cluster as that response, whichever of the two changed. What it would delete
-//! passes the deletion brake (`brake`). The state of all loops is one object, `CloudSync` (`cloud_sync`).
+//! response. A controller (`sync`) makes the objects of the cluster as that response, whichever of the two changed. What it would delete,
+//! and many role bindings at once, pass the brake (`brake`). The state of all loops is one object, `CloudSync` (`cloud_sync`).
 
 mod board;
 mod brake;
+mod cloud_list;
 mod cloud_sync;
 mod kind;
 mod kinds;
@@ -26,11 +27,16 @@ use tidewaiter_kit::{Controller, ControllerContext, Key, Queue, Reconciler as _,
 use crate::changes::Changes;
 use board::Board;
 pub use brake::MassDeletion;
+pub use cloud_list::CloudList;
 use cloud_sync::Release;
 use kind::MirroredKind;
+pub(crate) use kind::is_id;
 pub use kinds::RegistryCredentialsIn;
 use lister::{Cloud, Lister, Memory};
 use sync::{Shared, SyncController};
+
+/// How many role bindings a sync may add, unless a setting says otherwise.
+pub const BINDINGS_PER_SYNC: u32 = 10;
 
 /// What the mirror needs.
 #[derive(Clone, Debug)]
@@ -43,8 +49,27 @@ pub struct MirrorSettings {
     pub interval: std::time::Duration,
     /// What lets a mass deletion take place.
     pub mass_deletion: MassDeletion,
+    /// How many role bindings may be added within one sync interval before they are held.
+    pub bindings_per_sync: u32,
     /// Where the credentials of registries are stored.
     pub registry_credentials: RegistryCredentialsIn,
+}
+
+/// What the cloud lists of the kinds that other controllers act on.
+#[derive(Clone, Debug)]
+pub struct CloudLists {
+    /// Of Registry.
+    pub registries: CloudList,
+    /// Of Plugin.
+    pub plugins: CloudList,
+    /// Of `ClusterLabel`.
+    pub cluster_labels: CloudList,
+    /// Of `NodePoolLabel`.
+    pub node_pool_labels: CloudList,
+    /// Of `AuthorizationRole`.
+    pub roles: CloudList,
+    /// Of `AuthorizationRoleBinding`.
+    pub role_bindings: CloudList,
 }
 
 /// Starts the sync loops. These kinds are registered with the cloud synchronizer:
@@ -71,21 +96,29 @@ pub fn start(
     clients: &Clients,
     context: &ControllerContext,
     tasks: &mut Tasks,
-) -> Result<(), MetricsError> {
+) -> Result<CloudLists, MetricsError> {
     let credentials = settings.registry_credentials;
+    let per_sync = settings.bindings_per_sync;
     let mut mirror = Mirror::new(settings, changes, clients, context, tasks)?;
     mirror.register(kinds::Users);
     mirror.register(kinds::RegistryCredentials(credentials));
-    mirror.register(kinds::Registries(credentials));
-    mirror.register(kinds::Plugins);
-    mirror.register(kinds::ClusterLabels);
-    mirror.register(kinds::NodePoolLabels);
-    mirror.register(kinds::Roles);
-    mirror.register(kinds::RoleBindings);
+    let registries = mirror.register(kinds::Registries(credentials));
+    let plugins = mirror.register(kinds::Plugins);
+    let cluster_labels = mirror.register(kinds::ClusterLabels);
+    let node_pool_labels = mirror.register(kinds::NodePoolLabels);
+    let roles = mirror.register(kinds::Roles);
+    let role_bindings = mirror.register(kinds::RoleBindings { per_sync });
     mirror.register(kinds::AutoscalingPolicies);
     mirror.register(kinds::AutoscalingGroups);
     mirror.register(kinds::Upgrades);
-    Ok(())
+    Ok(CloudLists {
+        registries,
+        plugins,
+        cluster_labels,
+        node_pool_labels,
+        roles,
+        role_bindings,
+    })
 }
 
 /// The one key of every sync controller: it has one thing to do. `CloudSync` has this name, so that a release wakes all of them.
@@ -128,18 +161,23 @@ impl<'a> Mirror<'a> {
     }
 
     /// Adds the sync loop and the controller of a kind.
-    fn register<K: MirroredKind>(&mut self, kind: K) {
-        let ControllerContext { kit, leadership, .. } = self.context;
-        self.board
-            .register(K::NAME, K::Resource::kind(&()), kit, leadership.clone());
+    fn register<K: MirroredKind>(&mut self, kind: K) -> CloudList {
+        let ControllerContext {
+            kit, leadership, pause, ..
+        } = self.context;
         let (queue, asked) = (Queue::new(), self.changes.of(K::CHANGED));
-        let cache = kind.cache(self.reader.clone()).start(self.tasks, kit);
+        // Optional: without the definition of one kind, the others are mirrored.
+        let cache = kind.cache(self.reader.clone()).optional().start(self.tasks, kit);
+        let watched = cache.clone();
+        let trouble = move || watched.trouble();
+        self.board
+            .register(K::NAME, K::Resource::kind(&()), trouble, self.context);
         let shared = Arc::new(Shared::new(kind));
         cache.notify(queue.always(key()));
         self.release.notify(&queue);
         let lister = Lister {
             cloud: Cloud {
-                client: self.settings.client.clone(),
+                client: self.settings.client.with_deadline(lister::PATIENCE),
                 cluster: self.settings.cluster,
                 interval: self.settings.interval,
             },
@@ -147,14 +185,17 @@ impl<'a> Mirror<'a> {
             asked,
             queue: queue.clone(),
             board: self.board.clone(),
+            pause: pause.clone(),
             clock: Arc::clone(&kit.clock),
             memory: Memory::default(),
         };
         let listing = lister.run(leadership.clone(), self.tasks.shutdown_token());
         self.tasks.spawn(format!("sync/{}", K::NAME), listing);
         let writer = self.clients.for_controller(K::CONTROLLER, DEFAULT_IN_FLIGHT);
+        let list = shared.list.clone();
         let controller = SyncController {
             shared,
+            context: self.context.clone(),
             cache: cache.clone(),
             writer: Writer::new(writer, SyncController::<K>::NAME, Arc::clone(&kit.clock)),
             events: self.context.events.of(SyncController::<K>::NAME),
@@ -163,10 +204,12 @@ impl<'a> Mirror<'a> {
             mass_deletion: self.settings.mass_deletion,
             interval: self.settings.interval,
             brake: Mutex::default(),
+            last: Mutex::default(),
         };
+        // It does not wait for `CloudSync`: its definition may be missing, and a release that is read later starts another pass.
         Controller::new(controller, queue)
             .reads(&cache)
-            .reads(self.release.cache())
             .start(self.context.clone(), self.tasks);
+        list
     }
 }

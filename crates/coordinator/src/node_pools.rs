@@ -19,7 +19,7 @@ use tokio::sync::watch;
 pub enum NodePools {
     /// Only the cloud. A Node that the cloud does not know by name is in no node pool.
     Cloud,
-    /// Only the label of the Node: whoever may write it decides, its kubelet included.
+    /// Only the label of the Node: everyone who may write it decides, its kubelet included.
     Label,
     /// The cloud. The label decides for a Node that the cloud does not know by name, if it names a node pool of which the cloud knows
     /// no node by name.

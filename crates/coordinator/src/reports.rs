@@ -11,13 +11,12 @@
 //! whose name the cloud knows is not asked for its label.
 
 mod cloud_nodes;
-mod node;
 mod status;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use kube::{Client, Resource as _};
+use kube::Resource as _;
 use tidewaiter_cloud::client::{ChangedKind, ClientError, Method, Path, Request};
 use tidewaiter_kit::backoff::jittered;
 use tidewaiter_kit::cache::Gone;
@@ -30,8 +29,9 @@ use tracing::{info, warn};
 
 use crate::changes::Changes;
 use crate::controllers::Cloud;
+use crate::explained::explained;
+use crate::node::{NODE_ID_LABEL, Node};
 use cloud_nodes::{CloudNode, CloudNodes};
-use node::{NODE_ID_LABEL, Node, node_id};
 use status::Status;
 
 /// Requests under way at once.
@@ -53,6 +53,8 @@ struct Reports {
     cloud: Cloud,
     nodes: Cache<Node>,
     claims: Index<String>,
+    /// The Nodes that are ready.
+    ready: Index<()>,
     known: Arc<CloudNodes>,
     events: Events,
     clock: SharedClock,
@@ -60,13 +62,19 @@ struct Reports {
 }
 
 /// Starts the controller, and the loop that lists the nodes of the cloud.
-pub(super) fn start(cloud: &Cloud, changes: &Changes, reader: Client, context: &ControllerContext, tasks: &mut Tasks) {
+pub(super) fn start(
+    cloud: &Cloud,
+    changes: &Changes,
+    nodes: &Cache<Node>,
+    context: &ControllerContext,
+    tasks: &mut Tasks,
+) {
     let kit = &context.kit;
-    let nodes = Cache::<Node>::all(reader).named("node-status").start(tasks, kit);
-    let claims = nodes.index(|node: &Node| node_id(node));
+    let claims = nodes.index(Node::cloud_id);
+    let ready = nodes.index(|node: &Node| node.is_ready().then_some(()));
     let (queue, known) = (Queue::new(), Arc::new(CloudNodes::default()));
     let asked = changes.of(&[ChangedKind::Nodes]);
-    nodes.notify(changed(&queue, &known, &asked).unless(Node::says));
+    nodes.notify(changed(&queue, &known, &asked).unless(Node::has_report_of));
     let lister = Lister {
         cloud: cloud.clone(),
         known: Arc::clone(&known),
@@ -79,13 +87,14 @@ pub(super) fn start(cloud: &Cloud, changes: &Changes, reader: Client, context: &
         cloud: cloud.clone(),
         nodes: nodes.clone(),
         claims,
+        ready,
         known,
         events: context.events.of(Reports::NAME),
         clock: Arc::clone(&kit.clock),
         cluster_sent: Mutex::default(),
     };
     Controller::new(reports, queue)
-        .reads(&nodes)
+        .reads(nodes)
         .permits(PERMITS)
         .backoff(BACKOFF)
         .start(context.clone(), tasks);
@@ -96,7 +105,7 @@ fn changed(queue: &Queue, known: &Arc<CloudNodes>, asked: &Arc<Notify>) -> Trigg
     let (queue, known, asked) = (queue.clone(), Arc::clone(known), Arc::clone(asked));
     Trigger::calls(move |change: &Change<'_, Node>| {
         let named = known.named(Key::of(change.object()).name());
-        let claimed = change.versions().filter_map(node_id).map(|id| Key::new(&id));
+        let claimed = change.versions().filter_map(Node::cloud_id).map(|id| Key::new(&id));
         let mut keys: Vec<Key> = claimed.chain(named).collect();
         if change.before.is_none() && !keys.iter().any(|key| known.get(key).is_some()) {
             asked.notify_one();
@@ -180,7 +189,7 @@ impl Reports {
         let Some(shown) = self.known.cluster() else {
             return Ok(Next::UntilChanged);
         };
-        let status = Status::of_cluster(self.nodes.iter().map(|node| node.is_ready()));
+        let status = Status::of_cluster(self.ready.keys(&()).len(), self.nodes.len());
         if status == shown {
             return Ok(Next::UntilChanged);
         }
@@ -252,7 +261,10 @@ impl Lister {
             Err(error) => {
                 *failures += 1;
                 if *failures == 1 {
-                    warn!(error = %tidewaiter_kit::Chain(&error), "cannot list the nodes of the cloud, so no status is reported");
+                    warn!(
+                        error = explained(&error, &self.cloud.client),
+                        "cannot list the nodes of the cloud, so no status is reported"
+                    );
                 }
                 let wait = BACKOFF.delay(*failures);
                 wait.max(error.retry_after().unwrap_or_default())

@@ -24,6 +24,7 @@ use tidewaiter_kit::{
     Trigger, WriteError, Writer,
 };
 
+use crate::controllers::{ByPlugin, PluginAccount, PluginRemoval};
 pub use marker::Progress;
 use marker::{Marker, requested};
 use sweep::Terminator;
@@ -42,7 +43,8 @@ pub struct Termination {
 impl Termination {
     /// Starts the watch of the marker and the controller that removes everything. Returns what the other controllers pause by: it pauses
     /// until it is known that there is no marker.
-    pub fn start(role: &mut Role<'_>) -> (Self, Pause) {
+    /// `accounts` are those as which plugins are removed.
+    pub fn start(accounts: &ByPlugin<PluginAccount>, role: &mut Role<'_>) -> (Self, Pause) {
         let context = role.context.clone();
         let reader = role.clients.for_controller("caches", DEFAULT_IN_FLIGHT);
         let markers = Cache::<Marker>::namespaced(reader, CONTAINERSHIP_NAMESPACE)
@@ -55,7 +57,7 @@ impl Termination {
         let first = first_list(switch, markers.clone(), context.clone());
         role.tasks.spawn("terminate/marker", first);
         let client = role.clients.for_controller(Terminator::NAME, MOST_IN_FLIGHT);
-        sweep(client, &markers, &context, role);
+        sweep(client, accounts, &markers, &context, role);
         let writer = role.unfenced.for_controller("terminate-request", 1);
         let clock = Arc::clone(&context.kit.clock);
         let termination = Self {
@@ -85,7 +87,13 @@ impl Termination {
     }
 }
 
-fn sweep(client: Client, markers: &Cache<Marker>, context: &ControllerContext, role: &mut Role<'_>) {
+fn sweep(
+    client: Client,
+    accounts: &ByPlugin<PluginAccount>,
+    markers: &Cache<Marker>,
+    context: &ControllerContext,
+    role: &mut Role<'_>,
+) {
     let queue = Queue::new();
     // The progress is not a reason to begin again.
     let same = |before: &Marker, after: &Marker| before.metadata.uid == after.metadata.uid;
@@ -94,7 +102,8 @@ fn sweep(client: Client, markers: &Cache<Marker>, context: &ControllerContext, r
         pause: Pause::never(),
         ..context.clone()
     };
-    let terminator = Terminator::new(client, markers.clone(), Arc::clone(&context.kit.clock));
+    let plugins = PluginRemoval::new(&client, accounts.clone());
+    let terminator = Terminator::new(client, plugins, markers.clone(), Arc::clone(&context.kit.clock));
     Controller::new(terminator, queue)
         .reads(markers)
         .start(context, role.tasks);
@@ -106,7 +115,7 @@ fn follows(switch: &Arc<PauseSwitch>, markers: &Cache<Marker>) -> Trigger<Marker
     Trigger::calls(move |_: &Change<'_, Marker>| switch.update(|| !markers.is_empty()))
 }
 
-/// Without a marker, no change announces that there is none.
+/// Without a marker, there is no change that would end the pause.
 async fn first_list(switch: Arc<PauseSwitch>, markers: Cache<Marker>, context: ControllerContext) -> Result<(), Gone> {
     let Some(synced) = context.shutdown.run_until_cancelled(markers.synced()).await else {
         return Ok(());

@@ -323,11 +323,11 @@ impl UnavailableCause {
             (Self::Denied, "hcloud") => "Configure an API token with read permission for the project.",
             (Self::Denied, _) => "Grant the controller's role the permission for this call.",
             (Self::Credentials, "gce") => {
-                "Provide credentials: the service account of the machine, or GOOGLE_APPLICATION_CREDENTIALS."
+                "Provide credentials: the service account of the machine, or GOOGLE_APPLICATION_CREDENTIALS. If there are some, check the clock of this machine."
             }
             (Self::Credentials, "hcloud") => "Provide credentials: an API token of the project, in HCLOUD_TOKEN.",
             (Self::Credentials, _) => {
-                "Provide credentials: an instance profile that the pod can reach, or a role for its service account."
+                "Provide credentials: an instance profile that the pod can reach, or a role for its service account. If there are some, check the clock of this machine."
             }
             (Self::Unreachable, _) => {
                 "Check routes, DNS and firewalls between the control plane and the cloud's endpoint."

@@ -1,7 +1,7 @@
 //! How long to wait after a failure: exponential, capped and jittered, for each object separately.
 //!
-//! Only a success resets it: an object that changes while it fails is tried at once, but its next failure waits longer
-//! than the last one. Retries never stop.
+//! Only a success resets it. A failure during a wait, of an attempt that a change started, neither lengthens the wait nor counts: how often
+//! an object changes does not decide when it is retried. Retries never stop.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -57,7 +57,15 @@ pub fn jittered(duration: Duration, share: f64) -> Duration {
 #[derive(Debug)]
 pub struct Backoffs<K> {
     shape: Backoff,
-    failures: Mutex<HashMap<K, u32>>,
+    failures: Mutex<HashMap<K, Failures>>,
+}
+
+/// The failures in a row of one object.
+#[derive(Clone, Copy, Debug, Default)]
+struct Failures {
+    count: u32,
+    /// The end of the wait after the last one that counts; monotonic.
+    due: Duration,
 }
 
 impl<K: Eq + Hash + Clone> Backoffs<K> {
@@ -70,24 +78,22 @@ impl<K: Eq + Hash + Clone> Backoffs<K> {
         }
     }
 
-    /// Counts one more failure of `key` and returns how long to wait.
-    pub fn next(&self, key: &K) -> Duration {
-        let mut failures = self.lock();
-        let count = match failures.get_mut(key) {
-            Some(count) => {
-                *count = count.saturating_add(1);
-                *count
-            }
-            None => *failures.entry(key.clone()).or_insert(1),
-        };
-        drop(failures);
-        self.shape.delay(count)
+    /// Counts one more failure of `key`, unless it still waits because of an earlier one, and returns how long to wait from `now` on, on
+    /// the monotonic clock.
+    pub fn next(&self, key: &K, now: Duration) -> Duration {
+        let mut all = self.lock();
+        let failures = all.entry(key.clone()).or_default();
+        if now >= failures.due {
+            failures.count = failures.count.saturating_add(1);
+            failures.due = now.saturating_add(self.shape.delay(failures.count));
+        }
+        failures.due.saturating_sub(now)
     }
 
     /// The failures in a row of `key`.
     #[must_use]
     pub fn failures(&self, key: &K) -> u32 {
-        self.lock().get(key).copied().unwrap_or_default()
+        self.lock().get(key).map_or(0, |failures| failures.count)
     }
 
     /// `key` succeeded: its next failure counts as the first.
@@ -100,7 +106,7 @@ impl<K: Eq + Hash + Clone> Backoffs<K> {
         self.lock().remove(key);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, u32>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, Failures>> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -134,19 +140,36 @@ mod tests {
     #[test]
     fn objects_fail_apart_and_a_success_resets() {
         let backoffs = Backoffs::new(SHAPE);
-        backoffs.next(&"a");
-        backoffs.next(&"a");
-        assert!(backoffs.next(&"a") >= Duration::from_secs(2));
-        assert!(backoffs.next(&"b") <= Duration::from_secs(1));
+        let second = Duration::from_secs;
+        backoffs.next(&"a", second(10));
+        backoffs.next(&"a", second(20));
+        assert!(backoffs.next(&"a", second(30)) >= second(2));
+        assert!(backoffs.next(&"b", second(30)) <= second(1));
         backoffs.reset(&"a");
         assert_eq!(backoffs.failures(&"a"), 0);
-        assert!(backoffs.next(&"a") <= Duration::from_secs(1));
+        assert!(backoffs.next(&"a", second(30)) <= second(1));
+    }
+
+    #[test]
+    fn a_failure_during_a_wait_neither_counts_nor_lengthens_it() {
+        let backoffs = Backoffs::new(SHAPE);
+        let millis = Duration::from_millis;
+        let end = backoffs.next(&"a", millis(1_000));
+        for later in (0..500).step_by(50) {
+            assert_eq!(
+                backoffs.next(&"a", millis(1_000 + later)),
+                end.saturating_sub(millis(later))
+            );
+        }
+        assert_eq!(backoffs.failures(&"a"), 1);
+        backoffs.next(&"a", millis(1_000) + end);
+        assert_eq!(backoffs.failures(&"a"), 2);
     }
 
     #[test]
     fn holds_nothing_for_what_is_gone() {
         let backoffs = Backoffs::new(SHAPE);
-        backoffs.next(&"a");
+        backoffs.next(&"a", Duration::ZERO);
         backoffs.forget(&"a");
         assert!(backoffs.lock().is_empty());
     }

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch as flag;
 
 use crate::Kit;
-use crate::index::{Index, Projection};
+use crate::index::Index;
 use crate::key::Key;
 use crate::packed::{Packer, Packing};
 use crate::slim;
@@ -29,6 +29,7 @@ mod faults;
 mod feed;
 mod guarded;
 mod health;
+mod list;
 mod mirror;
 mod objects;
 mod subscribers;
@@ -37,12 +38,13 @@ mod watch;
 pub use change::{Change, Trigger};
 pub use faults::UndecodableObjects;
 pub use feed::Feed;
-pub use health::WatchTrouble;
+pub use health::{TroubleCause, WatchTrouble};
+pub use list::list_all;
 
 use faults::Faults;
 pub use guarded::{Guarded, Undecodable};
 use health::Health;
-use mirror::Mirror;
+use mirror::{Keep, Mirror};
 use objects::Objects;
 use subscribers::Subscribers;
 
@@ -119,21 +121,6 @@ impl<K: Cacheable> Cache<K> {
         };
         self.derive(update);
         index
-    }
-
-    /// Keeps `project` of each object, for readers who need all of them often; an object for which it is None is left out.
-    #[must_use]
-    pub fn project<T>(&self, project: impl Fn(&K) -> Option<T> + Send + Sync + 'static) -> Projection<T>
-    where
-        T: Send + Sync + 'static,
-    {
-        let projection = Projection::default();
-        let updated = projection.clone();
-        let update = move |change: &Change<'_, K>| {
-            updated.set(Key::of(change.object()), change.after.and_then(&project));
-        };
-        self.derive(update);
-        projection
     }
 
     /// Calls `update` for each object and from now on for each change, together with the indexes and before any trigger: for what a
@@ -249,7 +236,7 @@ pub struct CacheBuilder<K> {
     connect: Connect<K>,
     name: String,
     config: watcher::Config,
-    keep: fn(&K) -> bool,
+    keep: Keep<K>,
     packing: Option<Box<dyn Packing<K>>>,
     optional: bool,
 }
@@ -267,7 +254,7 @@ impl<K: Cacheable> CacheBuilder<K> {
             connect,
             name: K::kind(&()).to_lowercase(),
             config: watcher::Config::default().page_size(PAGE_SIZE).timeout(WATCH_SECONDS),
-            keep: |_| true,
+            keep: Box::new(|_| true),
             packing: None,
             optional: false,
         }
@@ -303,7 +290,8 @@ impl<K: Cacheable> CacheBuilder<K> {
 
     /// Caches only the objects for which `keep` is true, as if there were no others.
     #[must_use]
-    pub fn keep(self, keep: fn(&K) -> bool) -> Self {
+    pub fn keep(self, keep: impl Fn(&K) -> bool + Send + Sync + 'static) -> Self {
+        let keep = Box::new(keep);
         Self { keep, ..self }
     }
 
@@ -370,7 +358,7 @@ impl<K: Cacheable> Debug for CacheBuilder<K> {
 
 /// A cache, and what fills it.
 fn assemble<K: Cacheable>(
-    keep: fn(&K) -> bool,
+    keep: Keep<K>,
     packing: Option<Box<dyn Packing<K>>>,
     faults: Faults,
     health: Health,

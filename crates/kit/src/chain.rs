@@ -1,7 +1,7 @@
 //! An error with its causes, in one line, each said once and in words for a person.
 
 use std::error::Error;
-use std::fmt;
+use std::{fmt, io, iter};
 
 use kube::core::Status;
 use kube::runtime::watcher;
@@ -29,6 +29,23 @@ impl fmt::Display for Chain<'_> {
         }
         f.write_str(&said)
     }
+}
+
+/// The error and its causes, also those that the standard library hides inside an [`io::Error`].
+pub fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    iter::successors(Some(error), |&error| {
+        match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        }
+    })
+}
+
+/// Whether the certificate of a server cannot be verified.
+#[must_use]
+pub fn is_untrusted(error: &(dyn Error + 'static)) -> bool {
+    let mut errors = causes(error).filter_map(|error| error.downcast_ref());
+    errors.any(|error| matches!(error, rustls::Error::InvalidCertificate(_)))
 }
 
 /// What an error says without its cause, and the cause.
@@ -68,8 +85,7 @@ fn answer(status: &Status) -> String {
 }
 
 /// What a 401 means, and the remedy. Permissions are missing only after a 403.
-pub(crate) const EXPIRED: &str =
-    "the credentials are not valid or have expired: renew them, for example with `kops export kubeconfig --admin`";
+pub(crate) const EXPIRED: &str = "the credentials are not valid or have expired: renew the kubeconfig (with kOps: `kops export kubeconfig --admin`), or the token of the service account";
 
 /// The answer of a Go server on its HTTPS port, to a request in plain HTTP.
 const NOT_HTTPS: &str = "HTTP request to an HTTPS server";

@@ -20,7 +20,7 @@ use crate::events::Notice;
 use crate::index::Index;
 use crate::key::Key;
 use crate::retry::{Next, ReconcileError, Retry};
-use crate::writer::{WriteError, Writer};
+use crate::writer::{self, WriteError, Writer};
 
 mod everywhere;
 
@@ -45,13 +45,20 @@ impl Ownership {
     /// Whether the object carries the label.
     #[must_use]
     pub fn owns(&self, object: &impl Resource) -> bool {
-        let labels = object.meta().labels.as_ref();
+        self.marks(object.meta())
+    }
+
+    /// Whether an object with this metadata carries the label.
+    #[must_use]
+    pub fn marks(&self, meta: &ObjectMeta) -> bool {
+        let labels = meta.labels.as_ref();
         labels
             .and_then(|labels| labels.get(self.key))
             .is_some_and(|value| value == self.value)
     }
 
-    fn mark(&self, object: &mut impl Resource) {
+    /// Gives the object the label.
+    pub fn mark(&self, object: &mut impl Resource) {
         let labels = object.meta_mut().labels.get_or_insert_default();
         labels.insert(self.key.to_owned(), self.value.to_owned());
     }
@@ -68,22 +75,24 @@ pub struct Changes<K> {
     pub delete: Vec<Arc<K>>,
     /// Desired names under which somebody else's object exists.
     pub foreign: Vec<Key>,
-    /// How many objects of ours there are.
-    pub owned: usize,
-    /// How many deletions are held; then `delete` is empty.
-    pub held: usize,
+    /// The deletions that are held; then `delete` is empty.
+    pub held: Option<Held>,
+}
+
+/// Deletions that do not take place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// How many.
+    pub count: usize,
+    /// Why, in words that complete "held: …". Without a number, because it is a part of an Event.
+    pub reason: &'static str,
 }
 
 impl<K> Changes<K> {
-    /// Whether more than half of more than five objects of ours would be deleted, which one wrong input can cause.
-    #[must_use]
-    pub fn delete_most(&self) -> bool {
-        self.owned > 5 && self.delete.len() * 2 > self.owned
-    }
-
-    /// Deletes nothing, and reports what is held.
-    pub fn hold(&mut self) {
-        self.held = self.delete.len();
+    /// Deletes nothing, and reports what is held, and why.
+    pub fn hold(&mut self, reason: &'static str) {
+        let count = self.delete.len();
+        self.held = Some(Held { count, reason });
         self.delete.clear();
     }
 }
@@ -98,8 +107,7 @@ pub fn compare<K: Resource>(desired: Vec<K>, actual: &[Arc<K>], ours: impl Fn(&K
         update: Vec::new(),
         delete: Vec::new(),
         foreign: Vec::new(),
-        owned: actual.iter().filter(lives).count(),
-        held: 0,
+        held: None,
     };
     for object in desired {
         let key = Key::of(&object);
@@ -163,7 +171,7 @@ impl<K: Cacheable + Serialize> Children<K> {
         let actual: Vec<Arc<K>> = cached.into_values().flatten().collect();
         let ours = |object: &K| self.ownership.owns(object);
         let changes = compare(marked.collect(), &actual, ours);
-        execute(writer, changes, |_, _| {}).await?;
+        execute(writer, changes, |meta| self.ownership.marks(meta), || true, |_, _| {}).await?;
         Ok(Next::UntilChanged)
     }
 }
@@ -180,13 +188,16 @@ pub enum Done {
 }
 
 /// Performs every change, whatever becomes of the others, and calls `done` for each write that took place, with the object's new
-/// metadata (its last one after a deletion).
+/// metadata (its last one after a deletion). Begins no write any more once `go_on` is false. An object that is to be created, exists although
+/// no cache shows it, and is not `ours` is reported as somebody else's.
 ///
 /// # Errors
 /// As [`Children::ensure`].
 pub async fn execute<K: Cacheable + Serialize>(
     writer: &Writer,
     changes: Changes<K>,
+    ours: impl Fn(&ObjectMeta) -> bool,
+    go_on: impl Fn() -> bool,
     done: impl Fn(Done, &ObjectMeta),
 ) -> Result<(), ChildrenError> {
     enum Step<K> {
@@ -200,10 +211,13 @@ pub async fn execute<K: Cacheable + Serialize>(
         .into_iter()
         .map(|(desired, cached)| Step::Update(desired, cached));
     let delete = changes.delete.into_iter().map(Step::Delete);
-    let done = &done;
-    let steps = create.chain(update).chain(delete).map(|step| async move {
+    let (done, ours) = (&done, &ours);
+    let mut steps = create.chain(update).chain(delete).map(|step| async move {
         match step {
-            Step::Create(object) => writer.apply_new(&object).await.map(|new| done(Done::Created, &new)),
+            Step::Create(object) => writer
+                .apply_new(&object, ours)
+                .await
+                .map(|new| done(Done::Created, &new)),
             Step::Update(object, cached) => {
                 let written = writer.apply(&object, Some(&cached)).await?;
                 if let Some(new) = &written {
@@ -217,14 +231,15 @@ pub async fn execute<K: Cacheable + Serialize>(
             },
         }
     });
-    let results: Vec<Result<(), WriteError>> = stream::iter(steps).buffer_unordered(CONCURRENCY).collect().await;
+    let begun = std::iter::from_fn(|| if go_on() { steps.next() } else { None });
+    let results: Vec<Result<(), WriteError>> = stream::iter(begun).buffer_unordered(CONCURRENCY).collect().await;
     let error = ChildrenError {
         kind: K::kind(&()).into_owned(),
         failed: results.into_iter().filter_map(Result::err).collect(),
         foreign: changes.foreign,
         held: changes.held,
     };
-    if error.failed.is_empty() && error.foreign.is_empty() && error.held == 0 {
+    if error.failed.is_empty() && error.foreign.is_empty() && error.held.is_none() {
         return Ok(());
     }
     Err(error)
@@ -239,8 +254,8 @@ pub struct ChildrenError {
     failed: Vec<WriteError>,
     /// Somebody else's objects that have desired names. Nothing was changed on them.
     foreign: Vec<Key>,
-    /// How many deletions the brake holds.
-    held: usize,
+    /// The deletions that are held.
+    held: Option<Held>,
 }
 
 impl Error for ChildrenError {}
@@ -258,7 +273,7 @@ impl Display for ChildrenError {
             parts.push(format!(
                 "{} of the writes failed, the first: {}",
                 failed.len(),
-                crate::Chain(first)
+                first.explained()
             ));
         }
         if !foreign.is_empty() {
@@ -268,10 +283,8 @@ impl Display for ChildrenError {
                 names.join(", ")
             ));
         }
-        if *held > 0 {
-            parts.push(format!(
-                "the deletion of {held} of kind {kind} is held: it is more than half of them"
-            ));
+        if let Some(Held { count, reason }) = held {
+            parts.push(format!("the deletion of {count} of kind {kind} is held: {reason}"));
         }
         f.write_str(&parts.join("; "))
     }
@@ -292,22 +305,17 @@ impl ReconcileError for ChildrenError {
     }
 
     fn is_refusal(&self) -> bool {
-        self.failed.is_empty()
+        self.failed.iter().all(WriteError::is_foreign)
     }
 
     fn notice(&self) -> Option<Notice> {
         let Self { kind, foreign, .. } = self;
         if let Some(first) = foreign.first() {
-            let note = format!(
-                "{kind} {first} exists and is not managed by Tidewaiter. It is left as it is: delete it, and Tidewaiter creates its own."
-            );
-            return Some(Notice::warning("ForeignObject", "Create", note));
+            return Some(writer::foreign(kind, first));
         }
-        if self.held > 0 {
+        if let Some(Held { reason, .. }) = self.held {
             // No number: it would be a new Event whenever it changes.
-            let note = format!(
-                "More than half of the objects of kind {kind} that Tidewaiter manages here would be deleted. They are kept until the input is confirmed."
-            );
+            let note = format!("The deletion of objects of kind {kind} is held: {reason}.");
             return Some(Notice::warning("DeletionsHeld", "Delete", note));
         }
         self.failed.iter().find_map(WriteError::notice)

@@ -3,8 +3,8 @@
 //! out.
 //!
 //! Nothing here retries: a write that was sent twice may have been sent by a leader the first time and by a stopped and
-//! woken process the second. When the server says after which time to retry, the error says it ([`retry_after()`]). A request is answered within [`REQUEST_TIMEOUT`], the wait for its permit included, or it
-//! fails. Watches and other streams have no end; only their response headers have to arrive within that time.
+//! woken process the second. When the server says after which time to retry, the error says it ([`retry_after()`]). A request is answered within [`REQUEST_TIMEOUT`]
+//! or, if it writes, [`WRITE_TIMEOUT`], the wait for its permit included, or it fails. Watches and other streams have no end; only their response headers have to arrive within that time.
 //!
 //! kube's own client stack (`ClientBuilder`) would bring base URL, credentials, headers, gzip, spans, time-outs of each
 //! connection and a retry of the statuses 429, 503 and 504; ours uses its layers for URL, credentials and headers, and has its own for
@@ -37,16 +37,19 @@ use crate::leader::Leadership;
 mod budget;
 mod fence;
 mod gate;
+mod impersonate;
 mod pace;
 mod proxy;
 mod request;
 mod retry_after;
+mod unreachable;
 
 use budget::Budget;
 pub use budget::NoPermit;
 use fence::FencedBody;
 pub use fence::{Fenced, is_fenced};
 use gate::Gates;
+pub use impersonate::impersonate;
 use proxy::Proxy;
 pub use proxy::route;
 pub(crate) use retry_after::in_status as retry_after_status;
@@ -66,8 +69,13 @@ pub const DEFAULT_IN_FLIGHT: usize = 8;
 /// Events under way at once, beside [`IN_FLIGHT`]: no flood of Events delays a write that matters.
 const EVENTS_IN_FLIGHT: usize = 2;
 
-/// Within this time a request is answered, or has failed with its outcome unknown. The wait for its permit counts.
+/// Within this time a read is answered, or has failed. The wait for its permit counts.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The same for a write, whose outcome is unknown if it failed so. The API server works on a write for 34 s at most, of which an admission
+/// webhook may take 30, and then says which webhook did not answer. Source: `requestTimeoutUpperBound` of its handlers, and
+/// `timeoutSeconds` of webhooks.
+pub const WRITE_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// A request that has no permit after this time fails unsent: sent so late, it would have too little time for its response, and
 /// a write whose outcome is unknown is worse than one that was not sent.
@@ -189,15 +197,19 @@ impl Clients {
         let credentials = config.auth_layer().map_err(failed)?;
         let headers = config.extra_headers_layer().map_err(failed)?;
         let gates = Gates::new(leadership, kit);
-        let namespace = config.default_namespace.clone();
+        let (namespace, server) = (config.default_namespace.clone(), config.cluster_url.clone());
         // The gate is the innermost layer: credentials are fetched before it, and nothing but hyper comes after it.
         let make = move |budget| {
+            let server = server.clone();
+            let http = ServiceBuilder::new()
+                .map_err(move |error| unreachable::named(error, &server))
+                .service(http.clone());
             let service = ServiceBuilder::new()
                 .layer(&base_uri)
                 .option_layer(credentials.as_ref())
                 .layer(&headers)
                 .map_err(BoxError::from)
-                .service(gates.layer(budget).layer(http.clone()));
+                .service(gates.layer(budget).layer(http));
             Client::new(service, namespace.clone())
         };
         Ok(Self { make: Arc::new(make) })

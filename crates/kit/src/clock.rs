@@ -5,11 +5,12 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Either, select};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 
@@ -85,13 +86,15 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that only [`ManualClock::advance`] moves. Both of its times move together.
+/// A clock that only [`ManualClock::advance`] and [`ManualClock::jump`] move.
 ///
 /// Clones share the time.
 #[derive(Clone, Debug)]
 pub struct ManualClock {
     start: Timestamp,
     elapsed: Arc<watch::Sender<Duration>>,
+    /// In seconds.
+    jumped: Arc<AtomicI64>,
     sleepers: InFlight,
 }
 
@@ -102,6 +105,7 @@ impl ManualClock {
         Self {
             start,
             elapsed: Arc::new(watch::Sender::new(Self::ORIGIN)),
+            jumped: Arc::default(),
             sleepers: InFlight::new(),
         }
     }
@@ -109,9 +113,14 @@ impl ManualClock {
     /// Monotonic time at creation.
     pub const ORIGIN: Duration = Duration::from_hours(1);
 
-    /// Moves time on and wakes every sleeper whose time has come.
+    /// Moves both times on and wakes every sleeper whose time has come.
     pub fn advance(&self, by: Duration) {
         self.elapsed.send_modify(|elapsed| *elapsed += by);
+    }
+
+    /// Moves the time of day alone, in either direction: somebody has set the clock of the machine.
+    pub fn jump(&self, seconds: i64) {
+        self.jumped.fetch_add(seconds, Ordering::SeqCst);
     }
 
     /// Completes when at least `count` sleeps are pending: a test awaits this before it moves the clock, so that no sleep
@@ -136,7 +145,9 @@ impl Default for ManualClock {
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         let since = self.monotonic().saturating_sub(Self::ORIGIN);
-        self.start.saturating_add(since).unwrap_or(Timestamp::MAX)
+        let jumped = SignedDuration::from_secs(self.jumped.load(Ordering::SeqCst));
+        let now = self.start.saturating_add(since).unwrap_or(Timestamp::MAX);
+        now.saturating_add(jumped).unwrap_or(Timestamp::MAX)
     }
 
     fn monotonic(&self) -> Duration {
@@ -184,11 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn both_times_move_together() {
+    fn both_times_move_together_until_the_time_of_day_jumps() {
         let clock = ManualClock::default();
         let (day, monotonic) = (clock.now(), clock.monotonic());
         clock.advance(90 * SECOND);
         assert_eq!(clock.now().duration_since(day).as_secs(), 90);
+        assert_eq!(clock.monotonic(), monotonic + 90 * SECOND);
+        clock.jump(-100);
+        assert_eq!(clock.now().duration_since(day).as_secs(), -10);
         assert_eq!(clock.monotonic(), monotonic + 90 * SECOND);
     }
 

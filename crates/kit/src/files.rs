@@ -74,6 +74,18 @@ mod tests {
         let secret = "-----BEGIN PRIVATE KEY-----\nMIIEvQ\n-----END PRIVATE KEY-----\n";
         let error = mapping::<serde_json::Map<String, Value>>(secret).unwrap_err();
         assert_eq!(error, "it is a text of 60 characters");
+        for broken in [
+            "[default]\naws_secret_access_key = wJalrXUtnFEMI\n",
+            "{\"password\": \"wJalrXUtnFEMI\"",
+            "password: wJalrXUtnFEMI: x\n",
+            "password: *wJalrXUtnFEMI\n",
+            "password: @wJalrXUtnFEMI\n",
+            "%wJalrXUtnFEMI\n",
+            "- wJalrXUtnFEMI\n",
+        ] {
+            let error = mapping::<serde_json::Map<String, Value>>(broken).unwrap_err();
+            assert!(!error.contains("wJalr"), "{broken:?}: {error}");
+        }
     }
 
     #[test]

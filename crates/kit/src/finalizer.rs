@@ -20,25 +20,20 @@ impl Finalizer {
         object.finalizers.iter().flatten().any(|finalizer| finalizer == self.0)
     }
 
-    /// Adds the finalizer, unless the object has it. Reads the object first: the patch repeats the finalizers of others, which a cache may
-    /// have left out.
+    /// Adds the finalizer, unless the object has it. The patch repeats the finalizers of others, so `seen` must have all of those of its
+    /// version: [`slim::metadata`](crate::slim::metadata) leaves them out.
     ///
     /// # Errors
-    /// [`WriteError::is_gone`] when the object does not exist or is being deleted; [`WriteError::is_conflict`] when it is another by now.
+    /// [`WriteError::is_gone`] when the object does not exist; [`WriteError::is_conflict`] when it is another, or of another version by now.
     pub async fn ensure<K>(&self, writer: &Writer, seen: &ObjectMeta) -> Result<(), WriteError>
     where
         K: Resource<DynamicType = ()>,
     {
-        let object = writer
-            .read::<K>(seen)
-            .await?
-            .filter(|object| object.deletion_timestamp.is_none());
-        let object = object.ok_or_else(|| WriteError::gone::<K>(seen))?;
-        if self.is_on(&object) {
+        if self.is_on(seen) {
             return Ok(());
         }
-        let all: Vec<&str> = others(&object, self.0).chain([self.0]).collect();
-        self.write::<K>(writer, seen, &object, &all).await
+        let all: Vec<&str> = others(seen, self.0).chain([self.0]).collect();
+        self.write::<K>(writer, seen, &all).await
     }
 
     /// Removes the finalizer, if the object has it. `_gone` holds a proof for each object that had to go first.
@@ -58,29 +53,23 @@ impl Finalizer {
             return Ok(());
         };
         let all: Vec<&str> = others(&object, self.0).collect();
-        match self.write::<K>(writer, seen, &object, &all).await {
+        // Of the version that was read, and the uid that was observed.
+        let object = ObjectMeta {
+            uid: seen.uid.clone(),
+            ..object.clone()
+        };
+        match self.write::<K>(writer, &object, &all).await {
             Err(error) if error.is_gone() => Ok(()),
             released => released,
         }
     }
 
-    /// Of the version that was read, and the uid that was observed.
-    async fn write<K>(
-        &self,
-        writer: &Writer,
-        seen: &ObjectMeta,
-        read: &ObjectMeta,
-        all: &[&str],
-    ) -> Result<(), WriteError>
+    async fn write<K>(&self, writer: &Writer, object: &ObjectMeta, all: &[&str]) -> Result<(), WriteError>
     where
         K: Resource<DynamicType = ()>,
     {
-        let object = ObjectMeta {
-            uid: seen.uid.clone(),
-            ..read.clone()
-        };
         let patch = json!({"metadata": {"finalizers": all}});
-        writer.patch::<K>(&object, patch).await.map(drop)
+        writer.patch::<K>(object, patch).await.map(drop)
     }
 }
 

@@ -1,9 +1,8 @@
-//! What a cache keeps up to date beside its objects: which keys have a value, and a part of each object.
+//! What a cache keeps up to date beside its objects: which keys have a value.
 //!
-//! Only [`Cache::index`](crate::Cache::index) and [`Cache::project`](crate::Cache::project) make them, and the cache updates them
-//! before it calls any trigger.
+//! Only [`Cache::index`](crate::Cache::index) makes one, and the cache updates it before it calls any trigger.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::key::Key;
@@ -53,42 +52,6 @@ impl<V> Clone for Index<V> {
 }
 
 impl<V> Default for Index<V> {
-    fn default() -> Self {
-        Self(Arc::default())
-    }
-}
-
-/// Key → a part of the object. Clones share it.
-#[derive(Debug)]
-pub struct Projection<T>(Arc<Mutex<BTreeMap<Key, Arc<T>>>>);
-
-impl<T> Projection<T> {
-    /// All of them, in the order of their keys.
-    #[must_use]
-    pub fn all(&self) -> Vec<Arc<T>> {
-        self.lock().values().cloned().collect()
-    }
-
-    pub(crate) fn set(&self, key: Key, value: Option<T>) {
-        let mut all = self.lock();
-        match value {
-            Some(value) => drop(all.insert(key, Arc::new(value))),
-            None => drop(all.remove(&key)),
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Arc<T>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<T> Clone for Projection<T> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl<T> Default for Projection<T> {
     fn default() -> Self {
         Self(Arc::default())
     }

@@ -52,7 +52,7 @@ pub use clock::{Clock, ManualClock, SharedClock, SimulatedClock, SystemClock};
 pub use controller::{Controller, ControllerContext, Pass, Pause, PauseSwitch, Reconciler};
 pub use events::{Events, Notice, NoticeKind};
 pub use finalizer::Finalizer;
-pub use index::{Index, Projection};
+pub use index::Index;
 pub use key::Key;
 pub use leader::Leadership;
 pub use metrics::{CloudCalls, Metrics};

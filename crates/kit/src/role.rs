@@ -209,9 +209,11 @@ pub fn run<E: Into<BoxError>>(
     process(process_spec, async |process| {
         let Process { kit, tasks } = process;
         let config = kube_config(settings.kubeconfig.as_deref(), None).await?;
+        let origin = cluster::origin(settings.kubeconfig.as_deref());
         let admin = serve::bind("adminAddress", settings.admin_address).await?;
         let (elector, role) = role(name, spec.lease, &config, kit, tasks).await?;
         start(role).await.map_err(Into::into)?;
+        info!(server = %config.cluster_url, from = origin, "the API server");
         serve_on(tasks, kit, "admin", admin, admin::router(kit.clone()));
         if let Some(elector) = elector {
             tasks.spawn("leader-election", elector.run(tasks.shutdown_token()));

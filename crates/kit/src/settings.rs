@@ -26,8 +26,8 @@ pub struct Alias {
     pub variable: &'static str,
     /// The setting, as a path with dots.
     pub key: &'static str,
-    /// What the text of the variable is as a setting.
-    pub value: fn(&str) -> String,
+    /// What the text of the variable is as a setting, or what is allowed.
+    pub value: fn(&str) -> Result<String, &'static str>,
 }
 
 /// The effective settings, and warnings for the operator.
@@ -99,6 +99,16 @@ pub enum SettingsError {
         /// The error, and what is allowed.
         reason: String,
     },
+    /// A variable of another program has an invalid value.
+    #[error("the variable {variable} is {value}: {reason}")]
+    Variable {
+        /// The variable.
+        variable: &'static str,
+        /// Its value, quoted.
+        value: String,
+        /// What is allowed.
+        reason: &'static str,
+    },
     /// The settings cannot be written as YAML.
     #[error("the settings cannot be shown: {0}")]
     Show(String),
@@ -153,7 +163,7 @@ pub fn load_with<T: Extract>(
     variables.sort();
     for alias in aliases {
         if let Some((_, text)) = variables.iter().find(|(name, _)| name == alias.variable) {
-            figment = figment.merge(Layer::alias(alias, text));
+            figment = figment.merge(Layer::alias(alias, text)?);
             T::extract(&figment).map_err(|error| explain::<T>(&figment, *error))?;
         }
     }
@@ -234,10 +244,15 @@ impl Layer {
         Self::one(format!("the variable {name}"), path, value)
     }
 
-    fn alias(alias: &Alias, text: &str) -> Self {
+    fn alias(alias: &Alias, text: &str) -> Result<Self, SettingsError> {
+        let value = (alias.value)(text).map_err(|reason| SettingsError::Variable {
+            variable: alias.variable,
+            value: shown(&Value::from(text)),
+            reason,
+        })?;
         let path = alias.key.split('.').map(str::to_owned).collect();
         let origin = format!("the variable {}", alias.variable);
-        Self::one(origin, path, Value::from((alias.value)(text)))
+        Ok(Self::one(origin, path, Value::from(value)))
     }
 
     /// One setting, whose path is `path`.

@@ -23,6 +23,19 @@ pub fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta
     Ok(Slim::<Labels>::deserialize(deserializer)?.with_labels(|labels| labels))
 }
 
+/// As [`metadata`], with the annotations.
+///
+/// # Errors
+/// When a field has the wrong type.
+pub fn annotated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let mut slim = Slim::<Labels, Labels>::deserialize(deserializer)?;
+    let annotations = slim.annotations.take();
+    Ok(ObjectMeta {
+        annotations,
+        ..slim.with_labels(|labels| labels)
+    })
+}
+
 /// As [`metadata`], without the labels.
 ///
 /// # Errors
@@ -76,19 +89,23 @@ fn keep_our_fields(metadata: &mut ObjectMeta) {
 type Labels = BTreeMap<String, String>;
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase", bound(deserialize = "L: Deserialize<'de>"))]
-struct Slim<L> {
+#[serde(
+    rename_all = "camelCase",
+    bound(deserialize = "L: Deserialize<'de>, A: Deserialize<'de>")
+)]
+struct Slim<L, A = IgnoredAny> {
     name: Option<String>,
     namespace: Option<String>,
     uid: Option<String>,
     resource_version: Option<String>,
     generation: Option<i64>,
     labels: Option<L>,
+    annotations: Option<A>,
     owner_references: Option<Vec<OwnerReference>>,
     deletion_timestamp: Option<Time>,
 }
 
-impl<L> Slim<L> {
+impl<L, A> Slim<L, A> {
     fn with_labels(self, labels: impl FnOnce(L) -> Labels) -> ObjectMeta {
         ObjectMeta {
             name: self.name,
@@ -173,6 +190,13 @@ mod tests {
         assert_eq!(meta.owner_references.unwrap().len(), 1);
         assert!(meta.annotations.is_none() && meta.managed_fields.is_none() && meta.creation_timestamp.is_none());
         assert!(meta.finalizers.is_none());
+    }
+
+    #[test]
+    fn keeps_annotations_where_they_are_read() {
+        let meta = annotated(full()).unwrap();
+        assert_eq!(meta.annotations, Some([("big".to_owned(), "x".to_owned())].into()));
+        assert!(meta.labels.is_some() && meta.managed_fields.is_none() && meta.finalizers.is_none());
     }
 
     #[test]

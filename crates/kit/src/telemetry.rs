@@ -27,8 +27,9 @@ use crate::metrics::{Metrics, MetricsError};
 /// The variables that configure a collector, from OpenTelemetry's specification.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
 
-/// It logs some of the failures of lists and watches, all of which the caches log.
-const WATCHER: &str = "kube_runtime";
+/// Libraries that log failures which we log too. kube's watcher logs some of those of lists and watches. The verifier of certificates logs
+/// each connection that it refuses, without the host.
+const LOGGED_TWICE: [(&str, &str); 2] = [("kube_runtime", "error"), ("rustls_platform_verifier", "off")];
 
 /// Lines that wait for the reader of standard error: a megabyte, at the usual length.
 const WAITING: usize = 4096;
@@ -200,11 +201,12 @@ fn filter(text: &str) -> Result<EnvFilter, TelemetryError> {
     // kube logs the whole body of a response that it cannot parse, which may hold anything.
     let bodies = "kube_client::client=error".parse().map_err(wrong)?;
     let filter = EnvFilter::builder().parse(text).map_err(wrong)?.add_directive(bodies);
-    if text.contains(WATCHER) {
-        return Ok(filter);
-    }
-    let once = format!("{WATCHER}=error").parse().map_err(wrong)?;
-    Ok(filter.add_directive(once))
+    let unasked = LOGGED_TWICE.iter().filter(|(target, _)| !text.contains(target));
+    unasked
+        .map(|(target, level)| format!("{target}={level}"))
+        .try_fold(filter, |filter, directive| {
+            Ok(filter.add_directive(directive.parse().map_err(wrong)?))
+        })
 }
 
 fn traces(service: &'static str) -> Result<SdkTracerProvider, TelemetryError> {
@@ -260,6 +262,7 @@ mod tests {
         tracing::subscriber::with_default(subscriber, || {
             warn!(target: "kube_runtime::watcher", "watch list error with 403");
             warn!(target: "tidewaiter_kit::cache::watch", "the watch failed");
+            error!(target: "rustls_platform_verifier::verification", "failed to verify TLS certificate");
             warn!(target: "kube_client::client", "{{\"password\": \"hunter2\"}}, expected a list");
         });
         let lines = lines.0.lock().unwrap();

@@ -22,6 +22,7 @@ mod fields;
 mod unseen;
 
 pub use error::WriteError;
+pub(crate) use error::foreign;
 use error::{Verb, exists, outdated};
 use fields::has_our_fields;
 use unseen::Unseen;
@@ -127,6 +128,15 @@ impl Writer {
         self.send::<K>(Verb::Apply, meta, before, request).await.map(Some)
     }
 
+    /// Whether `cached` shows that [`Writer::apply`] of `desired` would send nothing.
+    #[must_use]
+    pub fn is_applied<K>(&self, desired: &K, cached: &K) -> bool
+    where
+        K: Resource<DynamicType = ()> + Serialize,
+    {
+        has_our_fields(&self.manager, &body(desired), cached)
+    }
+
     /// Makes the status of `desired` that of the object `seen`, by server-side apply on the status subresource. The object must exist.
     ///
     /// # Errors
@@ -151,15 +161,16 @@ impl Writer {
     /// given up again.
     ///
     /// # Errors
-    /// [`WriteError::is_conflict`] when there is an object of the name.
-    pub async fn apply_new<K>(&self, desired: &K) -> Result<ObjectMeta, WriteError>
+    /// When there is an object of the name: [`WriteError::is_conflict`] if it is `ours`, [`WriteError::is_foreign`] if not.
+    pub async fn apply_new<K>(&self, desired: &K, ours: impl Fn(&ObjectMeta) -> bool) -> Result<ObjectMeta, WriteError>
     where
         K: Resource<DynamicType = ()> + Serialize,
     {
-        if self.read::<K>(desired.meta()).await?.is_some() {
-            return Err(WriteError::new::<K>(Verb::Create, desired.meta(), exists()));
-        }
         let meta = desired.meta();
+        if let Some(found) = self.read::<K>(meta).await? {
+            let error = WriteError::new::<K>(Verb::Create, meta, exists());
+            return Err(if ours(&found) { error } else { error.of_foreign() });
+        }
         let apply = |body| {
             let request = request::<K>(meta).patch(name(meta), &PatchParams::apply(&self.manager), &Patch::Apply(body));
             self.send::<K>(Verb::Create, meta, None, request)
@@ -215,15 +226,19 @@ impl Writer {
         Err(WriteError::new::<K>(Verb::Read, seen, outdated()))
     }
 
-    /// Reads whether the object of this name is gone, past every cache. None when it exists.
+    /// Reads whether our object of this name is gone, past every cache. None when there is one that is `ours`.
     ///
     /// # Errors
     /// When the API server does not answer.
-    pub async fn confirm_gone<K>(&self, object: &ObjectMeta) -> Result<Option<ConfirmedGone>, WriteError>
+    pub async fn confirm_gone<K>(
+        &self,
+        object: &ObjectMeta,
+        ours: impl Fn(&ObjectMeta) -> bool,
+    ) -> Result<Option<ConfirmedGone>, WriteError>
     where
         K: Resource<DynamicType = ()>,
     {
-        let found = self.read::<K>(object).await?;
+        let found = self.read::<K>(object).await?.filter(ours);
         Ok(found.is_none().then(|| ConfirmedGone(Key::of_meta(object))))
     }
 
@@ -281,7 +296,7 @@ impl Writer {
     }
 }
 
-/// The proof that an object does not exist: the API server said so. [`Writer::confirm_gone`] makes it.
+/// The proof that no object of ours has the name: the API server said so. [`Writer::confirm_gone`] makes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfirmedGone(Key);
 

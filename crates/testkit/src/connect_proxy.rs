@@ -99,6 +99,7 @@ async fn accept(listener: TcpListener, target: SocketAddr, tls: Option<TlsAccept
     let mut connections = JoinSet::new();
     loop {
         let (stream, _) = listener.accept().await.expect("a connection");
+        stream.set_nodelay(true).expect("a socket option");
         let (tls, seen) = (tls.clone(), Arc::clone(&seen));
         connections.spawn(async move {
             match tls {
@@ -126,6 +127,7 @@ async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin, target: SocketA
     // A connection that breaks is the client's to notice.
     if is_connect {
         let mut server = TcpStream::connect(target).await.expect("the server is there");
+        server.set_nodelay(true).expect("a socket option");
         let _ = stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await;
         let _ = tokio::io::copy_bidirectional(&mut stream, &mut server).await;
     } else {

@@ -5,6 +5,7 @@
 //! is dropped or its process ends, however that ends.
 
 mod audit;
+mod builder;
 mod clients;
 mod etcd;
 mod identity;
@@ -28,19 +29,18 @@ use tokio::sync::OnceCell;
 
 use self::audit::AuditLog;
 pub use self::audit::{Audit, AuditEntry, AuditMark};
+pub use self::builder::ControlPlaneBuilder;
+use self::builder::ready;
 use self::clients::Clients;
 use self::etcd::Etcd;
 pub use self::identity::Identity;
 use self::pki::Pki;
 pub(crate) use self::pki::write_private;
 pub use self::reused::Reused;
-use crate::{Process, Scratch, assets, eventually, free_port, kubeconfig};
+use crate::{Process, Scratch, assets, eventually, kubeconfig};
 
 /// How long servers may take to start: 3 s on an idle machine, much more where many tests start theirs.
 const START: Duration = Duration::from_secs(90);
-
-/// How often another port is tried when a server finds its own taken.
-const PORTS: usize = 10;
 
 /// A running control plane. Dropped, it is gone.
 #[derive(Debug)]
@@ -55,65 +55,6 @@ pub struct ControlPlane {
     audit: Mutex<AuditLog>,
     clients: Clients,
     scratch: Scratch,
-}
-
-/// What a control plane is to have besides etcd and kube-apiserver.
-#[derive(Clone, Debug, Default)]
-#[must_use]
-pub struct ControlPlaneBuilder {
-    controller_manager: bool,
-    authentication: Option<PathBuf>,
-}
-
-impl ControlPlaneBuilder {
-    /// Runs kube-controller-manager too: for garbage collection, namespaces, service accounts, node lifecycle.
-    pub fn with_controller_manager(mut self) -> Self {
-        self.controller_manager = true;
-        self
-    }
-
-    /// Trusts the issuers of tokens that this file names: an `AuthenticationConfiguration` of `apiserver.config.k8s.io`.
-    pub fn with_authentication(mut self, file: PathBuf) -> Self {
-        self.authentication = Some(file);
-        self
-    }
-
-    /// Starts it and waits until all of it answers.
-    ///
-    /// # Panics
-    /// When a component is not installed or does not come up; with the end of its log.
-    pub async fn start(self) -> ControlPlane {
-        let scratch = Scratch::new("control-plane");
-        let folder = scratch.path();
-        let pki = Pki::create(folder.join("pki"));
-        write_private(&folder.join("audit-policy.yaml"), servers::AUDIT_POLICY);
-        let etcd = Process::start(&scratch, servers::etcd(folder));
-        for _ in 0..PORTS {
-            let port = free_port();
-            let apiserver = Process::start(
-                &scratch,
-                servers::apiserver(folder, &pki, port, self.authentication.as_deref()),
-            );
-            if ready(&config(&pki, port, &Identity::Admin), &apiserver, &etcd).await {
-                let mut control_plane = ControlPlane {
-                    etcd,
-                    apiserver,
-                    controller_manager: None,
-                    pki,
-                    port,
-                    numbers: AtomicU64::default(),
-                    audit: Mutex::default(),
-                    clients: Clients::default(),
-                    scratch,
-                };
-                if self.controller_manager {
-                    control_plane.start_controller_manager().await;
-                }
-                return control_plane;
-            }
-        }
-        panic!("kube-apiserver found {PORTS} ports taken that were free a moment before");
-    }
 }
 
 impl ControlPlane {
@@ -172,16 +113,26 @@ impl ControlPlane {
     #[must_use]
     pub fn kubeconfig_with(&self, identity: &Identity, fields: &serde_json::Value) -> PathBuf {
         let files = self.pki.client(identity);
+        self.write_kubeconfig(
+            &self.kubeconfig_cluster(fields),
+            &json!({"client-certificate": files.certificate, "client-key": files.key}),
+        )
+    }
+
+    /// The same with another user in it, by the fields of a kubeconfig's `user`: a token, a credential plugin.
+    #[must_use]
+    pub fn kubeconfig_of(&self, user: &serde_json::Value) -> PathBuf {
+        self.write_kubeconfig(&self.kubeconfig_cluster(&json!({"server": self.url()})), user)
+    }
+
+    fn kubeconfig_cluster(&self, fields: &serde_json::Value) -> serde_json::Value {
         let mut cluster = json!({
             "certificate-authority": self.pki.path("ca.crt"),
             "tls-server-name": "kubernetes.default.svc",
         });
         let fields = fields.as_object().expect("fields").clone();
         cluster.as_object_mut().expect("fields").extend(fields);
-        self.write_kubeconfig(
-            &cluster,
-            &json!({"client-certificate": files.certificate, "client-key": files.key}),
-        )
+        cluster
     }
 
     pub(crate) fn write_kubeconfig(&self, cluster: &serde_json::Value, user: &serde_json::Value) -> PathBuf {
@@ -223,7 +174,7 @@ impl ControlPlane {
         manifests::apply(&self.client(&Identity::Admin), manifests::parse("the given YAML", yaml)).await;
     }
 
-    /// Copies an object many times, past the API server: thousands in a second. `key` is where the API server stores it (`minions/<name>`
+    /// Copies an object many times, past the API server: about a thousand in a second. `key` is where the API server stores it (`minions/<name>`
     /// for a Node, `<group>/<plural>/<name>` for a custom resource). In each copy and in its key, each of `texts` is replaced by another
     /// one of the same length: some kinds are stored in a binary form that counts bytes.
     ///
@@ -251,6 +202,15 @@ impl ControlPlane {
             &etcd::encode(object.to_string().as_bytes()),
         );
         Etcd::of(self.scratch.path()).commit(vec![change]).await;
+    }
+
+    /// Every object of the API server as it is stored, with its key, past the API server.
+    pub(crate) async fn objects(&self) -> Vec<(String, Vec<u8>)> {
+        let objects = Etcd::of(self.scratch.path()).objects(true).await;
+        let plain = objects
+            .into_iter()
+            .map(|(key, object)| (etcd::plain(&key), object.bytes()));
+        plain.collect()
     }
 
     /// What was asked of the API server so far. Every request whose answer a client has seen is in it.
@@ -330,6 +290,33 @@ impl ControlPlane {
         .await;
     }
 
+    /// A copy of what etcd stores now, as a crash at this moment would leave it.
+    ///
+    /// # Panics
+    /// When it cannot be copied.
+    #[must_use]
+    pub fn backup(&self) -> PathBuf {
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let backup = self.folder().join(format!("backup-{number}"));
+        self.etcd.pause();
+        copy_folder(&self.folder().join("etcd"), &backup);
+        self.etcd.resume();
+        backup
+    }
+
+    /// Has etcd store what is in this backup, as an administrator who restores it: kube-apiserver and etcd are stopped meanwhile.
+    ///
+    /// # Panics
+    /// When it cannot be copied, or the servers do not come up.
+    pub async fn restore(&self, backup: &Path) {
+        self.apiserver.kill();
+        self.etcd.kill();
+        let data = self.folder().join("etcd");
+        std::fs::remove_dir_all(&data).expect("the data of etcd");
+        copy_folder(backup, &data);
+        self.recover().await;
+    }
+
     /// Stops kube-apiserver with SIGTERM, which ends all watches, and starts it again on the same data and port.
     ///
     /// # Panics
@@ -338,28 +325,11 @@ impl ControlPlane {
         self.apiserver.stop(START).await;
         self.recover().await;
     }
+}
 
-    async fn start_controller_manager(&mut self) {
-        let identity = Identity::user("system:kube-controller-manager", &[]);
-        let program = servers::controller_manager(&self.kubeconfig(&identity), &self.pki);
-        let process = self.controller_manager.insert(Process::start(&self.scratch, program));
-        let accounts: Api<ServiceAccount> = Api::default_namespaced(
-            Client::try_from(config(&self.pki, self.port, &Identity::Admin)).expect("a client"),
-        );
-        eventually(
-            "kube-controller-manager to create the default service account",
-            START,
-            async || {
-                assert!(
-                    process.is_running(),
-                    "kube-controller-manager ended:\n{}",
-                    process.log_tail()
-                );
-                accounts.get("default").await
-            },
-        )
-        .await;
-    }
+fn copy_folder(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("-a").args([from, to]).status();
+    assert!(copied.expect("cp").success(), "{} is not copied", from.display());
 }
 
 fn url(port: u16) -> String {
@@ -373,25 +343,4 @@ fn config(pki: &Pki, port: u16, identity: &Identity) -> Config {
     config.auth_info.client_certificate = Some(files.certificate.display().to_string());
     config.auth_info.client_key = Some(files.key.display().to_string());
     config
-}
-
-/// Waits until the API server is ready: false when it ended because its port is taken.
-async fn ready(config: &Config, apiserver: &Process, etcd: &Process) -> bool {
-    let mut config = config.clone();
-    config.default_retry = false;
-    let client = Client::try_from(config).expect("a client");
-    eventually("kube-apiserver to be ready", START, async || {
-        assert!(etcd.is_running(), "etcd ended:\n{}", etcd.log_tail());
-        if !apiserver.is_running() {
-            let log = apiserver.log_tail();
-            assert!(log.contains("address already in use"), "kube-apiserver ended:\n{log}");
-            return Ok(false);
-        }
-        let readyz = http::Request::get("/readyz").body(Vec::new()).expect("a request");
-        match client.request_text(readyz).await {
-            Ok(_) => Ok(true),
-            Err(error) => Err(format!("{error}; the end of its log:\n{}", apiserver.log_tail())),
-        }
-    })
-    .await
 }

@@ -1,6 +1,6 @@
 //! Awaiting what happens in another process: the one place that polls, so that no test sleeps.
 
-use std::fmt::Display;
+use std::fmt::{Debug, Display};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -8,6 +8,9 @@ use tokio::time::Instant;
 /// The first pause between two looks; each is twice the one before, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// A look that takes longer is given up and begun again: a request that hangs must not use up all of the time.
+const LONGEST_LOOK: Duration = Duration::from_mins(1);
 
 /// Looks again and again until `look` answers `Ok`, and returns what it answered.
 ///
@@ -24,16 +27,20 @@ pub async fn eventually<T, E: Display>(
     let start = now();
     let mut pause = FIRST_PAUSE;
     let mut seen: Option<String> = None;
+    let end = start + deadline;
     loop {
-        match tokio::time::timeout_at(start + deadline, look()).await {
+        let begun = now();
+        match tokio::time::timeout_at(end.min(begun + LONGEST_LOOK), look()).await {
             Ok(Ok(value)) => return value,
             Ok(Err(instead)) => seen = Some(instead.to_string()),
+            Err(_) if now() < end => {}
             Err(_) => {
                 let before = seen.map_or_else(String::new, |seen| format!("; before that: {seen}"));
-                panic!("waited {deadline:?} for {what}: the last look did not return{before}");
+                let late = begun.elapsed();
+                panic!("waited {deadline:?} for {what}: the last look did not return in {late:?}{before}");
             }
         }
-        let left = (start + deadline).saturating_duration_since(now());
+        let left = end.saturating_duration_since(now());
         assert!(
             !left.is_zero(),
             "waited {deadline:?} for {what}; seen last: {}",
@@ -41,6 +48,38 @@ pub async fn eventually<T, E: Display>(
         );
         rest(pause.min(left)).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Looks again and again until it has seen the same for the whole of `time`, and returns that: for what ends by itself, however long that
+/// takes on a slow machine.
+///
+/// `what` completes the sentence "waited for … to settle".
+///
+/// # Panics
+/// After `deadline`: with what was seen last.
+pub async fn settled<T: PartialEq + Debug>(
+    what: impl Display,
+    time: Duration,
+    deadline: Duration,
+    mut look: impl AsyncFnMut() -> T,
+) -> T {
+    let start = now();
+    let (mut seen, mut since) = (look().await, now());
+    loop {
+        // A look takes time: what it sees was so when it began.
+        let begun = now();
+        let found = look().await;
+        if found != seen {
+            (seen, since) = (found, now());
+        } else if begun >= since + time {
+            return seen;
+        }
+        assert!(
+            now() < start + deadline,
+            "waited {deadline:?} for {what} to settle for {time:?}; seen last: {seen:?}"
+        );
+        rest(LONGEST_PAUSE).await;
     }
 }
 
@@ -97,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    #[should_panic(expected = "waited 1s for an answer: the last look did not return; before that: a start")]
+    #[should_panic(expected = "waited 1s for an answer: the last look did not return in 995ms; before that: a start")]
     async fn a_look_that_hangs_is_late_too() {
         let mut looks = 0;
         eventually("an answer", Duration::from_secs(1), async || {
@@ -106,6 +145,31 @@ mod tests {
                 std::future::pending::<()>().await;
             }
             Err::<(), _>("a start")
+        })
+        .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_changes_has_not_settled() {
+        let mut looks = 0;
+        let second = Duration::from_secs(1);
+        let value = settled("a number", second, 10 * second, async || {
+            looks += 1;
+            // The last change comes within a second of the one before it.
+            looks.min(30) / 10
+        })
+        .await;
+        assert_eq!(value, 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    #[should_panic(expected = "waited 5s for a number to settle for 1s; seen last: ")]
+    async fn what_never_settles_is_late() {
+        let mut looks = 0;
+        let second = Duration::from_secs(1);
+        settled("a number", second, 5 * second, async || {
+            looks += 1;
+            looks
         })
         .await;
     }

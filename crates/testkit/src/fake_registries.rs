@@ -27,7 +27,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use crate::{ConnectProxy, Scratch};
+use crate::{ConnectProxy, Scratch, leaks};
 
 const REALM: &str = "auth.registries.test";
 
@@ -56,7 +56,8 @@ struct State {
 /// What ECR says.
 #[derive(Debug, Default)]
 struct Ecr {
-    throttled: bool,
+    /// The code of its error, and what it says.
+    refusal: Option<(&'static str, &'static str)>,
     /// How long a token is good, in seconds.
     life: i64,
     /// The tokens that were given.
@@ -114,6 +115,9 @@ impl FakeRegistries {
 
     /// From now on the registry at `host` lets in these (`name:password`) and nobody else.
     pub fn accept(&self, host: &str, accounts: &[&str]) {
+        for (_, password) in accounts.iter().filter_map(|account| account.split_once(':')) {
+            leaks::secret(password);
+        }
         let accounts = accounts.iter().map(|account| (*account).to_owned()).collect();
         self.lock().accounts.insert(host.to_owned(), accounts);
     }
@@ -126,8 +130,13 @@ impl FakeRegistries {
     /// From now on ECR gives tokens that are good for `life` seconds, or has had too many requests.
     pub fn ecr(&self, life: Option<i64>) {
         let mut state = self.lock();
-        state.ecr.throttled = life.is_none();
+        state.ecr.refusal = life.is_none().then_some(("ThrottlingException", "Rate exceeded"));
         state.ecr.life = life.unwrap_or_default();
+    }
+
+    /// From now on ECR refuses with this code of AWS, and says this.
+    pub fn ecr_refuses(&self, code: &'static str, message: &'static str) {
+        self.lock().ecr.refusal = Some((code, message));
     }
 
     /// The tokens that ECR gave so far.
@@ -175,6 +184,8 @@ async fn listen(serving: &mut JoinSet<()>, state: Arc<Mutex<State>>, tls: Option
         let mut connections = JoinSet::new();
         loop {
             let (stream, _) = listener.accept().await.expect("a connection");
+            // Or a response waits 40 ms behind the tickets of TLS.
+            stream.set_nodelay(true).expect("a socket option");
             connections.spawn(serve(stream, Arc::clone(&state), tls.clone()));
         }
     });
@@ -233,11 +244,10 @@ fn registry(request: &Request<Incoming>, state: &Mutex<State>) -> Option<Respons
             .strip_prefix("Basic ")
             .and_then(|it| STANDARD.decode(it).ok());
         let account = String::from_utf8(account.unwrap_or_default()).unwrap_or_default();
-        let of = query
-            .split('&')
-            .find_map(|part| part.strip_prefix("service="))
-            .unwrap_or_default();
-        return Some(if accounts(of).contains(&account) {
+        let mut parameters = url::form_urlencoded::parse(query.as_bytes());
+        let of = parameters.find(|(name, _)| name == "service");
+        let of = of.map(|(_, host)| host.into_owned()).unwrap_or_default();
+        return Some(if accounts(&of).contains(&account) {
             answer(StatusCode::OK, json!({"token": STANDARD.encode(account)}).to_string())
         } else {
             answer(StatusCode::UNAUTHORIZED, String::new())
@@ -262,11 +272,11 @@ fn registry(request: &Request<Incoming>, state: &Mutex<State>) -> Option<Respons
 fn ecr(state: &Mutex<State>) -> Response<Full<Bytes>> {
     let ecr = &mut lock(state).ecr;
     ecr.asked += 1;
-    if ecr.throttled {
-        let body = json!({"__type": "ThrottlingException", "message": "Rate exceeded"});
+    if let Some((code, message)) = ecr.refusal {
+        let body = json!({"__type": code, "message": message});
         return answer(StatusCode::BAD_REQUEST, body.to_string());
     }
-    let token = format!("ecr-token-{}", ecr.given.len());
+    let token = leaks::secret(format!("ecr-token-{}", ecr.given.len()));
     ecr.given.push(token.clone());
     #[expect(clippy::disallowed_methods, reason = "the time at which the real one expires")]
     let expires = Timestamp::now().as_second() + ecr.life;

@@ -5,7 +5,8 @@
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -22,6 +23,9 @@ const SHIM: &str = r#"read -r go && exec "$@" </dev/null"#;
 /// Of this process's environment a started one sees only these: a test does not depend on who runs it.
 const INHERITED: [&str; 5] = ["PATH", "HOME", "TMPDIR", "LLVM_PROFILE_FILE", "RUST_BACKTRACE"];
 
+/// How long `/metrics` may take.
+const SCRAPE: Duration = Duration::from_secs(2);
+
 /// How many lines of a log a failure shows.
 const TAIL: usize = 40;
 
@@ -32,6 +36,7 @@ pub struct Program {
     path: PathBuf,
     args: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
+    metrics: Option<String>,
 }
 
 impl Program {
@@ -49,6 +54,7 @@ impl Program {
             path,
             args: Vec::new(),
             environment: Vec::new(),
+            metrics: None,
         }
     }
 
@@ -77,6 +83,13 @@ impl Program {
     #[must_use]
     pub fn env(mut self, key: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.push((key.into(), value.into()));
+        self
+    }
+
+    /// It serves `/metrics` at this address (`HOST:PORT`): what it shows there at its end is saved as `<name>.metrics`, beside its log.
+    #[must_use]
+    pub fn metrics(mut self, address: impl Into<String>) -> Self {
+        self.metrics = Some(address.into());
         self
     }
 
@@ -177,6 +190,7 @@ impl Process {
 
     /// SIGTERM, to the process alone; does not wait.
     pub fn terminate(&self) {
+        self.save_metrics();
         self.signal(Signal::TERM);
     }
 
@@ -235,6 +249,25 @@ impl Process {
         &self.log
     }
 
+    /// One that does not answer shows nothing.
+    fn save_metrics(&self) {
+        let Some(address) = self.program.metrics.as_ref().filter(|_| self.is_running()) else {
+            return;
+        };
+        let mut shown = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.log.with_extension("metrics"))
+            .expect("the metrics can be saved");
+        let mut ask = || {
+            let mut stream = TcpStream::connect(address)?;
+            stream.set_read_timeout(Some(SCRAPE))?;
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")?;
+            io::copy(&mut stream, &mut shown)
+        };
+        let _ = ask();
+    }
+
     fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.pid().cast_signed()).expect("a process id is not 0");
         rustix::process::kill_process(pid, signal).expect("a child can be signalled");
@@ -262,6 +295,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        self.save_metrics();
         self.kill();
     }
 }

@@ -1,5 +1,6 @@
 //! A real Prometheus that scrapes what a test runs, and promtool.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -13,7 +14,7 @@ use crate::server::Server;
 use crate::{Scratch, assets, eventually};
 
 /// A scrape is due each second, so nothing takes longer on a machine that works.
-const SOON: Duration = Duration::from_mins(1);
+const SOON: Duration = Duration::from_mins(3);
 
 /// A running Prometheus. It ends when this is dropped.
 #[derive(Debug)]
@@ -121,6 +122,33 @@ pub fn promtool(folder: &Path, args: &[&str], input: &str) -> Output {
     let mut running = promtool.spawn().unwrap();
     running.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     running.wait_with_output().unwrap()
+}
+
+/// The names of our metrics in an expression.
+#[must_use]
+pub fn series_of(expression: &str) -> BTreeSet<String> {
+    let words = expression.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'));
+    let ours = words.filter(|word| word.starts_with("kops_") || word.starts_with("tidewaiter_"));
+    ours.map(str::to_owned).collect()
+}
+
+/// The queries of the panels in this row of a Grafana dashboard; without a row, of those before the first row.
+///
+/// # Panics
+/// When none exists.
+#[must_use]
+pub fn panels(dashboard: &Value, row: Option<&str>) -> Vec<String> {
+    let panels = dashboard["panels"].as_array().expect("a dashboard has panels");
+    let is_row = |panel: &&Value| panel["type"] == "row";
+    let row = row.map(|row| panels.iter().position(|panel| is_row(&panel) && panel["title"] == row));
+    let first = row.map_or(0, |row| row.expect("the dashboard has this row") + 1);
+    let targets = panels[first..].iter().take_while(|panel| !is_row(panel));
+    let targets = targets.flat_map(|panel| panel["targets"].as_array().expect("a panel has targets"));
+    let queries: Vec<String> = targets
+        .map(|target| target["expr"].as_str().expect("a query").to_owned())
+        .collect();
+    assert!(!queries.is_empty(), "the row has no panels");
+    queries
 }
 
 #[expect(clippy::disallowed_methods, reason = "a file that nobody reads yet")]

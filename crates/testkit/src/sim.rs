@@ -16,7 +16,7 @@
 //! A client belongs to a [`Process`], which can be killed at any write and stopped for a while. What goes wrong on the way is
 //! drawn from the seed ([`Faults`]). A write that is on its way arrives although its client has given up, or has died.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -33,6 +33,7 @@ mod log;
 mod ownership;
 mod process;
 mod requests;
+mod seeds;
 mod selector;
 mod served;
 mod status;
@@ -45,6 +46,7 @@ pub use faults::Faults;
 pub use kind::Kind;
 pub use log::{Asked, Objects, Observer, Write};
 pub use process::{Crash, Process};
+pub use seeds::Seeds;
 pub use served::Served;
 use status::Refused;
 use store::{Done, Key, Store};
@@ -70,6 +72,8 @@ struct State {
     away: bool,
     /// The plurals of the kinds whose writes are rejected.
     rejected: BTreeSet<String>,
+    /// The plurals and namespaces in which nothing can be created.
+    refused: BTreeMap<(String, String), Refused>,
     /// How often all watches were broken off.
     interruptions: u64,
     log: Vec<Write>,
@@ -88,6 +92,7 @@ impl ApiServer {
                 random: fastrand::Rng::with_seed(seed),
                 away: false,
                 rejected: BTreeSet::new(),
+                refused: BTreeMap::new(),
                 interruptions: 0,
                 log: Vec::new(),
                 asked: Vec::new(),
@@ -124,6 +129,19 @@ impl ApiServer {
         } else {
             state.rejected.remove(resource);
         }
+    }
+
+    /// Refuses every creation of this kind by a process in one namespace, with this status, as a quota (403) or a policy (422) does.
+    pub fn refuse(&self, resource: &str, namespace: &str, code: u16, message: &str) {
+        let refused = Refused::new(code, "Forbidden", message);
+        let place = (resource.to_owned(), namespace.to_owned());
+        self.0.lock().refused.insert(place, refused);
+    }
+
+    /// Refuses no creation of this kind in this namespace any more.
+    pub fn permit(&self, resource: &str, namespace: &str) {
+        let place = (resource.to_owned(), namespace.to_owned());
+        self.0.lock().refused.remove(&place);
     }
 
     /// Breaks off all watches.

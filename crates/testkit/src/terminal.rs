@@ -16,7 +16,7 @@ const ROWS: NonZero<u16> = NonZero::new(40).unwrap();
 const COLUMNS: NonZero<u16> = NonZero::new(100).unwrap();
 
 /// Longer than anything takes, on a machine that does ten things at once.
-const SOON: Duration = Duration::from_mins(1);
+const SOON: Duration = Duration::from_mins(3);
 
 /// A terminal with a person before it.
 pub struct Terminal {
@@ -103,6 +103,14 @@ impl Terminal {
         let ended = tokio::time::timeout(SOON, shows).await;
         let missing: Vec<_> = words.iter().filter(|word| !self.shown().contains(*word)).collect();
         assert!(missing.is_empty(), "{missing:?} ({ended:?}) in:\n{}", self.shown());
+    }
+
+    /// Waits until what it shows is so; `what` completes the sentence "it did not become …".
+    pub async fn becomes(&mut self, what: &str, is_so: impl Fn(&str) -> bool) {
+        let becomes = async { while !is_so(&self.shown()) && self.read().await {} };
+        let ended = tokio::time::timeout(SOON, becomes).await;
+        let shown = self.shown();
+        assert!(is_so(&shown), "it did not become {what} ({ended:?}):\n{shown}");
     }
 
     /// What it shows now.

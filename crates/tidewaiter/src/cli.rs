@@ -5,6 +5,7 @@ mod cloud_server;
 mod empty;
 mod explain;
 mod operators;
+mod release;
 mod validate;
 
 use std::ffi::OsString;
@@ -20,11 +21,14 @@ use tidewaiter_kit::settings::environment;
 pub(crate) use cloud::{
     ApplyArgs, AuditArgs, ClientCommand, CloudCommand, CloudFormat, CloudKind, ContextCommand, CreateArgs,
     CredentialArgs, DeleteArgs, DiffArgs, DocumentArgs, GetArgs, LoginArgs, LogoutArgs, ObjectArgs,
-    Place as CloudPlace, WhoamiArgs,
+    Place as CloudPlace, SignArgs, WhoamiArgs,
 };
 pub(crate) use cloud_server::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
-pub(crate) use explain::{Explain, ExplainForgeriesArgs, ExplainGroupArgs, ExplainNodeArgs, ExplainSources};
+pub(crate) use explain::{
+    Explain, ExplainAccessArgs, ExplainForgeriesArgs, ExplainGroupArgs, ExplainNodeArgs, ExplainSources,
+};
 pub(crate) use operators::OperatorsCommand;
+pub(crate) use release::ReleaseArgs;
 pub(crate) use validate::ValidateArgs;
 
 /// Reconciles a Kubernetes cluster with what its cloud says: node labels, cluster health and the cloud API.
@@ -83,11 +87,15 @@ pub(crate) enum Command {
     /// Runs the controller: labels each verified Node as its InstanceGroup defines, and reports the health of the cluster
     /// (replaces kops-controller)
     Controller(ControllerArgs),
-    /// Runs the coordinator: ensures the service account containership in every namespace, and reports the nodes to the cloud
+    /// Runs the coordinator: mirrors users, registries, plugins, labels and roles from the cloud, gives every namespace its service account
+    /// and pull secrets, labels Nodes, and reports the nodes to the cloud (replaces the coordinator of the Containership cluster manager)
+    #[command(after_help = crate::coordinator::help())]
     Coordinator(CoordinatorArgs),
+    /// Releases deletions that the coordinator holds because they would remove most objects of a kind
+    Release(ReleaseArgs),
     /// Validates the cluster: instance groups, instances, Nodes and system pods (as kops validate cluster); changes nothing
     Validate(ValidateArgs),
-    /// Explains why a Node has or lacks a label
+    /// Explains why a Node has or lacks a label, and what a user or a team may do in the cluster
     #[command(subcommand)]
     Explain(Explain),
     /// Manages or serves the cloud from which clusters mirror users, registries, plugins, labels, roles and upgrades

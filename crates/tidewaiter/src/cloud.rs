@@ -8,6 +8,7 @@ mod apply;
 mod contexts;
 mod credential;
 mod documents;
+mod impact;
 mod kinds;
 mod login;
 mod objects;
@@ -16,6 +17,7 @@ mod output;
 mod plan;
 mod planner;
 mod session;
+mod sign;
 
 use std::process::ExitCode;
 
@@ -23,6 +25,9 @@ use anyhow::Result;
 
 use crate::Failure;
 use crate::cli::{ClientCommand, CredentialArgs};
+
+pub(crate) use apply::confirm;
+pub(crate) use output::print;
 
 /// Runs the command.
 pub(crate) fn main(command: &ClientCommand) -> Result<ExitCode, Failure> {
@@ -38,9 +43,10 @@ pub(crate) fn main(command: &ClientCommand) -> Result<ExitCode, Failure> {
             ClientCommand::Diff(args) => apply::diff(args).await,
             ClientCommand::Edit(args) => objects::edit(args).await.map(done),
             ClientCommand::Delete(args) => objects::delete(args).await.map(done),
+            ClientCommand::Sign(args) => sign::sign(args).map(done),
             ClientCommand::Audit(args) => objects::audit(args).await.map(done),
             ClientCommand::Operators(command) => operators::main(command).await.map(done),
-            ClientCommand::Context(command) => login::context(command).map(done),
+            ClientCommand::Context(command) => login::context(command).await.map(done),
         }
     })
     // For diff, 1 means that there are differences.
@@ -55,7 +61,8 @@ pub(crate) fn credential(args: &CredentialArgs) -> Result<(), Failure> {
     run(credential::print(args)).map_err(Failure::Running)
 }
 
-fn run<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+/// Runs the command to its end.
+pub(crate) fn run<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(future);
     // A pending DNS lookup blocks its thread.

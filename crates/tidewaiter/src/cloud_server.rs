@@ -15,7 +15,7 @@ use tidewaiter_cloud::server::hash::Password;
 use tidewaiter_cloud::server::sealing::Sealer;
 use tidewaiter_cloud::server::signing::KeyRing;
 use tidewaiter_cloud::server::store::{backup, restore};
-use tidewaiter_cloud::server::{DRAIN, InitOptions, LONGEST_TOKEN, found, make_keys, start};
+use tidewaiter_cloud::server::{DRAIN, InitOptions, LONGEST_TOKEN, found, is_founded, make_keys, start};
 use tidewaiter_kit::SystemClock;
 use tidewaiter_kit::role::{self, Process, ProcessSpec};
 use tidewaiter_kit::settings::{environment, load};
@@ -61,7 +61,7 @@ fn refuse_missing(keys: &Path) -> Result<()> {
         return Ok(());
     }
     bail!(
-        "there are no keys in {}: run tidewaiter cloud init first",
+        "there are no keys in {}: for a new cloud, run tidewaiter cloud init; if the database was restored, put the keys that belong to it there",
         keys.display()
     )
 }
@@ -156,7 +156,17 @@ fn make_folder(settings: &ServerSettings) -> Result<()> {
 async fn founded(args: &InitArgs, settings: &ServerSettings, database: &Url, password: Password<'_>) -> Result<()> {
     let clock = SystemClock::shared();
     make_folder(settings)?;
-    make_keys(&settings.keys(), &settings.sealing_keys(), &clock)?;
+    let (keys, sealing) = (settings.keys(), settings.sealing_keys());
+    let has_keys = keys.exists() && sealing.exists();
+    if !has_keys && is_founded(database, clock.clone()).await.map_err(anyhow::Error::from)? {
+        bail!(
+            "the database already has an organization, whose keys are not in {} and {}: put the keys that belong to it there. New ones would \
+             not decrypt it",
+            keys.display(),
+            sealing.display()
+        );
+    }
+    make_keys(&keys, &sealing, &clock)?;
     let founder = InitOptions {
         organization: args.organization.as_str(),
         name: args.name.as_ref().map_or(args.email.as_str(), DisplayName::as_str),

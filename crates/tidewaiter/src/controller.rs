@@ -107,6 +107,7 @@ async fn start(given: &Given, mut role: Role<'_>) -> Result<()> {
         policy: settings.policy(),
         options: validation::Options {
             max_unready_nodes: settings.max_unready_nodes,
+            counts_only: true,
         },
     };
     let server = controllers::start(parts, &role.context, role.tasks)?;

@@ -17,6 +17,7 @@ use crate::Failure;
 use crate::cli::CoordinatorArgs;
 use crate::settings::print;
 use environment::ALIASES;
+pub(crate) use environment::help;
 use settings::CoordinatorSettings;
 
 /// The name of the role in Events and traces, and of its Lease.

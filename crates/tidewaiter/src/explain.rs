@@ -1,7 +1,8 @@
-//! `tidewaiter explain`: explains why a Node has or lacks a label.
+//! `tidewaiter explain`: explains why a Node has or lacks a label, and what a user or a team may do in the cluster.
 //!
-//! It only reads. Its output comes from the same functions that the controller uses.
+//! It only reads. Its output comes from the same functions that the controllers use.
 
+mod access;
 mod forgeries;
 mod group;
 mod node;
@@ -21,6 +22,7 @@ pub(crate) fn main(question: &Explain) -> Result<(), Failure> {
         Explain::Group(args) => runtime.block_on(group::explain(args)),
         Explain::Node(args) => runtime.block_on(node::explain(args)),
         Explain::Forgeries(args) => runtime.block_on(forgeries::explain(args)),
+        Explain::Access(args) => runtime.block_on(access::explain(args)),
     };
     // A credential plugin or a DNS lookup may block a thread.
     runtime.shutdown_background();

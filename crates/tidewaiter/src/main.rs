@@ -8,6 +8,7 @@ mod coordinator;
 mod explain;
 mod password;
 mod place;
+mod release;
 mod settings;
 mod validate;
 
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         Command::Validate(args) => return validate::main(&args).unwrap_or_else(|error| fail(&error, 1)),
         Command::Controller(args) => controller::main(&args),
         Command::Coordinator(args) => coordinator::main(&args),
+        Command::Release(args) => release::main(&args),
         Command::Cloud(CloudCommand::Server(command)) => cloud_server::main(&command),
         Command::Explain(question) => explain::main(&question),
         Command::Cloud(CloudCommand::Client(command)) => match cloud::main(&command) {

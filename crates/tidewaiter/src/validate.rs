@@ -53,6 +53,7 @@ async fn validate(args: &ValidateArgs) -> Result<ExitCode> {
     let clock = SystemClock::shared();
     let options = Options {
         max_unready_nodes: args.max_unready_nodes,
+        counts_only: false,
     };
     let rounds = Rounds::new(args.wait, args.interval, args.count, clock.monotonic());
     let mut progress = Progress::on_stderr(&asked.sources.cluster, asked.term.as_deref());

@@ -8,19 +8,25 @@
 
 mod dns;
 mod finder;
+mod findings;
 mod groups;
 mod membership;
 mod pods;
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use tidewaiter_kops::GroupSummary;
 
-use crate::objects::{Node, Pod};
-use crate::observation::{CloudGroup, Dns, Identities, Observation, Part};
-use crate::verdict::{Counts, Failure, PartName, Unknown, Verdict};
+use crate::claims::Claims;
+use crate::instances::Instances;
+use crate::objects::Pod;
+use crate::observation::{Dns, Identities, Observation, Part};
+use crate::verdict::{Counts, PartName, Unknown, Verdict};
+use findings::Findings;
 use membership::Membership;
+
+/// How many failures are listed where the others are only counted.
+pub const LISTED: usize = 5;
 
 /// The options of a validation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,23 +34,9 @@ pub struct Options {
     /// The maximum number of workers that may be not ready or not joined. They cause no failure, and neither do their
     /// pods.
     pub max_unready_nodes: u32,
-}
-
-/// A failure and its location.
-struct Found<'a> {
-    failure: Failure,
-    place: Place<'a>,
-}
-
-/// The subject of a failure, for [`tolerate`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Place<'a> {
-    /// The cluster, or a group of it.
-    Cluster,
-    /// An instance without a Node, by its id.
-    Machine(&'a str),
-    /// A Node or a pod on it, by the Node's name.
-    Node(&'a str),
+    /// Whether the Nodes, and all failures but the first [`LISTED`], are only counted and not listed one by one: then a verdict takes no
+    /// memory for each Node.
+    pub counts_only: bool,
 }
 
 /// Judges an observation.
@@ -57,51 +49,48 @@ pub fn judge(seen: &Observation, options: &Options) -> Verdict {
     let joined = listed.filter(|membership| membership.identities_known);
     unknown.extend(joined.and_then(groups::unproven));
 
-    let mut found: Vec<Found<'_>> = known.dns.and_then(dns::placeholder).into_iter().collect();
-    let location = seen.cloud_location.as_deref();
-    found.extend(
-        membership
-            .iter()
-            .flat_map(|membership| groups::failures(membership, location)),
-    );
+    let tolerable = listed.map(|listed| groups::tolerable_workers(listed, options.max_unready_nodes));
+    let limit = if options.counts_only { LISTED } else { usize::MAX };
+    let mut findings = Findings::new(tolerable.unwrap_or_default(), limit);
+    if let Some(dns) = known.dns {
+        dns::placeholder(dns, &mut findings);
+    }
+    if let Some(membership) = &membership {
+        groups::failures(membership, seen.cloud_location.as_deref(), &mut findings);
+    }
     let mut counts = Counts::default();
-    let nodes = joined.map(groups::node_rows);
-    if let Some(nodes) = &nodes {
-        let ready = count(nodes.iter().filter(|node| node.ready));
+    if let Some(joined) = joined {
+        let (ready, not_ready) = groups::count_nodes(joined);
         counts.nodes_ready = Some(ready);
-        counts.nodes_not_ready = Some(count(nodes) - ready);
+        counts.nodes_not_ready = Some(not_ready);
     }
     if let Some(pods) = known.pods {
-        let system = pods::failures(pods, membership.as_ref());
+        let system = pods::failures(pods, membership.as_ref(), &mut findings);
         counts.pods_not_ready = Some(system.not_ready);
         counts.pods_pending = Some(system.pending);
         counts.pods_unknown = Some(system.unknown);
-        found.extend(system.found);
-        let missing = joined.map(|joined| pods::missing(pods, joined));
-        counts.pods_missing = missing.as_ref().map(count);
-        found.extend(missing.unwrap_or_default());
+        counts.pods_missing = joined.map(|joined| pods::missing(pods, joined, &mut findings));
     }
-    let tolerable = listed.map(|listed| groups::tolerable_workers(listed, options.max_unready_nodes));
-    let (failures, tolerated) = tolerate(found, &tolerable.unwrap_or_default());
-    let nodes = nodes.unwrap_or_default();
-    let trusts_claims = seen.identities == Identities::NotInstalled && !nodes.is_empty();
+    let counted = counts.nodes_ready.max(counts.nodes_not_ready) > Some(0);
+    let listed = joined.filter(|_| !options.counts_only);
     Verdict {
         cluster: seen.cluster.clone(),
-        failures,
-        tolerated,
+        failures: findings.failures,
+        unlisted: findings.unlisted,
+        tolerated: findings.tolerated,
         unknown,
         groups: groups::group_rows(known.groups.unwrap_or_default(), membership.as_ref()),
-        nodes,
+        nodes: listed.map(groups::node_rows).unwrap_or_default(),
         counts,
-        trusts_claims,
+        trusts_claims: seen.identities == Identities::NotInstalled && counted,
     }
 }
 
 /// The known parts of an observation.
 struct Known<'a> {
     groups: Option<&'a [GroupSummary]>,
-    cloud: Option<&'a [CloudGroup]>,
-    nodes: Option<&'a [Arc<Node>]>,
+    cloud: Option<&'a Arc<Instances>>,
+    nodes: Option<&'a Claims>,
     identities: &'a Identities,
     pods: Option<&'a [Arc<Pod>]>,
     dns: Option<&'a Dns>,
@@ -135,8 +124,8 @@ impl<'a> Known<'a> {
         }
         let known = Self {
             groups: groups.map(Vec::as_slice),
-            cloud: cloud.map(|groups| &**groups),
-            nodes: nodes.map(Vec::as_slice),
+            cloud,
+            nodes,
             identities: &seen.identities,
             pods: known(&seen.pods, PartName::Pods, &mut unknown).map(Vec::as_slice),
             dns: known(&seen.dns, PartName::Dns, &mut unknown),
@@ -147,20 +136,6 @@ impl<'a> Known<'a> {
     fn membership(&self) -> Option<Membership<'a>> {
         Some(Membership::new(self.groups?, self.cloud?, self.nodes, self.identities))
     }
-}
-
-/// Splits failures into those that count and those that are tolerated: all failures of these workers.
-fn tolerate(found: Vec<Found<'_>>, tolerable: &HashSet<Place<'_>>) -> (Vec<Failure>, Vec<Failure>) {
-    let (mut failures, mut tolerated) = (Vec::with_capacity(found.len()), Vec::new());
-    for Found { failure, place } in found {
-        let list = if tolerable.contains(&place) {
-            &mut tolerated
-        } else {
-            &mut failures
-        };
-        list.push(failure);
-    }
-    (failures, tolerated)
 }
 
 /// The number of items, which fits for any cluster.

@@ -4,6 +4,8 @@
 //! parts. A part that cannot be observed is named and never counts as healthy. Only [`observe`](observe()) does I/O:
 //! the rest has no client, no clock and no task.
 
+mod claims;
+mod instances;
 mod judge;
 pub mod objects;
 pub mod observation;
@@ -11,7 +13,9 @@ pub mod observe;
 pub mod verdict;
 pub mod view;
 
-pub use judge::{Options, judge};
+pub use claims::{ClaimTable, Claims};
+pub use instances::Instances;
+pub use judge::{LISTED, Options, judge};
 pub use objects::{IdentityRecord, IdentityResult, Node, Pod, is_judged, matters};
 pub use observation::{CloudGroup, Dns, Identities, Member, MemberStatus, Observation, Part};
 pub use observe::{Sources, observe};

@@ -10,7 +10,9 @@ use tidewaiter_api::ClusterName;
 pub use tidewaiter_identity::{CloudGroup, Member, MemberStatus};
 use tidewaiter_kops::GroupSummary;
 
-use crate::objects::{IdentityRecord, Node, Pod};
+use crate::claims::Claims;
+use crate::instances::Instances;
+use crate::objects::Pod;
 
 /// A part of the observation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +23,17 @@ pub enum Part<T> {
     Unknown(String),
 }
 
+impl<T> Part<T> {
+    /// The part with `map` applied to its value.
+    #[must_use]
+    pub fn map<U>(self, map: impl FnOnce(T) -> U) -> Part<U> {
+        match self {
+            Self::Known(value) => Part::Known(map(value)),
+            Self::Unknown(reason) => Part::Unknown(reason),
+        }
+    }
+}
+
 /// An observation of one cluster. The order within a list has no meaning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
@@ -29,12 +42,12 @@ pub struct Observation {
     /// Its InstanceGroups from the state store. An empty list counts as unknown: every cluster has at least one.
     pub groups: Part<Vec<GroupSummary>>,
     /// The groups of the cloud that belong to the cluster.
-    pub cloud: Part<Arc<[CloudGroup]>>,
+    pub cloud: Part<Arc<Instances>>,
     /// Where the cloud was asked for groups, for messages: `region us-east-1`.
     pub cloud_location: Option<String>,
-    /// All Nodes.
-    pub nodes: Part<Vec<Arc<Node>>>,
-    /// What proves the claims of the Nodes.
+    /// All Nodes, with what their records say.
+    pub nodes: Part<Claims>,
+    /// Whether the records say it.
     pub identities: Identities,
     /// At least the [judged](crate::is_judged) Pods; others have no effect.
     pub pods: Part<Vec<Arc<Pod>>>,
@@ -47,8 +60,8 @@ pub struct Observation {
 pub enum Identities {
     /// The API server does not serve `NodeIdentities`, because Tidewaiter is not installed. Every claim counts, as for kOps.
     NotInstalled,
-    /// The `NodeIdentities` of all Nodes. Only a claim that one of them proves counts.
-    Installed(Part<Vec<Arc<IdentityRecord>>>),
+    /// Only a claim counts that its `NodeIdentity` proves; none if they are not known.
+    Installed(Part<()>),
 }
 
 /// The addresses of the API's DNS name.

@@ -15,13 +15,15 @@ use futures::join;
 use k8s_openapi::api::core::v1::Node as FullNode;
 use kube::Client;
 use tidewaiter_api::ClusterName;
-use tidewaiter_identity::{CloudGroup, CloudGroups};
+use tidewaiter_identity::CloudGroups;
 use tidewaiter_kit::SharedClock;
 use tidewaiter_kit::clock::timeout;
 use tidewaiter_kops::{Definitions, GroupSummary};
 
+use crate::claims::ClaimTable;
+use crate::instances::Instances;
 use crate::objects::{Node, Pod, is_judged};
-use crate::observation::{Dns, Observation, Part};
+use crate::observation::{Dns, Identities, Observation, Part};
 
 pub use dns::resolve;
 use identities::identities;
@@ -61,6 +63,23 @@ pub async fn observe(sources: &Sources) -> Observation {
         api_addresses(sources),
     );
     let (nodes, pods) = (nodes.map_err(at(&sources.server)), pods.map_err(at(&sources.server)));
+    let mut table = ClaimTable::default();
+    let identities = match identities {
+        None => Identities::NotInstalled,
+        Some(records) => Identities::Installed(records.map(|records| {
+            for record in records {
+                let name = record.node().to_owned();
+                table.set_record(&name, Some(record));
+            }
+        })),
+    };
+    let nodes = nodes.map(|nodes| {
+        for node in nodes {
+            let name = Arc::clone(&node.name);
+            table.set_node(&name, Some(node));
+        }
+        table.claims(None)
+    });
     Observation {
         cluster: sources.cluster.clone(),
         groups,
@@ -99,13 +118,13 @@ async fn groups(sources: &Sources) -> Part<Vec<GroupSummary>> {
     }
 }
 
-async fn cloud(sources: &Sources) -> Part<Arc<[CloudGroup]>> {
+async fn cloud(sources: &Sources) -> Part<Arc<Instances>> {
     match timeout(&*sources.clock, LIMIT, sources.cloud.groups()).await {
         Ok(Err(error)) => Part::Unknown(match sources.cloud.location() {
             Some(location) => format!("{error} ({location})"),
             None => error.to_string(),
         }),
-        Ok(groups) => groups.map(Arc::from).into(),
+        Ok(groups) => groups.map(|groups| Arc::new(Instances::new(groups))).into(),
         Err(elapsed) => Part::Unknown(format!("the cloud: {elapsed}")),
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Equal observations give equal verdicts: every list is sorted. A number that is unknown is absent, never zero.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -16,6 +17,8 @@ pub struct Verdict {
     /// The failures: DNS; then by group its size and its machines, the missing groups, the pods, and the control
     /// plane's static pods.
     pub failures: Vec<Failure>,
+    /// How many more failures of each kind there are, if [only some are listed](crate::Options::counts_only).
+    pub unlisted: BTreeMap<FailureKind, usize>,
     /// Failures that are tolerated because no more workers than allowed are not ready; in the order of `failures`.
     pub tolerated: Vec<Failure>,
     /// The unknown parts; rules that need them were not applied.
@@ -223,9 +226,16 @@ impl Verdict {
         }
     }
 
+    /// The number of failures.
+    #[must_use]
+    pub fn failure_count(&self) -> usize {
+        self.failures.len() + self.unlisted.values().sum::<usize>()
+    }
+
     /// The number of failures of `kind`.
     #[must_use]
     pub fn failures_of(&self, kind: FailureKind) -> usize {
-        self.failures.iter().filter(|failure| failure.kind == kind).count()
+        let listed = self.failures.iter().filter(|failure| failure.kind == kind);
+        listed.count() + self.unlisted.get(&kind).copied().unwrap_or_default()
     }
 }

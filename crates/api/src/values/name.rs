@@ -51,6 +51,12 @@ string_value!(ClusterName, "cluster name", dns_subdomain);
 pub struct InstanceGroupName(Arc<str>);
 string_value!(InstanceGroupName, "instance group name", dns_subdomain);
 
+/// The name of a service account.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ServiceAccountName(Arc<str>);
+string_value!(ServiceAccountName, "service account name", dns_subdomain);
+
 /// The `metadata.uid` of a Node. A Node that is deleted and created again under the same name gets a new uid.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]

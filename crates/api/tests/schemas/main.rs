@@ -16,8 +16,10 @@ use kube::core::{ApiResource, DynamicObject};
 use proptest::prelude::*;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tidewaiter_api::containership::Plugin;
 use tidewaiter_api::{
-    CloudSync, ClusterHealth, Condition, InstanceGroupName, LabelKey, LabelValue, NodeIdentity, NodeUid, crds,
+    CloudSync, ClusterHealth, Condition, InstanceGroupName, LabelKey, LabelValue, NodeIdentity, NodeUid,
+    PluginInventory, crds,
 };
 use tidewaiter_testkit::{ControlPlane, Identity};
 
@@ -72,7 +74,7 @@ fn cloud_sync() -> Value {
         "status": {
             "kinds": [{
                 "kind": "User", "lastSuccess": time, "revision": "41-a", "objects": 12,
-                "held": {"revision": "42-b", "since": time, "objects": 11, "names": ["a"], "reason": "11 of 12 would be deleted"},
+                "held": {"revision": "42-b", "since": time, "objects": 11, "additions": 2, "names": ["a"], "reason": "11 of 12 would be deleted"},
                 "refusedObjects": 1, "refused": [{"id": "b", "reason": "ssh_keys[0].key is not an SSH public key"}],
             }],
             "conditions": [
@@ -80,6 +82,38 @@ fn cloud_sync() -> Value {
                     "lastTransitionTime": time},
                 {"type": "Held", "status": "True", "reason": "TooManyDeletions", "message": "User: 11 of 12", "observedGeneration": 1,
                     "lastTransitionTime": time},
+            ],
+        },
+    })
+}
+
+/// A complete object.
+fn plugin_inventory() -> Value {
+    let plugin = json!({"id": "p", "added_at": "", "description": "", "type": "logs", "version": "1.0.0", "implementation": "fluentd"});
+    json!({
+        "apiVersion": "tidewaiter.dev/v1alpha1",
+        "kind": "PluginInventory",
+        "metadata": {"name": "p", "namespace": "containership-core"},
+        "spec": {
+            "type": "logs", "implementation": "fluentd", "dependsOn": ["metrics/prometheus"], "signedAt": 1_790_000_000,
+            "applied": plugin, "revision": "ab", "history": [plugin], "completedJobs": ["migrate-01234567"],
+            "objects": [{"group": "apps", "version": "v1", "kind": "Deployment", "namespace": "n", "name": "d", "digest": "ab", "fields": "cd"}],
+        },
+    })
+}
+
+/// A Plugin with the status that the plugin controller writes.
+fn plugin() -> Value {
+    let time = "2026-01-12T09:21:08Z";
+    json!({
+        "apiVersion": "containership.io/v3",
+        "kind": "Plugin",
+        "metadata": {"name": "with-status", "namespace": "containership-core"},
+        "spec": {"id": "with-status"},
+        "status": {
+            "appliedVersion": "1.0.0", "revision": "ab", "objects": 3, "unhealthy": 1, "drifted": 0,
+            "conditions": [
+                {"type": "Ready", "status": "True", "reason": "Applied", "message": "", "observedGeneration": 1, "lastTransitionTime": time},
             ],
         },
     })
@@ -245,6 +279,32 @@ fn cloud_sync_cases() -> Vec<Case> {
     ]
 }
 
+fn plugin_inventory_cases() -> Vec<Case> {
+    vec![
+        case("/spec/applied/version", values(&["", "2"]), vec![json!(1)]),
+        case("/spec/dependsOn/0", values(&["a"]), vec![json!(1)]),
+        case("/spec/signedAt", vec![json!(0)], vec![json!("1"), json!(1.5)]),
+        case("/spec/completedJobs/0", values(&["a"]), vec![json!(1), json!({})]),
+        case("/spec/objects/0/kind", values(&["Job"]), vec![json!(1)]),
+        case("/spec/objects/0/digest", values(&["", "a"]), vec![json!(1)]),
+    ]
+}
+
+fn plugin_status_cases() -> Vec<Case> {
+    vec![
+        counts("/status/objects"),
+        counts("/status/unhealthy"),
+        counts("/status/drifted"),
+        case("/status/conditions/0/status", values(&["False"]), values(&["", "true"])),
+        case(
+            "/status/conditions",
+            vec![json!([]), Value::Null],
+            vec![json!("a"), json!({})],
+        ),
+        timestamps("/status/conditions/0/lastTransitionTime"),
+    ]
+}
+
 /// What the API server is asked to accept, without storing it.
 #[derive(Clone, Copy)]
 enum Ask {
@@ -349,6 +409,19 @@ async fn the_api_server_refuses_what_the_types_refuse() {
         .await
         .unwrap();
     compare::<CloudSync>(client.clone(), Ask::Status, cloud_sync(), cloud_sync_cases()).await;
+
+    compare::<PluginInventory>(
+        client.clone(),
+        Ask::Create,
+        plugin_inventory(),
+        plugin_inventory_cases(),
+    )
+    .await;
+    let api = api_of::<Plugin>(client.clone(), &plugin());
+    api.create(&create, &serde_json::from_value(plugin()).unwrap())
+        .await
+        .unwrap();
+    compare::<Plugin>(client.clone(), Ask::Status, plugin(), plugin_status_cases()).await;
 }
 
 #[tokio::test]

@@ -4,116 +4,15 @@
 use std::path::Path;
 use std::time::Duration;
 
-use kube::api::{Api, Patch, PatchParams, PostParams};
-use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::core::DynamicObject;
 use serde_json::{Value, json};
+use tidewaiter_testkit::builders::{GO_DEFINITIONS, GoDefinition};
 use tidewaiter_testkit::{ControlPlane, Identity, eventually};
 
 use super::{NAMESPACE, golden};
 
-const SOON: Duration = Duration::from_secs(30);
-
-/// A definition of the Go coordinator or of Cerebral.
-struct Old {
-    group: &'static str,
-    version: &'static str,
-    kind: &'static str,
-    plural: &'static str,
-    short: &'static str,
-}
-
-#[rustfmt::skip]
-static OLD: [Old; 10] = [
-    Old { group: "containership.io", version: "v3", kind: "User", plural: "users", short: "usr" },
-    Old { group: "containership.io", version: "v3", kind: "Registry", plural: "registries", short: "reg" },
-    Old { group: "containership.io", version: "v3", kind: "Plugin", plural: "plugins", short: "plgn" },
-    Old { group: "containership.io", version: "v3", kind: "ClusterLabel", plural: "clusterlabels", short: "cl" },
-    Old { group: "provision.containership.io", version: "v3", kind: "NodePoolLabel", plural: "nodepoollabels", short: "npl" },
-    Old { group: "provision.containership.io", version: "v3", kind: "ClusterUpgrade", plural: "clusterupgrades", short: "cup" },
-    Old { group: "auth.containership.io", version: "v3", kind: "AuthorizationRole", plural: "authorizationroles", short: "authrole" },
-    Old { group: "auth.containership.io", version: "v3", kind: "AuthorizationRoleBinding", plural: "authorizationrolebindings", short: "authbinding" },
-    Old { group: "cerebral.containership.io", version: "v1alpha1", kind: "AutoscalingGroup", plural: "autoscalinggroups", short: "asg" },
-    Old { group: "cerebral.containership.io", version: "v1alpha1", kind: "AutoscalingPolicy", plural: "autoscalingpolicies", short: "asp" },
-];
-
-impl Old {
-    fn of(object: &Value) -> &'static Self {
-        let kind = object["kind"].as_str().unwrap();
-        OLD.iter().find(|old| old.kind == kind).unwrap()
-    }
-
-    fn name(&self) -> String {
-        format!("{}.{}", self.plural, self.group)
-    }
-
-    fn is_cerebral(&self) -> bool {
-        self.group.starts_with("cerebral")
-    }
-
-    /// As `kubectl apply` sent it.
-    fn applied(&self) -> Value {
-        let scope = if self.is_cerebral() { "Cluster" } else { "Namespaced" };
-        let names = json!({"kind": self.kind, "plural": self.plural, "shortNames": [self.short]});
-        let mut definition = json!({
-            "apiVersion": "apiextensions.k8s.io/v1beta1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": self.name()},
-            "spec": {"group": self.group, "version": self.version, "scope": scope, "names": names},
-        });
-        if self.is_cerebral() {
-            // Cerebral's definitions had schemas, which refused `null`. They were not structural, so nothing was pruned.
-            let spec = json!({"properties": {"spec": {"required": [], "properties": {"policies": {"type": "array"}}}}});
-            definition["spec"]["validation"] = json!({"openAPIV3Schema": spec});
-        } else {
-            definition["metadata"]["labels"] = json!({"containership.io/managed": "true"});
-        }
-        if self.kind == "AutoscalingGroup" {
-            definition["spec"]["subresources"] = json!({"status": {}});
-        }
-        definition
-    }
-
-    /// As the API server of that time stored it.
-    fn stored(&self, number: usize) -> Value {
-        let mut definition = self.applied();
-        let applied = definition.to_string();
-        let metadata = definition["metadata"].as_object_mut().unwrap();
-        metadata.insert("uid".to_owned(), json!(format!("00000000-0000-4000-9000-{number:012}")));
-        metadata.insert("creationTimestamp".to_owned(), json!("2019-03-25T21:00:00Z"));
-        metadata.insert("generation".to_owned(), json!(1));
-        metadata.insert(
-            "annotations".to_owned(),
-            json!({"kubectl.kubernetes.io/last-applied-configuration": applied}),
-        );
-        let (singular, list) = (self.kind.to_lowercase(), format!("{}List", self.kind));
-        let names = json!({
-            "kind": self.kind, "plural": self.plural, "singular": singular, "listKind": list, "shortNames": [self.short],
-        });
-        let spec = definition["spec"].as_object_mut().unwrap();
-        spec.insert("names".to_owned(), names.clone());
-        let version = json!([{"name": self.version, "served": true, "storage": true}]);
-        spec.insert("versions".to_owned(), version);
-        spec.insert("conversion".to_owned(), json!({"strategy": "None"}));
-        spec.insert("preserveUnknownFields".to_owned(), json!(true));
-        let condition = |type_: &str| json!({"type": type_, "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2019-03-25T21:00:00Z"});
-        definition["status"] = json!({
-            "acceptedNames": names,
-            "conditions": [condition("NamesAccepted"), condition("Established")],
-            "storedVersions": [self.version],
-        });
-        definition
-    }
-
-    fn api(&self, client: &kube::Client) -> Api<DynamicObject> {
-        let kind = GroupVersionKind::gvk(self.group, self.version, self.kind);
-        let resource = ApiResource::from_gvk_with_plural(&kind, self.plural);
-        if self.is_cerebral() {
-            Api::all_with(client.clone(), &resource)
-        } else {
-            Api::namespaced_with(client.clone(), "containership-core", &resource)
-        }
-    }
-}
+const SOON: Duration = Duration::from_mins(3);
 
 /// What the Go coordinator wrote, and what somebody added that no version of it knows.
 fn objects() -> Vec<Value> {
@@ -146,15 +45,14 @@ fn kubectl(control_plane: &ControlPlane, arguments: &[&str]) -> String {
 async fn old_cluster() -> (ControlPlane, Vec<Value>) {
     let control_plane = ControlPlane::start().await;
     control_plane.apply(NAMESPACE).await;
-    for (number, old) in OLD.iter().enumerate() {
-        let key = format!("apiextensions.k8s.io/customresourcedefinitions/{}", old.name());
-        control_plane.store(&key, &old.stored(number)).await;
+    for (number, old) in GO_DEFINITIONS.iter().enumerate() {
+        control_plane.store(&old.key(), &old.stored(number)).await;
     }
     let client = control_plane.client(&Identity::Admin);
     let mut served = Vec::new();
     for object in objects() {
         let new: DynamicObject = serde_json::from_value(object.clone()).unwrap();
-        let api = Old::of(&object).api(&client);
+        let api = GoDefinition::of(&object).api(&client);
         let created = eventually(format_args!("the old {}", object["kind"]), SOON, async || {
             api.create(&PostParams::default(), &new).await
         })
@@ -172,7 +70,7 @@ async fn take_over(control_plane: &ControlPlane, more: &[&str]) {
     let apply = ["apply", "-f", folder.to_str().unwrap()];
     kubectl(control_plane, &[&apply, more].concat());
     let client = control_plane.client(&Identity::Admin);
-    for old in &OLD {
+    for old in &GO_DEFINITIONS {
         let api = old.api(&client);
         let new = json!({
             "apiVersion": format!("{}/{}", old.group, old.version), "kind": old.kind,
@@ -206,7 +104,7 @@ async fn the_old_definitions_are_replaced_and_every_object_is_served_as_before()
 
     take_over(&control_plane, &[]).await;
 
-    for (number, old) in OLD.iter().enumerate() {
+    for (number, old) in GO_DEFINITIONS.iter().enumerate() {
         let new = definition(&old.name());
         assert_eq!(
             new["metadata"]["uid"],
@@ -227,7 +125,7 @@ async fn the_old_definitions_are_replaced_and_every_object_is_served_as_before()
     for object in &before {
         let (name, api) = (
             object["metadata"]["name"].as_str().unwrap(),
-            Old::of(object).api(&client),
+            GoDefinition::of(object).api(&client),
         );
         let after = serde_json::to_value(api.get(name).await.unwrap()).unwrap();
         assert_eq!(&after, object, "served as before");
@@ -241,7 +139,7 @@ async fn both_coordinators_can_write_the_objects_that_were_there() {
     take_over(&control_plane, &["--server-side", "--force-conflicts"]).await;
     let client = control_plane.client(&Identity::Admin);
     for (golden, object) in golden::all().into_iter().zip(before) {
-        let (kind, api) = (object["kind"].to_string(), Old::of(&object).api(&client));
+        let (kind, api) = (object["kind"].to_string(), GoDefinition::of(&object).api(&client));
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         let mut put = object.clone();
         put["metadata"]["annotations"] = json!({"written-by": "go"});

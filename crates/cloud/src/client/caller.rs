@@ -3,7 +3,7 @@
 use http::Method;
 use jiff::Timestamp;
 use jsonwebtoken::jwk::JwkSet;
-use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
+use jsonwebtoken::{Algorithm, DecodingKey, decode, decode_header};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -13,6 +13,7 @@ use super::token::AccessToken;
 use super::{Client, ClientError};
 use crate::models::CLUSTER_AUDIENCE;
 use crate::models::values::{ClusterId, OrganizationId};
+use crate::signature::signature_only;
 
 /// The longest token that the cloud issues, in bytes.
 const MAX_TOKEN: usize = 8 * 1024;
@@ -94,12 +95,32 @@ impl Client {
 }
 
 impl PublishedKeys {
+    /// Whether one of the keys signed `token`, and it has not expired. Whose it is, and whether it was revoked, the cloud knows.
+    #[must_use]
+    pub fn signed(&self, token: &str, now: Timestamp) -> bool {
+        self.claims(token, now).is_some()
+    }
+
     /// Whose `token` is, if one of the keys signed it for this cluster and it is valid now.
     ///
     /// Only a token for the cluster itself proves a membership: the cloud issues it to members of the cluster's organization alone, and it
     /// expires within minutes. A token for the cloud does not say where its owner is a member.
     #[must_use]
     pub fn verify(&self, token: &str, cluster: Cluster, now: Timestamp) -> Option<Caller> {
+        let claims = self.claims(token, now)?;
+        let caller = Caller::from(claims.said);
+        let membership = Membership {
+            organization: cluster.organization,
+            role: None,
+        };
+        (caller.audience == Audience::Cluster(cluster.id)).then(|| Caller {
+            organizations: vec![membership],
+            ..caller
+        })
+    }
+
+    /// The claims of a token that one of the keys signed and that is valid now.
+    fn claims(&self, token: &str, now: Timestamp) -> Option<Signed> {
         let header = decode_header(token).ok().filter(|_| token.len() <= MAX_TOKEN)?;
         if header.alg != Algorithm::ES256 || header.crit.is_some() {
             return None;
@@ -108,26 +129,8 @@ impl PublishedKeys {
         let claims = decode::<Signed>(token, &key, &signature_only()).ok()?.claims;
         let now = now.as_second();
         let valid = now < claims.exp && claims.nbf <= now.saturating_add(LEEWAY_SECONDS);
-        let caller = Caller::from(claims.said);
-        let membership = Membership {
-            organization: cluster.organization,
-            role: None,
-        };
-        (valid && caller.audience == Audience::Cluster(cluster.id)).then(|| Caller {
-            organizations: vec![membership],
-            ..caller
-        })
+        valid.then_some(claims)
     }
-}
-
-/// The library only checks the signature: it would compare times with its own clock.
-fn signature_only() -> Validation {
-    let mut validation = Validation::new(Algorithm::ES256);
-    validation.required_spec_claims.clear();
-    validation.validate_exp = false;
-    validation.validate_nbf = false;
-    validation.validate_aud = false;
-    validation
 }
 
 /// The claims of a token.

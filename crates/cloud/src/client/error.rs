@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use tidewaiter_kit::Chain;
+use tidewaiter_kit::chain::is_untrusted;
+
 use super::request::Request;
 use crate::models::Failure;
 
@@ -26,7 +29,7 @@ pub enum ClientError {
         /// The server's message.
         message: String,
     },
-    /// A retry may succeed: the network, a timeout, 408, 429, 5xx, or a redirect.
+    /// A retry may succeed: the network, a timeout, 408, 429 or 5xx.
     #[error("{request} failed: {reason}")]
     Unavailable {
         /// The request.
@@ -39,7 +42,7 @@ pub enum ClientError {
         #[source]
         source: Option<reqwest::Error>,
     },
-    /// An invalid response: truncated, empty, HTML, or of another format. It must never be treated as an empty list.
+    /// An invalid response: truncated, empty, HTML, a redirect, or of another format. It must never be treated as an empty list.
     #[error("{request} got an invalid response: {reason}")]
     Invalid {
         /// The request.
@@ -67,6 +70,30 @@ impl ClientError {
             reason: reason.into(),
             source: None,
         }
+    }
+
+    /// What went wrong, without the request.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Refused { status, message, .. } => format!("refused with {status}: {message}"),
+            Self::NotOurs { message, .. } => message.clone(),
+            Self::Unavailable { reason, source, .. } => with_cause(reason.clone(), source.as_ref()),
+            Self::Invalid { reason, source, .. } => with_cause(format!("invalid response: {reason}"), source.as_ref()),
+            Self::Rejected { failure, .. } => format!("rejected: {}", failure.message),
+        }
+    }
+
+    /// Whether the server's certificate cannot be verified.
+    #[must_use]
+    pub fn is_untrusted(&self) -> bool {
+        let Self::Unavailable {
+            source: Some(error), ..
+        } = self
+        else {
+            return false;
+        };
+        is_untrusted(error)
     }
 
     /// The delay before the next request that the server asks for.
@@ -97,5 +124,12 @@ impl ClientError {
             Self::Invalid { source: Some(_), .. } => Some(Duration::ZERO),
             _ => None,
         }
+    }
+}
+
+fn with_cause(reason: String, source: Option<&reqwest::Error>) -> String {
+    match source {
+        None => reason,
+        Some(error) => format!("{reason}: {}", Chain(error)),
     }
 }

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ use crate::models::values::{ClusterId, OrganizationId};
 
 const SYNC_INTERVAL: Duration = Duration::from_secs(30);
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// The units of a duration that Go has.
+const UNITS: [&str; 7] = ["h", "m", "s", "ms", "us", "µs", "ns"];
 const DEADLINE: Duration = Duration::from_secs(90);
 
 /// The base URL of a part of the cloud: a host without a path, because clients resolve `/v3/…` against the host.
@@ -77,7 +80,9 @@ impl FromStr for BaseUrl {
                 reason,
             }
         };
-        let url = Url::parse(text).ok().filter(Url::has_host);
+        // The parser removes line breaks and tabs.
+        let plain = !text.contains(char::is_control);
+        let url = Url::parse(text).ok().filter(|url| plain && url.has_host());
         let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && text.contains("://"));
         let url = url.ok_or_else(|| invalid("must be a URL of a host, for example https://cloud.example.com"))?;
         if !url.username().is_empty() || url.password().is_some() {
@@ -105,6 +110,8 @@ pub struct ClientSettings {
     pub auth: BaseUrl,
     /// The token of the caller; without it, only logging in is useful.
     pub token: Option<AccessToken>,
+    /// The file that the token was read from, if any. It is read again before each request, so that a new token needs no restart.
+    pub token_file: Option<PathBuf>,
     /// The trusted certificates (PEM), which replace those of the system.
     pub ca: Option<Vec<u8>>,
     /// The proxy; by default that of `HTTPS_PROXY` and `NO_PROXY`. A plain HTTP base URL is always requested directly.
@@ -130,6 +137,7 @@ impl ClientSettings {
             provision: base.clone(),
             auth: base,
             token: None,
+            token_file: None,
             ca: None,
             proxy: None,
             timeout: TIMEOUT,
@@ -316,9 +324,13 @@ struct Interval(Duration);
 
 impl Setting for Interval {
     fn read(text: &str) -> Result<Self, String> {
+        // The library permits spaces and the names of units, too.
+        let units = text.split(|letter: char| letter.is_ascii_digit() || letter == '.');
+        let is_go = units.filter(|unit| !unit.is_empty()).all(|unit| UNITS.contains(&unit));
         let duration = text
             .parse()
             .ok()
+            .filter(|_| is_go)
             .and_then(|duration: SignedDuration| Duration::try_from(duration).ok());
         let duration =
             duration.filter(|duration| (Duration::from_secs(1)..=Duration::from_hours(24)).contains(duration));

@@ -1,9 +1,13 @@
 //! The token that authorizes requests.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use http::HeaderValue;
+use tidewaiter_kit::files;
+use tracing::{info, warn};
 
 /// A user's token or a cluster's API key, as a header value. It is never printed.
 #[derive(Clone)]
@@ -30,6 +34,61 @@ impl FromStr for AccessToken {
         value.set_sensitive(true);
         if plain { Ok(Self(value)) } else { Err(InvalidToken) }
     }
+}
+
+/// Where the token of a request comes from. Clones share what was read last.
+#[derive(Clone)]
+pub(super) struct TokenSource {
+    file: Option<PathBuf>,
+    last: Arc<Mutex<Last>>,
+}
+
+struct Last {
+    token: HeaderValue,
+    /// Why the file could not be used; logged once.
+    error: Option<String>,
+}
+
+impl TokenSource {
+    pub(super) fn new(token: &AccessToken, file: Option<PathBuf>) -> Self {
+        let last = Last {
+            token: token.header(),
+            error: None,
+        };
+        Self {
+            file,
+            last: Arc::new(Mutex::new(last)),
+        }
+    }
+
+    /// The value of `Authorization`. Reads the file, which is small; while it cannot be used, the last token stays.
+    pub(super) fn header(&self) -> HeaderValue {
+        let read = self.file.as_deref().map(|path| (path, read(path)));
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        match read {
+            Some((path, Ok(token))) => {
+                let token = token.header();
+                if token != last.token {
+                    info!(file = %path.display(), "the file contains another token, which is used from now on");
+                    last.token = token;
+                }
+                last.error = None;
+            }
+            Some((path, Err(error))) if last.error.as_ref() != Some(&error) => {
+                warn!(file = %path.display(), error, "the token cannot be read again; the last one stays in use");
+                last.error = Some(error);
+            }
+            _ => {}
+        }
+        last.token.clone()
+    }
+}
+
+/// The token in a file, without the white space around it. No error contains it.
+fn read(path: &Path) -> Result<AccessToken, String> {
+    let bytes = files::read(path).map_err(|error| error.to_string())?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| InvalidToken.to_string())?;
+    text.trim().parse().map_err(|error: InvalidToken| error.to_string())
 }
 
 impl fmt::Debug for AccessToken {

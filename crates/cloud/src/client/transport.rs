@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use jiff::fmt::rfc2822::DateTimeParser;
@@ -17,9 +18,10 @@ use tidewaiter_kit::clock::timeout;
 use url::Url;
 
 use super::error::ClientError;
+use super::recovery::Availability;
 use super::request::{Answer, Body, ETag, Request};
 use super::settings::{ClientSettings, SettingsError};
-use super::token::AccessToken;
+use super::token::{AccessToken, TokenSource};
 use crate::models::{Failure, Unknown, parse};
 
 const MAX_BYTES: usize = 64 * 1024 * 1024;
@@ -29,13 +31,18 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum size of an error body; the API's errors are one line.
 const MAX_FAILURE: usize = 64 * 1024;
 
+/// Sends one request.
+type Exchange = Arc<dyn Fn(reqwest::Request) -> BoxFuture<'static, reqwest::Result<Response>> + Send + Sync>;
+
 /// The connections and the credentials.
 #[derive(Clone)]
 pub(super) struct Transport {
     http: reqwest::Client,
+    exchange: Exchange,
     urls: Arc<[Url; 3]>,
-    token: Option<HeaderValue>,
+    token: Option<TokenSource>,
     timeout: Duration,
+    availability: Arc<Availability>,
     clock: SharedClock,
 }
 
@@ -69,26 +76,55 @@ impl Transport {
             (Some(proxy), None) => builder.proxy(Proxy::all(proxy.clone()).map_err(SettingsError::Build)?),
             (None, None) => builder,
         };
+        let http = builder.build().map_err(SettingsError::Build)?;
+        let connections = http.clone();
         Ok(Self {
-            http: builder.build().map_err(SettingsError::Build)?,
+            http,
+            exchange: Arc::new(move |request| connections.execute(request).boxed()),
             urls: Arc::new(settings.urls()),
-            token: settings.token.as_ref().map(AccessToken::header),
+            token: settings
+                .token
+                .as_ref()
+                .map(|token| TokenSource::new(token, settings.token_file.clone())),
             timeout: settings.timeout,
+            availability: Arc::default(),
             clock,
         })
+    }
+
+    /// The same with another way to the cloud.
+    pub(super) fn over<F, Fut>(self, exchange: F) -> Self
+    where
+        F: Fn(reqwest::Request) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = reqwest::Result<Response>> + Send + 'static,
+    {
+        Self {
+            exchange: Arc::new(move |request| exchange(request).boxed()),
+            ..self
+        }
     }
 
     /// The same with another token.
     pub(super) fn with_token(&self, token: &AccessToken) -> Self {
         Self {
-            token: Some(token.header()),
+            token: Some(TokenSource::new(token, None)),
             ..self.clone()
         }
+    }
+
+    /// The base URL of the API.
+    pub(super) fn base_url(&self) -> &str {
+        self.urls[0].as_str().trim_end_matches('/')
     }
 
     /// The timeout of an attempt.
     pub(super) fn limit(&self) -> Duration {
         self.timeout
+    }
+
+    /// Whether the cloud responds to reads.
+    pub(super) fn availability(&self) -> &Availability {
+        &self.availability
     }
 
     /// One attempt, within the timeout.
@@ -111,7 +147,7 @@ impl Transport {
         mut headers: HeaderMap,
     ) -> Result<Response, ClientError> {
         if let Some(token) = &self.token {
-            headers.insert(header::AUTHORIZATION, token.clone());
+            headers.insert(header::AUTHORIZATION, token.header());
         }
         if let Some(ETag(known)) = &request.known {
             headers.insert(header::IF_NONE_MATCH, known.clone());
@@ -123,6 +159,7 @@ impl Transport {
             headers.insert("idempotency-key", key);
         }
         let url = request.path.url(&self.urls);
+        let origin = url.origin().ascii_serialization();
         let mut sent = self.http.request(request.method.clone(), url).headers(headers);
         sent = match &request.body {
             None => sent,
@@ -134,13 +171,14 @@ impl Transport {
         };
         let failed = |error: reqwest::Error| {
             let reason = if error.is_connect() {
-                "cannot connect"
+                format!("cannot connect to {origin}")
             } else {
-                "the connection was interrupted"
+                "the connection was interrupted".to_owned()
             };
-            unavailable(request, reason.to_owned(), None, Some(error.without_url()))
+            unavailable(request, reason, None, Some(error.without_url()))
         };
-        sent.send().await.map_err(failed)
+        let sent = sent.build().map_err(failed)?;
+        (self.exchange)(sent).await.map_err(failed)
     }
 
     async fn answer(&self, request: &Request, response: Response) -> Result<Answer, ClientError> {
@@ -184,7 +222,7 @@ impl Transport {
             (300..=399, _) => {
                 let reason =
                     format!("the server responded with {status}, a redirect, which is not followed; correct the URL");
-                unavailable(request, reason, None, None)
+                ClientError::invalid(request, reason)
             }
             (400..=499 | 501, own) => ClientError::Rejected {
                 request: request.to_string(),

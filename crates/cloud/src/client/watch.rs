@@ -2,11 +2,15 @@
 //!
 //! A caller that lists what each [`Wake`] names sees every change, whatever happens to connections and servers: the
 //! first connection and every gap wake for everything, a known cursor is resumed, and while the stream is unavailable
-//! everything is polled at each sync interval. It never ends.
+//! everything is polled at each sync interval. A connection on which nothing arrives is no stream. It never ends.
+//!
+//! The delay after a failed connection ends early, once, when the cloud responds to another request after an outage.
 
 use std::collections::BTreeSet;
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,6 +28,7 @@ use tracing::{debug, info};
 
 use super::Client;
 use super::path::Cluster;
+use super::recovery::Recoveries;
 use super::request::Request;
 use super::transport::Transport;
 
@@ -85,8 +90,12 @@ kinds! {
 }
 
 impl Client {
-    /// Yields the changes of a cluster. The stream never ends.
-    pub fn watch(&self, cluster: Cluster) -> impl Stream<Item = Wake> + Send + use<> {
+    /// Yields the changes of a cluster. The stream never ends. `connected` is called with true when the event stream is open, and with
+    /// false when it is lost.
+    pub fn watch<F>(&self, cluster: Cluster, connected: F) -> impl Stream<Item = Wake> + Send + use<F>
+    where
+        F: Fn(bool) + Send + 'static,
+    {
         let now = self.clock.monotonic();
         let watch = Watch {
             transport: self.transport.clone(),
@@ -96,8 +105,14 @@ impl Client {
             cursor: None,
             failures: 0,
             poll_at: now,
-            state: State::Waiting { until: now },
+            state: State::Waiting {
+                until: now,
+                is_asked: true,
+            },
+            recoveries: self.recoveries(),
+            was_woken: false,
             due: VecDeque::new(),
+            connected: Box::new(connected),
             clock: self.clock.clone(),
         };
         stream::unfold(watch, |mut watch| async move {
@@ -126,8 +141,11 @@ enum Broken {
 
 /// The result of opening a connection.
 enum Opened {
-    Events(Events),
-    /// The connection failed; the next attempt is delayed by at least `wait`.
+    Events {
+        events: Events,
+        alive: Arc<AtomicBool>,
+    },
+    /// The connection failed; the server asks for at least the delay `wait`.
     Refused {
         reason: String,
         wait: Duration,
@@ -135,15 +153,17 @@ enum Opened {
 }
 
 enum State {
-    /// No request is sent until then.
+    /// No request is sent until then; unless the server asked for the delay, a recovery of the cloud ends it.
     Waiting {
         until: Duration,
+        is_asked: bool,
     },
     Connecting(BoxFuture<'static, Opened>),
-    /// Connected; `told` is true after a wake-up for everything before the connection.
+    /// Connected; `told` is true after a wake-up for everything before the connection, and `alive` after the first bytes.
     Reading {
         events: Events,
         told: bool,
+        alive: Arc<AtomicBool>,
         since: Duration,
     },
 }
@@ -158,7 +178,11 @@ struct Watch {
     /// The time of the next poll while there is no stream.
     poll_at: Duration,
     state: State,
+    recoveries: Recoveries,
+    /// Whether a recovery ended a delay since the last event. If the connection failed all the same, it fails for a reason of its own.
+    was_woken: bool,
     due: VecDeque<Wake>,
+    connected: Box<dyn Fn(bool) + Send>,
     clock: SharedClock,
 }
 
@@ -176,7 +200,7 @@ impl Watch {
             if let Some(wake) = self.due.pop_front() {
                 return wake;
             }
-            let polls = !matches!(self.state, State::Reading { .. }) && self.failures > 0;
+            let polls = !self.is_alive() && self.failures > 0;
             let poll_in = self.poll_at.saturating_sub(self.clock.monotonic());
             if polls && poll_in.is_zero() {
                 self.poll_at = self.clock.monotonic() + jittered(self.interval, JITTER);
@@ -193,20 +217,37 @@ impl Watch {
         }
     }
 
+    /// Whether the server sends something, heartbeats included.
+    fn is_alive(&self) -> bool {
+        matches!(&self.state, State::Reading { alive, .. } if alive.load(Ordering::Relaxed))
+    }
+
     /// Waits for the next event of the state machine. Cancel safe.
     async fn step(&mut self) {
         match &mut self.state {
-            State::Waiting { until } => {
-                let wait = until.saturating_sub(self.clock.monotonic());
-                self.clock.sleep(wait).await;
+            State::Waiting { until, is_asked } => {
+                let delay = self.clock.sleep(until.saturating_sub(self.clock.monotonic()));
+                tokio::select! {
+                    biased;
+                    () = delay => {}
+                    () = self.recoveries.next(), if !*is_asked && !self.was_woken => self.was_woken = true,
+                }
+                self.recoveries.forget();
                 self.state = State::Connecting(self.connect());
             }
             State::Connecting(connection) => match connection.await {
-                Opened::Events(events) => {
-                    let (told, since) = (self.cursor.is_some(), self.clock.monotonic());
-                    self.state = State::Reading { events, told, since };
+                Opened::Events { events, alive } => {
+                    self.state = State::Reading {
+                        events,
+                        told: self.cursor.is_some(),
+                        alive,
+                        since: self.clock.monotonic(),
+                    };
                 }
-                Opened::Refused { reason, wait } => self.wait_again(&reason, wait),
+                Opened::Refused { reason, wait } => {
+                    self.transport.availability().failed();
+                    self.wait_again(&reason, wait);
+                }
             },
             State::Reading { events, .. } => match events.next().await {
                 Some(Ok(event)) => self.take(&event),
@@ -217,7 +258,8 @@ impl Watch {
     }
 
     fn take(&mut self, event: &Event) {
-        self.failures = 0;
+        (self.failures, self.was_woken) = (0, false);
+        (self.connected)(true);
         let State::Reading { told, .. } = &mut self.state else {
             return;
         };
@@ -239,8 +281,11 @@ impl Watch {
     }
 
     fn lost(&mut self, broken: &Broken) {
+        (self.connected)(false);
         let now = self.clock.monotonic();
-        self.poll_at = now + jittered(self.interval, JITTER);
+        if self.is_alive() {
+            self.poll_at = now + jittered(self.interval, JITTER);
+        }
         if let State::Reading { since, .. } = self.state
             && now.saturating_sub(since) >= BACKOFF.cap
         {
@@ -256,9 +301,10 @@ impl Watch {
         } else {
             debug!(request = %self.request, reason, failures = self.failures, "the change stream is still unavailable");
         }
-        let wait = wait.max(BACKOFF.delay(self.failures));
+        let delay = wait.max(BACKOFF.delay(self.failures));
         self.state = State::Waiting {
-            until: self.clock.monotonic() + wait,
+            until: self.clock.monotonic() + delay,
+            is_asked: !wait.is_zero(),
         };
     }
 
@@ -270,14 +316,11 @@ impl Watch {
             if let Some(cursor) = cursor {
                 headers.insert("last-event-id", cursor);
             }
-            let opening = open(&transport, &request, headers, &clock);
-            match timeout(&*clock, limit, opening).await {
-                Ok(opened) => opened,
-                Err(elapsed) => Opened::Refused {
-                    reason: elapsed.to_string(),
-                    wait: Duration::ZERO,
-                },
-            }
+            let opened = timeout(&*clock, limit, open(&transport, &request, headers, &clock)).await;
+            opened.unwrap_or_else(|elapsed| Opened::Refused {
+                reason: elapsed.to_string(),
+                wait: Duration::ZERO,
+            })
         }
         .boxed()
     }
@@ -299,7 +342,11 @@ async fn open(transport: &Transport, request: &Request, headers: HeaderMap, cloc
         .and_then(|kind| kind.to_str().ok())
         .unwrap_or_default();
     if response.status() == StatusCode::OK && kind.starts_with("text/event-stream") {
-        return Opened::Events(events(response.bytes_stream().boxed(), clock.clone()));
+        let alive = Arc::new(AtomicBool::new(false));
+        let (bytes, arrived) = (response.bytes_stream(), Arc::clone(&alive));
+        let bytes = bytes.inspect(move |part| arrived.store(part.is_ok(), Ordering::Relaxed));
+        let events = events(bytes.boxed(), clock.clone());
+        return Opened::Events { events, alive };
     }
     let absent = matches!(response.status().as_u16(), 404 | 405 | 501);
     let (reason, asked) = if response.status() == StatusCode::OK {

@@ -6,9 +6,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::document::InvalidField;
-use super::fields::{Fields, Model, OpenObject, or_empty};
+use super::fields::{Fields, Model, OpenObject};
 use super::schema;
 use super::values::{Slug, Version};
+use super::written::or_empty;
 
 /// The response of `GET /v3/plugins`: an object whose keys are the types of plugins.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]

@@ -4,12 +4,13 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::document::InvalidField;
-use super::fields::{Fields, Model, OpenObject, or_empty};
+use super::fields::{Fields, Model, OpenObject};
 use super::schema;
 use super::status::Status;
 use super::values::{
     Address, ClusterId, DisplayName, OrganizationId, ProviderId, Slug, UnixMillis, UserId, VersionText,
 };
+use super::written::or_empty;
 
 /// The settings of a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]

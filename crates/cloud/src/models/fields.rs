@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use jiff::Timestamp;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::{Map, Value};
 use tidewaiter_api::values::{InvalidValue, quoted};
 use tidewaiter_api::{LabelKey, LabelValue, NodeName, ProviderId};
@@ -340,15 +340,6 @@ impl Read for NodeName {
 impl Read for ProviderId {
     fn read(at: &At<'_>) -> Result<Self, InvalidField> {
         read_text(at, "a providerID")
-    }
-}
-
-/// Writes an absent value as the empty text, where clients of the old service do not expect `null`.
-#[expect(clippy::ref_option, reason = "the signature that serde calls")]
-pub(super) fn or_empty<T: Serialize, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
-    match value {
-        Some(value) => value.serialize(serializer),
-        None => serializer.serialize_str(""),
     }
 }
 

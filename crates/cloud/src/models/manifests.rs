@@ -9,6 +9,7 @@ use utoipa::{PartialSchema, ToSchema};
 use super::document::InvalidField;
 use super::fields::{At, Fields, Model, OpenObject, Read};
 use super::schema;
+use super::values::{HealthExpression, PluginReference, ResourceWord};
 
 /// The response of `GET …/plugins/ID`.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
@@ -18,6 +19,32 @@ pub struct PluginManifests {
     /// Jobs that must succeed before and after.
     #[schema(value_type = Option<Jobs>)]
     pub jobs: Jobs,
+    /// The plugins of the cluster that must be ready before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Option<Vec<PluginReference>>)]
+    pub depends_on: Vec<PluginReference>,
+    /// How objects of some kinds are judged, in the form of `healthCheckExprs` of Flux.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Option<Vec<HealthCheck>>)]
+    pub health_checks: Vec<HealthCheck>,
+}
+
+/// How objects of a kind are judged: expressions in CEL over the fields of the object. Tried in the order in progress, failed, current.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HealthCheck {
+    /// The group and version, for example `example.com/v1`.
+    pub api_version: ResourceWord,
+    /// The kind.
+    pub kind: ResourceWord,
+    /// True if the object is as it should be.
+    pub current: HealthExpression,
+    /// True if the object is on the way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_progress: Option<HealthExpression>,
+    /// True if the object will not get there by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<HealthExpression>,
 }
 
 /// Jobs around the manifests.
@@ -117,6 +144,22 @@ impl Model for PluginManifests {
         Ok(Self {
             manifests: fields.required("manifests")?,
             jobs: fields.or_default("jobs")?,
+            depends_on: fields.or_default("depends_on")?,
+            health_checks: fields.or_default("health_checks")?,
+        })
+    }
+}
+
+impl Model for HealthCheck {
+    const KIND: &'static str = "a health check";
+
+    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
+        Ok(Self {
+            api_version: fields.required("apiVersion")?,
+            kind: fields.required("kind")?,
+            current: fields.required("current")?,
+            in_progress: fields.optional("inProgress")?,
+            failed: fields.optional("failed")?,
         })
     }
 }

@@ -5,10 +5,11 @@ use utoipa::openapi::{ObjectBuilder, OneOfBuilder, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::document::InvalidField;
-use super::fields::{Fields, Model, or_empty};
+use super::fields::{Fields, Model};
 use super::schema;
 use super::status::Status;
 use super::values::{DisplayName, KubernetesVersion, NodePoolId, StrategyName, VersionText, words};
+use super::written::or_empty;
 
 /// The maximum number of nodes in one cluster that Kubernetes supports.
 const MAX_NODES: u32 = 5_000;

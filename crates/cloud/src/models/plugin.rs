@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::document::InvalidField;
 use super::fields::{Fields, Model, OpenObject};
-use super::values::{ClusterId, Description, OrganizationId, PluginId, Slug, UnixMillis, Version};
+use super::values::{ClusterId, Description, DetachedSignature, OrganizationId, PluginId, Slug, UnixMillis, Version};
 
 /// The settings of a plugin.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
@@ -20,6 +20,9 @@ pub struct PluginSpec {
     /// Depends on the schema of the version; stored unchanged.
     #[schema(value_type = Option<OpenObject>)]
     pub configuration: OpenObject,
+    /// The signature of the manifests of the version for this cluster, for clusters that require one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signature: Option<DetachedSignature>,
 }
 
 /// A plugin of a cluster.
@@ -41,6 +44,9 @@ pub struct Plugin {
 pub struct PluginChange {
     /// The version that it should have.
     pub version: Version,
+    /// The signature of the manifests of that version for this cluster, for clusters that require one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signature: Option<DetachedSignature>,
 }
 
 impl Model for PluginSpec {
@@ -53,6 +59,7 @@ impl Model for PluginSpec {
             version: fields.required("version")?,
             description: fields.or_default("description")?,
             configuration: fields.or_default("configuration")?,
+            signature: fields.optional("signature")?,
         })
     }
 }
@@ -79,6 +86,7 @@ impl Model for PluginChange {
     fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
         Ok(Self {
             version: fields.required("version")?,
+            signature: fields.optional("signature")?,
         })
     }
 }

@@ -22,7 +22,10 @@ pub use id::{
 pub use percent::Percent;
 pub use rbac::{ApiGroup, NonResourceUrl, Resource, ResourceName, Verb};
 pub use ssh_public_key::{Fingerprint, SshPublicKey};
-pub use text::{CredentialName, Description, DisplayName, Email, Namespace, Phone, Slug, StatusType, StrategyName};
+pub use text::{
+    CredentialName, Description, DetachedSignature, DisplayName, Email, HealthExpression, Namespace, Phone,
+    PluginReference, ResourceWord, Slug, StatusType, StrategyName,
+};
 pub use unix_date::UnixDate;
 pub use unix_millis::UnixMillis;
 pub use unix_seconds::UnixSeconds;

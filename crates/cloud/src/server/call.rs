@@ -36,6 +36,11 @@ impl Call {
         found.map_or("", |(_, value)| value.as_str())
     }
 
+    /// Whether the path has this parameter, even if it is empty.
+    pub(super) fn has_parameter(&self, name: &str) -> bool {
+        self.parameters.iter().any(|(key, _)| key == name)
+    }
+
     /// An id in the path. An invalid id gives 404.
     pub(super) fn id(&self, name: &str) -> Result<Uuid, Refusal> {
         let text = self.word(name);

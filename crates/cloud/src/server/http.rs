@@ -16,6 +16,7 @@ use http::{HeaderMap, StatusCode};
 use tidewaiter_kit::clock::timeout;
 use tidewaiter_kit::serve::Peer;
 use tidewaiter_kit::{Chain, Kit, admin, random};
+use tokio::sync::SemaphorePermit;
 use tracing::{debug, error};
 use uuid::Uuid;
 
@@ -44,6 +45,9 @@ use super::token::AcceptedUses;
 
 /// The timeout of a response; a stream only has to start within it.
 const LIMIT: Duration = Duration::from_secs(30);
+/// How long a request waits until others end. After a change of an organization all of its clusters ask at once, and
+/// nobody's next change is to be refused because of that.
+const PLACE_WAIT: Duration = Duration::from_secs(1);
 /// The maximum size of a body, in bytes.
 const MAX_BODY: usize = 1024 * 1024;
 /// The maximum size of manifests, in bytes.
@@ -115,8 +119,8 @@ fn finish(mut response: Response, request_id: &str) -> Response {
 async fn handle(shared: Shared, endpoint: &'static Endpoint, request: Request) -> Response {
     let began = shared.cloud.clock.monotonic();
     let request_id = request_id(request.headers());
-    let answered = match shared.cloud.limits.places.try_acquire() {
-        Ok(_place) => {
+    let answered = match place(&shared.cloud).await {
+        Some(_place) => {
             let answered = timeout(
                 &*shared.cloud.clock,
                 LIMIT,
@@ -126,12 +130,21 @@ async fn handle(shared: Shared, endpoint: &'static Endpoint, request: Request) -
                 .await
                 .unwrap_or_else(|_| Err(busy("the request took too long").into()))
         }
-        Err(_) => Err(busy("the server is overloaded").into()),
+        None => Err(busy("the server is overloaded").into()),
     };
     let response = answered.unwrap_or_else(|error| failed(&error, &request_id));
     let took = shared.cloud.clock.monotonic().saturating_sub(began);
     shared.requests.count(endpoint, response.status(), took);
     finish(response, &request_id)
+}
+
+/// The permit for one request, if there is one within [`PLACE_WAIT`].
+async fn place(cloud: &Cloud) -> Option<SemaphorePermit<'_>> {
+    let places = &cloud.limits.places;
+    if let Ok(place) = places.try_acquire() {
+        return Some(place);
+    }
+    timeout(&*cloud.clock, PLACE_WAIT, places.acquire()).await.ok()?.ok()
 }
 
 fn busy(message: &str) -> Refusal {

@@ -86,6 +86,15 @@ pub async fn found(url: &Url, clock: SharedClock, founder: InitOptions<'_>) -> R
     made
 }
 
+/// Whether the database at `url` has an organization already.
+///
+/// # Errors
+/// If the database cannot be read.
+pub async fn is_founded(url: &Url, clock: SharedClock) -> Result<bool, Error> {
+    let Opened { store, .. } = Store::open(url, clock).await?;
+    Ok(!store.children(Kind::Organization, "").await?.is_empty())
+}
+
 fn text_object(fields: &[(&str, &str)]) -> String {
     let fields = fields
         .iter()

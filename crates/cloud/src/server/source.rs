@@ -48,10 +48,10 @@ impl Spot {
     /// The objects in the path of `call`. A malformed id is not found.
     pub(super) fn of(call: &Call) -> Result<Self, Refusal> {
         let key = |name: &str| {
-            if call.word(name).is_empty() {
-                Ok(String::new())
-            } else {
+            if call.has_parameter(name) {
                 call.key(name)
+            } else {
+                Ok(String::new())
             }
         };
         let caller = call.user().ok();

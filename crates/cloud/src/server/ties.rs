@@ -70,7 +70,7 @@ pub(super) fn said(
     patch: bool,
 ) -> Result<Document, Error> {
     let manifests: &[&str] = match before.kind {
-        Kind::Plugin => &["manifests", "jobs"],
+        Kind::Plugin => &["manifests", "jobs", "depends_on", "health_checks"],
         _ => &[],
     };
     for field in view::made(before.kind).iter().chain(manifests) {

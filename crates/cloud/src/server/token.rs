@@ -8,13 +8,15 @@ use std::str::FromStr;
 
 use jiff::{SignedDuration, Timestamp};
 use jsonwebtoken::errors::ErrorKind;
-use jsonwebtoken::{Algorithm, Header, Validation, decode, decode_header, encode};
+use jsonwebtoken::{Algorithm, Header, decode, decode_header, encode};
 use serde::{Deserialize, Serialize};
+use tidewaiter_api::names::{TEAM_PREFIX, USER_PREFIX};
 use uuid::Uuid;
 
 use super::signing::KeyRing;
 use crate::models::CLUSTER_AUDIENCE;
 use crate::models::values::{ClusterId, TeamId, UserId};
+use crate::signature::signature_only;
 
 /// The maximum length of a token, in bytes. With the rest of a request's head it fits into the limits of proxies.
 pub const MAX_BYTES: usize = 8 * 1024;
@@ -25,9 +27,7 @@ const LEEWAY: SignedDuration = SignedDuration::from_secs(60);
 /// The `typ` of each token's header.
 const TYPE: &str = "JWT";
 
-const USER: &str = "containership.io/user_id#";
 const CLUSTER: &str = "containership.io/cluster_id#";
-const TEAM: &str = "containership.io/team_id#";
 
 /// The owner and the use of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl TokenUse {
     #[must_use]
     pub fn subject(&self) -> String {
         match self {
-            Self::User(user) | Self::Kubernetes { user, .. } => format!("{USER}{user}"),
+            Self::User(user) | Self::Kubernetes { user, .. } => format!("{USER_PREFIX}{user}"),
             Self::Cluster(cluster) => format!("{CLUSTER}{cluster}"),
         }
     }
@@ -69,7 +69,7 @@ impl TokenUse {
     fn groups(&self) -> Vec<String> {
         match self {
             Self::User(_) | Self::Cluster(_) => Vec::new(),
-            Self::Kubernetes { teams, .. } => teams.iter().map(|team| format!("{TEAM}{team}")).collect(),
+            Self::Kubernetes { teams, .. } => teams.iter().map(|team| format!("{TEAM_PREFIX}{team}")).collect(),
         }
     }
 
@@ -255,17 +255,6 @@ impl Tokens {
     }
 }
 
-/// The library only checks the signature: it would compare times with its own clock, and accept a token without a
-/// required claim.
-fn signature_only() -> Validation {
-    let mut validation = Validation::new(Algorithm::ES256);
-    validation.required_spec_claims.clear();
-    validation.validate_exp = false;
-    validation.validate_nbf = false;
-    validation.validate_aud = false;
-    validation
-}
-
 fn refused(error: &ErrorKind) -> TokenError {
     match error {
         ErrorKind::InvalidSignature => TokenError::Signature,
@@ -317,15 +306,15 @@ impl Wire {
     /// `None` if a claim is malformed. The audience is parsed only for the cluster; the caller compares it as a whole.
     fn claims(&self) -> Option<Claims> {
         let token_use = match self.token_use {
-            Kind::User => TokenUse::User(named(&self.sub, USER)?),
+            Kind::User => TokenUse::User(named(&self.sub, USER_PREFIX)?),
             Kind::Cluster => TokenUse::Cluster(named(&self.sub, CLUSTER)?),
             Kind::Kubernetes => TokenUse::Kubernetes {
-                user: named(&self.sub, USER)?,
+                user: named(&self.sub, USER_PREFIX)?,
                 cluster: named(&self.aud, CLUSTER_AUDIENCE)?,
                 teams: self
                     .groups
                     .iter()
-                    .map(|group| named(group, TEAM))
+                    .map(|group| named(group, TEAM_PREFIX))
                     .collect::<Option<_>>()?,
             },
         };

@@ -46,6 +46,16 @@ fn the_environment_of_a_cluster_says_everything() {
 }
 
 #[test]
+fn capital_letters_in_an_id_are_the_same_id() {
+    let found = read(&[("CLUSTER_ID", "ABCDEF22-2222-4222-8222-22222222222F")]).unwrap();
+    let path = found.cluster.labels().to_string();
+    assert!(
+        path.contains("/clusters/abcdef22-2222-4222-8222-22222222222f/"),
+        "{path}"
+    );
+}
+
+#[test]
 fn what_is_wrong_in_it_is_named_with_its_value_and_what_helps() {
     for (name, value, words) in [
         ("API_BASE_URL", "", &["is not set", "https://cloud.example.com"][..]),
@@ -66,6 +76,8 @@ fn what_is_wrong_in_it_is_named_with_its_value_and_what_helps() {
             "https://me:hunter2@a",
             &["not shown", "must not contain a user"],
         ),
+        ("API_BASE_URL", "https://a\n", &["must be a URL"]),
+        ("API_BASE_URL", "https://a\tb", &["must be a URL"]),
         ("ORGANIZATION_ID", "acme", &["\"acme\"", "UUID"]),
         ("CLUSTER_ID", "", &["is not set", "the id of the cluster"]),
         (

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::{FutureExt as _, Stream, StreamExt as _};
@@ -11,7 +11,7 @@ use tidewaiter_kit::ManualClock;
 use tidewaiter_testkit::eventually;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::world::{LIMIT, LONG, Reply, Server, cluster, failure, ok, whole};
+use crate::world::{LABEL, LIMIT, LONG, Reply, Server, cluster, failure, labels, ok, whole};
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
 const INTERVAL: Duration = Duration::from_secs(30);
@@ -37,6 +37,14 @@ fn bytes(answer: String) -> Connection {
 
 /// A client that watches a server which answers with `connections`, then with silence.
 async fn watching(connections: Vec<Connection>) -> (Server, ManualClock, Wakes) {
+    reporting(connections, |_| ()).await
+}
+
+/// The same, which reports whether it is connected.
+async fn reporting(
+    connections: Vec<Connection>,
+    connected: impl Fn(bool) + Send + 'static,
+) -> (Server, ManualClock, Wakes) {
     let connections = Mutex::new(connections.into_iter());
     let server = Server::start(move |_, _| match connections.lock().unwrap().next() {
         Some(Connection::Live(receiver)) => Reply::Live(receiver),
@@ -45,7 +53,7 @@ async fn watching(connections: Vec<Connection>) -> (Server, ManualClock, Wakes) 
     })
     .await;
     let clock = ManualClock::default();
-    let wakes = server.client(clock.shared()).watch(cluster()).boxed();
+    let wakes = server.client(clock.shared()).watch(cluster(), connected).boxed();
     (server, clock, wakes)
 }
 
@@ -146,6 +154,23 @@ async fn a_broken_connection_goes_on_from_its_cursor() {
     );
     assert!(waited <= Duration::from_secs(3), "{waited:?}");
     assert_eq!(server.seen()[1].header("last-event-id"), Some("e-7"));
+}
+
+#[tokio::test]
+async fn it_reports_whether_it_is_connected() {
+    let (first, one) = live();
+    let (second, two) = live();
+    let reports: Arc<Mutex<Vec<bool>>> = Arc::default();
+    let shared = Arc::clone(&reports);
+    let (_server, clock, mut wakes) = reporting(vec![one, two], move |open| shared.lock().unwrap().push(open)).await;
+    assert_eq!(reports.lock().unwrap().pop(), None);
+    first.send(event("hello", "e-1", "{}")).unwrap();
+    assert_eq!(now(&mut wakes).await, Wake::Everything);
+    assert_eq!(*reports.lock().unwrap(), [true]);
+    drop(first);
+    second.send(event("reset", "f-1", "{}")).unwrap();
+    assert_eq!(next(&mut wakes, &clock).await.0, Wake::Everything);
+    assert_eq!(*reports.lock().unwrap(), [true, false, true]);
 }
 
 #[tokio::test]
@@ -275,6 +300,23 @@ async fn a_connection_that_hangs_does_not_hold_up_the_polls() {
 }
 
 #[tokio::test]
+async fn a_server_that_accepts_and_sends_nothing_does_not_hold_up_the_polls() {
+    let (senders, connections): (Vec<_>, Vec<_>) = (0..20).map(|_| live()).unzip();
+    let (server, clock, mut wakes) = watching(connections).await;
+    let (wake, waited) = next(&mut wakes, &clock).await;
+    assert_eq!(wake, Wake::Everything);
+    // Only then is the first connection known to be silent.
+    assert!(waited <= Duration::from_secs(46), "{waited:?}");
+    for _ in 0..8 {
+        let (wake, waited) = next(&mut wakes, &clock).await;
+        assert_eq!(wake, Wake::Everything);
+        assert!(waited <= INTERVAL.mul_f64(1.1) + Duration::from_secs(1), "{waited:?}");
+    }
+    assert!(server.seen().len() >= 3, "it is tried again");
+    drop(senders);
+}
+
+#[tokio::test]
 async fn a_server_that_asks_to_be_left_alone_is() {
     let answer = failure("429 Too Many Requests", "retry-after: 120\r\n");
     let (server, clock, mut wakes) = watching(vec![bytes(answer)]).await;
@@ -284,4 +326,109 @@ async fn a_server_that_asks_to_be_left_alone_is() {
         waited += next(&mut wakes, &clock).await.1;
     }
     assert_eq!(server.seen().len(), 1);
+}
+
+/// A stream that ended long ago and is refused since, beside lists that succeed.
+async fn refused_for_minutes(
+    answer: String,
+    again: Connection,
+) -> (Server, tidewaiter_cloud::client::Client, ManualClock, Wakes) {
+    let (sender, one) = live();
+    let mut refusals: Vec<Connection> = (0..6).map(|_| bytes(answer.clone())).collect();
+    refusals.insert(0, one);
+    refusals.push(again);
+    let connections = Mutex::new(refusals.into_iter());
+    let server = Server::start(move |_, seen| {
+        if !seen.line().contains("/events ") {
+            return Reply::Bytes(ok(&format!("[{LABEL}]")).into_bytes());
+        }
+        match connections.lock().unwrap().next() {
+            Some(Connection::Live(receiver)) => Reply::Live(receiver),
+            Some(Connection::Bytes(answer)) => Reply::Bytes(answer.into_bytes()),
+            None => Reply::Bytes(answer.clone().into_bytes()),
+        }
+    })
+    .await;
+    let clock = ManualClock::default();
+    let client = server.client(clock.shared());
+    let mut wakes = client.watch(cluster(), |_| ()).boxed();
+    sender.send(event("hello", "e-1", "{}")).unwrap();
+    assert_eq!(now(&mut wakes).await, Wake::Everything);
+    drop(sender);
+    // One connection that was alive, and six that were refused: the next delay is up to a minute.
+    eventually("six refusals", LONG, async || {
+        drop(turns(&mut wakes).await);
+        clock.advance(Duration::from_secs(10));
+        let seen = server.seen().len();
+        if seen == 7 { Ok(()) } else { Err(seen) }
+    })
+    .await;
+    while turns(&mut wakes).await.is_some() {}
+    (server, client, clock, wakes)
+}
+
+#[tokio::test]
+async fn the_first_list_after_an_outage_opens_the_stream_at_once() {
+    let (sender, again) = live();
+    let refusal = failure("503 Service Unavailable", "");
+    let (_server, client, _clock, mut wakes) = refused_for_minutes(refusal, again).await;
+    labels(&client).await.unwrap();
+    sender.send(event("change", "e-2", r#"{"kinds":["labels"]}"#)).unwrap();
+    assert_eq!(now(&mut wakes).await, kinds(&[ChangedKind::Labels]));
+}
+
+#[tokio::test]
+async fn lists_that_succeed_do_not_drive_a_stream_that_fails_for_ever() {
+    for status in ["500 Internal Server Error", "503 Service Unavailable"] {
+        let refusal = failure(status, "");
+        let (server, client, _clock, mut wakes) = refused_for_minutes(refusal.clone(), bytes(refusal)).await;
+        let streams = || {
+            server
+                .seen()
+                .iter()
+                .filter(|seen| seen.line().contains("/events "))
+                .count()
+        };
+        let before = streams();
+        for _ in 0..10 {
+            labels(&client).await.unwrap();
+            drop(turns(&mut wakes).await);
+        }
+        assert_eq!(streams() - before, 1, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn a_pause_that_the_server_asks_for_is_not_shortened() {
+    for (status, headers) in [("429 Too Many Requests", "retry-after: 240\r\n"), ("404 Not Found", "")] {
+        let refusal = failure(status, headers);
+        let connections = Mutex::new(vec![bytes(refusal)].into_iter());
+        let server = Server::start(move |_, seen| {
+            if !seen.line().contains("/events ") {
+                return Reply::Bytes(ok(&format!("[{LABEL}]")).into_bytes());
+            }
+            match connections.lock().unwrap().next() {
+                Some(Connection::Bytes(answer)) => Reply::Bytes(answer.into_bytes()),
+                _ => Reply::Silence,
+            }
+        })
+        .await;
+        let clock = ManualClock::default();
+        let client = server.client(clock.shared());
+        let mut wakes = client.watch(cluster(), |_| ()).boxed();
+        assert_eq!(now(&mut wakes).await, Wake::Everything);
+        for _ in 0..5 {
+            labels(&client).await.unwrap();
+            drop(turns(&mut wakes).await);
+        }
+        assert_eq!(
+            server
+                .seen()
+                .iter()
+                .filter(|seen| seen.line().contains("/events "))
+                .count(),
+            1,
+            "{status}"
+        );
+    }
 }

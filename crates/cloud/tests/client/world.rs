@@ -16,7 +16,7 @@ use tokio_rustls::TlsAcceptor;
 pub const TOKEN: &str = "twk_0123456789abcdef_hunter2hunter2";
 /// The timeout of an attempt.
 pub const LIMIT: Duration = Duration::from_secs(7);
-pub const LONG: Duration = Duration::from_secs(20);
+pub const LONG: Duration = Duration::from_mins(1);
 
 pub const LABEL: &str = r#"{"id":"9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e","created_at":"1551441600000","updated_at":"1551441600000","key":"cluster.containership.io/a","value":"b"}"#;
 

@@ -23,6 +23,7 @@ pub const OTHER_ID: &str = "0b8e4a52-13f7-4f0e-9d3c-7a6b5c4d3e2f";
 pub const KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG/rsOVAgJS+D+rWBWNBgfdevP0BO3X6IQI1/grYrdb5 alice@example.com";
 pub const OTHER_KEY: &str = "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBKohQ80ObZWEG/S9wLD9bE/4q4MIu72ixvI4d+E2rxqmYcngU41+nDB4VDTOx973z5lpwPlQcF/rXavbG3rbRao=";
+const SIGNATURE: &str = "untrusted comment: signature from a key\nRUQf6LRCGA9i559r3g7V1qNyJDApGip8MfqcadIgT9CuhV3EMhHoN1mGTkUidF/z7SrlQgXdy8ofjb7bNJJylDOocrCo8KLzZwo=\ntrusted comment: timestamp:1790000000\ny/rUw2y8/hOUYjZU71eHp/Wo1KZ40fGy2VJEDl34XMJM+TX48Ss/17u3IvIfbVR1FkZZSNCisQbuQY+bHwhEBg==";
 pub const FINGERPRINT: &str = "SHA256:m17ZU7hsyzWBFKqJ1CFX9iV5aFCCCwvuDg+IdcK5NY4";
 const TIME: &str = "1551441600000";
 
@@ -221,14 +222,15 @@ fn plugins() -> Vec<Kind> {
                 json!({"added_at": TIME, "organization_id": OTHER_ID, "cluster_id": OTHER_ID}),
             ),
         ),
-        kind::<PluginChange>("plugin change", json!({"version": "1.2.4"})),
+        kind::<PluginChange>("plugin change", json!({"version": "1.2.4", "signature": SIGNATURE})),
         kind::<PluginVersion>("plugin version", version),
         kind::<PluginDefinition>("plugin definition", definition.clone()),
         kind::<Catalogue>("catalogue", json!({"CNI": [definition], "logs": []})),
         kind::<PluginManifests>(
             "manifests",
             json!({"manifests": [[{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}], []],
-                "jobs": {"pre_apply": [job], "post_apply": []}}),
+                "jobs": {"pre_apply": [job], "post_apply": []}, "depends_on": ["CNI", "metrics/prometheus"],
+                "health_checks": [{"apiVersion": "example.com/v1", "kind": "Widget", "current": "status.ready", "failed": "status.failed"}]}),
         ),
     ]
 }

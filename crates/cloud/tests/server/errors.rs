@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use futures::future::join_all;
 use reqwest::Method;
 use serde_json::json;
 use tidewaiter_cloud::server::ServerParts;
@@ -142,6 +143,15 @@ async fn a_server_that_has_too_much_to_do_says_so() {
     assert_refused(&answer, 503);
     assert!(answer.header("retry-after").parse::<u64>().unwrap() >= 1);
     world.get("", "/healthz").await.is(200);
+}
+
+#[tokio::test]
+async fn requests_that_come_at_once_wait_for_each_other() {
+    let world = limited(|parts| parts.requests_at_once = 1).await;
+    let owner = world.owner().await;
+    for answer in join_all((0..50).map(|_| world.get(&owner, "/v3/account"))).await {
+        answer.is(200);
+    }
 }
 
 #[tokio::test]

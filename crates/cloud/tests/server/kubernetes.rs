@@ -4,12 +4,10 @@ use std::fs;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::Path;
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::{SignedDuration, Timestamp};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use reqwest::{Certificate, Client, StatusCode};
 use serde_json::{Value, json};
 use tidewaiter_cloud::models::values::{ClusterId, UserId};
@@ -18,13 +16,14 @@ use tidewaiter_cloud::server::signing::KeyRing;
 use tidewaiter_cloud::server::token::{Claims, TokenUse, Tokens};
 use tidewaiter_cloud::server::{InitOptions, ServerParts, TokenLifetimes, found, make_keys, start};
 use tidewaiter_kit::{Kit, SystemClock, Tasks};
-use tidewaiter_testkit::{ControlPlane, Identity, eventually, free_port};
+use tidewaiter_testkit::{ControlPlane, Identity, eventually, free_port, issuer};
 use tokio_util::sync::CancellationToken;
 
+use crate::stream::SOON;
 use crate::world::PASSWORD;
 
-/// How long the tokens for the kube-apiserver live here.
-const LIFE: SignedDuration = SignedDuration::from_secs(20);
+/// How long the tokens for the kube-apiserver live here: long enough for what is asked with one.
+const LIFE: SignedDuration = SignedDuration::from_secs(45);
 
 /// A cloud on HTTPS, whose signing keys were rotated once: the second one signs.
 struct Cloud {
@@ -44,29 +43,11 @@ impl Drop for Cloud {
     }
 }
 
-/// The certificate of an authority, and files with one of 127.0.0.1 and its key.
-fn certificate(folder: &Path) -> String {
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    let key = KeyPair::generate().unwrap();
-    let leaf = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-    let leaf = leaf.signed_by(&key, &issuer).unwrap();
-    for (name, text) in [("tls.crt", leaf.pem()), ("tls.key", key.serialize_pem())] {
-        use std::io::Write as _;
-        fs::File::create(folder.join(name))
-            .unwrap()
-            .write_all(text.as_bytes())
-            .unwrap();
-    }
-    issuer.pem()
-}
-
 impl Cloud {
     async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let ca = certificate(folder.path());
+        let ca = issuer::certificate(folder.path());
         let clock = SystemClock::shared();
         let address: SocketAddr = ([127, 0, 0, 1], free_port()).into();
         let base = format!("https://{address}");
@@ -140,21 +121,7 @@ impl Cloud {
 
     /// The file by which a kube-apiserver trusts the tokens for `cluster`.
     fn authentication(&self, folder: &Path, cluster: &str) -> std::path::PathBuf {
-        let configuration = json!({
-            "apiVersion": "apiserver.config.k8s.io/v1",
-            "kind": "AuthenticationConfiguration",
-            "jwt": [{
-                "issuer": {
-                    "url": self.base,
-                    "certificateAuthority": self.ca,
-                    "audiences": [format!("https://containership.io/clusters/{cluster}")],
-                },
-                "claimMappings": {
-                    "username": {"claim": "sub", "prefix": ""},
-                    "groups": {"claim": "groups", "prefix": ""},
-                },
-            }],
-        });
+        let configuration = issuer::authentication(&self.base, &self.ca, cluster);
         let path = folder.join("authentication.json");
         serde_json::to_writer(fs::File::create(&path).unwrap(), &configuration).unwrap();
         path
@@ -205,19 +172,21 @@ async fn it_believes_what_is_for_it_and_nothing_else() {
     let asks = Asks { plane: &plane, http };
 
     let session = cloud.log_in("alice@example.org").await;
-    let (_, answer) = cloud
-        .post(&session, &format!("~/clusters/{cluster}/token"), json!({}))
-        .await;
-    let token = answer["token"].as_str().unwrap().to_owned();
-    let expires: Timestamp = answer["expires_at"].as_str().unwrap().parse().unwrap();
-    eventually(
-        "the issuer's keys are known",
-        Duration::from_secs(20),
-        async || match asks.get(&token, PODS).await {
-            200 => Ok(()),
+    let granted = async || {
+        let (_, answer) = cloud
+            .post(&session, &format!("~/clusters/{cluster}/token"), json!({}))
+            .await;
+        let expires: Timestamp = answer["expires_at"].as_str().unwrap().parse().unwrap();
+        (answer["token"].as_str().unwrap().to_owned(), expires)
+    };
+    // One token may expire before the API server has read the keys.
+    let (token, expires) = eventually("the issuer's keys are known", SOON, async || {
+        let (token, expires) = granted().await;
+        match asks.get(&token, PODS).await {
+            200 => Ok((token, expires)),
             other => Err(other),
-        },
-    )
+        }
+    })
     .await;
     // By her team she may see one ConfigMap's namespace, by herself pods in dev, and nothing else.
     assert_eq!(asks.get(&token, "/api/v1/namespaces/dev/configmaps").await, 200);
@@ -235,7 +204,7 @@ async fn it_believes_what_is_for_it_and_nothing_else() {
         cluster: cluster.parse::<ClusterId>().unwrap(),
         teams: Vec::new(),
     };
-    let now = Timestamp::from_second(expires.as_second() - 20).unwrap();
+    let now = Timestamp::from_second(expires.as_second() - LIFE.as_secs()).unwrap();
     let older = cloud
         .before
         .sign(&Claims::new(of_alice(&cluster), now, SignedDuration::from_mins(5)))
@@ -289,7 +258,7 @@ async fn it_believes_what_is_for_it_and_nothing_else() {
             .0,
         401
     );
-    eventually("the token has expired", Duration::from_mins(1), async || {
+    eventually("the token has expired", 2 * SOON, async || {
         match asks.get(&token, PODS).await {
             401 => Ok(()),
             other => Err(other),

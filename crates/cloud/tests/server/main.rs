@@ -29,6 +29,7 @@ mod references;
 mod refusals;
 mod requests;
 mod schemathesis;
+mod signed;
 mod stores;
 mod stream;
 mod world;

@@ -5,7 +5,11 @@ use serde_json::{Value, json};
 use crate::fixture::{self, Fixture, Place, role, ssh_key};
 use crate::world::{Answer, PASSWORD, World, on_both};
 
-on_both!(each_field_of_each_kind_is_refused_by_its_name, nothing_is_there_twice,);
+on_both!(
+    each_field_of_each_kind_is_refused_by_its_name,
+    nothing_is_there_twice,
+    an_empty_id_in_the_path_is_not_found,
+);
 
 /// The lists to which one of each kind can be sent, and one of each.
 fn samples(place: &Place) -> Vec<(String, Value)> {
@@ -216,4 +220,19 @@ async fn nothing_is_there_twice(world: World) {
         .patch(owner, &path(0), json!({"key": "cluster.containership.io/sample"}))
         .await
         .is(200);
+}
+
+async fn an_empty_id_in_the_path_is_not_found(world: World) {
+    let fixture = Fixture::new(world).await;
+    let (world, owner) = (&fixture.world, fixture.token("owner"));
+    let label = json!({"key": "nodepool.containership.io/nobody", "value": "some"});
+    for path in [
+        "/v3/organizations/{organization_id}/clusters/{cluster_id}/node-pools//labels",
+        "/v3/organizations/{organization_id}/clusters//node-pools/{node_pool_id}/labels",
+        "/v3/organizations//clusters/{cluster_id}/node-pools/{node_pool_id}/labels",
+    ] {
+        let path = fixture.near.path(path);
+        world.post(owner, &path, label.clone()).await.is(404);
+        world.get(owner, &path).await.is(404);
+    }
 }

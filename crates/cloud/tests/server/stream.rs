@@ -14,7 +14,7 @@ use crate::fixture::{self, Fixture, role, ssh_key};
 use crate::world::{World, on_both};
 
 /// Long for a machine that has much else to do; nothing waits so long that goes right.
-pub const SOON: Duration = Duration::from_secs(20);
+pub const SOON: Duration = Duration::from_mins(3);
 
 /// A connection to the stream of a cluster.
 pub struct Listening(Pin<Box<dyn Stream<Item = Option<Event>> + Send>>);
@@ -335,7 +335,8 @@ async fn a_stream_ends_with_its_token() {
     let mut world = World::sqlite().await;
     world.stop().await;
     let short = |parts: &mut tidewaiter_cloud::server::ServerParts| {
-        parts.lives.login = jiff::SignedDuration::from_secs(2);
+        // Long enough for what is done with the token before it expires.
+        parts.lives.login = jiff::SignedDuration::from_secs(10);
     };
     let world = World::served(
         world.database.clone(),

@@ -4,10 +4,7 @@ use jiff::Timestamp;
 use tidewaiter_api::cluster_health::HEALTHY;
 use tidewaiter_api::{ClusterHealthStatus, Condition, ConditionStatus, HealthCounts};
 use tidewaiter_kit::{Notice, NoticeKind};
-use tidewaiter_validation::{Failure, Outcome, Verdict};
-
-/// Failures that are told in words; the rest is counted.
-const TOLD: usize = 5;
+use tidewaiter_validation::{Failure, LISTED, Outcome, Verdict};
 
 /// What to write.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,7 +36,7 @@ pub(crate) fn plan(standing: Option<&ClusterHealthStatus>, verdict: &Verdict, at
     });
     let status = ClusterHealthStatus {
         observed_at: Timestamp::from_second(at.as_second()).unwrap_or(at),
-        failures: u32::try_from(verdict.failures.len()).unwrap_or(u32::MAX),
+        failures: u32::try_from(verdict.failure_count()).unwrap_or(u32::MAX),
         counts: counts(verdict),
         conditions: vec![condition],
     };
@@ -55,8 +52,8 @@ pub(crate) fn plan(standing: Option<&ClusterHealthStatus>, verdict: &Verdict, at
 
 fn message(verdict: &Verdict) -> String {
     let told = |failure: &Failure| format!("{} {}: {}", failure.kind, failure.name, failure.message);
-    let mut parts: Vec<String> = verdict.failures.iter().take(TOLD).map(told).collect();
-    let more = verdict.failures.len().saturating_sub(TOLD);
+    let mut parts: Vec<String> = verdict.failures.iter().take(LISTED).map(told).collect();
+    let more = verdict.failure_count().saturating_sub(LISTED);
     if more > 0 {
         parts.push(format!("and {more} more"));
     }

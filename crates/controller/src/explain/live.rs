@@ -8,12 +8,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;
 use kube::{Api, Client};
-use serde::de::DeserializeOwned;
 use tidewaiter_api::node_identity::VERIFIED;
 use tidewaiter_api::values::printable;
 use tidewaiter_api::{ConditionStatus, NodeName};
 use tidewaiter_identity::Refusal;
-use tidewaiter_kit::{Cacheable, Guarded, Undecodable};
+use tidewaiter_kit::cache::list_all;
+use tidewaiter_kit::{Guarded, Undecodable};
 
 use super::{EventExplained, ExplainError};
 use crate::node_controller::observation::Finding;
@@ -21,8 +21,6 @@ use crate::node_controller::quarantine::Classification;
 use crate::node_controller::quarantine::brake::Brake;
 use crate::objects::{Node, Record};
 
-/// Objects in one answer of the API server.
-const PAGE: u32 = 500;
 /// Events that are shown of those about a Node.
 const EVENTS: usize = 10;
 
@@ -44,9 +42,9 @@ pub(super) struct Census {
 
 impl Live {
     pub(super) async fn read(client: &Client) -> Result<Self, ExplainError> {
-        let nodes = all::<Node>(client).await;
+        let nodes = list_all(&Api::<Guarded<Node>>::all(client.clone())).await;
         let (nodes, _) = nodes.map_err(|source| ExplainError::Read { what: "Nodes", source })?;
-        let (records, undecodable) = match all::<Record>(client).await {
+        let (records, undecodable) = match list_all(&Api::<Guarded<Record>>::all(client.clone())).await {
             // Of a list only the kind can be missing.
             Err(kube::Error::Api(status)) if status.code == 404 => return Err(ExplainError::NoRecords),
             records => records.map_err(|source| ExplainError::Read {
@@ -168,26 +166,6 @@ impl Census {
 
 pub(super) fn name_of(node: &Node) -> &str {
     node.metadata.name.as_deref().unwrap_or_default()
-}
-
-/// The objects that can be decoded, and those that cannot.
-async fn all<K: Cacheable + DeserializeOwned>(client: &Client) -> kube::Result<(Vec<K>, Vec<Undecodable>)> {
-    let api = Api::<Guarded<K>>::all(client.clone());
-    let mut asked = ListParams::default().limit(PAGE);
-    let (mut items, mut undecodable) = (Vec::new(), Vec::new());
-    loop {
-        let page = api.list(&asked).await?;
-        for Guarded(item) in page.items {
-            match item {
-                Ok(item) => items.push(item),
-                Err(bad) => undecodable.push(bad),
-            }
-        }
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => asked = asked.continue_token(&token),
-            None => return Ok((items, undecodable)),
-        }
-    }
 }
 
 /// The last Events about the Node and its record, the newest first.

@@ -28,9 +28,10 @@ impl<T: Clone + PartialEq> Kept<T> {
     pub(super) fn take(&mut self, answer: Result<T, String>, asked: (Duration, Timestamp)) -> bool {
         match answer {
             Ok(answer) => {
-                let other =
-                    self.trouble.take().is_some() || self.good.as_ref().is_none_or(|(_, _, good)| *good != answer);
-                self.good = Some((asked.0, asked.1, answer));
+                // The same answer stays the same value: what was computed from it is still right.
+                let same = self.good.take().map(|(_, _, good)| good).filter(|good| *good == answer);
+                let other = self.trouble.take().is_some() || same.is_none();
+                self.good = Some((asked.0, asked.1, same.unwrap_or(answer)));
                 other
             }
             Err(trouble) => {
@@ -54,6 +55,8 @@ impl<T: Clone + PartialEq> Kept<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn at(seconds: u64) -> (Duration, Timestamp) {
@@ -63,6 +66,18 @@ mod tests {
 
     fn seconds(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn the_same_answer_stays_the_same_value() {
+        let mut kept = Kept::new(seconds(60));
+        let first = Arc::new(7);
+        kept.take(Ok(Arc::clone(&first)), at(0));
+        assert!(!kept.take(Ok(Arc::new(7)), at(50)));
+        let Part::Known(known) = kept.part(seconds(110)) else {
+            panic!("{:?}", kept.part(seconds(110)));
+        };
+        assert!(Arc::ptr_eq(&known, &first));
     }
 
     #[test]

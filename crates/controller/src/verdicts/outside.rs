@@ -14,13 +14,13 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::{Api, Client};
 use tidewaiter_api::{ClusterHealth, ClusterName};
-use tidewaiter_identity::{CloudGroup, CloudGroups, GroupsUnavailable};
+use tidewaiter_identity::{CloudGroups, GroupsUnavailable};
 use tidewaiter_kit::backoff::jittered;
 use tidewaiter_kit::clock::timeout;
 use tidewaiter_kit::{Chain, SharedClock};
 use tidewaiter_kops::{Definitions, GroupSummary};
 use tidewaiter_validation::observe::resolve;
-use tidewaiter_validation::{Dns, Part};
+use tidewaiter_validation::{Dns, Instances, Part};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -42,7 +42,7 @@ pub(super) struct Outside {
     definitions: Result<Definitions, &'static str>,
     changed: Arc<Notify>,
     clock: SharedClock,
-    cloud: Source<Arc<[CloudGroup]>>,
+    cloud: Source<Arc<Instances>>,
     groups: Source<Vec<GroupSummary>>,
     dns: Source<Dns>,
     storage: Source<()>,
@@ -104,7 +104,7 @@ impl Outside {
         );
     }
 
-    pub(super) fn cloud(&self, now: Duration) -> Part<Arc<[CloudGroup]>> {
+    pub(super) fn cloud(&self, now: Duration) -> Part<Arc<Instances>> {
         self.cloud.part(now)
     }
 
@@ -146,14 +146,10 @@ impl Outside {
         }
     }
 
-    /// With the members by id, as each verdict sorts them.
-    async fn ask_cloud(&self) -> Result<Arc<[CloudGroup]>, String> {
+    async fn ask_cloud(&self) -> Result<Arc<Instances>, String> {
         let cloud = self.cloud_groups.as_ref().map_err(ToString::to_string)?;
-        let mut groups = cloud.groups().await.map_err(|error| error.to_string())?;
-        for group in &mut groups {
-            group.members.sort_by(|one, other| one.id.cmp(&other.id));
-        }
-        Ok(groups.into())
+        let groups = cloud.groups().await.map_err(|error| error.to_string())?;
+        Ok(Arc::new(Instances::new(groups)))
     }
 
     /// From memory, but for the first time: the definitions are kept up to date by themselves.

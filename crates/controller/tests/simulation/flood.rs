@@ -8,6 +8,7 @@ use tidewaiter_testkit::sim::Write;
 
 use crate::history::addresses;
 use crate::invariants::{REPLICA, condition, labels};
+use crate::replica::simulated;
 use crate::settled::check;
 use crate::truth::{INSTANCES, KEYS, MISSING, node_name, provider_id};
 use crate::world::{World, sleep};
@@ -24,16 +25,10 @@ const MOST: usize = FLIPPING * (20 + 6 + 2);
 
 #[test]
 fn kubelets_that_flip_their_addresses_cause_few_writes_and_delay_nobody() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    runtime.block_on(flood());
+    simulated(0, flood());
 }
 
 async fn flood() {
-    tidewaiter_kit::random::seed(0);
     let mut random = fastrand::Rng::with_seed(0);
     let world = World::new(&mut random, false);
     drop(world.keep(random.fork()));

@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidewaiter_api::names::{ROLE_CONTROL_PLANE_LABEL, UNIDENTIFIED_TAINT};
-use tidewaiter_testkit::sim::{Crash, Faults};
+use tidewaiter_testkit::sim::Faults;
 
 use crate::cloud::Mood;
 use crate::files::Broken;
+use crate::replica::{away, disturb};
 use crate::truth::{
     CLUSTER_FILE, GROUPS, Instance, KEYS, MINE, MISSING, SIZE, address, group_file, node_name, provider_id,
 };
-use crate::world::{World, beside, sleep};
+use crate::world::{World, sleep};
 
 /// The labels that users and kubelets set: those that groups define, their own, the group's name and the control-plane
 /// role.
@@ -102,7 +103,7 @@ fn step(world: &World, random: &mut fastrand::Rng) {
             world.say(|| format!("{faults:?}"));
             world.server.set_faults(faults);
         }
-        79..84 => away(world, random),
+        79..84 => away(&world.server, random, |what| world.say(|| what)),
         84..86 => world.server.compact(),
         86..87 => world.server.break_watches(),
         87..89 => {
@@ -122,7 +123,10 @@ fn step(world: &World, random: &mut fastrand::Rng) {
                 world.say(|| format!("somebody removes the owner of the record of node {node}"));
             }
         }
-        _ => disturb(world, random),
+        _ => {
+            let replicas = world.replicas.lock().unwrap().clone();
+            disturb(&replicas, 4, random, |what| world.say(|| what));
+        }
     }
 }
 
@@ -230,54 +234,4 @@ fn change_cloud(world: &World, random: &mut fastrand::Rng) {
     };
     cloud.latency = Duration::from_millis([10, 200, 3000][random.usize(..3)]);
     world.say(|| format!("the cloud is {:?}, {:?}", cloud.mood, cloud.latency));
-}
-
-fn away(world: &World, random: &mut fastrand::Rng) {
-    let time = Duration::from_millis(random.u64(100..40_000));
-    world.say(|| format!("the API server is away for {time:?}"));
-    world.server.set_away(true);
-    let server = world.server.clone();
-    beside(async move {
-        sleep(time).await;
-        server.set_away(false);
-    });
-}
-
-/// Disturbs a replica.
-fn disturb(world: &World, random: &mut fastrand::Rng) {
-    let replicas = world.replicas.lock().unwrap().clone();
-    let Some(replica) = replicas[random.usize(..replicas.len())].clone() else {
-        return;
-    };
-    let name = replica.process.name().to_owned();
-    match random.u8(..8) {
-        0..4 => {
-            let writes = random.usize(..4);
-            let crash = if random.bool() {
-                Crash::Before(writes)
-            } else {
-                Crash::After(writes)
-            };
-            world.say(|| format!("{name} will die: {crash:?}"));
-            replica.process.kill_at(crash);
-        }
-        4 => {
-            world.say(|| format!("{name} is killed"));
-            replica.process.kill();
-        }
-        5 => {
-            world.say(|| format!("{name} gets SIGTERM"));
-            replica.stop.cancel();
-        }
-        _ => {
-            let time = Duration::from_millis(random.u64(100..70_000));
-            world.say(|| format!("{name} is stopped for {time:?}"));
-            let mut order = random.fork();
-            replica.process.stop();
-            beside(async move {
-                sleep(time).await;
-                replica.process.resume(&mut order);
-            });
-        }
-    }
 }

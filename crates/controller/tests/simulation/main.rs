@@ -19,17 +19,19 @@ mod files;
 mod flood;
 mod history;
 mod invariants;
+#[path = "../../../kit/tests/shared/replica.rs"]
+mod replica;
 mod role;
-mod seeds;
 mod settled;
 mod truth;
 mod world;
 
 use std::time::Duration;
 
-use tidewaiter_testkit::sim::ApiServer;
+use tidewaiter_testkit::sim::{ApiServer, Seeds};
 
 use history::{calm, play};
+use replica::simulated;
 use settled::{SETTLES, SETTLES_LATE, check, check_quiet};
 use world::{World, sleep};
 
@@ -39,9 +41,13 @@ struct Outcome {
     violations: Vec<String>,
 }
 
-/// Runs the history of a seed, in a runtime of its own.
+/// Runs one seed on this thread.
+fn play_seed(seed: u64, traces: bool) -> Outcome {
+    simulated(seed, simulate(seed, traces))
+}
+
+/// Runs the history of a seed.
 async fn simulate(seed: u64, traces: bool) -> Outcome {
-    tidewaiter_kit::random::seed(seed);
     let mut random = fastrand::Rng::with_seed(seed);
     let world = World::new(&mut random, traces);
     let replicas = random.u8(1..=2);
@@ -74,13 +80,16 @@ async fn simulate(seed: u64, traces: bool) -> Outcome {
 
 #[test]
 fn whatever_happens_it_ends_as_the_cloud_and_the_files_say() {
-    seeds::run(&seeds::chosen());
+    let seeds = Seeds::chosen(0..1000);
+    seeds.run("--test simulation whatever", |seed, traces| {
+        play_seed(seed, traces).violations
+    });
 }
 
 #[test]
 fn the_same_seed_gives_the_same_history() {
     for seed in 0..5 {
-        let [one, two] = [(); 2].map(|()| seeds::play(seed, false).server.log());
+        let [one, two] = [(); 2].map(|()| play_seed(seed, false).server.log());
         let differs = one.lines().zip(two.lines()).position(|(one, two)| one != two);
         let shown = |log: &str| {
             log.lines()

@@ -1,7 +1,7 @@
 //! The world of one seed: an API server, a cloud, a state store, and replicas that are restarted whenever they end.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
@@ -10,30 +10,19 @@ use k8s_openapi::api::events::v1::Event;
 use serde_json::json;
 use tidewaiter_api::NodeIdentity;
 use tidewaiter_controller::node_controller::{ForeignLabels, OnForgery, Policy};
-use tidewaiter_kit::Metrics;
 use tidewaiter_kit::leader::Timing;
-use tidewaiter_kit::tasks::TaskEnded;
-use tidewaiter_testkit::sim::{ApiServer, Kind, Process};
+use tidewaiter_testkit::sim::{ApiServer, Kind};
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
 use crate::cloud::{Account, Cloud, Mood};
 use crate::files::{Bucket, Files};
 use crate::invariants::{Invariants, REPLICA};
+pub use crate::replica::{Replica, beside, sleep};
 use crate::role::{self, EXPIRY, LEASE, LEASE_NAMESPACE, RoleParts};
 use crate::truth::{CLUSTER_FILE, GROUPS, Truth, cluster_content, group_file};
 
 /// Longer than the whole simulation of a seed.
 const NEVER: Duration = Duration::from_hours(24);
-
-/// A running replica.
-#[derive(Clone, Debug)]
-pub struct Replica {
-    pub process: Process,
-    /// Stops it, as SIGTERM does.
-    pub stop: CancellationToken,
-    pub metrics: Arc<OnceLock<Metrics>>,
-}
 
 /// Clones share it.
 #[derive(Clone, Debug)]
@@ -132,8 +121,8 @@ impl World {
             .iter()
             .flatten()
             .find(|replica| leader == Some(replica.process.name().into()));
-        let metrics = found.and_then(|replica| replica.metrics.get());
-        metrics.map(|metrics| metrics.encode().unwrap()).unwrap_or_default()
+        let kit = found.and_then(|replica| replica.kit.get());
+        kit.map(|kit| kit.metrics.encode().unwrap()).unwrap_or_default()
     }
 
     /// Stops all replicas but the last.
@@ -164,11 +153,7 @@ impl World {
                 if world.retired.load(Ordering::Relaxed) > place {
                     return;
                 }
-                let replica = Replica {
-                    process: Process::new(&format!("{REPLICA}{place}.{run}")),
-                    stop: CancellationToken::new(),
-                    metrics: Arc::default(),
-                };
+                let replica = Replica::new(&format!("{REPLICA}{place}.{run}"));
                 world.replicas.lock().unwrap()[place] = Some(replica.clone());
                 world.say(|| format!("{} starts", replica.process.name()));
                 world.run(&replica).await;
@@ -181,10 +166,10 @@ impl World {
 
     /// Runs a replica until it is killed or ends.
     async fn run(&self, replica: &Replica) {
-        let Replica { process, stop, metrics } = replica;
+        let process = &replica.process;
         let parts = RoleParts {
             server: self.server.clone(),
-            process: process.clone(),
+            replica: replica.clone(),
             account: Account {
                 cloud: Arc::clone(&self.cloud),
                 truth: Arc::clone(&self.truth),
@@ -197,23 +182,9 @@ impl World {
             policy: self.policy,
             timing: self.timing,
             expiry: if self.instances_change { EXPIRY } else { NEVER },
-            stop: stop.clone(),
-            metrics: Arc::clone(metrics),
         };
-        let mut runs = beside(role::run(parts));
-        tokio::select! {
-            biased;
-            () = process.died() => runs.abort(),
-            ended = &mut runs => {
-                process.kill();
-                match ended {
-                    Ok(Ok(())) => {}
-                    // A leader that cannot renew its Lease ends.
-                    Ok(Err(TaskEnded::Failed { task, .. })) if task == "leader-election" => {}
-                    Ok(Err(error)) => self.invariants.violated(format!("{} ended: {error}", process.name())),
-                    Err(error) => self.invariants.violated(format!("{} panicked: {error}", process.name())),
-                }
-            }
+        if let Some(wrong) = replica.ended(beside(role::run(parts))).await {
+            self.invariants.violated(wrong);
         }
     }
 }
@@ -225,17 +196,4 @@ fn timing(random: &mut fastrand::Rng) -> Timing {
     }
     let seconds = Duration::from_secs;
     Timing::new(seconds(60), seconds(40), seconds(20)).unwrap()
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "tokio's own clock is the one that is simulated"
-)]
-pub fn sleep(time: Duration) -> tokio::time::Sleep {
-    tokio::time::sleep(time)
-}
-
-#[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the seed")]
-pub fn beside<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
-    tokio::spawn(task)
 }

@@ -5,6 +5,7 @@
 //!   namespace. Accounts of other names are never created.
 //! - Of `imagePullSecrets` only the entries of ours change. An annotation names them, so that the entry of a registry that is gone is
 //!   removed, also after a restart, and whatever others put there stays.
+//! - An account that has the annotation and that the settings do not name any more loses its entries.
 //! - A pull secret is attached when its registry has a working credential, and detached when the Registry is gone: a Registry whose
 //!   credential is missing or broken changes nothing.
 
@@ -17,67 +18,81 @@ use serde_json::{Value, json};
 use tidewaiter_api::names::{ATTACHED_ANNOTATION, CONTAINERSHIP_ACCOUNT, MANAGED_LABEL, MANAGED_VALUE};
 use tidewaiter_kit::client::MOST_IN_FLIGHT;
 use tidewaiter_kit::{
-    Cache, ChildrenError, Controller, Desired, Difference, Everywhere, Next, Pass, Queue, Reconciler, Tasks, Writer,
+    Cache, ChildrenError, Controller, Desired, Difference, Everywhere, Index, Key, Next, Pass, Queue, Reconciler,
+    Tasks, Writer,
 };
 
 mod account;
 
 use super::Shared;
 use super::registry::{Registries, RegistrySettings};
-use account::Account;
+use crate::mirror::is_id;
+pub(crate) use account::Account;
 
 /// Passes that write at once: a cold start writes one account for each namespace.
 const PERMITS: usize = 32;
 
 struct ContainershipController {
-    /// By the name of the account.
-    accounts: Vec<(String, Everywhere<Account>)>,
+    /// The names of the accounts to which pull secrets are attached.
+    names: BTreeSet<String>,
+    accounts: Everywhere<Account>,
+    by_namespace: Index<Key>,
     registries: Registries,
-    writer: Writer,
+    writer: Arc<Writer>,
 }
 
 /// Starts it.
 pub(super) fn start(settings: &RegistrySettings, shared: &Shared<'_>, registries: Registries, tasks: &mut Tasks) {
     let (queue, kit) = (Queue::new(), &shared.context.kit);
-    let names: BTreeSet<&str> = settings
+    let names: BTreeSet<String> = settings
         .pull_secret_service_accounts
         .iter()
-        .map(String::as_str)
-        .chain([CONTAINERSHIP_ACCOUNT])
+        .map(ToString::to_string)
+        .chain([CONTAINERSHIP_ACCOUNT.to_owned()])
         .collect();
-    let caches: Vec<(String, Cache<Account>)> = names
-        .into_iter()
-        .map(|name| {
-            let cache = Cache::<Account>::all(shared.reader.clone())
-                .fields(&format!("metadata.name={name}"))
-                .named(&format!("serviceaccount-{name}"))
-                .page_size(500)
-                .packed()
-                .start(tasks, kit);
-            (name.to_owned(), cache)
-        })
-        .collect();
-    let accounts = caches.iter().map(|(name, cache)| {
-        let everywhere = Everywhere::new(shared.namespaces.clone(), cache.clone());
-        everywhere.notify(&queue);
-        (name.clone(), everywhere)
-    });
-    let accounts = accounts.collect();
-    registries.notify(&queue, &shared.namespaces);
-    let writer = shared
+    let wanted = names.clone();
+    // One watch of all accounts, because no selector finds those that only have the annotation.
+    let accounts = Cache::<Account>::all(shared.reader.clone())
+        .keep(move |account| account.is_one_of(&wanted) || account.has_entries_of_ours())
+        .page_size(500)
+        .packed()
+        .start(tasks, kit);
+    let everywhere = Everywhere::new(shared.namespaces.clone(), accounts.clone());
+    let client = shared
         .clients
         .for_controller(ContainershipController::NAME, MOST_IN_FLIGHT);
+    let writer = Arc::new(Writer::new(
+        client,
+        ContainershipController::NAME,
+        Arc::clone(&kit.clock),
+    ));
+    everywhere.notify(&queue, &writer, is_settled(&names, &registries));
+    registries.notify(&queue, &shared.namespaces);
     let reconciler = ContainershipController {
-        accounts,
+        names,
+        accounts: everywhere,
+        by_namespace: accounts.index(|account| Key::of(account).namespace().map(Key::new)),
         registries,
-        writer: Writer::new(writer, ContainershipController::NAME, Arc::clone(&kit.clock)),
+        writer,
     };
-    let controller = Controller::new(reconciler, queue).reads(&shared.namespaces);
-    caches
-        .iter()
-        .fold(controller, |controller, (_, cache)| controller.reads(cache))
+    Controller::new(reconciler, queue)
+        .reads(&shared.namespaces)
+        .reads(&accounts)
         .permits(PERMITS)
         .start(shared.context.clone(), tasks);
+}
+
+/// Whether an account that changed is as desired.
+fn is_settled(names: &BTreeSet<String>, registries: &Registries) -> impl Fn(&Account) -> bool + Send + Sync + use<> {
+    let (names, registries) = (names.clone(), registries.clone());
+    move |account| {
+        let (key, entries) = (Key::of(account), registries.entries());
+        let desired = DesiredAccount {
+            name: key.name(),
+            entries: entries.as_ref(),
+        };
+        names.contains(desired.name) && desired.difference(account) == Difference::None
+    }
 }
 
 impl Reconciler for ContainershipController {
@@ -86,19 +101,18 @@ impl Reconciler for ContainershipController {
 
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, ChildrenError> {
         let entries = self.registries.entries();
-        let mut result = Ok(Next::UntilChanged);
-        for (name, everywhere) in &self.accounts {
-            let desired = DesiredAccount {
+        let found = self.by_namespace.keys(pass.key());
+        let others = found.iter().map(Key::name).filter(|name| !self.names.contains(*name));
+        let named = self.names.iter().map(String::as_str);
+        let desired: Vec<DesiredAccount<'_>> = named
+            .map(|name| DesiredAccount {
                 name,
                 entries: entries.as_ref(),
-            };
-            let ensured = everywhere.ensure(&self.writer, pass, &[&desired], &[]).await;
-            // A failure at one account does not stop the others, and none is forgotten.
-            if !matches!(ensured, Ok(Next::UntilChanged)) && result.is_ok() {
-                result = ensured;
-            }
-        }
-        result
+            })
+            .chain(others.map(DesiredAccount::without_entries))
+            .collect();
+        let desired: Vec<&DesiredAccount<'_>> = desired.iter().collect();
+        self.accounts.ensure(&self.writer, pass, &desired, &[]).await
     }
 }
 
@@ -109,7 +123,21 @@ pub(super) struct Entries {
     pub(super) ready: BTreeSet<String>,
     /// Of registries that exist and have no working credential so far: left as they are.
     pub(super) pending: BTreeSet<String>,
+    /// Whether the cloud's list is not known yet: then every entry that is an id of the cloud is left as it is.
+    pub(super) unknown: bool,
 }
+
+impl Entries {
+    fn retain(&self, name: &str) -> bool {
+        self.ready.contains(name) || self.pending.contains(name) || (self.unknown && is_id(name))
+    }
+}
+
+static NO_ENTRIES: Entries = Entries {
+    ready: BTreeSet::new(),
+    pending: BTreeSet::new(),
+    unknown: false,
+};
 
 struct DesiredAccount<'a> {
     name: &'a str,
@@ -117,7 +145,15 @@ struct DesiredAccount<'a> {
     entries: Option<&'a Entries>,
 }
 
-impl DesiredAccount<'_> {
+impl<'a> DesiredAccount<'a> {
+    /// The settings do not name it any more.
+    fn without_entries(name: &'a str) -> Self {
+        Self {
+            name,
+            entries: Some(&NO_ENTRIES),
+        }
+    }
+
     fn is_ours(&self) -> bool {
         self.name == CONTAINERSHIP_ACCOUNT
     }
@@ -127,7 +163,7 @@ impl DesiredAccount<'_> {
         let Some(wanted) = self.entries else {
             return (entries.to_vec(), attached.clone());
         };
-        let stays = |name: &String| wanted.ready.contains(name) || wanted.pending.contains(name);
+        let stays = |name: &String| wanted.retain(name);
         let kept = entries.iter().filter(|name| !attached.contains(*name) || stays(name));
         let missing = wanted.ready.iter().filter(|name| !entries.contains(name));
         let ours = attached.iter().filter(|name| stays(name)).chain(&wanted.ready);
@@ -189,6 +225,15 @@ impl Desired for DesiredAccount<'_> {
     /// The cache holds every account of the name, so one that it does not show is still to come.
     fn whole(&self) -> Option<Value> {
         None
+    }
+}
+
+/// The patch that takes the entries of ours from an account; None if it has none.
+pub(crate) fn detached(account: &Account) -> Option<Value> {
+    match DesiredAccount::without_entries(Key::of(account).name()).difference(account) {
+        Difference::Patch(patch) => Some(patch),
+        // An account `containership` without our label is somebody else's.
+        _ => None,
     }
 }
 

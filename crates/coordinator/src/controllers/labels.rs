@@ -1,6 +1,8 @@
 //! What the cluster label controller and the node pool label controller share: which of their custom resources count.
 //!
-//! A resource counts if its key has the prefix of its kind and no other resource for the same nodes with the same key was created later.
+//! A resource counts if the cloud lists it, whatever becomes of it in the cluster; without a mirror, and before the list is known,
+//! if it is not being deleted. Besides, its key must have the prefix of its kind, and no other resource for the same nodes with the same
+//! key may have been created later.
 //! One that does not count is reported on itself, and hides no other. Labels are written on Nodes by
 //! [`node_labels`](super::node_labels), in one patch for both kinds.
 
@@ -16,6 +18,9 @@ use tidewaiter_kit::{
     Cache, Cacheable, Controller, ControllerContext, Index, Key, Kit, Next, Notice, Pass, Queue, ReconcileError,
     Reconciler, Retry, Tasks, UndecodableObjects,
 };
+
+use super::listed::Listed;
+use crate::mirror::CloudList;
 
 /// A custom resource that is a label of nodes, in the namespace `containership-core`.
 pub(super) trait LabelResource:
@@ -52,7 +57,7 @@ type Slot = (Option<LabelValue>, LabelKey);
 
 /// The resources of one kind.
 pub(super) struct Labels<K> {
-    cache: Cache<K>,
+    resources: Listed<K>,
     by_pool: Index<Option<LabelValue>>,
     by_key: Index<LabelKey>,
     by_slot: Index<Slot>,
@@ -62,26 +67,31 @@ pub(super) struct Labels<K> {
 impl<K: LabelResource> Labels<K> {
     /// Starts their cache, under a name of its own: the mirror has another one of the same kind. Without it, a replica can do what the
     /// other controllers do.
-    pub(super) fn start(reader: Client, tasks: &mut Tasks, kit: &Kit) -> Self {
+    pub(super) fn start(reader: Client, listed: Option<CloudList>, tasks: &mut Tasks, kit: &Kit) -> Self {
         let cache = Cache::<K>::namespaced(reader, CONTAINERSHIP_NAMESPACE)
             .named(K::CONTROLLER)
             .optional()
             .start(tasks, kit);
-        Self::of(cache, kit)
+        Self::of(cache, listed, kit)
     }
 
-    fn of(cache: Cache<K>, kit: &Kit) -> Self {
+    fn of(cache: Cache<K>, listed: Option<CloudList>, kit: &Kit) -> Self {
         Self {
             by_pool: cache.index(|label: &K| has_prefix(label).then(|| label.pool().cloned())),
             by_key: cache.index(|label: &K| has_prefix(label).then(|| label.label().0.clone())),
             by_slot: cache.index(slot::<K>),
             undecodable: kit.undecodable.clone(),
-            cache,
+            resources: Listed::new(cache, listed),
         }
     }
 
     pub(super) fn cache(&self) -> &Cache<K> {
-        &self.cache
+        self.resources.cache()
+    }
+
+    /// Calls `wake` when the cloud lists others.
+    pub(super) fn notify_list(&self, wake: impl Fn() + Send + Sync + 'static) {
+        self.resources.notify_list(wake);
     }
 
     /// The labels for these nodes: those of a node pool, or all.
@@ -101,19 +111,24 @@ impl<K: LabelResource> Labels<K> {
         Desired {
             prefix: K::PREFIX,
             labels: BTreeMap::new(),
-            complete: !self.undecodable.any::<K>(),
+            complete: !self.undecodable.any::<K>() && self.resources.has_all(),
         }
     }
 
     /// Whether any resource names the key, for whichever nodes.
     pub(super) fn name(&self, key: &str) -> bool {
-        key.parse()
-            .is_ok_and(|key: LabelKey| !self.by_key.keys(&key).is_empty())
+        let Ok(key) = key.parse::<LabelKey>() else {
+            return false;
+        };
+        self.counted(self.by_key.keys(&key)).next().is_some()
+    }
+
+    fn counted(&self, keys: Vec<Key>) -> impl Iterator<Item = Arc<K>> {
+        keys.into_iter().filter_map(|key| self.resources.get(key.name()))
     }
 
     fn of_pool(&self, pool: Option<&LabelValue>) -> impl Iterator<Item = Arc<K>> {
-        let keys = self.by_pool.keys(&pool.cloned()).into_iter();
-        keys.filter_map(|key| self.cache.get(&key))
+        self.counted(self.by_pool.keys(&pool.cloned()))
     }
 }
 
@@ -186,10 +201,12 @@ struct LabelController<K>(Arc<Labels<K>>);
 /// Starts the controller of a kind.
 pub(super) fn start<K: LabelResource>(labels: &Arc<Labels<K>>, context: &ControllerContext, tasks: &mut Tasks) {
     let queue = Queue::new();
-    labels.cache.notify(queue.same_name());
-    labels.cache.notify(queue.sharing(&labels.by_slot, slot::<K>));
+    labels.cache().notify(queue.same_name());
+    labels.cache().notify(queue.sharing(&labels.by_slot, slot::<K>));
+    let (relisted, all) = (queue.clone(), labels.cache().clone());
+    labels.notify_list(move || all.keys().into_iter().for_each(|key| relisted.push(key)));
     Controller::new(LabelController(Arc::clone(labels)), queue)
-        .reads(&labels.cache)
+        .reads(labels.cache())
         .start(context.clone(), tasks);
 }
 
@@ -198,7 +215,7 @@ impl<K: LabelResource> Reconciler for LabelController<K> {
     type Error = LabelError;
 
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, LabelError> {
-        let Some(label) = self.0.cache.get(pass.key()) else {
+        let Some(label) = self.0.resources.get(pass.key().name()) else {
             return Ok(Next::UntilChanged);
         };
         pass.about(label.object_ref(&()));
@@ -271,7 +288,7 @@ mod tests {
     fn a_key_outside_the_prefix_is_refused_and_hides_no_other() {
         let (kit, _) = kit();
         let (mut feed, cache) = Feed::<ClusterLabel>::new(&kit);
-        let labels = Labels::of(cache, &kit);
+        let labels = Labels::of(cache, None, &kit);
         let bad = label("bad", "9", "kubernetes.io/os", "plan9");
         feed.list([(*bad).clone(), (*label("good", "1", ENV, "x")).clone()]);
         let desired = labels.desired(None);
@@ -290,7 +307,7 @@ mod tests {
     fn the_labels_of_a_pool_are_those_of_no_other() {
         let (kit, _) = kit();
         let (mut feed, cache) = Feed::<NodePoolLabel>::new(&kit);
-        let labels = Labels::of(cache, &kit);
+        let labels = Labels::of(cache, None, &kit);
         feed.list([
             pool_label("a", "gpu", "nodepool.containership.io/disk", "ssd"),
             pool_label("b", "web", "nodepool.containership.io/disk", "hdd"),
@@ -309,6 +326,59 @@ mod tests {
         feed.delete(pool_label("c", "web", "nodepool.containership.io/zone", ""));
         assert_eq!(of("web"), ["nodepool.containership.io/disk=hdd"]);
         assert!(!labels.name("nodepool.containership.io/zone"));
+    }
+
+    const ONE: &str = "cccccccc-0000-4000-8000-000000000001";
+    const TWO: &str = "cccccccc-0000-4000-8000-000000000002";
+
+    #[test]
+    fn what_the_cloud_lists_counts_and_what_somebody_keeps_by_a_finalizer_does_not() {
+        let (kit, _) = kit();
+        let (mut feed, cache) = Feed::<ClusterLabel>::new(&kit);
+        let list = CloudList::default();
+        let labels = Labels::of(cache, Some(list.clone()), &kit);
+        let deleted = |name: &str, at: &str, value: &str| {
+            let mut label = (*label(name, at, ENV, value)).clone();
+            label.metadata.deletion_timestamp = Some(serde_json::from_str("\"2026-01-01T00:00:00Z\"").unwrap());
+            label
+        };
+        let value = || {
+            let desired = labels.desired(None);
+            let value = desired.labels.get(ENV).map(|value| value.as_str().to_owned());
+            (value, desired.complete, labels.name(ENV))
+        };
+        let of = |text: &str| Some(text.to_owned());
+        feed.list([
+            deleted("forged", "9", "hacked"),
+            (*label(ONE, "1", ENV, "prod")).clone(),
+        ]);
+        assert_eq!(value(), (of("prod"), false, true), "the cloud's list is not known yet");
+        list.set([ONE.to_owned()].into(), [].into(), true);
+        assert_eq!(value(), (of("prod"), true, true));
+        // A person deletes the label, with a finalizer, and at last without: it stays on the Nodes.
+        feed.put(deleted(ONE, "1", "prod"));
+        assert_eq!(value(), (of("prod"), true, true));
+        feed.delete(deleted(ONE, "1", "prod"));
+        assert_eq!(value(), (None, false, false));
+        // The cloud has another one instead.
+        list.set([TWO.to_owned()].into(), [].into(), true);
+        assert_eq!(value(), (None, false, false));
+        feed.put((*label(TWO, "2", ENV, "dev")).clone());
+        assert_eq!(value(), (of("dev"), true, true));
+        list.set([].into(), [].into(), true);
+        assert_eq!(value(), (None, true, false));
+    }
+
+    #[test]
+    fn without_a_mirror_a_resource_that_is_being_deleted_does_not_count() {
+        let (kit, _) = kit();
+        let (mut feed, cache) = Feed::<ClusterLabel>::new(&kit);
+        let labels = Labels::of(cache, None, &kit);
+        let mut forged = (*label("forged", "9", ENV, "hacked")).clone();
+        forged.metadata.deletion_timestamp = Some(serde_json::from_str("\"2026-01-01T00:00:00Z\"").unwrap());
+        feed.list([forged]);
+        let desired = labels.desired(None);
+        assert!(desired.labels.is_empty() && desired.complete && !labels.name(ENV));
     }
 
     fn kit() -> (Kit, ManualClock) {

@@ -4,7 +4,6 @@
 //! plan, purely; send one merge patch, conditional on the uid and the version that were observed, with only the keys that differ; report.
 //! A heartbeat starts no pass. Nothing is remembered in the cluster.
 
-mod node;
 mod plan;
 mod status;
 
@@ -23,8 +22,8 @@ use tidewaiter_kit::{
 use tokio::sync::{Notify, watch};
 
 use super::labels::{LabelResource, Labels};
+use crate::node::Node;
 use crate::node_pools::{Members, NodePools, Pool, PoolMembers};
-pub(crate) use node::Node;
 use plan::{Observation, Plan, plan};
 use status::Status;
 
@@ -69,9 +68,15 @@ pub(super) fn start(parts: NodeLabelParts, context: &ControllerContext, tasks: &
     let kit = &context.kit;
     let queue = Queue::new();
     let relabel = Arc::new(Notify::new());
-    parts.nodes.notify(queue.same_name().unless(Node::same));
+    parts.nodes.notify(queue.same_name().unless(Node::has_labels_of));
     parts.cluster_labels.cache().notify(notifies(&relabel));
     parts.node_pool_labels.cache().notify(notifies(&relabel));
+    let wake = || {
+        let relabel = Arc::clone(&relabel);
+        move || relabel.notify_one()
+    };
+    parts.cluster_labels.notify_list(wake());
+    parts.node_pool_labels.notify_list(wake());
     let queueing = queue_nodes(queue.clone(), parts.nodes.clone(), relabel, parts.members.subscribe());
     let shutdown = tasks.shutdown_token();
     tasks.spawn("node-labels", async move {
@@ -108,7 +113,10 @@ pub(super) fn start(parts: NodeLabelParts, context: &ControllerContext, tasks: &
 fn notifies<K: LabelResource>(relabel: &Arc<Notify>) -> Trigger<K> {
     let relabel = Arc::clone(relabel);
     let same = |before: &K, after: &K| {
-        before.label() == after.label() && before.pool() == after.pool() && before.created_at() == after.created_at()
+        before.label() == after.label()
+            && before.pool() == after.pool()
+            && before.created_at() == after.created_at()
+            && before.meta().deletion_timestamp == after.meta().deletion_timestamp
     };
     Trigger::calls(move |_| relabel.notify_one()).unless(same)
 }
@@ -123,6 +131,7 @@ async fn queue_nodes(
     let mut before = None;
     loop {
         let moved = tokio::select! {
+            biased;
             () = relabel.notified() => None,
             Ok(()) = changes.changed() => {
                 let after = changes.borrow_and_update().clone();

@@ -36,6 +36,7 @@ mod start;
 mod stored;
 mod verify;
 
+pub use credential::check_registry;
 pub use settings::RegistrySettings;
 pub(super) use shelf::Registries;
 pub(super) use start::start;
@@ -47,7 +48,7 @@ use digest::Digest;
 use error::{Copies, RegistryError};
 use pull_secret::{PullSecret, SecretCopy, TokenLife};
 use stored::{StoredRegistry, StoredSecret};
-use verify::{Verdict, Verifier};
+use verify::{Verdict, Verify};
 
 use crate::mirror::RegistryCredentialsIn;
 
@@ -58,33 +59,44 @@ const LABEL_VALUE: usize = 63;
 const RECHECK: Duration = Duration::from_hours(1);
 const JITTER: f64 = 0.1;
 
+/// A Registry may be there before the Secret with its credentials. If that is missing for longer, it is reported.
+const MISSING: Duration = Duration::from_secs(5);
+
 /// A token is renewed after this time at the earliest, whatever ECR says about its life.
 const SHORTEST: Duration = Duration::from_secs(10);
 
-struct RegistryController {
+struct RegistryController<V> {
     settings: RegistrySettings,
     registries: Registries,
     secrets: Cache<StoredSecret>,
     everywhere: Arc<Everywhere<SecretCopy>>,
     writer: Arc<Writer>,
-    verifier: Verifier,
+    verifier: V,
     calls: CloudCalls,
     board: Board,
     clock: SharedClock,
     /// By registry: what its host let in last, and when (monotonic).
     accepted: Mutex<BTreeMap<String, (Digest, Duration)>>,
+    /// By registry: since when there are no credentials (monotonic).
+    missing: Mutex<BTreeMap<String, Duration>>,
 }
 
-impl Reconciler for RegistryController {
+impl<V: Verify> Reconciler for RegistryController<V> {
     const NAME: &'static str = "registry";
     type Error = RegistryError;
 
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, RegistryError> {
         let id = pass.key().name().to_owned();
-        let Some(registry) = self.registries.get(&id) else {
+        if !self.registries.exists(&id) {
             self.registries.remove(&id);
             self.board.remove(&id);
             self.accepted().remove(&id);
+            self.missing().remove(&id);
+            return Ok(Next::UntilChanged);
+        }
+        let Some(registry) = self.registries.get(&id) else {
+            // Deleted in the cluster only: what works goes on working until the mirror has restored it.
+            self.board.remove(&id);
             return Ok(Next::UntilChanged);
         };
         pass.about(registry.object_ref(&()));
@@ -97,7 +109,7 @@ impl Reconciler for RegistryController {
     }
 }
 
-impl RegistryController {
+impl<V: Verify> RegistryController<V> {
     async fn refresh(&self, pass: &mut Pass, id: &str, registry: &StoredRegistry) -> Result<Next, RegistryError> {
         if id.len() > LABEL_VALUE {
             return Err(RegistryError::Name);
@@ -108,7 +120,12 @@ impl RegistryController {
             // What worked before the restart goes on working, also in new namespaces.
             self.registries.put(id, Arc::new(record));
         }
-        match self.source(id, registry)?.credential()? {
+        let source = match self.source(id, registry) {
+            Err(RegistryError::Missing { .. }) if !self.is_missing_for_long(id) => return Ok(Next::Pending(MISSING)),
+            source => source?,
+        };
+        self.missing().remove(id);
+        match source.credential()? {
             Credential::Password(login) => self.with_password(pass, id, &login).await,
             Credential::Ecr(login) => self.with_token(pass, id, &login).await,
         }
@@ -132,6 +149,13 @@ impl RegistryController {
         }
     }
 
+    /// Whether the credentials have been missing for longer than the mirror takes to write them.
+    fn is_missing_for_long(&self, id: &str) -> bool {
+        let now = self.clock.monotonic();
+        let since = *self.missing().entry(id.to_owned()).or_insert(now);
+        now.saturating_sub(since) >= MISSING
+    }
+
     async fn with_password(&self, pass: &mut Pass, id: &str, login: &Login) -> Result<Next, RegistryError> {
         let desired = Arc::new(PullSecret::of_login(id, login));
         let copies = match self.registries.pull_secret(id) {
@@ -146,7 +170,11 @@ impl RegistryController {
                     // There is nothing to lose, and the nodes may reach what we do not.
                     self.publish(id, desired).await?;
                 }
-                return Err(RegistryError::Unchecked { why, copies });
+                return Err(RegistryError::Unchecked {
+                    host: login.address.place(),
+                    why,
+                    copies,
+                });
             }
             Verdict::Accepted => {}
         }
@@ -223,6 +251,10 @@ impl RegistryController {
         written.map(drop).map_err(RegistryError::NotWritten)
     }
 
+    fn missing(&self) -> MutexGuard<'_, BTreeMap<String, Duration>> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn accepted(&self) -> MutexGuard<'_, BTreeMap<String, (Digest, Duration)>> {
         self.accepted.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -240,3 +272,6 @@ fn selector(mode: RegistryCredentialsIn) -> String {
 fn until(then: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(then.duration_since(now)).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! What a caller may do. Pure.
 //!
-//! The claim `terminate` alone proves nothing about this cluster: the cloud gives it to whoever administers any organization. So the caller
+//! The claim `terminate` alone proves nothing about this cluster: the cloud gives it to the admins of any organization. So the caller
 //! must also administer this one, if the cloud says what the caller is in it. And a token for another cluster is worth nothing here: the
 //! kube-apiserver of that cluster has seen it.
 

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use prometheus::{IntCounterVec, IntGaugeVec};
+use tidewaiter_kit::cache::{TroubleCause, WatchTrouble};
 use tidewaiter_kit::metrics::MetricsError;
-use tidewaiter_kit::{Kit, Leadership, SharedClock};
+use tidewaiter_kit::{ControllerContext, Kit, SharedClock};
 use tokio::sync::watch;
 
 use super::listing::Refused;
@@ -35,19 +36,42 @@ pub(super) struct LoopState {
     pub(super) write_error: Option<String>,
     /// Whether the last complete response was compared with the cluster.
     pub(super) is_applied: bool,
+    /// Whether objects have been written to the cluster for longer than a moment.
+    pub(super) is_writing: bool,
+    /// Which deleted objects finalizers keep.
+    pub(super) blocked: Option<String>,
     /// How many objects of the kind the cluster has.
     pub(super) objects: usize,
-    /// The deletions that are held, and since when.
+    /// What the brake holds, and since when.
     pub(super) held: Option<(Hold, Timestamp)>,
+    /// For how long it has waited for its first response, or for a response to be applied.
+    pub(super) waited: Duration,
+    /// Why the objects of the cluster cannot be read.
+    pub(super) cache_error: Option<WatchTrouble>,
+}
+
+impl LoopState {
+    /// Why the objects of the cluster cannot be read any more, if time does not help.
+    pub(super) fn read_error(&self) -> Option<&str> {
+        let lasts = |trouble: &&WatchTrouble| self.is_applied && trouble.cause != TroubleCause::Other;
+        self.cache_error.as_ref().filter(lasts).map(|trouble| &*trouble.error)
+    }
+
+    /// Whether it waits for its first response, or for a response to be applied.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.is_applied && !self.is_writing && self.list_error.is_none()
+    }
 }
 
 /// What became of a response in the cluster.
 #[derive(Clone, Debug)]
 pub(super) struct Applied {
-    /// The deletions that are held.
+    /// What the brake holds.
     pub(super) hold: Option<Hold>,
     /// Why writes failed.
     pub(super) error: Option<String>,
+    /// Which deleted objects finalizers keep.
+    pub(super) blocked: Option<String>,
     /// How many objects of the kind the cluster has.
     pub(super) objects: usize,
 }
@@ -79,7 +103,13 @@ struct Entry {
     state: LoopState,
     /// Of the last success or, before it, of the start; monotonic.
     since: Option<Duration>,
+    /// The time from which it waits, once it was started; monotonic.
+    waits_since: Option<Duration>,
+    cache_error: CacheError,
 }
+
+/// Why the objects of the cluster cannot be read, if they cannot.
+type CacheError = Box<dyn Fn() -> Option<WatchTrouble> + Send>;
 
 struct SyncMetrics {
     last_success: IntGaugeVec,
@@ -111,7 +141,7 @@ impl SyncMetrics {
             )?,
             held: metrics.gauge_vec(
                 "tidewaiter_cloud_sync_held",
-                "Number of deletions that the deletion brake holds, for each kind.",
+                "Number of deletions and additions that the brake holds, for each kind.",
                 &["kind"],
             )?,
             lists: metrics.counter_vec(
@@ -139,19 +169,27 @@ impl Board {
         })))
     }
 
-    /// Adds a loop, and its readiness check. A replica that stands by syncs nothing, and is ready.
-    pub(super) fn register(&self, kind: &'static str, resource: Cow<'static, str>, kit: &Kit, leadership: Leadership) {
+    /// Adds a loop, and its readiness check. A replica that stands by syncs nothing, and is ready; so is one that removes everything.
+    pub(super) fn register(
+        &self,
+        kind: &'static str,
+        resource: Cow<'static, str>,
+        cache_error: impl Fn() -> Option<WatchTrouble> + Send + 'static,
+        context: &ControllerContext,
+    ) {
         let entry = Entry {
             state: LoopState {
                 resource,
                 ..LoopState::default()
             },
             since: None,
+            waits_since: None,
+            cache_error: Box::new(cache_error),
         };
         self.loops().insert(kind, entry);
-        let board = self.clone();
-        kit.checks.register(format!("sync/{kind}"), move || {
-            if leadership.is_leader() {
+        let (board, leadership, pause) = (self.clone(), context.leadership.clone(), context.pause.clone());
+        context.kit.checks.register(format!("sync/{kind}"), move || {
+            if leadership.is_leader() && !pause.is_paused() {
                 board.check(kind)
             } else {
                 Ok(())
@@ -159,11 +197,12 @@ impl Board {
         });
     }
 
-    /// The loop starts to ask the cloud.
+    /// The loop starts to ask the cloud, or goes on after a pause.
     pub(super) fn started(&self, kind: &'static str) {
         let now = self.0.clock.monotonic();
         if let Some(entry) = self.loops().get_mut(kind) {
             entry.since = Some(now);
+            entry.waits_since = Some(now);
         }
     }
 
@@ -184,6 +223,9 @@ impl Board {
         }
         self.update(kind, |entry| {
             entry.since = Some(monotonic);
+            if !entry.state.is_waiting() {
+                entry.waits_since = Some(monotonic);
+            }
             entry.state.last_success = Some(now);
             entry.state.list_error = None;
             if let Some(contents) = contents {
@@ -212,10 +254,20 @@ impl Board {
         self.0.metrics.changes.with_label_values(&[kind, action]).inc();
     }
 
+    /// The writes to the cluster take longer than a moment.
+    pub(super) fn writing(&self, kind: &'static str) {
+        self.update(kind, |entry| entry.state.is_writing = true);
+    }
+
     /// The writes to the cluster ended.
     pub(super) fn applied(&self, kind: &'static str, applied: Applied) {
-        let Applied { hold, error, objects } = applied;
-        let held = hold.as_ref().map_or(0, |hold| hold.keys.len());
+        let Applied {
+            hold,
+            error,
+            blocked,
+            objects,
+        } = applied;
+        let held = hold.as_ref().map_or(0, Hold::count);
         let gauge = self.0.metrics.held.with_label_values(&[kind]);
         gauge.set(i64::try_from(held).unwrap_or(i64::MAX));
         let now = self.0.clock.now();
@@ -224,19 +276,29 @@ impl Board {
             let since = state.held.as_ref().map_or(now, |(_, since)| *since);
             state.held = hold.map(|hold| (hold, since));
             state.write_error = error;
+            state.blocked = blocked;
             state.objects = objects;
             state.is_applied = true;
+            state.is_writing = false;
         });
     }
 
-    /// Whether deletions of the kind are held.
+    /// Whether the brake holds anything of the kind.
     pub(super) fn is_held(&self, kind: &'static str) -> bool {
         self.loops().get(kind).is_some_and(|entry| entry.state.held.is_some())
     }
 
     /// The states of all loops, in the order of their names.
     pub(super) fn states(&self) -> Vec<LoopState> {
-        self.loops().values().map(|entry| entry.state.clone()).collect()
+        let now = self.0.clock.monotonic();
+        let state = |entry: &Entry| LoopState {
+            waited: entry
+                .waits_since
+                .map_or(Duration::ZERO, |since| now.saturating_sub(since)),
+            cache_error: (entry.cache_error)(),
+            ..entry.state.clone()
+        };
+        self.loops().values().map(state).collect()
     }
 
     /// Notifies of every update.

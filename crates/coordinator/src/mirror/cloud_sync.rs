@@ -11,8 +11,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Client, Resource as _};
 use serde_json::json;
-use tidewaiter_api::cloud_sync::{CLOUD_SYNC, RELEASE_ANNOTATION};
-use tidewaiter_api::{CloudSync, CloudSyncSpec};
+use tidewaiter_api::cloud_sync::{CLOUD_SYNC, RELEASE_ANNOTATION, SYNCED};
+use tidewaiter_api::{CloudSync, CloudSyncSpec, CloudSyncStatus, Condition, ConditionStatus};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
 use tidewaiter_kit::{
     Cache, Controller, ControllerContext, Events, Key, Next, Pass, Queue, Reconciler, SharedClock, Tasks, WriteError,
@@ -21,10 +21,16 @@ use tidewaiter_kit::{
 use tokio_util::sync::CancellationToken;
 
 use super::board::Board;
-use plan::{Plan, plan, release};
+use plan::{Plan, patience, plan, release};
 
 /// Between two writes with the same conditions: counts change with every object.
 const REST: Duration = Duration::from_secs(5);
+
+/// The same while the cluster is not as the cloud lists it.
+const REST_IN_TROUBLE: Duration = Duration::from_secs(15);
+
+/// Nothing starts a pass when the API server begins to refuse the watch of a kind, or ends to.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Our own write is not in the cache yet: its change starts a pass. This is the fallback.
 const CATCH_UP: Duration = Duration::from_secs(1);
@@ -44,10 +50,6 @@ impl Release {
         let trigger = queue.always(super::key());
         self.0
             .notify(trigger.unless(|before, after| released(before) == released(after)));
-    }
-
-    pub(super) fn cache(&self) -> &Cache<CloudSync> {
-        &self.0
     }
 
     /// The object, for Events.
@@ -73,8 +75,12 @@ pub(super) fn start(
     tasks: &mut Tasks,
 ) -> Release {
     let clock = Arc::clone(&context.kit.clock);
-    let objects = Cache::<CloudSync>::all(reader.clone()).start(tasks, &context.kit);
+    let objects = Cache::<CloudSync>::all(reader.clone())
+        .optional()
+        .start(tasks, &context.kit);
     let queue = Queue::new();
+    // The first pass needs neither an object nor a response of the cloud.
+    queue.push(super::key());
     objects.notify(queue.always(super::key()));
     tasks.spawn(
         "cloud-sync/updates",
@@ -131,7 +137,7 @@ impl Reconciler for CloudSyncController {
         }
         let Some(object) = object else {
             self.writer
-                .apply_new(&CloudSync::new(CLOUD_SYNC, CloudSyncSpec {}))
+                .apply_new(&CloudSync::new(CLOUD_SYNC, CloudSyncSpec {}), |_| true)
                 .await?;
             return Ok(Next::Pending(CATCH_UP));
         };
@@ -143,10 +149,13 @@ impl Reconciler for CloudSyncController {
             self.events.publish(&object.object_ref(&()), notice);
             return Ok(Next::Pending(CATCH_UP));
         }
+        if let Some(wait) = patience(&object, &loops) {
+            return Ok(Next::Pending(wait));
+        }
         let Some(Plan { status, notices }) = plan(&object, &loops, self.clock.now()) else {
-            return Ok(Next::UntilChanged);
+            return Ok(Next::After(LOOK_AGAIN));
         };
-        let rest = self.rest();
+        let rest = self.rest(&status);
         if notices.is_empty() && !rest.is_zero() {
             return Ok(Next::Pending(rest));
         }
@@ -157,15 +166,21 @@ impl Reconciler for CloudSyncController {
         for notice in notices {
             self.events.publish(&object.object_ref(&()), notice);
         }
-        Ok(Next::UntilChanged)
+        Ok(Next::After(LOOK_AGAIN))
     }
 }
 
 impl CloudSyncController {
-    /// How long a write that changes no condition waits.
-    fn rest(&self) -> Duration {
+    /// How long a write that changes no condition waits. It waits longer while the sync fails, because the error may be another one each time.
+    fn rest(&self, status: &CloudSyncStatus) -> Duration {
+        let synced = |condition: &Condition| condition.type_ == SYNCED && condition.status == ConditionStatus::True;
+        let rest = if status.conditions.iter().any(synced) {
+            REST
+        } else {
+            REST_IN_TROUBLE
+        };
         let written = *self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = written.map_or(Duration::ZERO, |written| written.saturating_add(REST));
+        let next = written.map_or(Duration::ZERO, |written| written.saturating_add(rest));
         next.saturating_sub(self.clock.monotonic())
     }
 }

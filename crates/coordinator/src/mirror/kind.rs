@@ -21,6 +21,8 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
     const CONTROLLER: &'static str;
     /// The kinds of the change stream after which it is listed again.
     const CHANGED: &'static [ChangedKind];
+    /// The finalizer by which a controller of ours keeps a deleted resource for a moment.
+    const FINALIZER: Option<&'static str> = None;
     /// What the cloud lists.
     type Object: Model + Send;
     /// What is written to the cluster.
@@ -55,6 +57,16 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
             }
         }
         items
+    }
+
+    /// How many objects may be added within one sync interval before the brake holds them; None for a kind without a bound.
+    fn bound(&self) -> Option<usize> {
+        None
+    }
+
+    /// What a resource gives: one that gives something else counts as added. Only of a kind with a bound.
+    fn gives(&self, _resource: &Self::Resource) -> String {
+        String::new()
     }
 
     /// Whether an object of the cluster is one that the mirror may change and delete.
@@ -122,6 +134,6 @@ pub(super) fn cluster_scoped(id: &impl ToString) -> ObjectMeta {
 }
 
 /// Whether a name is an id of the cloud. People give their objects other names.
-pub(super) fn is_id(name: &str) -> bool {
+pub(crate) fn is_id(name: &str) -> bool {
     name.parse::<Uuid>().is_ok()
 }

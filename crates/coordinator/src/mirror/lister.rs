@@ -1,7 +1,7 @@
 //! One loop for each kind that asks the cloud what there should be.
 //!
 //! It asks when the change stream names the kind, and otherwise polls with jitter. A response that cannot be used changes nothing: the last
-//! complete one stays. Only the leader asks.
+//! complete one stays. Only the leader asks, and not while everything that the coordinator manages is removed.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -12,7 +12,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use tidewaiter_cloud::client::{Client, ClientError, Cluster, ETag, Fetched, Path};
 use tidewaiter_cloud::models::NodePool;
 use tidewaiter_kit::backoff::jittered;
-use tidewaiter_kit::{Backoff, Chain, Leadership, Queue, SharedClock};
+use tidewaiter_kit::{Chain, Leadership, Pause, Queue, SharedClock};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
@@ -21,22 +21,24 @@ use super::board::{Board, Contents};
 use super::kind::{Listed, MirroredKind, Source};
 use super::listing::{Foreign, Listing, Part, Refused};
 use super::sync::Shared;
+use crate::explained::explained;
+use crate::retries::Retries;
 
 /// Spreads the polls of many clusters.
 const JITTER: f64 = 0.1;
 
 /// While nothing is wrong, every kind is listed again after this many sync intervals, in case the change stream lost an event. The stream
 /// itself polls at each interval while it is interrupted.
-const QUIET_INTERVALS: u32 = 4;
+const QUIET_INTERVALS: u32 = 5;
 
-/// Between two lists of one kind, however often the stream names it; after failures it doubles, up to the sync interval.
+/// Between two lists of one kind, however often the stream names it.
 const REST: Duration = Duration::from_millis(500);
-
-/// The longest pause that the cloud can ask for.
-const MOST: Duration = Duration::from_mins(15);
 
 /// The first list does not wait longer than this for the change stream.
 const FIRST: Duration = Duration::from_secs(2);
+
+/// One request is retried silently for this long. What fails longer is reported, and retried by the loop.
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Lists that are requested at once.
 const AT_ONCE: usize = 8;
@@ -58,12 +60,28 @@ impl ListError {
         }
     }
 
+    /// The error and its remedy, without the request: the kind says what was requested.
+    fn explained(&self, client: &Client) -> String {
+        match self {
+            Self::Cloud(error) => explained(error, client),
+            Self::Foreign(_) => Chain(self).to_string(),
+        }
+    }
+
     fn retry_after(&self) -> Duration {
         match self {
-            Self::Cloud(error) => error.retry_after().unwrap_or_default().min(MOST),
+            Self::Cloud(error) => error.retry_after().unwrap_or_default(),
             Self::Foreign(_) => Duration::ZERO,
         }
     }
+}
+
+/// When the cloud is asked next, if nothing changes.
+#[derive(Clone, Copy)]
+enum Poll {
+    After(Duration),
+    /// After [`QUIET_INTERVALS`], or after one interval while the brake holds something.
+    Regularly,
 }
 
 /// The cloud of one cluster.
@@ -82,6 +100,7 @@ pub(super) struct Lister<K: MirroredKind> {
     pub(super) asked: Arc<Notify>,
     pub(super) queue: Queue,
     pub(super) board: Board,
+    pub(super) pause: Pause,
     pub(super) clock: SharedClock,
     pub(super) memory: Memory<K::Resource>,
 }
@@ -119,46 +138,60 @@ impl<K: MirroredKind> Lister<K> {
         let listing = async {
             leadership.acquired().await;
             self.board.started(K::NAME);
-            let mut wait = FIRST;
-            let mut failures = 0;
+            let mut poll = Poll::After(FIRST);
+            let mut retries = Retries::new(&self.cloud.client, self.cloud.interval, self.clock.clone());
             loop {
                 tokio::select! {
+                    biased;
                     () = self.asked.notified() => {}
-                    () = self.clock.sleep(wait) => {}
+                    () = self.due(poll) => {}
                 }
-                let rest = match self.list().await {
-                    Ok(next) => {
-                        (wait, failures) = (next, 0);
-                        REST
+                if self.pause.is_paused() {
+                    self.pause.until(false).await;
+                    self.board.started(K::NAME);
+                }
+                retries.begin();
+                match self.list().await {
+                    Ok(()) => {
+                        poll = Poll::Regularly;
+                        retries.succeeded();
+                        self.clock.sleep(REST).await;
                     }
                     Err(asked) => {
-                        failures += 1;
-                        wait = Duration::ZERO;
-                        asked.max(Backoff::new(REST, self.cloud.interval.max(REST)).delay(failures))
+                        poll = Poll::After(Duration::ZERO);
+                        retries.failed(asked).await;
                     }
-                };
-                self.clock.sleep(rest).await;
+                }
             }
         };
         shutdown.run_until_cancelled(listing).await;
         Ok(())
     }
 
-    /// Asks the cloud once. Returns the time until the next poll, or the pause that the cloud asks for.
-    async fn list(&mut self) -> Result<Duration, Duration> {
+    /// The time of the next poll. Whether something is held is known only after the response was compared with the cluster.
+    async fn due(&self, poll: Poll) {
+        if let Poll::After(wait) = poll {
+            return self.clock.sleep(wait).await;
+        }
+        for _ in 0..QUIET_INTERVALS {
+            let interval = self.cloud.interval;
+            // Not before the interval is over: the same response must confirm what is held.
+            self.clock.sleep(jittered(interval, JITTER).max(interval)).await;
+            if self.board.is_held(K::NAME) {
+                return;
+            }
+        }
+    }
+
+    /// Asks the cloud once. Fails with the pause that the cloud asks for.
+    async fn list(&mut self) -> Result<(), Duration> {
         match self.fetch().await {
             Ok(changed) => {
                 self.accept(changed);
-                let interval = jittered(self.cloud.interval, JITTER);
-                let quiet = if self.board.is_held(K::NAME) {
-                    1
-                } else {
-                    QUIET_INTERVALS
-                };
-                Ok(interval * quiet)
+                Ok(())
             }
             Err(error) => {
-                let text = Chain(&error).to_string();
+                let text = error.explained(&self.cloud.client);
                 if self.board.failed(K::NAME, error.class(), &text) {
                     warn!(
                         kind = K::NAME,
@@ -175,6 +208,7 @@ impl<K: MirroredKind> Lister<K> {
         let confirmed = self.clock.monotonic();
         if changed {
             let listing = Listing::of(
+                K::NAME,
                 self.memory.parts.values().map(|part| &**part),
                 self.memory.pools.refused.clone(),
             );

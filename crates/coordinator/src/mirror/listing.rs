@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use aws_lc_rs::digest::{SHA256, digest};
-use kube::ResourceExt as _;
 use tidewaiter_cloud::client::ETag;
 use tidewaiter_cloud::models::InvalidItem;
 use tidewaiter_kit::Key;
@@ -78,8 +77,9 @@ impl<R: kube::Resource> Part<R> {
 }
 
 impl<R: kube::Resource + Clone> Listing<R> {
-    /// All parts together, and what is malformed besides. An id that occurs twice is malformed: which of the two is meant cannot be known.
-    pub(super) fn of<'a>(parts: impl IntoIterator<Item = &'a Part<R>>, mut refused: Vec<Refused>) -> Self
+    /// All parts of a kind together, and what is malformed besides. An id that occurs twice is malformed: which of the two is meant cannot
+    /// be known.
+    pub(super) fn of<'a>(kind: &str, parts: impl IntoIterator<Item = &'a Part<R>>, mut refused: Vec<Refused>) -> Self
     where
         R: 'a,
     {
@@ -103,7 +103,7 @@ impl<R: kube::Resource + Clone> Listing<R> {
                 reason: "its id occurs twice in the list".to_owned(),
             });
         }
-        let revision = revision(&etags, &desired);
+        let revision = revision(kind, &etags, &desired);
         Self {
             desired,
             refused,
@@ -111,12 +111,19 @@ impl<R: kube::Resource + Clone> Listing<R> {
         }
     }
 
-    /// Whether the list contains the object `resource`, in whatever form.
-    pub(super) fn refuses(&self, resource: &R) -> bool {
-        let name = resource.name_any();
-        self.refused
-            .iter()
-            .any(|refused| refused.name.as_deref() == Some(&name))
+    /// Whether the list contains a malformed object of this name.
+    pub(super) fn refuses(&self, name: &str) -> bool {
+        self.refused.iter().any(|refused| refused.name.as_deref() == Some(name))
+    }
+
+    /// The names of everything that it contains, as far as they can be read.
+    pub(super) fn names(&self) -> BTreeSet<String> {
+        let refused = self.refused.iter().filter_map(|refused| refused.name.clone());
+        self.desired
+            .keys()
+            .map(|key| key.name().to_owned())
+            .chain(refused)
+            .collect()
     }
 
     /// Whether it is known what the list does not contain.
@@ -125,10 +132,11 @@ impl<R: kube::Resource + Clone> Listing<R> {
     }
 }
 
-/// Changes with the version in the cloud and with the set of names, and with nothing that is secret.
-fn revision<R>(etags: &str, desired: &BTreeMap<Key, R>) -> String {
+/// Changes with the version in the cloud and with the set of names, and with nothing that is secret. Two kinds never have the same: all
+/// empty lists may have one `ETag`, and a release is for one kind.
+fn revision<R>(kind: &str, etags: &str, desired: &BTreeMap<Key, R>) -> String {
     let names: Vec<&str> = desired.keys().map(Key::name).collect();
-    let digest = digest(&SHA256, format!("{etags}{}", names.join("\n")).as_bytes());
+    let digest = digest(&SHA256, format!("{kind}\n{etags}{}", names.join("\n")).as_bytes());
     let hex = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
     hex.collect::<String>()[..REVISION_LENGTH].to_owned()
 }

@@ -5,11 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Resource;
+use tidewaiter_api::cloud_sync::UNREADABLE_LIST;
 use tidewaiter_kit::Key;
 use tidewaiter_kit::children::{Changes, compare};
 
-use super::brake::{Brake, MassDeletion, MassDeletionOf};
+use super::brake::{Additions, Brake, MassDeletion, Response, deletes_most};
 use super::listing::Listing;
+
+/// Finalizers of a deletion that waits for dependents, which the garbage collector removes.
+const OF_KUBERNETES: [&str; 2] = ["foregroundDeletion", "orphan"];
+
+/// The longest text about objects that cannot be deleted.
+const MAX_TEXT: usize = 512;
 
 /// What a plan is made of, besides the objects.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +29,8 @@ pub(super) struct Rules<'a> {
     pub(super) confirmed: Duration,
     /// The revision that a person released.
     pub(super) released: Option<&'a str>,
+    /// How many objects may be added within one sync interval; None for a kind without a bound.
+    pub(super) bound: Option<usize>,
 }
 
 /// What is to be done.
@@ -29,65 +38,199 @@ pub(super) struct Rules<'a> {
 pub(super) struct Plan<R> {
     /// The writes.
     pub(super) changes: Changes<R>,
-    /// The deletions that are held.
+    /// What is held.
     pub(super) hold: Option<Hold>,
 }
 
-/// Deletions that are held.
+/// Deletions and additions that are held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Hold {
     /// The objects that would be deleted.
-    pub(super) keys: BTreeSet<Key>,
-    /// Why they are not.
+    pub(super) deletions: BTreeSet<Key>,
+    /// The objects that would be created, or changed so that they give something else.
+    pub(super) additions: Additions,
+    /// Why: that of the deletions, if any are held.
     pub(super) reason: HoldReason,
 }
 
-/// Why deletions are held.
+/// Why something is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HoldReason {
     /// More than half of the objects would be deleted.
     MostObjects,
     /// The response contains an object without a valid id, which may be any of those that are missing from it.
     Unreadable,
+    /// More objects would be added than may be within one sync interval.
+    ManyAdditions,
+}
+
+impl HoldReason {
+    /// In the words of `CloudSync`, Events and errors.
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::MostObjects => "more than half of the objects would be deleted",
+            Self::Unreadable => UNREADABLE_LIST,
+            Self::ManyAdditions => "more would be added within one sync interval than bindingsPerSync permits",
+        }
+    }
+}
+
+impl Hold {
+    /// How many objects it holds.
+    pub(super) fn count(&self) -> usize {
+        self.keys().count()
+    }
+
+    /// The objects that it holds.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
+        let Additions { new, changed } = &self.additions;
+        self.deletions.iter().chain(new).chain(changed)
+    }
 }
 
 /// What is to be done so that the objects in the cluster are those of the listing. A malformed object of the cloud is neither changed nor
-/// deleted in the cluster, and while one cannot even be named, nothing is deleted.
+/// deleted in the cluster, and while one cannot even be named, nothing is deleted that the brake protects. `gives` is what an object gives:
+/// one that gives something else counts as added.
 pub(super) fn plan<R: Resource + Clone>(
     listing: &Listing<R>,
     actual: &[Arc<R>],
     ours: impl Fn(&R) -> bool,
+    gives: impl Fn(&R) -> String,
     brake: &mut Brake,
     rules: Rules<'_>,
 ) -> Plan<R> {
     let judged: Vec<Arc<R>> = actual
         .iter()
-        .filter(|object| !listing.refuses(object))
+        .filter(|object| !listing.refuses(object.meta().name.as_deref().unwrap_or_default()))
         .cloned()
         .collect();
-    let mut changes = compare(listing.desired.values().cloned().collect(), &judged, ours);
-    let keys: BTreeSet<Key> = changes.delete.iter().map(|object| Key::of(&**object)).collect();
-    let reason = if !listing.is_readable() {
-        (!keys.is_empty()).then_some(HoldReason::Unreadable)
-    } else if changes.delete_most() {
-        let response = MassDeletionOf {
-            keys: &keys,
-            confirmed: rules.confirmed,
-            released: rules.released == Some(listing.revision.as_str()),
-        };
-        let lets = brake.lets(response, rules.mass_deletion, rules.interval);
-        (!lets).then_some(HoldReason::MostObjects)
+    let mut changes = compare(listing.desired.values().cloned().collect(), &judged, &ours);
+    changes.update.extend(edited_while_deleted(listing, &judged, &ours));
+    let protected = brake.protected(|| present(actual, |object| ours(object) && is_alive(object)));
+    let (mut stays, listed): (BTreeSet<Key>, BTreeSet<Key>) =
+        protected.into_iter().partition(|key| listing.refuses(key.name()));
+    let missing = listed.iter().filter(|key| !listing.desired.contains_key(*key));
+    let mut deletions: BTreeSet<Key> = missing.cloned().collect();
+    let reason = why_held(listing, &deletions, listed.len(), brake, rules);
+    if let Some(reason) = reason {
+        let is_held = |object: &Arc<R>| deletions.contains(&Key::of(&**object));
+        let (held, strangers) = changes.delete.into_iter().partition(is_held);
+        changes.delete = held;
+        changes.hold(reason.text());
+        changes.delete = strangers;
+        stays.extend(deletions.iter().cloned());
     } else {
-        brake.reset();
-        None
+        deletions.clear();
+    }
+    let additions = rules.bound.map_or_else(Additions::default, |bound| {
+        let effects = listing.desired.iter().map(|(key, object)| (key.clone(), gives(object)));
+        let response = rules.response(&listing.revision);
+        brake.held_additions(effects.collect(), || present(actual, &ours), bound, response)
+    });
+    changes.create.retain(|object| !additions.contain(&Key::of(object)));
+    changes
+        .update
+        .retain(|(object, _)| !additions.contain(&Key::of(object)));
+    let let_through = listing.desired.keys().filter(|key| !additions.new.contains(*key));
+    stays.extend(let_through.cloned());
+    brake.protect(stays);
+    let many = (!additions.is_empty()).then_some(HoldReason::ManyAdditions);
+    let hold = reason.or(many).map(|reason| Hold {
+        deletions,
+        additions,
+        reason,
+    });
+    Plan { changes, hold }
+}
+
+fn is_alive(object: &impl Resource) -> bool {
+    object.meta().deletion_timestamp.is_none()
+}
+
+fn present<R: Resource>(actual: &[Arc<R>], which: impl Fn(&R) -> bool) -> BTreeSet<Key> {
+    let objects = actual.iter().filter(|object| which(object));
+    objects.map(|object| Key::of(&**object)).collect()
+}
+
+impl Rules<'_> {
+    /// About the response of this revision.
+    fn response(&self, revision: &str) -> Response {
+        Response {
+            confirmed: self.confirmed,
+            released: self.released == Some(revision),
+            rule: self.mass_deletion,
+            interval: self.interval,
+        }
+    }
+}
+
+/// Why the deletion of these of `protected` objects is held, if it is.
+fn why_held<R: Resource + Clone>(
+    listing: &Listing<R>,
+    deletions: &BTreeSet<Key>,
+    protected: usize,
+    brake: &mut Brake,
+    rules: Rules<'_>,
+) -> Option<HoldReason> {
+    if !listing.is_readable() {
+        return (!deletions.is_empty()).then_some(HoldReason::Unreadable);
+    }
+    if !deletes_most(deletions.len(), protected) {
+        brake.deletes_few();
+        return None;
+    }
+    let lets = brake.lets_delete(deletions, rules.response(&listing.revision));
+    (!lets).then_some(HoldReason::MostObjects)
+}
+
+/// The objects that are being deleted although the cloud lists them, each with what it should be. A finalizer may keep one for a long time,
+/// and edits of it are undone meanwhile.
+fn edited_while_deleted<R: Resource + Clone>(
+    listing: &Listing<R>,
+    actual: &[Arc<R>],
+    ours: impl Fn(&R) -> bool,
+) -> Vec<(R, Arc<R>)> {
+    let deleted = actual
+        .iter()
+        .filter(|object| object.meta().deletion_timestamp.is_some() && ours(object));
+    let update = deleted.filter_map(|object| {
+        let mut desired = listing.desired.get(&Key::of(&**object))?.clone();
+        // No finalizer can be added to it.
+        if let Some(finalizers) = &mut desired.meta_mut().finalizers {
+            let present = object.meta().finalizers.as_deref().unwrap_or_default();
+            finalizers.retain(|finalizer| present.contains(finalizer));
+        }
+        Some((desired, Arc::clone(object)))
+    });
+    update.collect()
+}
+
+/// The first of the deleted objects that somebody else's finalizers keep, and what to say about all of them. `finalizer` is ours.
+pub(super) fn blocked<R: Resource>(
+    actual: &[Arc<R>],
+    ours: impl Fn(&R) -> bool,
+    finalizer: Option<&str>,
+) -> Option<(Arc<R>, String)> {
+    let foreign = |object: &R| -> Vec<String> {
+        let all = object.meta().finalizers.iter().flatten();
+        let others = all.filter(|it| Some(it.as_str()) != finalizer && !OF_KUBERNETES.contains(&it.as_str()));
+        others.cloned().collect()
     };
-    if reason.is_some() {
-        changes.hold();
-    }
-    Plan {
-        changes,
-        hold: reason.map(|reason| Hold { keys, reason }),
-    }
+    let deleted = |object: &&Arc<R>| object.meta().deletion_timestamp.is_some() && ours(object);
+    let kept = actual.iter().filter(deleted).map(|object| (object, foreign(object)));
+    let mut all = kept.filter(|(_, finalizers)| !finalizers.is_empty());
+    let (first, finalizers) = all.next()?;
+    let name = first.meta().name.as_deref().unwrap_or_default();
+    let more = match all.count() {
+        0 => String::new(),
+        count => format!(", and {count} more"),
+    };
+    let text = format!(
+        "{name} is being deleted, but is kept by the finalizers {}{more}",
+        finalizers.join(", ")
+    );
+    let end = text.floor_char_boundary(MAX_TEXT);
+    Some((Arc::clone(first), text[..end].to_owned()))
 }
 
 #[cfg(test)]
@@ -132,8 +275,9 @@ mod tests {
             interval: INTERVAL,
             confirmed: Duration::from_secs(second),
             released,
+            bound: None,
         };
-        let Plan { changes, hold } = plan(listing, &actual, |_| true, brake, rules);
+        let Plan { changes, hold } = plan(listing, &actual, |_| true, |_| String::new(), brake, rules);
         let names = |objects: Vec<&ServiceAccount>| -> String {
             objects.iter().filter_map(|it| it.metadata.name.clone()).collect()
         };
@@ -142,11 +286,13 @@ mod tests {
             names(changes.create.iter().collect()),
             names(changes.update.iter().map(|(desired, _)| desired).collect()),
             names(changes.delete.iter().map(AsRef::as_ref).collect()),
-            hold.map_or("nothing".to_owned(), |hold| format!(
-                "{} {:?}",
-                hold.keys.len(),
-                hold.reason
-            )),
+            hold.map_or("nothing".to_owned(), |hold| {
+                let held = changes.held.unwrap();
+                // What vanished from the cluster need not be deleted.
+                let held_at_most = held.count <= hold.count();
+                assert!(held_at_most && held.reason == hold.reason.text(), "{held:?}");
+                format!("{} {:?}", hold.count(), hold.reason)
+            }),
         )
     }
 
@@ -190,11 +336,147 @@ mod tests {
     }
 
     #[test]
+    fn what_appears_later_is_neither_counted_nor_protected() {
+        let mut brake = Brake::default();
+        let (known, forged) = (["a", "b", "c"], ["t", "u", "v", "w", "x", "y", "z"]);
+        assert_eq!(
+            planned(&listing(&known, &[]), &known, &mut brake, 0, None),
+            "+ =abc - held nothing"
+        );
+        let all = [&known[..], &forged[..]].concat();
+        assert_eq!(
+            planned(&listing(&known, &[]), &all, &mut brake, 1, None),
+            "+ =abc -tuvwxyz held nothing"
+        );
+        // Neither do many forged objects let most of the others be deleted.
+        let known = ["a", "b", "c", "d", "e", "f"];
+        assert_eq!(
+            planned(&listing(&known, &[]), &known, &mut brake, 2, None),
+            "+ =abcdef - held nothing"
+        );
+        let all = [&known[..], &forged[..]].concat();
+        assert_eq!(
+            planned(&listing(&["a"], &[]), &all, &mut brake, 3, None),
+            "+ =a -tuvwxyz held 5 MostObjects"
+        );
+        // What was let go stays let go, should its deletion fail.
+        let found = planned(&listing(&["a"], &[]), &known, &mut brake, 40, None);
+        assert_eq!(found, "+ =a -bcdef held nothing");
+        let found = planned(&listing(&["a"], &[]), &known, &mut brake, 41, None);
+        assert_eq!(found, "+ =a -bcdef held nothing");
+    }
+
+    #[test]
+    fn what_vanished_from_the_cluster_is_protected_all_the_same() {
+        let mut brake = Brake::default();
+        let all = ["a", "b", "c", "d", "e", "f"];
+        assert_eq!(
+            planned(&listing(&all, &[]), &all, &mut brake, 0, None),
+            "+ =abcdef - held nothing"
+        );
+        let found = planned(&listing(&[], &[]), &[], &mut brake, 1, None);
+        assert_eq!(found, "+ = - held 6 MostObjects");
+    }
+
+    #[test]
+    fn an_object_that_is_being_deleted_is_put_right_and_reported() {
+        let deleted = |name: &str, finalizers: &[&str]| {
+            let mut object = object(name);
+            object.metadata.deletion_timestamp = Some(serde_json::from_str("\"2026-01-01T00:00:00Z\"").unwrap());
+            object.metadata.finalizers = Some(finalizers.iter().map(ToString::to_string).collect());
+            Arc::new(object)
+        };
+        let mut listed = listing(&["a", "b"], &[]);
+        for object in listed.desired.values_mut() {
+            object.metadata.finalizers = Some(vec!["ours".to_owned()]);
+        }
+        let actual = [
+            deleted("a", &["evil.io/x"]),
+            deleted("b", &["ours"]),
+            deleted("forged", &["orphan", "evil.io/y"]),
+        ];
+        let rules = Rules {
+            mass_deletion: MassDeletion::Confirm,
+            interval: INTERVAL,
+            confirmed: INTERVAL,
+            released: None,
+            bound: None,
+        };
+        let changes = plan(
+            &listed,
+            &actual,
+            |_| true,
+            |_| String::new(),
+            &mut Brake::default(),
+            rules,
+        )
+        .changes;
+        let finalizers: Vec<_> = changes
+            .update
+            .iter()
+            .map(|(it, _)| it.metadata.finalizers.clone())
+            .collect();
+        assert_eq!(finalizers, [Some(vec![]), Some(vec!["ours".to_owned()])]);
+        assert!(changes.create.is_empty() && changes.delete.is_empty());
+        let (first, text) = blocked(&actual, |_| true, Some("ours")).unwrap();
+        assert_eq!(first.metadata.name.as_deref(), Some("a"));
+        assert_eq!(
+            text,
+            "a is being deleted, but is kept by the finalizers evil.io/x, and 1 more"
+        );
+        assert!(blocked(&actual[1..2], |_| true, Some("ours")).is_none());
+        assert!(blocked(&actual, |_| false, None).is_none());
+    }
+
+    #[test]
     fn a_complete_list_in_between_ends_what_was_held() {
         let actual = ["a", "b", "c", "d", "e", "f"];
         let mut brake = Brake::default();
         assert!(planned(&listing(&[], &[]), &actual, &mut brake, 0, None).contains("held 6"));
         assert!(planned(&listing(&actual, &[]), &actual, &mut brake, 10, None).contains("held nothing"));
         assert!(planned(&listing(&[], &[]), &actual, &mut brake, 40, None).contains("held 6"));
+    }
+
+    #[test]
+    fn held_additions_are_neither_created_nor_changed_and_are_not_protected() {
+        let gives = |object: &ServiceAccount| {
+            let annotations = object.metadata.annotations.iter().flatten();
+            annotations.map(|(_, value)| value.clone()).collect()
+        };
+        let mut brake = Brake::default();
+        let mut step = |names: &[&str], changed: &[&str], second: u64, bound: Option<usize>| {
+            let mut listed = listing(names, &[]);
+            for name in changed {
+                let object = listed.desired.get_mut(&Key::new(name)).unwrap();
+                object.metadata.annotations = Some([("role".to_owned(), "admin".to_owned())].into());
+            }
+            let actual: Vec<_> = ["a", "b"].map(|name| Arc::new(object(name))).into();
+            let rules = Rules {
+                mass_deletion: MassDeletion::Release,
+                interval: INTERVAL,
+                confirmed: Duration::from_secs(second),
+                released: None,
+                bound,
+            };
+            let Plan { changes, hold } = plan(&listed, &actual, |_| true, gives, &mut brake, rules);
+            let named = |objects: Vec<&ServiceAccount>| -> String {
+                objects.iter().filter_map(|it| it.metadata.name.clone()).collect()
+            };
+            let held = hold.map(|hold| format!("{} {:?}", hold.count(), hold.reason));
+            (
+                named(changes.create.iter().collect()),
+                named(changes.update.iter().map(|(desired, _)| desired).collect()),
+                held.unwrap_or_default(),
+            )
+        };
+        let of = |create: &str, update: &str, held: &str| (create.to_owned(), update.to_owned(), held.to_owned());
+        assert_eq!(step(&["a", "b"], &[], 0, Some(1)), of("", "ab", ""));
+        let many = ["a", "b", "c", "d", "e", "f"];
+        let held = of("", "b", "5 ManyAdditions");
+        assert_eq!(step(&many, &["a"], 1, Some(1)), held);
+        assert_eq!(step(&many, &["a"], 1_000, Some(1)), held);
+        // They were never there, so their absence is no mass deletion.
+        assert_eq!(step(&["a", "b"], &[], 1_001, Some(1)), of("", "ab", ""));
+        assert_eq!(step(&many, &[], 1_100, None), of("cdef", "ab", ""));
     }
 }

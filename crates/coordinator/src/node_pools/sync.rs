@@ -2,9 +2,9 @@
 //!
 //! One conditional list request, when the change stream names nodes, and otherwise at each poll. A response that cannot be used changes
 //! nothing: the last complete one stays, for as long as it takes. A malformed node in a response keeps its last state. What would take the labels of its node pool from most Nodes passes the
-//! brake. Only the leader asks.
+//! brake. Only the leader asks, and not while everything that the coordinator manages is removed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,20 +17,22 @@ use tidewaiter_cloud::client::{Client, Cluster, ETag, Fetched};
 use tidewaiter_cloud::models::{self, InvalidItem};
 use tidewaiter_kit::backoff::jittered;
 use tidewaiter_kit::metrics::MetricsError;
-use tidewaiter_kit::{Backoff, Cache, Chain, ControllerContext, Metrics, SharedClock, Tasks};
+use tidewaiter_kit::{Cache, ControllerContext, Metrics, Pause, SharedClock, Tasks};
 use tokio::sync::Notify;
 use tracing::warn;
 use uuid::Uuid;
 
 use super::brake::{Brake, Verdict, contradicts_most};
 use super::{Members, NodePools, PoolMembers};
-use crate::controllers::Node;
+use crate::explained::explained;
+use crate::node::Node;
+use crate::retries::Retries;
 
 /// Spreads the polls of many clusters.
 const JITTER: f64 = 0.1;
 
 /// While nothing is wrong, the nodes are listed again after this many sync intervals, in case the change stream lost an event.
-const QUIET_INTERVALS: u32 = 4;
+const QUIET_INTERVALS: u32 = 5;
 
 /// The time between two requests. It doubles while the change stream names nodes all the time and none of them moves: every report of the
 /// status of a node changes the list.
@@ -41,8 +43,8 @@ const LONGEST_REST: Duration = Duration::from_secs(8);
 const STALLED_INTERVALS: u32 = 10;
 const STALLED: Duration = Duration::from_mins(5);
 
-/// The longest pause that the cloud can ask for.
-const LONGEST_WAIT: Duration = Duration::from_mins(15);
+/// One request is retried silently for this long. What fails longer is logged, and retried by the loop.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Where the nodes of a cluster are listed.
 #[derive(Clone, Debug)]
@@ -66,8 +68,11 @@ struct NodePoolSync {
     /// The last complete response.
     listed: Option<Listed>,
     brake: Brake,
+    /// What the last request failed with; logged once.
+    last_error: Option<String>,
     metrics: SyncMetrics,
     freshness: Arc<Freshness>,
+    pause: Pause,
     clock: SharedClock,
 }
 
@@ -77,6 +82,8 @@ struct Listed {
     members: Members,
     /// The nodes that have names, by their ids in the cloud: a malformed node keeps what it was.
     by_id: BTreeMap<Uuid, (NodeName, LabelValue)>,
+    /// What is wrong with the malformed ones, so that it is logged once.
+    malformed: BTreeSet<String>,
 }
 
 /// What a request led to.
@@ -112,6 +119,10 @@ pub(crate) fn start(
     context: &ControllerContext,
     tasks: &mut Tasks,
 ) -> Result<(), MetricsError> {
+    let cloud = CloudNodes {
+        client: cloud.client.with_deadline(PATIENCE),
+        ..cloud
+    };
     let sync = NodePoolSync {
         cloud,
         setting,
@@ -119,13 +130,21 @@ pub(crate) fn start(
         members,
         listed: None,
         brake: Brake::default(),
+        last_error: None,
         metrics: SyncMetrics::new(&context.kit.metrics)?,
         freshness: Arc::new(Freshness(AtomicU64::new(Freshness::IDLE))),
+        pause: context.pause.clone(),
         clock: context.kit.clock.clone(),
     };
     let (freshness, clock) = (Arc::clone(&sync.freshness), Arc::clone(&sync.clock));
     let limit = (sync.cloud.interval * STALLED_INTERVALS).max(STALLED);
-    let check = move || freshness.check(clock.monotonic(), limit);
+    let pause = context.pause.clone();
+    let check = move || {
+        if pause.is_paused() {
+            return Ok(());
+        }
+        freshness.check(clock.monotonic(), limit)
+    };
     context.kit.checks.register("sync/nodes", check);
     let (leadership, shutdown) = (context.leadership.clone(), context.shutdown.clone());
     tasks.spawn("sync/nodes", async move {
@@ -182,16 +201,20 @@ impl Freshness {
 impl NodePoolSync {
     async fn run(mut self) {
         self.freshness.note(self.clock.monotonic());
-        let (mut rest, mut failures) = (SHORTEST_REST, 0);
+        let mut rest = SHORTEST_REST;
+        let mut retries = Retries::new(&self.cloud.client, self.cloud.interval, self.clock.clone());
         loop {
+            if self.pause.is_paused() {
+                self.pause.until(false).await;
+                self.freshness.note(self.clock.monotonic());
+            }
+            retries.begin();
             let outcome = self.list().await;
             if let Outcome::Failed(asked) = outcome {
-                failures += 1;
-                let backoff = Backoff::new(SHORTEST_REST, self.cloud.interval.max(SHORTEST_REST));
-                self.clock.sleep(asked.max(backoff.delay(failures))).await;
+                retries.failed(asked).await;
                 continue;
             }
-            failures = 0;
+            retries.succeeded();
             self.clock.sleep(rest).await;
             if self.cloud.asked.notified().now_or_never().is_some() {
                 // The list changes all the time. As long as no node moves, there is no hurry.
@@ -203,6 +226,7 @@ impl NodePoolSync {
             }
             rest = SHORTEST_REST;
             tokio::select! {
+                biased;
                 () = self.cloud.asked.notified() => {}
                 () = self.clock.sleep(self.wait(outcome)) => {}
             }
@@ -226,18 +250,27 @@ impl NodePoolSync {
         match client.list_each::<models::Node>(cluster.nodes(), known).await {
             Ok(fetched) => {
                 if let Fetched::Complete { value, etag } = fetched {
-                    self.listed = Some(Listed::of(value, etag, self.listed.as_ref()));
+                    let listed = Listed::of(value, etag, self.listed.as_ref());
+                    for error in listed.new_malformed(self.listed.as_ref()) {
+                        warn!(error, "the cloud lists a malformed node; it keeps its last state");
+                    }
+                    self.listed = Some(listed);
                 }
+                self.last_error = None;
                 self.metrics.last_success.set(self.clock.now().as_second());
                 self.freshness.note(self.clock.monotonic());
                 self.take()
             }
             Err(error) => {
-                warn!(
-                    error = %Chain(&error),
-                    "the cloud's list of nodes cannot be used; the last complete one stays"
-                );
-                Outcome::Failed(error.retry_after().unwrap_or_default().min(LONGEST_WAIT))
+                let text = explained(&error, client);
+                if self.last_error.as_ref() != Some(&text) {
+                    warn!(
+                        error = text,
+                        "the cloud's list of nodes cannot be used; the last complete one stays"
+                    );
+                }
+                self.last_error = Some(text);
+                Outcome::Failed(error.retry_after().unwrap_or_default())
             }
         }
     }
@@ -280,12 +313,23 @@ impl NodePoolSync {
 
 impl Listed {
     fn of(nodes: Vec<Result<models::Node, InvalidItem>>, etag: Option<ETag>, before: Option<&Self>) -> Self {
+        let malformed: BTreeSet<String> = nodes
+            .iter()
+            .filter_map(|node| Some(node.as_ref().err()?.error.to_string()))
+            .collect();
         let by_id: BTreeMap<_, _> = nodes.into_iter().filter_map(|node| known(node, before)).collect();
         Self {
             etag,
             members: by_id.values().cloned().collect(),
             by_id,
+            malformed,
         }
+    }
+
+    /// What is wrong with the malformed nodes that were not malformed in this way before.
+    fn new_malformed<'a>(&'a self, before: Option<&'a Self>) -> impl Iterator<Item = &'a String> {
+        let is_new = move |error: &&String| before.is_none_or(|before| !before.malformed.contains(*error));
+        self.malformed.iter().filter(is_new)
     }
 }
 
@@ -298,7 +342,6 @@ fn known(node: Result<models::Node, InvalidItem>, before: Option<&Listed>) -> Op
             Some((node.id.0, (node.spec.name?, pool)))
         }
         Err(invalid) => {
-            warn!(error = %invalid.error, "the cloud lists a malformed node; it keeps its last state");
             let id = invalid.id?;
             let kept = before.and_then(|before| before.by_id.get(&id))?;
             Some((id, kept.clone()))
@@ -340,6 +383,15 @@ mod tests {
         assert_eq!(names(&before), ["a", "b"]);
         let after = listed(&[node(1, &bad), node(3, &json!("c")), node(4, &bad)], Some(&before));
         assert_eq!(names(&after), ["a", "c"]);
+        let news = |now: &Listed, before| now.new_malformed(before).count();
+        assert_eq!((news(&before, None), news(&after, Some(&before))), (0, 2));
+        let again = listed(&[node(1, &bad), node(3, &json!("d")), node(4, &bad)], Some(&after));
+        assert_eq!(
+            news(&again, Some(&after)),
+            0,
+            "another list with the same malformed nodes"
+        );
+        assert_eq!(news(&again, Some(&before)), 2);
         assert_eq!(names(&listed(&[node(3, &json!("c"))], Some(&after))), ["c"]);
     }
 

@@ -1,11 +1,11 @@
 //! The nodes of the cloud and the status that the cloud shows of them: as it last listed them, with what was sent since.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tidewaiter_cloud::client::{ClientError, ETag, Fetched};
-use tidewaiter_cloud::models;
 use tidewaiter_cloud::models::values::NodeId;
+use tidewaiter_cloud::models::{self, InvalidItem};
 use tidewaiter_kit::Key;
 use tracing::warn;
 
@@ -34,6 +34,8 @@ struct Known {
     cluster: Option<Status>,
     nodes_etag: Option<ETag>,
     cluster_etag: Option<ETag>,
+    /// What is wrong with the malformed nodes, so that it is logged once.
+    malformed: BTreeSet<String>,
 }
 
 impl CloudNodes {
@@ -88,18 +90,9 @@ impl CloudNodes {
         let mut known = self.lock();
         let mut changed = false;
         if let Fetched::Complete { value, etag } = nodes {
-            let (mut nodes, mut invalid) = (Vec::new(), Vec::new());
-            for item in value {
-                match item {
-                    Ok(node) => nodes.push(node),
-                    Err(item) => invalid.push(item),
-                }
+            for error in known.set(value) {
+                warn!(error, "the cloud lists a malformed node; its status is not reported");
             }
-            if let Some(first) = invalid.first() {
-                let (count, error) = (invalid.len(), &first.error);
-                warn!(count, %error, "the cloud lists nodes that are not valid; their status is not reported");
-            }
-            known.set(nodes);
             known.nodes_etag = etag;
             changed = true;
         }
@@ -117,10 +110,19 @@ impl CloudNodes {
 }
 
 impl Known {
-    fn set(&mut self, nodes: Vec<models::Node>) {
+    /// Returns what is wrong with the malformed nodes, unless it was wrong before.
+    fn set(&mut self, listed: Vec<Result<models::Node, InvalidItem>>) -> Vec<String> {
         self.nodes.clear();
         self.names.clear();
-        for node in nodes {
+        let before = std::mem::take(&mut self.malformed);
+        for node in listed {
+            let node = match node {
+                Ok(node) => node,
+                Err(invalid) => {
+                    self.malformed.insert(invalid.error.to_string());
+                    continue;
+                }
+            };
             let key = Key::new(&node.id.to_string());
             let name = node.spec.name.map(|name| name.to_string());
             if let Some(name) = &name {
@@ -132,6 +134,30 @@ impl Known {
                 status: node.status.into(),
             };
             self.nodes.insert(key, node);
+        }
+        self.malformed.difference(&before).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tidewaiter_cloud::models::{Unknown, parse_each};
+
+    use super::*;
+
+    #[test]
+    fn a_malformed_node_is_news_once() {
+        let node = |last: u8, name: &str| {
+            let id = format!("9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d{last:02}");
+            json!({"id": id, "name": name, "created_at": "1", "updated_at": "1", "node_pool_id": id})
+        };
+        let mut known = Known::default();
+        for (last, news) in [(3, 1), (3, 0), (4, 0)] {
+            let listed = json!([node(1, "not a name"), node(last, "a")]).to_string();
+            let listed = parse_each(listed.as_bytes(), Unknown::Ignore).unwrap();
+            assert_eq!(known.set(listed).len(), news);
+            assert_eq!(known.nodes.len(), 1);
         }
     }
 }

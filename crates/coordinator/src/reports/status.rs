@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 use tidewaiter_cloud::models;
 
-use super::node::Node;
+use crate::node::Node;
 
 const RUNNING: &str = "RUNNING";
 const NOT_READY: &str = "NOT_READY";
@@ -27,7 +27,7 @@ impl Status {
         if node.is_ready() {
             return Self::new(RUNNING, String::new(), 100.0);
         }
-        let message = match &node.status.ready {
+        let message = match node.ready() {
             None => "the kubelet has not reported yet".to_owned(),
             Some(ready) => {
                 let state = if &*ready.status == "False" {
@@ -36,7 +36,7 @@ impl Status {
                     "not reachable"
                 };
                 let plain = |text: &str| text.len() <= REASON && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-                match &*ready.reason {
+                match ready.reason.as_deref().unwrap_or_default() {
                     "" => state.to_owned(),
                     reason if plain(reason) => format!("{state}: {reason}"),
                     _ => state.to_owned(),
@@ -51,17 +51,10 @@ impl Status {
         Self::new(UNKNOWN, "the cluster has no Node for it".to_owned(), 0.0)
     }
 
-    /// The status of a cluster whose Nodes are ready or not.
-    pub(super) fn of_cluster(nodes: impl Iterator<Item = bool>) -> Self {
-        let (mut ready, mut total) = (0_u32, 0_u32);
-        for is_ready in nodes {
-            total += 1;
-            ready += u32::from(is_ready);
-        }
+    /// The status of a cluster that has `total` Nodes, of which `ready` are ready.
+    pub(super) fn of_cluster(ready: usize, total: usize) -> Self {
         let kind = if ready > 0 { RUNNING } else { NOT_READY };
-        let percent = (100 * u64::from(ready))
-            .checked_div(u64::from(total))
-            .unwrap_or_default();
+        let percent = (100 * ready).checked_div(total).unwrap_or_default();
         let percent = u8::try_from(percent).unwrap_or(100);
         Self::new(kind, format!("{ready} of {total} Nodes are ready"), percent.into())
     }
@@ -74,7 +67,7 @@ impl Status {
         }
     }
 
-    /// Whether it is one that a coordinator reports. Others come from whoever creates the machine.
+    /// Whether it is one that a coordinator reports. Others come from the program that creates the machine.
     pub(super) fn is_ours(&self) -> bool {
         [RUNNING, NOT_READY].contains(&self.kind.as_str())
     }
@@ -139,13 +132,13 @@ mod tests {
 
     #[test]
     fn a_cluster_runs_as_long_as_a_node_is_ready() {
-        for (nodes, kind, message, percent) in [
-            (&[][..], NOT_READY, "0 of 0 Nodes are ready", 0.0),
-            (&[false, false], NOT_READY, "0 of 2 Nodes are ready", 0.0),
-            (&[true, false, true], RUNNING, "2 of 3 Nodes are ready", 66.0),
-            (&[true], RUNNING, "1 of 1 Nodes are ready", 100.0),
+        for (ready, total, kind, message, percent) in [
+            (0, 0, NOT_READY, "0 of 0 Nodes are ready", 0.0),
+            (0, 2, NOT_READY, "0 of 2 Nodes are ready", 0.0),
+            (2, 3, RUNNING, "2 of 3 Nodes are ready", 66.0),
+            (1, 1, RUNNING, "1 of 1 Nodes are ready", 100.0),
         ] {
-            let status = Status::of_cluster(nodes.iter().copied());
+            let status = Status::of_cluster(ready, total);
             assert_eq!(status, Status::new(kind, message.to_owned(), percent));
         }
     }
@@ -156,7 +149,7 @@ mod tests {
             Status::of_node(&ready("True", "")),
             Status::of_node(&ready("False", "KubeletNotReady")),
             Status::missing(),
-            Status::of_cluster([true, false, true].into_iter()),
+            Status::of_cluster(2, 3),
         ] {
             let sent = status.report().to_string();
             let read: NodeStatusReport = parse(sent.as_bytes(), Unknown::Refuse).unwrap();

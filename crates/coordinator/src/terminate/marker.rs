@@ -17,6 +17,9 @@ const REQUESTED_AT: &str = "requestedAt";
 /// Before the name of a row: how many of its objects were removed.
 const REMOVED: &str = "removed.";
 
+/// The message of a marker that no progress can be recorded in.
+const IMMUTABLE: &str = "everything is removed, but the marker is immutable, so the progress cannot be shown: delete the ConfigMap and request it again";
+
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum State {
@@ -48,6 +51,16 @@ pub struct Marker {
     /// The request and its progress.
     #[serde(default)]
     pub(super) data: BTreeMap<String, String>,
+    /// Whether no progress can be recorded. Ours never is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) immutable: Option<bool>,
+}
+
+impl Marker {
+    /// Whether what it says is somebody else's, because no progress can be recorded in it.
+    pub(super) fn is_immutable(&self) -> bool {
+        self.immutable.unwrap_or_default()
+    }
 }
 
 /// The marker of a new request.
@@ -60,6 +73,7 @@ pub(super) fn requested(by: &str, now: Timestamp) -> Marker {
     Marker {
         metadata: marker_meta(),
         data: data.map(|(key, value)| (key.to_owned(), value)).into(),
+        immutable: None,
     }
 }
 
@@ -74,17 +88,21 @@ pub(super) fn progressed(state: State, message: &str, removed: &BTreeMap<&'stati
     Marker {
         metadata: marker_meta(),
         data: said.chain(counts).collect(),
+        immutable: None,
     }
 }
 
 /// How many objects of the row were removed already, by the marker.
 pub(super) fn removed(marker: &Marker, row: &str) -> u64 {
-    let count = marker.data.get(&format!("{REMOVED}{row}"));
+    let count = marker
+        .data
+        .get(&format!("{REMOVED}{row}"))
+        .filter(|_| !marker.is_immutable());
     count.and_then(|count| count.parse().ok()).unwrap_or_default()
 }
 
 /// How far a termination is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Progress {
     /// `Requested`, `Removing` or `Removed`.
     pub state: String,
@@ -101,6 +119,13 @@ pub struct Progress {
 
 impl Progress {
     pub(super) fn of(marker: &Marker) -> Self {
+        if marker.is_immutable() {
+            return Self {
+                state: State::Removing.word().to_owned(),
+                message: IMMUTABLE.to_owned(),
+                ..Self::default()
+            };
+        }
         let text = |key: &str| marker.data.get(key).cloned().unwrap_or_default();
         let rows = marker.data.keys().filter_map(|key| key.strip_prefix(REMOVED));
         Self {
@@ -135,5 +160,11 @@ mod tests {
         assert!(progress.is_complete() && progress.message.is_empty());
         assert_eq!(progress.removed, [("secrets".to_owned(), 7)].into());
         assert_eq!((removed(&marker, "secrets"), removed(&marker, "users")), (7, 0));
+        // What an immutable one says is not ours.
+        marker.immutable = Some(true);
+        let progress = Progress::of(&marker);
+        assert_eq!((progress.state.as_str(), progress.is_complete()), ("Removing", false));
+        assert!(progress.message.contains("immutable") && progress.removed.is_empty());
+        assert_eq!(removed(&marker, "secrets"), 0);
     }
 }

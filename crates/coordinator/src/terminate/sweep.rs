@@ -7,23 +7,30 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
+use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::ListParams;
-use kube::core::{ListMeta, ObjectList, ObjectMeta, PartialObjectMeta, TypeMeta};
+use kube::core::{ListMeta, ObjectList, ObjectMeta, TypeMeta};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tidewaiter_api::names::{AUTHORIZATION_ROLE_BINDING_FINALIZER, AUTHORIZATION_ROLE_FINALIZER};
 use tidewaiter_cloud::models::{CLUSTER_LABEL_PREFIX, NODE_POOL_LABEL_PREFIX};
 use tidewaiter_kit::{Cache, Chain, Next, Pass, ReconcileError, Reconciler, Retry, SharedClock, WriteError, Writer};
 use tracing::info;
 
+mod plugins;
+
 use super::marker::{Marker, Progress, State, progressed, removed};
 use super::marker_key;
 use super::table::{Ours, Row, table};
+use crate::controllers::{Account, PluginError, PluginRemoval, detached};
 
 /// Writes at once.
 const CONCURRENCY: usize = 16;
 /// Objects in a page of a list. The marker is written after each page.
 const PAGE: u32 = 500;
+/// The finalizers of the controllers.
+const OUR_FINALIZERS: [&str; 2] = [AUTHORIZATION_ROLE_FINALIZER, AUTHORIZATION_ROLE_BINDING_FINALIZER];
 /// Until the next sweep after one that removed something: what it missed was in flight.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Until the next sweep while something waits for a finalizer.
@@ -35,6 +42,7 @@ const WATCHFUL: Duration = Duration::from_mins(1);
 pub(super) struct Terminator {
     client: Client,
     writer: Writer,
+    plugins: PluginRemoval,
     markers: Cache<Marker>,
     counts: Mutex<Counts>,
 }
@@ -63,19 +71,21 @@ pub(super) struct Sweep<'a> {
 #[derive(Debug)]
 pub(super) struct SweepError {
     row: &'static str,
-    failed: Failure,
+    failed: Box<Failure>,
 }
 
 #[derive(Debug)]
 enum Failure {
     List(kube::Error),
     Write { count: usize, first: WriteError },
+    Plugin(PluginError),
 }
 
 impl Terminator {
-    pub(super) fn new(client: Client, markers: Cache<Marker>, clock: SharedClock) -> Self {
+    pub(super) fn new(client: Client, plugins: PluginRemoval, markers: Cache<Marker>, clock: SharedClock) -> Self {
         Self {
             writer: Writer::new(client.clone(), Self::NAME, clock),
+            plugins,
             client,
             markers,
             counts: Mutex::default(),
@@ -103,7 +113,7 @@ impl Terminator {
 
     /// Writes the progress to the marker, if it still exists.
     async fn record(&self, state: State, message: &str) -> Result<(), SweepError> {
-        let Some(marker) = self.markers.get(&marker_key()) else {
+        let Some(marker) = self.markers.get(&marker_key()).filter(|marker| !marker.is_immutable()) else {
             return Ok(());
         };
         let desired = {
@@ -113,7 +123,7 @@ impl Terminator {
         match self.writer.apply(&desired, Some(&marker)).await {
             Err(error) if !error.is_conflict() && !error.is_gone() => Err(SweepError {
                 row: "marker",
-                failed: Failure::Write { count: 1, first: error },
+                failed: Box::new(Failure::Write { count: 1, first: error }),
             }),
             _ => Ok(()),
         }
@@ -177,52 +187,101 @@ impl Sweep<'_> {
         (params.label_selector, params.field_selector) = row.ours.selectors();
         let mut failed: Vec<WriteError> = Vec::new();
         while self.terminator.is_requested() {
-            let page = list(row, &api, &params).await?;
+            let page = list(row, api.list_metadata(&params).await)?;
             let all = page.items.into_iter().map(|item| item.metadata);
             let goes = |meta: &ObjectMeta| meta.deletion_timestamp.is_some() && !matches!(row.ours, Ours::Prefixes);
-            let (going, staying): (Vec<_>, Vec<_>) = all.filter(|meta| is_ours(row, meta)).partition(goes);
-            count.waiting += going.len() as u64;
+            let (going, mut staying): (Vec<_>, Vec<_>) = all.filter(|meta| is_ours(row, meta)).partition(goes);
+            let (held, waiting): (Vec<_>, Vec<_>) = going.into_iter().partition(has_our_finalizer);
+            count.waiting += waiting.len() as u64;
+            staying.extend(held);
             let removals = staying.into_iter().map(|meta| self.remove_one::<K>(row.ours, meta));
-            let results: Vec<_> = stream::iter(removals).buffer_unordered(CONCURRENCY).collect().await;
-            let mut removed = 0;
-            for result in results {
-                match result {
-                    Ok(()) => removed += 1,
-                    Err(error) if error.is_gone() => {}
-                    Err(error) => failed.push(error),
-                }
-            }
-            if removed > 0 {
-                count.removed += removed;
-                self.terminator.add(row.name, removed);
-                self.terminator.record(State::Removing, "").await?;
-            }
-            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
-            if params.continue_token.is_none() {
+            count.removed += self.finish(row, removals, &mut failed).await?;
+            if !turn(&mut params, page.metadata) {
                 break;
             }
         }
-        let failures = failed.len();
-        match failed.into_iter().next() {
-            None => Ok(count),
-            Some(first) => Err(SweepError {
-                row: row.name,
-                failed: Failure::Write { count: failures, first },
-            }),
-        }
+        outcome(row, count, failed)
     }
 
-    /// Deletes the object, or removes our labels from it.
+    /// Takes the entries of ours from the service accounts of others, which stay.
+    pub(super) async fn detach(&self, row: &Row) -> Result<Count, SweepError> {
+        let (mut count, mut params) = (Count::default(), ListParams::default().limit(PAGE));
+        let api = Api::<Account>::all(self.client());
+        let mut failed: Vec<WriteError> = Vec::new();
+        while self.terminator.is_requested() {
+            let page = list(row, api.list(&params).await)?;
+            let others = page.items.iter().filter(|account| !account.is_the_managed_one());
+            let patches: Vec<_> = others
+                .filter_map(|account| Some((account.meta().clone(), detached(account)?)))
+                .collect();
+            let writer = &self.terminator.writer;
+            let removals = patches.into_iter().map(|(meta, patch)| async move {
+                let written = writer.patch::<ServiceAccount>(&meta, patch).await;
+                written.map(drop)
+            });
+            count.removed += self.finish(row, removals, &mut failed).await?;
+            if !turn(&mut params, page.metadata) {
+                break;
+            }
+        }
+        outcome(row, count, failed)
+    }
+
+    /// Performs the writes of one page and records the progress. Returns how many objects were removed.
+    async fn finish<F>(
+        &self,
+        row: &Row,
+        removals: impl Iterator<Item = F>,
+        failed: &mut Vec<WriteError>,
+    ) -> Result<u64, SweepError>
+    where
+        F: Future<Output = Result<(), WriteError>>,
+    {
+        let results: Vec<_> = stream::iter(removals).buffer_unordered(CONCURRENCY).collect().await;
+        let mut removed = 0;
+        for result in results {
+            match result {
+                Ok(()) => removed += 1,
+                Err(error) if error.is_gone() => {}
+                Err(error) => failed.push(error),
+            }
+        }
+        if removed > 0 {
+            self.terminator.add(row.name, removed);
+            self.terminator.record(State::Removing, "").await?;
+        }
+        Ok(removed)
+    }
+
+    /// Deletes the object without our finalizers, whose controllers pause, or removes our labels from it.
     async fn remove_one<K>(&self, ours: Ours, meta: ObjectMeta) -> Result<(), WriteError>
     where
         K: Resource<DynamicType = ()>,
     {
         let Ours::Prefixes = ours else {
-            return self.terminator.writer.delete::<K>(&meta).await;
+            let meta = self.release::<K>(meta).await?;
+            return match meta.deletion_timestamp {
+                None => self.terminator.writer.delete::<K>(&meta).await,
+                Some(_) => Ok(()),
+            };
         };
         let labels: serde_json::Map<String, Value> = our_labels(&meta).map(|key| (key.clone(), Value::Null)).collect();
         let patch = json!({"metadata": {"labels": labels}});
         self.terminator.writer.patch::<K>(&meta, patch).await.map(drop)
+    }
+
+    /// Removes our finalizers: what they wait for was removed before.
+    async fn release<K>(&self, meta: ObjectMeta) -> Result<ObjectMeta, WriteError>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        if !has_our_finalizer(&meta) {
+            return Ok(meta);
+        }
+        let all = meta.finalizers.iter().flatten();
+        let others: Vec<&String> = all.filter(|it| !OUR_FINALIZERS.contains(&it.as_str())).collect();
+        let patch = json!({"metadata": {"finalizers": others}});
+        self.terminator.writer.patch::<K>(&meta, patch).await
     }
 
     pub(super) fn client(&self) -> Client {
@@ -231,11 +290,8 @@ impl Sweep<'_> {
 }
 
 /// A page of the objects; empty if the kind is not defined in this cluster.
-async fn list<K>(row: &Row, api: &Api<K>, params: &ListParams) -> Result<ObjectList<PartialObjectMeta<K>>, SweepError>
-where
-    K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned,
-{
-    match api.list_metadata(params).await {
+fn list<T: Clone>(row: &Row, listed: Result<ObjectList<T>, kube::Error>) -> Result<ObjectList<T>, SweepError> {
+    match listed {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(ObjectList {
             types: TypeMeta::default(),
             metadata: ListMeta::default(),
@@ -243,9 +299,31 @@ where
         }),
         listed => listed.map_err(|error| SweepError {
             row: row.name,
-            failed: Failure::List(error),
+            failed: Box::new(Failure::List(error)),
         }),
     }
+}
+
+/// Whether there is another page; then the parameters ask for it.
+fn turn(params: &mut ListParams, page: ListMeta) -> bool {
+    params.continue_token = page.continue_.filter(|token| !token.is_empty());
+    params.continue_token.is_some()
+}
+
+fn outcome(row: &Row, count: Count, failed: Vec<WriteError>) -> Result<Count, SweepError> {
+    let failures = failed.len();
+    match failed.into_iter().next() {
+        None => Ok(count),
+        Some(first) => Err(SweepError {
+            row: row.name,
+            failed: Box::new(Failure::Write { count: failures, first }),
+        }),
+    }
+}
+
+fn has_our_finalizer(meta: &ObjectMeta) -> bool {
+    let mut all = meta.finalizers.iter().flatten();
+    all.any(|finalizer| OUR_FINALIZERS.contains(&finalizer.as_str()))
 }
 
 fn is_ours(row: &Row, meta: &ObjectMeta) -> bool {
@@ -266,38 +344,42 @@ fn our_labels(node: &ObjectMeta) -> impl Iterator<Item = &String> {
 
 impl fmt::Display for SweepError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.failed {
+        match &*self.failed {
             Failure::List(_) => write!(f, "cannot list {}", self.row),
             Failure::Write { count, .. } => write!(f, "{count} writes to {} failed, the first", self.row),
+            Failure::Plugin(_) => f.write_str("cannot remove the objects of a plugin"),
         }
     }
 }
 
 impl std::error::Error for SweepError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(match &self.failed {
+        Some(match &*self.failed {
             Failure::List(error) => error,
             Failure::Write { first, .. } => first,
+            Failure::Plugin(error) => error,
         })
     }
 }
 
 impl ReconcileError for SweepError {
     fn retry(&self) -> Retry {
-        match &self.failed {
+        match &*self.failed {
             Failure::List(error) => Retry::of(error),
             // Whatever the reason is, it may be removed while an administrator watches.
             Failure::Write { first, .. } => match first.retry() {
                 Retry::Slow => Retry::Backoff,
                 retry => retry,
             },
+            Failure::Plugin(error) => error.retry(),
         }
     }
 
     fn class(&self) -> &'static str {
-        match &self.failed {
+        match &*self.failed {
             Failure::List(_) => "list",
             Failure::Write { first, .. } => first.class(),
+            Failure::Plugin(error) => error.class(),
         }
     }
 }

@@ -1,11 +1,13 @@
 //! What is removed: a line for each kind, in this order.
 //!
-//! First what is made from the custom resources, then the custom resources, because each says what belongs to it.
+//! First what is made from the custom resources, then the custom resources, because each says what belongs to it. An entry goes before the
+//! Secret that it names.
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Node, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding};
 use kube::core::ObjectMeta;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
@@ -23,11 +25,16 @@ use super::sweep::{Count, Sweep, SweepError};
 const MIRROR: &str = "tidewaiter/sync-";
 
 /// The rows.
-pub(super) fn table() -> [Row; 14] {
+pub(super) fn table() -> [Row; 19] {
     [
+        Row::plugins("plugininventories"),
+        Row::entries("imagepullsecrets"),
         Row::of::<Secret>("secrets", Ours::Managed),
         Row::of::<ServiceAccount>("serviceaccounts", Ours::ManagedNamed(CONTAINERSHIP_ACCOUNT)),
         Row::of::<Node>("nodelabels", Ours::Prefixes),
+        Row::of::<ClusterRoleBinding>("clusterrolebindings", Ours::Managed),
+        Row::of::<RoleBinding>("rolebindings", Ours::Managed),
+        Row::of::<ClusterRole>("clusterroles", Ours::Managed),
         Row::in_core::<AuthorizationRoleBinding>("authorizationrolebindings", Ours::AppliedBy(MIRROR)),
         Row::in_core::<AuthorizationRole>("authorizationroles", Ours::AppliedBy(MIRROR)),
         Row::of::<AutoscalingGroup>("autoscalinggroups", Ours::AppliedBy(MIRROR)),
@@ -60,6 +67,10 @@ pub(super) enum Ours {
     ManagedNamed(&'static str),
     /// Those that a field manager of ours applied, whose name begins so. The custom resources have no label.
     AppliedBy(&'static str),
+    /// Inventories of plugins, with what they name.
+    Inventories,
+    /// Only entries in `imagePullSecrets`, which an annotation names.
+    Entries,
     /// Only the labels under the prefixes of the label controllers.
     Prefixes,
 }
@@ -98,6 +109,24 @@ impl Row {
         }
     }
 
+    /// The plugins' objects, and then the inventory of them.
+    fn plugins(name: &'static str) -> Self {
+        Self {
+            name,
+            ours: Ours::Inventories,
+            sweep: |sweep, row| sweep.remove_plugins(row).boxed(),
+        }
+    }
+
+    /// The entries of ours in the service accounts of others.
+    fn entries(name: &'static str) -> Self {
+        Self {
+            name,
+            ours: Ours::Entries,
+            sweep: |sweep, row| sweep.detach(row).boxed(),
+        }
+    }
+
     /// Removes what there is of it.
     pub(super) fn sweep<'a>(&'a self, sweep: &'a Sweep<'_>) -> BoxFuture<'a, Result<Count, SweepError>> {
         (self.sweep)(sweep, self)
@@ -111,14 +140,14 @@ impl Ours {
         match self {
             Self::Managed => (managed, None),
             Self::ManagedNamed(name) => (managed, Some(format!("metadata.name={name}"))),
-            Self::AppliedBy(_) | Self::Prefixes => (None, None),
+            Self::AppliedBy(_) | Self::Inventories | Self::Entries | Self::Prefixes => (None, None),
         }
     }
 
     /// Whether an object that was selected is ours.
     pub(super) fn owns(self, object: &ObjectMeta) -> bool {
         match self {
-            Self::Managed | Self::ManagedNamed(_) | Self::Prefixes => true,
+            Self::Managed | Self::ManagedNamed(_) | Self::Inventories | Self::Entries | Self::Prefixes => true,
             Self::AppliedBy(prefix) => {
                 let mut managers = object
                     .managed_fields
@@ -127,6 +156,22 @@ impl Ours {
                     .filter_map(|entry| entry.manager.as_deref());
                 managers.any(|manager| manager.starts_with(prefix))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidewaiter_api::Role;
+
+    use super::*;
+
+    #[test]
+    fn every_custom_resource_has_a_row() {
+        let rows = table().map(|row| row.name);
+        for crd in Role::Coordinator.crds() {
+            let plural = crd.spec.names.plural;
+            assert!(rows.contains(&&*plural), "{plural} would not be removed");
         }
     }
 }

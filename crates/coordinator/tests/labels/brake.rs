@@ -5,9 +5,10 @@ use std::time::Duration;
 use serde_json::json;
 use tidewaiter_api::names::NODE_POOL_LABEL;
 use tidewaiter_coordinator::node_pools::NodePools;
+use tidewaiter_testkit::throughout;
 
 use crate::cloud::Cloud;
-use crate::world::World;
+use crate::world::{Running, World, owned};
 
 const POOL: &str = NODE_POOL_LABEL;
 /// How long a response is held.
@@ -29,19 +30,33 @@ async fn an_empty_response_is_held_until_it_is_confirmed() {
     }
     cloud.delete_pool(&gpu).await;
     running.counts("tidewaiter_node_pools_held", 1.0).await;
-    for name in ["a", "b", "c"] {
-        world.keeps(name, &labels, Duration::from_secs(1)).await;
-    }
+    keeps_while_held(&world, &running, &labels).await;
     // A restart does not confirm it: the labels of the Nodes are counted, not the response before it.
-    running.stops().await;
+    running.stop().await;
     let running = world.run(cloud.source(NodePools::Cloud, INTERVAL)).await;
     running.counts("tidewaiter_node_pools_held", 1.0).await;
-    world.keeps("a", &labels, Duration::from_secs(1)).await;
+    keeps_while_held(&world, &running, &labels).await;
     // The next sync confirms it.
     for name in ["a", "b", "c"] {
         world.has(name, &[]).await;
     }
     running.counts("tidewaiter_node_pools_held", 0.0).await;
+}
+
+/// The Nodes have exactly these labels while the response is held: for two seconds, or less where a look takes longer.
+async fn keeps_while_held(world: &World, running: &Running, labels: &[(&str, &str)]) {
+    throughout("the labels of all Nodes", Duration::from_secs(2), async || {
+        for name in ["a", "b", "c"] {
+            let found = world.labels_of(name).await;
+            // Asked after the look: it is not held any more before a label goes.
+            let is_held = running.metric("tidewaiter_node_pools_held") == Some(1.0);
+            if is_held && found != owned(labels) {
+                return Err(format!("{name}: {found:?}"));
+            }
+        }
+        Ok(())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -61,7 +76,7 @@ async fn while_the_cloud_is_away_nothing_of_a_pool_changes() {
         .label("a", json!({POOL: "web", "nodepool.containership.io/disk": "x"}))
         .await;
     world.has("a", &labels).await;
-    running.stops().await;
+    running.stop().await;
     // After a restart there is none. The labels of the cluster need no cloud.
     world.label("a", json!({"cluster.containership.io/env": "x"})).await;
     let running = world.run(cloud.source(NodePools::default(), INTERVAL)).await;

@@ -8,7 +8,8 @@ use tidewaiter_coordinator::changes::Changes;
 use tidewaiter_coordinator::controllers::NodePoolSource;
 use tidewaiter_coordinator::node_pools::NodePools;
 use tidewaiter_coordinator::node_pools::sync::CloudNodes;
-use tidewaiter_kit::{Leadership, SystemClock, Tasks};
+use tidewaiter_kit::{Kit, Leadership, SystemClock, Tasks};
+use tidewaiter_testkit::leaks;
 
 use crate::cloud_world::{World, beside};
 
@@ -26,8 +27,8 @@ impl Cloud {
         let cluster = server.post(&owner, "~/clusters", json!({"name": "prod"})).await.is(201);
         Self {
             cluster: cluster.field("id"),
-            key: cluster.field("api_key"),
-            owner,
+            key: leaks::secret(cluster.field("api_key")),
+            owner: leaks::secret(owner),
             server,
         }
     }
@@ -82,11 +83,12 @@ impl Cloud {
         };
         let clock = SystemClock::shared();
         let mut tasks = Tasks::new(clock.clone());
-        let changes = Changes::start(client.clone(), cluster, Leadership::always(clock), &mut tasks);
+        let metrics = Kit::new(clock.clone()).unwrap().metrics;
+        let changes = Changes::start(client.clone(), cluster, Leadership::always(clock), &metrics, &mut tasks);
         beside(async move {
             tasks.run_until(std::future::pending()).await.unwrap();
         });
-        let asked = changes.of(&[ChangedKind::Nodes]);
+        let asked = changes.unwrap().of(&[ChangedKind::Nodes]);
         let cloud = CloudNodes {
             client,
             cluster,

@@ -66,12 +66,12 @@ async fn the_set_is_exact_within_the_prefixes_and_is_written_once() {
     world.has("a", &on_a).await;
 
     // Heartbeats cause no write, nor does a restart.
-    let mark = world.cluster.audit_mark().await;
+    let mark = world.rests().await;
     for _ in 0..5 {
         a.heartbeat().await;
     }
     world.is_quiet(mark).await;
-    running.stops().await;
+    running.stop().await;
     let mark = world.cluster.audit_mark().await;
     let running = world.by_label().await;
     running
@@ -98,6 +98,7 @@ async fn the_set_is_exact_within_the_prefixes_and_is_written_once() {
             &[("cluster/env", "test"), ("nodepool/disk", "hdd"), ("pool", "web")],
         )
         .await;
+    world.has("c", &[("cluster/env", "test")]).await;
     // One write for each Node that a change concerns.
     let writes = world.written_since(mark).await;
     assert!(
@@ -153,7 +154,7 @@ async fn a_label_that_cannot_be_read_is_not_removed_after_a_restart() {
     let both = [("cluster/env", "prod"), ("cluster/tier", "front")];
     let running = world.by_label().await;
     world.has("a", &both).await;
-    running.stops().await;
+    running.stop().await;
     let mut malformed = serde_json::to_value(world.cluster_labels().get("tier").await.unwrap()).unwrap();
     malformed["spec"]["key"] = json!("not a key");
     let key = format!("containership.io/clusterlabels/{CONTAINERSHIP_NAMESPACE}/tier");

@@ -15,5 +15,8 @@ mod cloud;
 )]
 #[path = "../../../cloud/tests/server/world.rs"]
 mod cloud_world;
+#[allow(dead_code, reason = "the other tests of this crate use the rest")]
+#[path = "../shared/cluster.rs"]
+mod cluster;
 mod exact;
 mod world;

@@ -1,53 +1,39 @@
 //! A cluster, and the controllers.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::api::events::v1::Event;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tidewaiter_api::containership::{ClusterLabel, NodePoolLabel};
 use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, NODE_POOL_LABEL};
 use tidewaiter_coordinator::controllers::{self, NodePoolSource};
 use tidewaiter_coordinator::node_pools::NodePools;
-use tidewaiter_kit::client::Clients;
-use tidewaiter_kit::events::Reporter;
-use tidewaiter_kit::{ControllerContext, Events, Kit, Leadership, Pause, SystemClock, Tasks};
+use tidewaiter_kit::Pause;
 use tidewaiter_testkit::builders::node;
-use tidewaiter_testkit::{AuditMark, ControlPlane, Identity, Kubelet, Reused, eventually, throughout};
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use tidewaiter_testkit::{AuditMark, Identity, Kubelet, Reused, eventually, leaks, settled, throughout};
 
-use crate::cloud_world::beside;
+use crate::cluster::{self, Wiring, coordinator, prepared};
+pub use crate::cluster::{Running, SOON};
 
-pub const SOON: Duration = Duration::from_mins(1);
-
-pub fn coordinator() -> Identity {
-    Identity::service_account(CONTAINERSHIP_NAMESPACE, "tidewaiter-coordinator")
-}
-
-/// A cluster of a test's own.
+/// A cluster of a test's own. Dropped, it searches what it showed for the secrets of the tests.
 pub struct World {
     pub cluster: Reused,
 }
 
-/// The controllers, until this is dropped.
-pub struct Running {
-    kit: Kit,
-    stop: CancellationToken,
-    stopped: JoinHandle<()>,
+impl Drop for World {
+    fn drop(&mut self) {
+        leaks::search(&self.cluster, None);
+    }
 }
 
 impl World {
     pub async fn start() -> Self {
-        let cluster = ControlPlane::reused(async |cluster| {
-            let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
-            cluster.apply_manifests(deploy.join("crds/coordinator")).await;
-            cluster.apply_manifests(deploy.join("coordinator")).await;
-        });
-        Self { cluster: cluster.await }
+        leaks::capture_logs();
+        Self {
+            cluster: prepared().await,
+        }
     }
 
     /// Starts the controllers without a cloud: the labels decide the node pools.
@@ -60,29 +46,9 @@ impl World {
     }
 
     pub async fn run(&self, node_pools: NodePoolSource) -> Running {
-        let kit = Kit::new(SystemClock::shared()).unwrap();
-        let leadership = Leadership::always(kit.clock.clone());
-        let clients = Clients::new(&self.cluster.config(&coordinator()), &leadership, &kit)
-            .await
-            .unwrap();
-        let mut tasks = Tasks::new(kit.clock.clone());
-        let reporter = Reporter {
-            controller: "tidewaiter-coordinator".to_owned(),
-            instance: "test".to_owned(),
-        };
-        let stop = tasks.shutdown_token();
-        let context = ControllerContext {
-            pause: Pause::never(),
-            kit: kit.clone(),
-            leadership,
-            events: Events::start(clients.for_events(), kit.clock.clone(), reporter, &mut tasks),
-            shutdown: stop.clone(),
-        };
-        controllers::label_nodes(node_pools, &clients, &context, &mut tasks).unwrap();
-        let stopped = beside(async move {
-            tasks.run_until(std::future::pending()).await.unwrap();
-        });
-        Running { kit, stop, stopped }
+        let mut role = Wiring::new(&self.cluster.config(&coordinator()), Pause::never()).await;
+        controllers::label_nodes(node_pools, &role.clients, &role.context, &mut role.tasks).unwrap();
+        role.run()
     }
 
     fn nodes(&self) -> Api<Node> {
@@ -194,29 +160,20 @@ impl World {
 
     /// Waits for an Event of this reason on the object of this name, in the namespace; returns its note.
     pub async fn event(&self, namespace: &str, name: &str, reason: &str) -> String {
-        let events: Api<Event> = Api::namespaced(self.cluster.client(&Identity::Admin), namespace);
-        eventually(format!("the Event {reason} on {name}"), SOON, async || {
-            let all = events.list(&ListParams::default()).await;
-            let all = all.map_err(|error| error.to_string())?.items;
-            let about = |event: &Event| {
-                let object = event.regarding.as_ref().and_then(|object| object.name.as_deref());
-                event.reason.as_deref() == Some(reason) && object == Some(name)
-            };
-            let seen: Vec<_> = all.iter().filter_map(|event| event.reason.clone()).collect();
-            let found = all.into_iter().find(about);
-            found.and_then(|event| event.note).ok_or_else(|| format!("{seen:?}"))
-        })
-        .await
+        cluster::event(&self.cluster, namespace, name, reason).await
     }
 
     /// The writes of the coordinator since `mark`, except the accounts of another controller, as `verb resource name`.
     pub async fn written_since(&self, mark: AuditMark) -> Vec<String> {
-        let writes = self.cluster.audit().await.since(mark).by(&coordinator()).writes();
-        let writes = writes.iter().map(|entry| (entry.verb.as_str(), &entry.object_ref));
-        writes
-            .filter(|(_, object)| object.resource != "serviceaccounts")
-            .map(|(verb, object)| format!("{verb} {} {}", object.resource, object.name))
-            .collect()
+        cluster::written_since(&self.cluster, mark, "serviceaccounts").await
+    }
+
+    /// Waits until what is on its way is written, and returns the end of it.
+    pub async fn rests(&self) -> AuditMark {
+        let mark = self.cluster.audit_mark().await;
+        let written = async || self.written_since(mark).await;
+        settled("the writes", Duration::from_secs(1), SOON, written).await;
+        self.cluster.audit_mark().await
     }
 
     /// Nothing is written for a while.
@@ -233,39 +190,7 @@ impl World {
     }
 }
 
-impl Running {
-    /// The value of a metric, by its line without the value.
-    pub fn metric(&self, name: &str) -> f64 {
-        let text = self.kit.metrics.encode().unwrap();
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
-    }
-
-    pub async fn counts(&self, name: &str, value: f64) {
-        eventually(format!("{name} to be {value}"), SOON, async || {
-            let found = self.metric(name);
-            if (found - value).abs() < 0.5 {
-                Ok(())
-            } else {
-                Err(found)
-            }
-        })
-        .await;
-    }
-
-    pub async fn stops(mut self) {
-        self.stop.cancel();
-        (&mut self.stopped).await.unwrap();
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.stop.cancel();
-    }
-}
-
-fn owned(labels: &[(&str, &str)]) -> BTreeMap<String, String> {
+pub fn owned(labels: &[(&str, &str)]) -> BTreeMap<String, String> {
     let owned = labels
         .iter()
         .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));

@@ -13,12 +13,11 @@ use axum::response::Response;
 use axum::{Router, serve};
 use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
+use tidewaiter_testkit::leaks;
 use tokio::net::TcpListener;
 use tokio::sync::broadcast;
 
-/// The organization and the cluster.
-pub const ORGANIZATION: &str = "aaaaaaaa-0000-4000-8000-000000000001";
-pub const CLUSTER: &str = "bbbbbbbb-0000-4000-8000-000000000001";
+pub use crate::objects::{CLUSTER, ORGANIZATION, id};
 
 /// What it answers at a path.
 #[derive(Clone, Debug)]
@@ -36,7 +35,7 @@ pub enum Answer {
 #[derive(Default)]
 struct Shared {
     /// By the end of the path.
-    answers: HashMap<&'static str, Answer>,
+    answers: HashMap<String, Answer>,
     /// How often each path was requested.
     requests: BTreeMap<String, usize>,
     /// How the change stream is.
@@ -59,6 +58,12 @@ pub enum Stream {
     Resets,
     /// It announces each change five times.
     Repeats,
+    /// The connection is accepted, and nothing comes.
+    Nothing,
+    /// The connection is accepted, and not even the head of a response comes.
+    Hangs,
+    /// The server fails.
+    Fails,
 }
 
 /// The cloud. Clones share it.
@@ -86,12 +91,12 @@ impl Script {
     }
 
     /// Answers so at each path with this end.
-    pub fn set(&self, end: &'static str, answer: Answer) {
-        self.lock().answers.insert(end, answer);
+    pub fn set(&self, end: impl Into<String>, answer: Answer) {
+        self.lock().answers.insert(end.into(), answer);
     }
 
     /// Lists these objects at each path with this end.
-    pub fn list(&self, end: &'static str, objects: impl IntoIterator<Item = Value>) {
+    pub fn list(&self, end: impl Into<String>, objects: impl IntoIterator<Item = Value>) {
         self.set(end, Answer::List(objects.into_iter().collect()));
     }
 
@@ -105,7 +110,7 @@ impl Script {
         let change = format!("event: change\nid: 1\ndata: {}\n\n", json!({ "kinds": kinds }));
         let stream = self.lock().stream;
         let sent = match stream {
-            Stream::Absent | Stream::Silent => return,
+            Stream::Absent | Stream::Silent | Stream::Nothing | Stream::Hangs | Stream::Fails => return,
             Stream::Good | Stream::CutEach(_) => change,
             Stream::Resets => "event: reset\nid: 1\ndata: {}\n\n".to_owned(),
             Stream::Repeats => change.repeat(5),
@@ -133,6 +138,7 @@ impl Script {
         });
         let all = hello.chain(changes).map(Ok::<_, Infallible>);
         match stream {
+            Stream::Nothing => Body::from_stream(stream::pending::<Result<String, Infallible>>()),
             Stream::CutEach(time) => Body::from_stream(all.take_until(tokio::time::sleep(time))),
             _ => Body::from_stream(all),
         }
@@ -145,7 +151,7 @@ async fn answer(State(script): State<Script>, request: Request) -> Response {
     let (found, stream) = {
         let mut shared = script.lock();
         *shared.requests.entry(path.clone()).or_default() += 1;
-        let found = shared.answers.iter().find(|(end, _)| path.ends_with(*end));
+        let found = shared.answers.iter().find(|(end, _)| path.ends_with(end.as_str()));
         let found = found.map_or_else(|| Answer::List(Vec::new()), |(_, answer)| answer.clone());
         (found, shared.stream)
     };
@@ -153,6 +159,8 @@ async fn answer(State(script): State<Script>, request: Request) -> Response {
         let response = Response::builder().header("content-type", "text/event-stream");
         return match stream {
             Stream::Absent => Response::builder().status(404).body(Body::empty()).unwrap(),
+            Stream::Fails => Response::builder().status(500).body(Body::empty()).unwrap(),
+            Stream::Hangs => std::future::pending().await,
             stream => response.body(script.stream(stream)).unwrap(),
         };
     }
@@ -193,11 +201,6 @@ fn etag(body: &str) -> String {
     format!("\"{:x}\"", hasher.finish())
 }
 
-/// An id that ends with this number.
-pub fn id(number: usize) -> String {
-    format!("cccccccc-0000-4000-8000-{number:012}")
-}
-
 /// A user with an SSH key.
 pub fn user(number: usize, name: &str) -> Value {
     json!({"id": id(number), "name": name, "email": "a@example.org", "avatar_url": null, "added_at": "1551441600000", "created_at": "1551441600000",
@@ -212,6 +215,7 @@ pub fn label(number: usize, value: &str) -> Value {
 
 /// A registry with its credentials.
 pub fn registry(number: usize, password: &str) -> Value {
+    leaks::secret(password);
     json!({"id": id(number), "added_at": null, "created_at": "1551441600000", "updated_at": "1551441600000",
         "organization_id": ORGANIZATION, "owner": null, "description": "ours", "provider": "private",
         "serveraddress": "registry.example.org", "email": null,

@@ -1,49 +1,42 @@
 //! The mirror beside a scripted cloud, as the coordinator's own service account, on a real API server.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt as _};
 use tidewaiter_api::CloudSync;
 use tidewaiter_api::containership::{ClusterLabel, ClusterUpgrade, Registry, User};
+use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_cloud::client::{self as cloud, ClientSettings, Cluster};
 use tidewaiter_coordinator::changes::Changes;
 use tidewaiter_coordinator::mirror::{self, MassDeletion, MirrorSettings, RegistryCredentialsIn};
-use tidewaiter_kit::client::Clients;
-use tidewaiter_kit::events::Reporter;
-use tidewaiter_kit::{ControllerContext, Events, Kit, Leadership, Pause, SystemClock, Tasks};
-use tidewaiter_testkit::{AuditMark, ControlPlane, Identity, Reused, eventually};
-use tokio_util::sync::CancellationToken;
+use tidewaiter_kit::PauseSwitch;
+use tidewaiter_testkit::{ApiProxy, AuditMark, Identity, Reused, eventually, leaks, settled};
 
+use crate::cluster::{self, Wiring, prepared};
+pub use crate::cluster::{Running as Coordinator, SOON, coordinator};
 use crate::script::{CLUSTER, INTERVAL, ORGANIZATION, Script};
 
-pub const SOON: Duration = Duration::from_mins(1);
-pub const NAMESPACE: &str = "containership-core";
+pub const NAMESPACE: &str = CONTAINERSHIP_NAMESPACE;
 
+/// Dropped, it searches what it showed for the secrets of the tests.
 pub struct World {
     pub plane: Reused,
     pub cloud: Script,
     pub mass_deletion: MassDeletion,
     pub credentials: RegistryCredentialsIn,
+    /// Pauses the controllers.
+    pub pause: PauseSwitch,
+    /// The sync interval.
+    pub interval: Duration,
 }
 
-/// One coordinator. It ends when this is dropped.
-pub struct Coordinator {
-    stop: CancellationToken,
-    ended: Option<BoxFuture<'static, ()>>,
-}
-
-fn deploy(folder: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(folder)
-}
-
-pub fn coordinator() -> Identity {
-    Identity::service_account(NAMESPACE, "tidewaiter-coordinator")
+impl Drop for World {
+    fn drop(&mut self) {
+        leaks::search(&self.plane, None);
+    }
 }
 
 impl World {
@@ -52,15 +45,14 @@ impl World {
     }
 
     pub async fn with(cloud: Script) -> Self {
-        let plane = ControlPlane::reused(async |plane| {
-            plane.apply_manifests(deploy("crds/coordinator")).await;
-            plane.apply_manifests(deploy("coordinator")).await;
-        });
+        leaks::capture_logs();
         Self {
-            plane: plane.await,
+            plane: prepared().await,
             cloud,
             mass_deletion: MassDeletion::Confirm,
             credentials: RegistryCredentialsIn::Secret,
+            pause: PauseSwitch::new(false),
+            interval: INTERVAL,
         }
     }
 
@@ -69,61 +61,42 @@ impl World {
     }
 
     /// Starts a coordinator, which leads at once.
-    #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
     pub async fn coordinator(&self) -> Coordinator {
-        let clock = SystemClock::shared();
-        let kit = Kit::new(Arc::clone(&clock)).unwrap();
-        let mut tasks = Tasks::new(Arc::clone(&clock));
-        let leadership = Leadership::always(Arc::clone(&clock));
-        let clients = Clients::new(&self.plane.config(&coordinator()), &leadership, &kit)
+        self.coordinator_with(self.plane.config(&coordinator())).await
+    }
+
+    /// The same through a proxy.
+    pub async fn coordinator_through(&self, proxy: &ApiProxy) -> Coordinator {
+        self.coordinator_with(kube::Config::new(proxy.url().parse().unwrap()))
             .await
-            .unwrap();
-        let reporter = Reporter {
-            controller: "tidewaiter-coordinator".to_owned(),
-            instance: "test".to_owned(),
-        };
-        let events = Events::start(clients.for_events(), Arc::clone(&clock), reporter, &mut tasks);
-        let context = ControllerContext {
-            kit: kit.clone(),
-            leadership: leadership.clone(),
-            events,
-            pause: Pause::never(),
-            shutdown: tasks.shutdown_token(),
-        };
+    }
+
+    /// The same with another way to the API server.
+    async fn coordinator_with(&self, config: kube::Config) -> Coordinator {
+        let mut role = Wiring::new(&config, self.pause.pause()).await;
         let mut settings = ClientSettings::new(self.cloud.url.parse().unwrap());
-        settings.token = Some("twk_0123456789abcdef_hunter2hunter2".parse().unwrap());
-        settings.sync_interval = INTERVAL;
+        settings.token = Some(leaks::secret("twk_0123456789abcdef_hunter2hunter2").parse().unwrap());
+        settings.sync_interval = self.interval;
         settings.timeout = Duration::from_secs(5);
         settings.deadline = Duration::from_secs(6);
         let cluster = Cluster {
             organization: ORGANIZATION.parse().unwrap(),
             id: CLUSTER.parse().unwrap(),
         };
-        let client = cloud::Client::new(&settings, clock).unwrap();
-        let changes = Changes::start(client.clone(), cluster, leadership, &mut tasks);
+        let kit = role.context.kit.clone();
+        let client = cloud::Client::new(&settings, kit.clock.clone()).unwrap();
+        let leadership = role.context.leadership.clone();
+        let changes = Changes::start(client.clone(), cluster, leadership, &kit.metrics, &mut role.tasks).unwrap();
         let settings = MirrorSettings {
             client,
             cluster,
-            interval: INTERVAL,
+            interval: self.interval,
             mass_deletion: self.mass_deletion,
+            bindings_per_sync: mirror::BINDINGS_PER_SYNC,
             registry_credentials: self.credentials,
         };
-        mirror::start(settings, &changes, &clients, &context, &mut tasks).unwrap();
-        let stop = CancellationToken::new();
-        let stopped = stop.clone();
-        let running = tokio::spawn(async move {
-            tasks
-                .run_until(async move {
-                    stopped.cancelled().await;
-                    "the test ends"
-                })
-                .await
-                .unwrap();
-        });
-        Coordinator {
-            stop,
-            ended: Some(Box::pin(async move { running.await.unwrap() })),
-        }
+        mirror::start(settings, &changes, &role.clients, &role.context, &mut role.tasks).unwrap();
+        role.run()
     }
 
     pub fn users(&self) -> Api<User> {
@@ -213,12 +186,32 @@ impl World {
 
     /// The writes since `mark`, as `verb resource name`, except Events.
     pub async fn written_since(&self, mark: AuditMark) -> Vec<String> {
-        let writes = self.plane.audit().await.since(mark).by(&coordinator()).writes();
-        let writes = writes.iter().map(|entry| (entry.verb.as_str(), &entry.object_ref));
-        writes
-            .filter(|(_, object)| object.resource != "events")
-            .map(|(verb, object)| format!("{verb} {} {}", object.resource, object.name))
-            .collect()
+        cluster::written_since(&self.plane, mark, "events").await
+    }
+
+    /// Waits until nothing is written during two rounds.
+    pub async fn quiet(&self) {
+        eventually("two rounds without a write", SOON, async || {
+            let mark = self.plane.audit_mark().await;
+            self.polled("/ssh-users", 2).await;
+            let written = self.written_since(mark).await;
+            if written.is_empty() {
+                Ok(())
+            } else {
+                Err(format!("{written:?}"))
+            }
+        })
+        .await;
+    }
+
+    /// How often the kind with the list at `end` was asked for, once it is asked for no more: where nothing polls.
+    pub async fn asked(&self, end: &'static str) -> usize {
+        // Longer than the first list waits for the change stream.
+        let still = Duration::from_secs(3);
+        settled(format!("the requests of {end}"), still, SOON, async || {
+            self.cloud.requests(end)
+        })
+        .await
     }
 
     /// Waits until the kind with the list at `end` was asked for at least `times` more.
@@ -233,21 +226,6 @@ impl World {
             }
         })
         .await;
-    }
-}
-
-impl Coordinator {
-    pub async fn stop(mut self) {
-        self.stop.cancel();
-        if let Some(ended) = self.ended.take() {
-            ended.await;
-        }
-    }
-}
-
-impl Drop for Coordinator {
-    fn drop(&mut self) {
-        self.stop.cancel();
     }
 }
 

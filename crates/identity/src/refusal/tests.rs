@@ -111,7 +111,7 @@ fn messages_use_the_terms_of_the_cloud() {
             [
                 "tags that kOps sets on the instance",
                 "permission for this call",
-                "an instance profile",
+                "an instance profile that the pod can reach, or a role for its service account. If there are some, check the clock",
             ],
         ),
         (
@@ -134,7 +134,7 @@ fn messages_use_the_terms_of_the_cloud() {
             [
                 "new instance template",
                 "roles/compute.viewer",
-                "GOOGLE_APPLICATION_CREDENTIALS",
+                "GOOGLE_APPLICATION_CREDENTIALS. If there are some, check the clock",
             ],
         ),
     ];

@@ -95,7 +95,7 @@ async fn every_call_has_a_deadline() {
     let one = One::new();
     let fake = FakeGce::start().await;
     one.add_to(&fake);
-    let provider = Provider::with(&fake.endpoint(), &fake.endpoint(), Duration::from_secs(1)).await;
+    let provider = Provider::with(&fake.endpoint(), &fake.endpoint(), Duration::from_secs(3)).await;
     for (method, api) in [
         (GET, api::GET_INSTANCE),
         (GROUP, api::LIST_ZONAL_GROUP),
@@ -143,8 +143,8 @@ async fn a_source_of_credentials_that_never_answers() {
                     .with_endpoint(format!("http://{address}"))
                     .build()
             }),
-            credentials_deadline: Duration::from_millis(500),
-            call: Duration::from_millis(500),
+            credentials_deadline: Duration::from_secs(2),
+            call: Duration::from_secs(2),
             ..ClientSettings::default()
         };
         let provider = Provider::of(&settings).await;

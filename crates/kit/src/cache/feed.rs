@@ -24,7 +24,7 @@ impl<K: Cacheable> Feed<K> {
     pub fn keeping(kit: &Kit, keep: fn(&K) -> bool) -> (Self, Cache<K>) {
         let health = Health::new(kit.clock.clone(), kit.metrics.cache_stale.with_label_values(&["fed"]));
         let faults = Faults::of::<K>(kit.undecodable.clone(), &kit.metrics);
-        let (mirror, cache) = assemble(keep, None, faults, health);
+        let (mirror, cache) = assemble(Box::new(keep), None, faults, health);
         (Self(mirror), cache)
     }
 

@@ -26,6 +26,19 @@ pub struct WatchTrouble {
     pub since_monotonic: Duration,
     /// What the last failure said.
     pub error: String,
+    /// What it means.
+    pub cause: TroubleCause,
+}
+
+/// Why lists or watches fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TroubleCause {
+    /// The API server does not have the kind: its definition was deleted, and all its objects with it.
+    Undefined,
+    /// The API server does not permit them.
+    Denied,
+    /// Anything else, such as an API server that is away: time may help.
+    Other,
 }
 
 /// Clones share it.
@@ -49,10 +62,12 @@ impl Health {
     /// The readiness check.
     ///
     /// # Errors
-    /// Since when, and why, when the cache has been stale for minutes.
+    /// Since when, and why, when the cache has been stale for minutes, or the API server does not have the kind any more.
     pub(super) fn check(&self) -> Result<(), String> {
         let Some(trouble) = self.trouble() else { return Ok(()) };
-        if self.clock.monotonic().saturating_sub(trouble.since_monotonic) <= STALE_LIMIT {
+        if trouble.cause != TroubleCause::Undefined
+            && self.clock.monotonic().saturating_sub(trouble.since_monotonic) <= STALE_LIMIT
+        {
             return Ok(());
         }
         Err(format!(
@@ -66,7 +81,7 @@ impl Health {
         self.lock().clone()
     }
 
-    pub(super) fn failed(&self, error: String) {
+    pub(super) fn failed(&self, error: String, cause: TroubleCause) {
         let now = self.clock.monotonic();
         let mut trouble = self.lock();
         let (since, since_monotonic) = match trouble.take() {
@@ -79,6 +94,7 @@ impl Health {
             since,
             since_monotonic,
             error,
+            cause,
         });
     }
 
@@ -111,14 +127,14 @@ mod tests {
         assert_eq!(health.trouble(), None);
         let begun = clock.monotonic();
         for word in ["refused", "reset"] {
-            health.failed(word.to_owned());
+            health.failed(word.to_owned(), TroubleCause::Other);
             clock.advance(Duration::from_secs(100));
             let trouble = health.trouble().unwrap();
             assert_eq!((trouble.since_monotonic, trouble.error.as_str()), (begun, word));
         }
         health.recovered();
         assert_eq!(health.trouble(), None);
-        health.failed("refused".to_owned());
+        health.failed("refused".to_owned(), TroubleCause::Other);
         assert_eq!(
             health.trouble().unwrap().since_monotonic,
             clock.monotonic(),
@@ -127,17 +143,27 @@ mod tests {
     }
 
     #[test]
+    fn a_cache_whose_kind_was_deleted_is_not_ready_at_once() {
+        let clock = ManualClock::default();
+        let health = Health::new(clock.shared(), IntGauge::new("stale", "Stale.").unwrap());
+        health.failed("the API server does not know it".to_owned(), TroubleCause::Undefined);
+        assert!(health.check().unwrap_err().ends_with("does not know it"));
+        health.recovered();
+        assert_eq!(health.check(), Ok(()));
+    }
+
+    #[test]
     fn a_cache_that_is_stale_for_minutes_is_not_ready() {
         let clock = ManualClock::default();
         let stale = IntGauge::new("stale", "Stale.").unwrap();
         let health = Health::new(clock.shared(), stale.clone());
         for _ in 0..9 {
-            health.failed("connection refused".to_owned());
+            health.failed("connection refused".to_owned(), TroubleCause::Other);
             assert_eq!(health.check(), Ok(()));
             clock.advance(Duration::from_secs(20));
         }
         clock.advance(Duration::from_secs(1));
-        health.failed("connection refused".to_owned());
+        health.failed("connection refused".to_owned(), TroubleCause::Other);
         assert_eq!(stale.get(), 181);
         assert!(health.check().unwrap_err().ends_with("connection refused"));
         health.recovered();

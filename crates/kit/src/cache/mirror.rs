@@ -20,9 +20,12 @@ use super::subscribers::Subscribers;
 use super::{Cacheable, Change};
 use crate::key::Key;
 
+/// Whether an object is cached.
+pub(super) type Keep<K> = Box<dyn Fn(&K) -> bool + Send + Sync>;
+
 pub(super) struct Mirror<K> {
     objects: Arc<Objects<K>>,
-    keep: fn(&K) -> bool,
+    keep: Keep<K>,
     subscribers: Arc<Subscribers<K>>,
     faults: Faults,
     synced: watch::Sender<bool>,
@@ -35,7 +38,7 @@ pub(super) struct Mirror<K> {
 impl<K: Cacheable> Mirror<K> {
     pub(super) fn new(
         objects: Arc<Objects<K>>,
-        keep: fn(&K) -> bool,
+        keep: Keep<K>,
         subscribers: Arc<Subscribers<K>>,
         faults: Faults,
         synced: watch::Sender<bool>,

@@ -11,7 +11,7 @@ use kube::runtime::watcher::{self, Event};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::health::{Health, QUIET};
+use super::health::{Health, QUIET, TroubleCause};
 use super::mirror::Mirror;
 use super::{Cacheable, Events};
 use crate::Kit;
@@ -68,7 +68,7 @@ pub(super) async fn follow<K: Cacheable>(
             Some(Err(error)) => {
                 errors.inc();
                 let said = said::<K>(&error);
-                health.failed(said.clone());
+                health.failed(said.clone(), cause(&error));
                 let (list, wait) = trouble.more(&error, kit.clock.monotonic());
                 let wait_ms = wait.as_millis();
                 warn!(kind = %kind, list, wait_ms, error = said, "the watch failed");
@@ -93,15 +93,40 @@ pub(super) async fn follow<K: Cacheable>(
 
 /// What a failure says. A kind that the API server does not have is named, because the answer of the server does not name it.
 fn said<K: Cacheable>(error: &watcher::Error) -> String {
-    match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404 => {
-            let (plural, version) = (K::plural(&()), K::api_version(&()));
-            format!(
-                "the API server does not know {plural} ({version}): apply the CustomResourceDefinitions in deploy/crds"
-            )
-        }
-        error => Chain(error).to_string(),
+    if is_undefined(error) {
+        let (plural, version, group) = (K::plural(&()), K::api_version(&()), K::group(&()));
+        let remedy = if group.contains('.') && !group.ends_with(".k8s.io") {
+            "apply the CustomResourceDefinitions in deploy/crds (controller) or deploy/crds/coordinator (coordinator)"
+        } else {
+            "it is no Kubernetes API server, or a proxy is in front of it: correct the server in the kubeconfig"
+        };
+        return format!("the API server does not know {plural} ({version}): {remedy}");
     }
+    let said = Chain(error).to_string();
+    match cause(error) {
+        TroubleCause::Denied => format!("{said} (apply Tidewaiter's role from deploy/)"),
+        _ => said,
+    }
+}
+
+fn cause(error: &watcher::Error) -> TroubleCause {
+    match error {
+        error if is_undefined(error) => TroubleCause::Undefined,
+        watcher::Error::WatchError(status)
+        | watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status))
+            if status.code == 403 =>
+        {
+            TroubleCause::Denied
+        }
+        _ => TroubleCause::Other,
+    }
+}
+
+/// Whether the API server does not have the kind.
+fn is_undefined(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404)
 }
 
 /// Completes after a minute without another failure; never while there was none.

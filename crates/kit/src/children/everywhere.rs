@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{CATCH_UP, CONCURRENCY, ChildrenError};
-use crate::cache::{Cache, Cacheable, Metadata};
+use crate::cache::{Cache, Cacheable, Change, Metadata, Trigger};
 use crate::controller::Pass;
 use crate::key::Key;
 use crate::queue::Queue;
@@ -87,10 +87,22 @@ impl<C: Cacheable> Everywhere<C> {
         Self { namespaces, children }
     }
 
-    /// Queues a namespace when it is new or begins to terminate, and when a child in it changes.
-    pub fn notify(&self, queue: &Queue) {
+    /// Queues a namespace when it is new or begins to terminate, and when a child in it changes, unless the child is then as desired
+    /// (`settled`): most changes are the writes of `writer`, and a pass over each would find nothing to do. Whatever changes what is desired
+    /// must queue the namespaces itself.
+    pub fn notify(&self, queue: &Queue, writer: &Arc<Writer>, settled: impl Fn(&C) -> bool + Send + Sync + 'static) {
         self.namespaces.notify(queue.same_name().unless(as_terminating));
-        self.children.notify(queue.namespace());
+        let (queue, writer) = (queue.clone(), Arc::clone(writer));
+        self.children.notify(Trigger::calls(move |change: &Change<'_, C>| {
+            let meta = change.object().meta();
+            let as_desired = change.after.is_some_and(&settled);
+            if as_desired && !writer.awaits::<C>(&Key::of_meta(meta), Some(meta)) {
+                return;
+            }
+            if let Some(namespace) = &meta.namespace {
+                queue.push(Key::new(namespace));
+            }
+        }));
     }
 
     /// Makes the children in the namespace of this pass as `desired`, and deletes `unwanted` ones. Does nothing in a namespace that is
@@ -131,28 +143,24 @@ impl<C: Cacheable> Everywhere<C> {
     where
         D: Desired<Child = C>,
     {
-        let mut outdated = false;
-        let mut cached = |key: &Key| {
-            let child = self.children.get(key);
-            // All are asked, because each forgets the versions that the cache is past.
-            outdated |= writer.awaits::<D::Body>(key, child.as_ref().map(|child| child.meta()));
-            child
-        };
         let mut foreign = BTreeSet::new();
-        let mut steps = Vec::new();
+        let (mut steps, mut outdated) = (Vec::new(), false);
         for (nth, desired) in desired.iter().enumerate() {
             let key = Key::namespaced(namespace.name(), desired.name());
-            let child = cached(&key);
-            if let Some(step) = step(*desired, namespace, child.as_ref(), || foreign.insert(key.clone())) {
+            let child = self.children.get(&key);
+            if is_outdated::<D>(writer, &key, child.as_ref()) {
+                outdated = true;
+            } else if let Some(step) = step(*desired, namespace, child.as_ref(), || foreign.insert(key.clone())) {
                 steps.push((Some(nth), key, step));
             }
         }
         for key in unwanted {
-            let child = cached(key).filter(|child| child.meta().deletion_timestamp.is_none());
-            steps.extend(child.map(|child| (None, key.clone(), Step::Delete(child.meta().clone()))));
-        }
-        if outdated {
-            return Ok(Next::Pending(CATCH_UP));
+            let child = self.children.get(key);
+            if is_outdated::<D>(writer, key, child.as_ref()) {
+                outdated = true;
+            } else if let Some(child) = child.filter(|child| child.meta().deletion_timestamp.is_none()) {
+                steps.push((None, key.clone(), Step::Delete(child.meta().clone())));
+            }
         }
         let requests = steps.into_iter().map(|(nth, key, step)| async move {
             let written = perform(writer, nth.map(|nth| desired[nth]), step).await;
@@ -161,6 +169,8 @@ impl<C: Cacheable> Everywhere<C> {
         let results: Vec<_> = stream::iter(requests).buffer_unordered(CONCURRENCY).collect().await;
         let mut failed = Vec::new();
         for (key, result) in results {
+            // The watch may have shown the write before its answer came: then no change follows that forgets it.
+            let _ = is_outdated::<D>(writer, &key, self.children.get(&key).as_ref());
             match result {
                 Ok(true) => {}
                 Ok(false) => drop(foreign.insert(key)),
@@ -168,15 +178,24 @@ impl<C: Cacheable> Everywhere<C> {
             }
         }
         if failed.is_empty() && foreign.is_empty() {
-            return Ok(Next::UntilChanged);
+            return Ok(if outdated {
+                Next::Pending(CATCH_UP)
+            } else {
+                Next::UntilChanged
+            });
         }
         Err(ChildrenError {
             kind: D::Body::kind(&()).into_owned(),
             failed,
             foreign: foreign.into_iter().collect(),
-            held: 0,
+            held: None,
         })
     }
+}
+
+/// Whether the cache does not show our own last write of the child yet. What it is past is forgotten.
+fn is_outdated<D: Desired>(writer: &Writer, key: &Key, child: Option<&Arc<D::Child>>) -> bool {
+    writer.awaits::<D::Body>(key, child.map(|child| child.meta()))
 }
 
 fn step<D: Desired>(

@@ -57,17 +57,15 @@ fn what_is_missing_edited_unwanted_and_foreign() {
 }
 
 #[test]
-fn deletions_of_more_than_half_of_more_than_five_can_be_held() {
-    for (actual, desired, held) in [(5, 0, 0), (6, 0, 6), (6, 3, 0), (6, 2, 4), (100, 50, 0), (100, 49, 51)] {
-        let all: Vec<String> = (0..actual).map(|number| format!("n{number}")).collect();
-        let cached: Vec<_> = all.iter().map(|name| ours(name)).collect();
-        let desired: Vec<&str> = all.iter().take(desired).map(String::as_str).collect();
-        let mut changes = compared(&desired, &cached);
-        assert_eq!(changes.delete_most(), held > 0, "{} of {actual}", desired.len());
-        assert_eq!((changes.delete.len(), changes.held), (cached.len() - desired.len(), 0));
-        changes.hold();
-        assert_eq!((changes.delete.len(), changes.held), (0, cached.len() - desired.len()));
-    }
+fn deletions_can_be_held() {
+    let mut changes = compared(&["a"], &[ours("a"), ours("b"), ours("c")]);
+    assert_eq!((changes.delete.len(), changes.held), (2, None));
+    changes.hold("most would go");
+    let held = Held {
+        count: 2,
+        reason: "most would go",
+    };
+    assert_eq!((changes.delete.len(), changes.held), (0, Some(held)));
 }
 
 mod ensured {
@@ -195,16 +193,36 @@ mod ensured {
         let world = world();
         let names = ["a", "b", "c", "d", "e", "f"];
         let mut changes = compared(&["new"], &names.map(ours));
-        changes.hold();
+        changes.hold("the list is odd");
         let done = std::cell::RefCell::new(Vec::new());
         let note = |what, object: &ObjectMeta| done.borrow_mut().push((what, object.name.clone().unwrap()));
-        let error = execute(&world.writer, changes, note).await.unwrap_err();
+        let error = execute(&world.writer, changes, |_| true, || true, note)
+            .await
+            .unwrap_err();
         assert_eq!(*done.borrow(), [(Done::Created, "new".to_owned())]);
         assert_eq!((error.class(), error.retry()), ("held", Retry::Slow));
         let notice = error.notice().unwrap();
         assert_eq!(notice.reason, "DeletionsHeld");
-        assert!(!notice.note.contains(|c: char| c.is_ascii_digit()), "{}", notice.note);
+        assert_eq!(
+            notice.note,
+            "The deletion of objects of kind ServiceAccount is held: the list is odd."
+        );
+        assert!(error.to_string().ends_with("is held: the list is odd"), "{error}");
         assert_eq!(world.requests(), ["PATCH new"]);
+    }
+
+    #[tokio::test]
+    async fn no_write_begins_once_it_is_to_stop() {
+        let world = world();
+        let names: Vec<String> = (0..100).map(|number| format!("n{number}")).collect();
+        let changes = compared(&names.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
+        let done = std::cell::Cell::new(0);
+        let go_on = || done.get() < 3;
+        execute(&world.writer, changes, |_| true, go_on, |_, _| done.set(done.get() + 1))
+            .await
+            .unwrap();
+        assert!((3..3 + CONCURRENCY).contains(&done.get()), "{}", done.get());
+        assert_eq!(world.requests().len(), done.get());
     }
 
     #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt as _;
@@ -20,7 +21,7 @@ use super::fence::{Fenced, FencedBody, caused_by_fence};
 use super::pace::Pace;
 use super::request::{Kind, kind};
 use super::retry_after::{into_status, is_asked};
-use super::{IN_FLIGHT, PERMIT_TIMEOUT, REQUEST_TIMEOUT};
+use super::{IN_FLIGHT, PERMIT_TIMEOUT, REQUEST_TIMEOUT, WRITE_TIMEOUT};
 use crate::Kit;
 use crate::clock::{Elapsed, SharedClock, timeout};
 use crate::leader::{Leadership, UnderWay};
@@ -158,7 +159,8 @@ impl GateLayer {
         B: HttpBody<Data = Bytes>,
         B::Error: Into<BoxError>,
     {
-        self.permitted(self.whole(inner, request.map(FencedBody::read))).await
+        self.permitted(REQUEST_TIMEOUT, self.whole(inner, request.map(FencedBody::read)))
+            .await
     }
 
     async fn write<S, B>(
@@ -201,7 +203,7 @@ impl GateLayer {
             }
             answer
         };
-        self.permitted(send).await
+        self.permitted(WRITE_TIMEOUT, send).await
     }
 
     /// The write, if the Lease must not be released before its answer.
@@ -213,13 +215,17 @@ impl GateLayer {
         None
     }
 
-    /// Waits for a permit, then for `send`, both together for [`REQUEST_TIMEOUT`] at most.
-    async fn permitted<T>(&self, send: impl Future<Output = Result<T, BoxError>>) -> Result<T, BoxError> {
+    /// Waits for a permit, then for `send`, both together for `limit` at most.
+    async fn permitted<T>(
+        &self,
+        limit: Duration,
+        send: impl Future<Output = Result<T, BoxError>>,
+    ) -> Result<T, BoxError> {
         let clock = &*self.shared.clock;
         let asked = clock.monotonic();
         let permit = timeout(clock, PERMIT_TIMEOUT, self.permits.acquire()).await;
         let _permit = permit.map_err(|Elapsed(limit)| self.permits.missed(limit))??;
-        let left = REQUEST_TIMEOUT.saturating_sub(clock.monotonic().saturating_sub(asked));
+        let left = limit.saturating_sub(clock.monotonic().saturating_sub(asked));
         timeout(clock, left, send).await?
     }
 

@@ -98,6 +98,33 @@ async fn a_write_without_a_body_is_fenced_too() {
 }
 
 #[tokio::test]
+async fn a_client_that_impersonates_says_whom_and_is_fenced() {
+    let users = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&users);
+    let config = serve(Router::new().fallback(async move |request: Request| {
+        let user = request.headers().get("impersonate-user").cloned();
+        seen.lock().unwrap().push(user);
+        axum::Json(json!({"kind": "Node", "apiVersion": "v1", "metadata": {"name": "a"}}))
+    }))
+    .await;
+    let (kit, _) = kit();
+    let own = fenced(&config, &Leadership::never(Arc::clone(&kit.clock)), &kit)
+        .await
+        .unwrap();
+    let client = impersonate(&own, "monitoring", "metrics");
+    Api::<Node>::all(client.clone()).get("a").await.unwrap();
+    assert!(is_fenced(&patch(&client, "a").await.unwrap_err()));
+    let invalid = impersonate(&own, "monitoring", "metrics\r\nImpersonate-Group: system:masters");
+    Api::<Node>::all(invalid).get("a").await.unwrap_err();
+    let users = users.lock().unwrap();
+    assert_eq!(
+        *users,
+        [Some("system:serviceaccount:monitoring:metrics".parse().unwrap())],
+        "one read, and no write"
+    );
+}
+
+#[tokio::test]
 async fn counts_each_outcome() {
     let (config, _) = server().await;
     let (kit, _) = kit();
@@ -148,6 +175,22 @@ async fn an_error_says_after_which_time_to_retry() {
 }
 
 #[tokio::test]
+async fn an_api_server_without_a_connection_is_named() {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let closed = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let config = Config::new(format!("{closed}/").parse().unwrap());
+    let (kit, _) = kit();
+    let client = fenced(&config, &Leadership::always(Arc::clone(&kit.clock)), &kit)
+        .await
+        .unwrap();
+    let error = patch(&client, "a").await.unwrap_err();
+    let said = Chain(&error).to_string();
+    let named = format!("the request failed: cannot connect to the API server {closed} (check that it runs");
+    assert!(said.starts_with(&named) && said.contains("kubeconfig"), "{said}");
+}
+
+#[tokio::test]
 async fn the_outcome_of_a_write_without_an_answer_is_unknown() {
     let router = Router::new().fallback(async |_: Request| -> Response { std::future::pending().await });
     let config = serve(router).await;
@@ -157,7 +200,7 @@ async fn the_outcome_of_a_write_without_an_answer_is_unknown() {
         .unwrap();
     let (result, ()) = futures::join!(patch(&client, "a"), async {
         clock.sleeping(1).await;
-        clock.advance(REQUEST_TIMEOUT);
+        clock.advance(WRITE_TIMEOUT);
     });
     let error = result.unwrap_err();
     assert!(!is_fenced(&error), "{error:?}");
@@ -360,11 +403,11 @@ async fn the_deadline_of_a_request_includes_the_wait_for_its_permit() {
     let server = Hanging::default();
     let client = server.clients(&kit).for_controller("busy", 1);
     hang(&client, 1);
-    kit.clock.sleep(Duration::from_secs(20)).await;
-    // Gets the permit after 10 s, and no answer: 20 s are left.
+    kit.clock.sleep(Duration::from_secs(30)).await;
+    // Gets the permit after 10 s, and no answer: 30 s are left.
     let start = kit.clock.monotonic();
     let error = patch(&client, "hang").await.unwrap_err();
-    assert_eq!(kit.clock.monotonic() - start, REQUEST_TIMEOUT, "{error:?}");
+    assert_eq!(kit.clock.monotonic() - start, WRITE_TIMEOUT, "{error:?}");
     assert_eq!(server.under_way(), 2);
 }
 

@@ -79,7 +79,8 @@ impl<R: Reconciler> Attempts<R> {
                     self.queue.push(other);
                 }
             }
-            Next::Pending(_) | Next::Refused(_) => {}
+            Next::Pending(_) => {}
+            Next::Refused(_) => self.failing().refused(key),
         }
         match next {
             Next::UntilChanged => None,
@@ -89,13 +90,19 @@ impl<R: Reconciler> Attempts<R> {
     }
 
     fn wait(&self, key: &Key, retry: Retry) -> Duration {
+        let backoff = || self.backoffs.next(key, self.context.kit.clock.monotonic());
         match retry {
             Retry::Slow => Retry::slow(),
             Retry::After(delay) => delay.min(FLOOR),
-            Retry::Backoff => self.backoffs.next(key),
+            Retry::Backoff => backoff(),
             // Many got the same time: the backoff spreads them.
-            Retry::BackoffAfter(delay) => delay.saturating_add(self.backoffs.next(key)).min(FLOOR),
+            Retry::BackoffAfter(delay) => delay.saturating_add(backoff()).min(FLOOR),
         }
+    }
+
+    /// How long no pass over the key starts, whatever asks for it.
+    pub(super) fn pause(&self, key: &Key) -> Option<Duration> {
+        self.failing().pause(key, self.context.kit.clock.monotonic())
     }
 
     fn failing(&self) -> MutexGuard<'_, Failing> {
@@ -111,7 +118,13 @@ impl<R: Reconciler> Attempts<R> {
             return None;
         }
         let delay = self.wait(pass.key(), error.retry());
-        let alike = self.failing().failed(pass.key(), error.class());
+        let alike = if error.is_refusal() {
+            self.failing().refused(pass.key());
+            0
+        } else {
+            self.failing()
+                .failed(pass.key(), error.class(), self.context.kit.clock.monotonic())
+        };
         let retry_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         if error.is_refusal() {
             debug!(class = error.class(), retry_ms, reason = %Chain(error), "refused");

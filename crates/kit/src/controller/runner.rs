@@ -1,4 +1,5 @@
-//! Which key is reconciled when: those in the queue at once, as far as permits are free; the others when they are due.
+//! Which key is reconciled when: those in the queue at once, as far as permits are free; the others when they are due. One that just failed
+//! twice is due when its pause is over.
 //!
 //! kube's applier would do this, but it needs a store of whole objects, keeps every reference that waits for its time twice, and polls
 //! every pass that is under way whenever one of them moves: that is quadratic when all Nodes wait for one response of the cloud.
@@ -82,6 +83,10 @@ impl<R: Reconciler> Runner<R> {
     fn begin(&mut self, pass: Pass) {
         if let Some(again) = self.busy.get_mut(pass.key()) {
             *again = true;
+            return;
+        }
+        if let Some(pause) = self.attempts.pause(pass.key()) {
+            self.deadlines.set(pass.key().clone(), pause);
             return;
         }
         self.deadlines.clear(pass.key());

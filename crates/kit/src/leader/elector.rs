@@ -22,9 +22,11 @@ use crate::random;
 mod access;
 mod requests;
 mod standby;
+mod versions;
 
 use access::Access;
 use requests::{Failure, Requests};
+use versions::Rewind;
 
 /// On shutdown: the time for controllers to finish what they began, for writes under way to be answered, and for the Lease to be
 /// released. Together less than the grace of the process ([`crate::tasks::GRACE`]).
@@ -54,7 +56,7 @@ pub fn identity(host: &str) -> String {
     format!("{host}_{:016x}{:016x}", random::u64(), random::u64())
 }
 
-/// This replica is not the leader any more and must exit.
+/// This replica cannot go on, and must exit.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaderError {
     /// It led, and does not lead any more.
@@ -64,6 +66,19 @@ pub enum LeaderError {
         lease: String,
         /// How.
         loss: Loss,
+    },
+    /// The storage of the API server was restored from a backup, or is empty: whatever this replica has cached may be lost, and no watch says
+    /// so.
+    #[error(
+        "the storage of the API server went back in time, so this replica starts anew: the Lease {lease} has the version {version}, after {newest}"
+    )]
+    Rewound {
+        /// Namespace and name.
+        lease: String,
+        /// The version that the Lease has now.
+        version: u64,
+        /// The newest version that it had before.
+        newest: u64,
     },
 }
 
@@ -184,8 +199,25 @@ impl Elector {
     /// fit offers to lead.
     ///
     /// # Errors
-    /// [`LeaderError::Lost`] when it led and does not lead any more: the process must exit, and writes nothing more.
+    /// [`LeaderError::Lost`] when it led and does not lead any more, [`LeaderError::Rewound`] on any replica: the process must exit, and
+    /// writes nothing more.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), LeaderError> {
+        let lease = || format!("{}/{}", self.settings.namespace, self.settings.name);
+        let ended = tokio::select! {
+            biased;
+            Rewind { version, newest } = self.requests.versions.rewound() => {
+                Err(LeaderError::Rewound { lease: lease(), version, newest })
+            }
+            ended = self.take_part(&shutdown) => ended.map_err(|loss| LeaderError::Lost { lease: lease(), loss }),
+        };
+        if ended.is_err() {
+            self.leadership.resign();
+            self.kit.metrics.leader.set(0);
+        }
+        ended
+    }
+
+    async fn take_part(&self, shutdown: &CancellationToken) -> Result<(), Loss> {
         let mut unconfirmed = false;
         let acquired = tokio::select! {
             biased;
@@ -198,14 +230,7 @@ impl Elector {
             }
             return Ok(());
         };
-        self.lead(acquired, &shutdown).await.map_err(|loss| {
-            self.leadership.resign();
-            self.kit.metrics.leader.set(0);
-            LeaderError::Lost {
-                lease: format!("{}/{}", self.settings.namespace, self.settings.name),
-                loss,
-            }
-        })
+        self.lead(acquired, shutdown).await
     }
 
     /// Renews until `shutdown` or until it cannot.

@@ -93,6 +93,21 @@ pub async fn kube_config(path: Option<&Path>, context: Option<&str>) -> Result<C
     })
 }
 
+/// Where [`kube_config`] finds the cluster, in words.
+pub(super) fn origin(path: Option<&Path>) -> String {
+    let paths = path.map_or_else(|| default_paths(&environment()), |path| vec![path.to_owned()]);
+    let present: Vec<_> = paths
+        .iter()
+        .filter(|path| path.exists())
+        .map(|path| path.display().to_string())
+        .collect();
+    if present.is_empty() {
+        "the service account of the pod".to_owned()
+    } else {
+        format!("the kubeconfig {}", present.join(":"))
+    }
+}
+
 /// Why the default kubeconfig does not name a cluster.
 enum NoDefault {
     Unusable(ClusterError),

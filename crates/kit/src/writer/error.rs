@@ -6,8 +6,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::Status;
 
-use crate::chain::Chain;
+use crate::chain::{Chain, causes};
 use crate::client::is_fenced;
+use crate::clock::Elapsed;
 use crate::events::{Notice, cut};
 use crate::key::Key;
 use crate::retry::{ReconcileError, Retry};
@@ -42,6 +43,8 @@ pub(super) enum Verb {
 enum Failure {
     /// The object is of another version, or exists already: observe it again.
     Conflict,
+    /// Somebody else's object has the name.
+    Foreign,
     /// The object, its namespace or its kind does not exist.
     Gone,
     /// The API server refuses this very content.
@@ -65,16 +68,24 @@ impl WriteError {
         }
     }
 
-    /// The error of an object that does not exist, or not for long any more.
-    pub(crate) fn gone<K: Resource<DynamicType = ()>>(object: &ObjectMeta) -> Self {
-        let status = Status::failure("the object is gone or is being deleted", "NotFound").with_code(404);
-        Self::new::<K>(Verb::Patch, object, kube::Error::Api(Box::new(status)))
-    }
-
     /// Whether the object is of another version than was observed, or exists where none was.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         self.failure == Failure::Conflict
+    }
+
+    /// Whether somebody else's object has the name.
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        self.failure == Failure::Foreign
+    }
+
+    /// The same error about an object that is somebody else's.
+    pub(super) fn of_foreign(self) -> Self {
+        Self {
+            failure: Failure::Foreign,
+            ..self
+        }
     }
 
     /// Whether the object, its namespace or its kind does not exist.
@@ -88,6 +99,51 @@ impl WriteError {
         match &self.source {
             kube::Error::Api(status) => status.message.trim_end_matches('.').to_owned(),
             other => Chain(other).to_string(),
+        }
+    }
+
+    /// The reason for an Event and the remedy, if the owner of the object can do something about it.
+    fn advice(&self) -> Option<(&'static str, &'static str)> {
+        Some(match self.failure {
+            Failure::Rejected => (
+                "WriteRejected",
+                "Nothing was changed; it is retried every few minutes and whenever something changes.",
+            ),
+            Failure::Denied if matches!(&self.source, kube::Error::Api(status) if status.code == 401) => (
+                "WriteDenied",
+                "The credentials are not valid or have expired: renew them. The write is retried.",
+            ),
+            Failure::Denied => (
+                "WriteDenied",
+                "Apply Tidewaiter's role from deploy/; if a rule of it lists resourceNames, add the name of this object. Then look for a ResourceQuota or an admission policy that denies the write. It is retried.",
+            ),
+            Failure::Unknown if self.is_webhook() => (
+                "WebhookFailed",
+                "Restore the webhook, or let its failurePolicy be Ignore. The write is retried.",
+            ),
+            Failure::Unknown if self.is_timeout() => (
+                "WriteTimedOut",
+                "If other writes succeed, look for an admission webhook that hangs (kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations), and shorten its timeoutSeconds. The write is retried.",
+            ),
+            Failure::Foreign | Failure::Conflict | Failure::Gone | Failure::Fenced | Failure::Unknown => return None,
+        })
+    }
+
+    /// The error and its cause, and the remedy if there is one.
+    #[must_use]
+    pub(crate) fn explained(&self) -> String {
+        let chain = Chain(self).to_string();
+        match self.advice() {
+            Some((_, remedy)) => format!("{}. {remedy}", chain.trim_end_matches('.')),
+            None => chain,
+        }
+    }
+
+    /// Whether the API server did not answer in time, or ended the request because it took too long.
+    fn is_timeout(&self) -> bool {
+        match &self.source {
+            kube::Error::Api(status) => status.code == 504,
+            other => causes(other).any(<dyn std::error::Error>::is::<Elapsed>),
         }
     }
 
@@ -121,6 +177,14 @@ fn is_terminating(status: &Status) -> bool {
     causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
 }
 
+/// What to say about somebody else's object that has the name of ours.
+pub(crate) fn foreign(kind: &str, key: &Key) -> Notice {
+    let note = format!(
+        "{kind} {key} exists and is not managed by Tidewaiter. It is left as it is: delete it, and Tidewaiter creates its own."
+    );
+    Notice::warning("ForeignObject", "Create", note)
+}
+
 /// The error of an object that exists although no cache shows it.
 pub(super) fn exists() -> kube::Error {
     kube::Error::Api(Box::new(
@@ -138,7 +202,7 @@ pub(super) fn outdated() -> kube::Error {
 impl ReconcileError for WriteError {
     fn retry(&self) -> Retry {
         match self.failure {
-            Failure::Rejected | Failure::Fenced => Retry::Slow,
+            Failure::Foreign | Failure::Rejected | Failure::Fenced => Retry::Slow,
             // The watch brings what is new, most often before; but it may be interrupted itself.
             Failure::Conflict | Failure::Gone | Failure::Denied => Retry::Backoff,
             Failure::Unknown => Retry::of(&self.source),
@@ -148,6 +212,7 @@ impl ReconcileError for WriteError {
     fn class(&self) -> &'static str {
         match self.failure {
             Failure::Conflict => "conflict",
+            Failure::Foreign => "foreign",
             Failure::Gone => "gone",
             Failure::Rejected => "rejected",
             Failure::Denied => "denied",
@@ -156,26 +221,15 @@ impl ReconcileError for WriteError {
         }
     }
 
+    fn is_refusal(&self) -> bool {
+        self.is_foreign()
+    }
+
     fn notice(&self) -> Option<Notice> {
-        let (reason, remedy) = match self.failure {
-            Failure::Rejected => (
-                "WriteRejected",
-                "Nothing was changed; it is retried every few minutes and whenever something changes.",
-            ),
-            Failure::Denied if matches!(&self.source, kube::Error::Api(status) if status.code == 401) => (
-                "WriteDenied",
-                "The credentials are not valid or have expired: renew them. The write is retried.",
-            ),
-            Failure::Denied => (
-                "WriteDenied",
-                "Apply Tidewaiter's role from deploy/, and look for an admission policy that denies the write.",
-            ),
-            Failure::Unknown if self.is_webhook() => (
-                "WebhookFailed",
-                "Restore the webhook, or let its failurePolicy be Ignore. The write is retried.",
-            ),
-            Failure::Conflict | Failure::Gone | Failure::Fenced | Failure::Unknown => return None,
-        };
+        if self.failure == Failure::Foreign {
+            return Some(foreign(&self.kind, &self.key));
+        }
+        let (reason, remedy) = self.advice()?;
         // The remedy stays, however much an admission policy has to say.
         let note = format!("{self}: {}. {remedy}", cut(&self.said(), SAID));
         Some(Notice::warning(reason, self.verb.action(), note))
@@ -241,6 +295,10 @@ mod tests {
                 "{code}"
             );
             assert_eq!(error.to_string(), "cannot patch Node n");
+            if code == 403 {
+                let said = error.explained();
+                assert!(said.contains("answered 403 No: no. Apply Tidewaiter's role"), "{said}");
+            }
         }
     }
 
@@ -253,6 +311,28 @@ mod tests {
         assert_eq!((error.retry(), error.class()), (Retry::Backoff, "api"));
         let notice = error.notice().unwrap();
         assert!(notice.reason == "WebhookFailed" && notice.note.contains("w.example.com"));
+    }
+
+    #[test]
+    fn a_write_that_takes_too_long_is_reported() {
+        let status = Status::failure("request did not complete within requested timeout", "Timeout").with_code(504);
+        let elapsed = Elapsed(Duration::from_secs(40));
+        for source in [
+            kube::Error::Api(Box::new(status)),
+            kube::Error::Service(Box::new(elapsed)),
+        ] {
+            let error = WriteError::new::<Node>(Verb::Patch, &ObjectMeta::default(), source);
+            assert_eq!((error.retry(), error.class()), (Retry::Backoff, "api"));
+            let notice = error.notice().unwrap();
+            assert!(
+                notice.reason == "WriteTimedOut" && notice.note.contains("timeoutSeconds"),
+                "{}",
+                notice.note
+            );
+        }
+        let closed = kube::Error::Service("connection refused".into());
+        let error = WriteError::new::<Node>(Verb::Patch, &ObjectMeta::default(), closed);
+        assert!(error.notice().is_none(), "the API server is away");
     }
 
     #[test]

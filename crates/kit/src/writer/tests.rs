@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use super::*;
 use crate::client::by_hand;
 use crate::leader::Leadership;
+use crate::retry::ReconcileError as _;
 use crate::testing::kit;
 
 type Requests = Arc<Mutex<Vec<(String, String, Value)>>>;
@@ -97,7 +98,7 @@ async fn a_new_object_overwrites_nothing_of_one_that_exists_all_the_same() {
         (200, object("8", "somebody")),
         (200, object("9", "somebody")),
     ]);
-    let error = writer.apply_new(&account(None)).await.unwrap_err();
+    let error = writer.apply_new(&account(None), |_| true).await.unwrap_err();
     assert!(error.is_conflict());
     let requests = std::mem::take(&mut *requests.lock().unwrap()).split_off(1);
     assert!(
@@ -111,8 +112,26 @@ async fn a_new_object_overwrites_nothing_of_one_that_exists_all_the_same() {
 #[tokio::test]
 async fn an_object_that_the_cache_does_not_show_yet_is_not_touched() {
     let (writer, requests) = writer(vec![(200, object("8", "tidewaiter/test"))]);
-    assert!(writer.apply_new(&account(None)).await.unwrap_err().is_conflict());
+    assert!(
+        writer
+            .apply_new(&account(None), |_| true)
+            .await
+            .unwrap_err()
+            .is_conflict()
+    );
     assert_eq!(requests.lock().unwrap().len(), 1, "it is read, and nothing is written");
+}
+
+#[tokio::test]
+async fn an_object_of_somebody_else_is_reported_and_is_no_obstacle_to_a_finalizer() {
+    let (writer, requests) = writer(vec![(200, object("8", "somebody")), (200, object("8", "somebody"))]);
+    let error = writer.apply_new(&account(None), |_| false).await.unwrap_err();
+    assert!(error.is_foreign() && error.is_refusal() && !error.is_conflict());
+    assert_eq!(error.notice().unwrap().reason, "ForeignObject");
+    let meta = account(None).metadata;
+    let gone = writer.confirm_gone::<ServiceAccount>(&meta, |_| false).await.unwrap();
+    assert!(gone.is_some(), "ours is gone");
+    assert!(requests.lock().unwrap().iter().all(|(method, ..)| method == "GET"));
 }
 
 #[tokio::test]
@@ -154,28 +173,36 @@ async fn a_finalizer_comes_beside_the_others_and_goes_with_a_proof() {
     };
     let both = || json!(["example.com/theirs", "example.com/ours"]);
     let (writer, requests) = writer(vec![
-        with(json!(["example.com/theirs"])),
-        with(both()),
         with(both()),
         (200, object("8", "x")),
         absent(),
         with(both()),
         with(json!(["example.com/theirs"])),
     ]);
-    // A cache may have left the finalizers out.
-    let seen = account(Some("7")).metadata;
+    let mut seen = account(Some("7")).metadata;
+    seen.finalizers = Some(vec!["example.com/theirs".to_owned()]);
     ours.ensure::<ServiceAccount>(&writer, &seen).await.unwrap();
-    assert_eq!(requests.lock().unwrap()[1].2["metadata"]["finalizers"], both());
+    let added = requests.lock().unwrap()[0].2["metadata"].clone();
+    assert_eq!(
+        (&added["finalizers"], &added["resourceVersion"]),
+        (&both(), &json!("7")),
+        "a stale observation takes no finalizer of others away"
+    );
+    seen.finalizers = Some(vec!["example.com/theirs".to_owned(), "example.com/ours".to_owned()]);
     ours.ensure::<ServiceAccount>(&writer, &seen).await.unwrap();
-    assert_eq!(requests.lock().unwrap().len(), 3, "it is there already");
+    assert_eq!(requests.lock().unwrap().len(), 1, "it is there already");
 
     let other = account(None).metadata;
     assert_eq!(
-        writer.confirm_gone::<ServiceAccount>(&other).await.unwrap(),
+        writer.confirm_gone::<ServiceAccount>(&other, |_| true).await.unwrap(),
         None,
         "it exists"
     );
-    let gone = writer.confirm_gone::<ServiceAccount>(&other).await.unwrap().unwrap();
+    let gone = writer
+        .confirm_gone::<ServiceAccount>(&other, |_| true)
+        .await
+        .unwrap()
+        .unwrap();
     ours.release::<ServiceAccount>(&writer, &seen, &[gone]).await.unwrap();
     let released = requests.lock().unwrap().pop().unwrap().2;
     assert_eq!(released["metadata"]["finalizers"], json!(["example.com/theirs"]));

@@ -52,6 +52,8 @@ impl Unseen {
         if now >= versions.until {
             versions.old.clear();
         }
+        // An object that we created and deleted is absent again.
+        versions.old.retain(|known| known.as_deref() != new);
         if !versions.old.iter().any(|known| known.as_deref() == old) {
             versions.old.push(old.map(Into::into));
         }
@@ -93,6 +95,15 @@ mod tests {
 
     fn key() -> Key {
         Key::new("n")
+    }
+
+    #[test]
+    fn an_object_that_was_created_and_deleted_is_awaited_no_longer_than_the_cache_shows_it() {
+        let unseen = Unseen::default();
+        unseen.note("nodes", &key(), None, Some("1"), NOW);
+        unseen.note("nodes", &key(), Some("1"), None, NOW);
+        assert!(unseen.holds("nodes", &key(), Some("1"), NOW));
+        assert!(!unseen.holds("nodes", &key(), None, NOW));
     }
 
     #[test]

@@ -204,6 +204,22 @@ fn json_is_yaml_with_its_escapes_and_tabs() {
     );
 }
 
+/// Files of other programs that hold a secret, and are no YAML.
+const BROKEN_SECRETS: [&str; 12] = [
+    "[default]\naws_secret_access_key = wJalrXUtnFEMI\n",
+    "{\"password\": \"wJalrXUtnFEMI\"",
+    "{\"password\": \"wJalrXUtnFEMI\"\n\"user\": 1}",
+    "password: wJalrXUtnFEMI: x\n",
+    "users:\n\t- wJalrXUtnFEMI\n",
+    "password: \"wJalrXUtnFEMI\n",
+    "password: *wJalrXUtnFEMI\n",
+    "password: %wJalrXUtnFEMI\n  x: [\n",
+    "password: @wJalrXUtnFEMI\n",
+    "%wJalrXUtnFEMI\n",
+    "- wJalrXUtnFEMI\n",
+    "export PASSWORD='wJalrXUtnFEMI'\nexport USER: 'alice\n",
+];
+
 #[test]
 fn an_error_quotes_no_secret_that_was_put_in_place_of_a_file_or_a_value() {
     let key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEA\n-----END PRIVATE KEY-----\n";
@@ -214,6 +230,10 @@ fn an_error_quotes_no_secret_that_was_put_in_place_of_a_file_or_a_value() {
             "{error}"
         );
         assert!(!error.contains("MII"), "{error}");
+    }
+    for broken in BROKEN_SECRETS {
+        let error = parse("f", broken.as_bytes()).unwrap_err().to_string();
+        assert!(!error.contains("wJalr"), "{broken:?}: {error}");
     }
     let document = parse("f", b"role: wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY\n").unwrap();
     let error = Mapping::root("f", &document)

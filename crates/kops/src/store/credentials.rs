@@ -1,7 +1,7 @@
 //! AWS credentials for `object_store`, from the AWS SDK's chain, so that the whole process uses one.
 //!
 //! Nothing is loaded before a request needs it. Credentials are renewed before they expire; if that fails, they are
-//! used as long as they are valid. Their secret is never printed.
+//! used as long as they are valid, whatever the time of day becomes meanwhile. Their secret is never printed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -35,7 +35,8 @@ pub(super) struct AwsCredentials {
 
 struct Kept {
     credential: Arc<AwsCredential>,
-    expiry: Option<SystemTime>,
+    /// A monotonic time; None if they do not expire.
+    expiry: Option<Duration>,
     /// A monotonic time.
     ask_again: Duration,
 }
@@ -75,9 +76,10 @@ impl AwsCredentials {
     }
 
     fn keep(&self, credentials: &Credentials) -> Kept {
+        let (now, time_of_day) = (self.clock.monotonic(), SystemTime::from(self.clock.now()));
         let left = credentials
             .expiry()
-            .map(|expiry| expiry.duration_since(self.wall()).unwrap_or_default());
+            .map(|expiry| expiry.duration_since(time_of_day).unwrap_or_default());
         let good_for = left.map_or(KEEP, |left| left.saturating_sub(RENEW_BEFORE).clamp(PAUSE, KEEP));
         Kept {
             credential: Arc::new(AwsCredential {
@@ -85,13 +87,9 @@ impl AwsCredentials {
                 secret_key: credentials.secret_access_key().to_owned(),
                 token: credentials.session_token().map(ToOwned::to_owned),
             }),
-            expiry: credentials.expiry(),
-            ask_again: self.clock.monotonic() + good_for,
+            expiry: left.map(|left| now + left),
+            ask_again: now + good_for,
         }
-    }
-
-    fn wall(&self) -> SystemTime {
-        self.clock.now().into()
     }
 }
 
@@ -109,7 +107,7 @@ impl CredentialProvider for AwsCredentials {
         match self.load().await {
             Ok(credentials) => Ok(Arc::clone(&kept.insert(self.keep(&credentials)).credential)),
             Err(error) => match &mut *kept {
-                Some(kept) if kept.expiry.is_none_or(|expiry| self.wall() < expiry) => {
+                Some(kept) if kept.expiry.is_none_or(|expiry| self.clock.monotonic() < expiry) => {
                     tracing::warn!(%error, "AWS credentials cannot be renewed at present");
                     kept.ask_again = self.clock.monotonic() + PAUSE;
                     Ok(Arc::clone(&kept.credential))
@@ -228,6 +226,20 @@ mod tests {
             error.contains("no AWS credentials: ") && error.contains("set AWS_PROFILE"),
             "{error}"
         );
+    }
+
+    #[tokio::test]
+    async fn a_jump_of_the_time_of_day_makes_credentials_neither_older_nor_younger() {
+        for jump in [3 * 3600, -3 * 3600] {
+            let world = world();
+            assert_eq!(world.key().await.unwrap(), "key-1");
+            world.source.state.lock().unwrap().1 = None;
+            world.clock.jump(jump);
+            world.clock.advance(Duration::from_mins(59));
+            assert_eq!(world.key().await.unwrap(), "key-1", "good for an hour, {jump} s");
+            world.clock.advance(Duration::from_mins(1));
+            world.key().await.unwrap_err();
+        }
     }
 
     #[tokio::test]

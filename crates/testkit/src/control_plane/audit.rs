@@ -33,6 +33,9 @@ pub struct AuditEntry {
     pub uri: String,
     /// Who asked.
     pub user: AuditUser,
+    /// As whom they asked, if they impersonated somebody.
+    #[serde(default)]
+    pub impersonated_user: Option<AuditUser>,
     /// The program that asked, by its own words.
     #[serde(default)]
     pub user_agent: String,
@@ -44,6 +47,8 @@ pub struct AuditEntry {
     pub response_status: ResponseStatus,
     /// When it came in.
     pub request_received_timestamp: Timestamp,
+    /// When the stage was reached: of a finished request, its end.
+    pub stage_timestamp: Timestamp,
 }
 
 /// The file of the audit log, as far as it has been read: each line is parsed once.

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures::{StreamExt as _, stream};
 use reqwest::Client;
 use serde_json::{Value, json};
 
@@ -15,8 +16,8 @@ pub(super) const ROOT: &str = "/registry/";
 /// The first key after them: etcd's ranges exclude their end.
 const ROOT_END: &str = "/registry0";
 
-/// The operations in one transaction: etcd takes 128, in 1.5 MiB, and a Node has 13 kB.
-const BATCH: usize = 64;
+/// Changes under way at the same time.
+const AT_ONCE: usize = 16;
 
 /// A client of a control plane's etcd, for the runtime that it was made in.
 pub(super) struct Etcd(Client);
@@ -28,6 +29,13 @@ pub(super) struct Object {
     pub(super) modified: String,
     /// Base64.
     pub(super) value: String,
+}
+
+impl Object {
+    /// The value in plain form.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        STANDARD.decode(&self.value).expect("etcd sends base64")
+    }
 }
 
 /// One operation of a transaction.
@@ -113,13 +121,14 @@ impl Etcd {
             .expect("etcd sends base64")
     }
 
-    /// Makes the changes, many in one transaction.
+    /// Makes the changes, each with a revision of its own, as the API server does. A watch that breaks between two changes of one revision
+    /// goes on behind that revision, and never shows the rest of them.
     pub(super) async fn commit(&self, changes: Vec<Change>) {
-        let changes: Vec<Value> = changes.into_iter().map(|Change(change)| change).collect();
-        for batch in changes.chunks(BATCH) {
-            let answer = self.ask("txn", &json!({"success": batch})).await;
+        let changes = stream::iter(changes).map(|Change(change)| async move {
+            let answer = self.ask("txn", &json!({"success": [change]})).await;
             assert_eq!(answer["succeeded"], true, "{answer}");
-        }
+        });
+        changes.buffer_unordered(AT_ONCE).collect::<()>().await;
     }
 
     async fn ask(&self, what: &str, question: &Value) -> Value {

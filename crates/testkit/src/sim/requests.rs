@@ -107,6 +107,12 @@ impl Shared {
     }
 
     fn answer(self: &Arc<Self>, process: &Process, call: &Call) -> Answer {
+        if call.verb == Verb::Create
+            && let Some(refusal) = self.refusal(call)
+        {
+            let _ = self.result_of(process.name(), call.verb, |_| (call.key(), Err(refusal.clone())));
+            return refused(&refusal);
+        }
         match call.verb {
             Verb::Watch => {
                 let watch = Watch::begin(self, &mut self.lock(), process, call);
@@ -135,6 +141,13 @@ impl Shared {
                 }
             }
         }
+    }
+
+    fn refusal(&self, call: &Call) -> Option<Refused> {
+        let state = self.lock();
+        let resource = state.store.kinds[call.kind].plural.clone();
+        let refused = state.refused.get(&(resource, call.namespace.clone()));
+        refused.cloned()
     }
 
     fn rejects(&self, kind: usize) -> bool {

@@ -31,7 +31,12 @@ async fn the_next_test_finds_what_was_prepared_and_nothing_else() {
 
     let second = ControlPlane::reused(prepare).await;
     assert_eq!(second.folder(), folder);
-    assert_eq!(second.audit().await.count(), 0);
+    // The API server renews its own Lease all the time.
+    let asked = second
+        .audit()
+        .await
+        .filter(|entry| entry.user.username != "system:apiserver");
+    assert_eq!(asked.count(), 0, "{asked:?}");
     let client = second.client(&Identity::Admin);
     let configs: Api<ConfigMap> = Api::default_namespaced(client.clone());
     for name in ["changed", "deleted"] {
@@ -57,7 +62,6 @@ async fn copies_are_as_the_api_server_would_have_stored_them() {
     control_plane
         .apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: copy-000, namespace: default}, data: {a: copy-000}}")
         .await;
-    // More than one transaction.
     let copies = (1..300).map(|number| [format!("copy-{number:03}")]);
     control_plane
         .copy("configmaps/default/copy-000", ["copy-000"], copies)

@@ -6,13 +6,16 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use tidewaiter_testkit::{Audit, AuditEntry};
 
+use crate::coordinator;
+
 /// The user that the API server is to itself.
 const API_SERVER: &str = "system:apiserver";
 
 /// Writes one line for each write, sorted: user, verb, resource, namespace and name of the object, status code.
 ///
-/// How often a Lease is renewed depends on the time alone, so equal lines about Leases are one line. What the API server itself writes
-/// when it starts is left out: it differs from run to run.
+/// How often a Lease is renewed, and in how many writes the coordinator follows a series of changes in the cloud, depends on the time alone, so
+/// equal lines about Leases and of the coordinator are one line, without a status code. What the API server itself writes when it starts
+/// is left out: it differs from run to run. The ids of the cloud are shown as `ID`.
 #[expect(clippy::disallowed_methods, reason = "nobody reads the file before the demo ends")]
 pub fn write(file: &Path, audit: &Audit) -> Result<()> {
     let writes = || {
@@ -20,19 +23,21 @@ pub fn write(file: &Path, audit: &Audit) -> Result<()> {
             .iter()
             .filter(|entry| entry.is_write() && entry.user.username != API_SERVER)
     };
-    let is_lease = |entry: &&AuditEntry| entry.object_ref.resource == "leases";
-    let leases: BTreeSet<String> = writes().filter(is_lease).map(line).collect();
-    let mut lines: Vec<String> = writes()
-        .filter(|entry| !is_lease(entry))
-        .map(line)
-        .chain(leases)
+    let coordinator = coordinator::identity().username();
+    let is_repeated = |entry: &&AuditEntry| entry.object_ref.resource == "leases" || entry.user.username == coordinator;
+    let repeated: BTreeSet<String> = writes().filter(is_repeated).map(what).collect();
+    let once = writes().filter(|entry| !is_repeated(entry));
+    let mut lines: Vec<String> = once
+        .map(|entry| format!("{} {}", what(entry), entry.response_status.code))
+        .chain(repeated)
         .collect();
     lines.sort();
     lines.push(String::new());
     std::fs::write(file, lines.join("\n")).with_context(|| format!("{} cannot be written", file.display()))
 }
 
-fn line(entry: &AuditEntry) -> String {
+/// User, verb and object.
+fn what(entry: &AuditEntry) -> String {
     let about = &entry.object_ref;
     // The second part of an Event's name is random.
     let name = match about.name.rsplit_once('.') {
@@ -40,7 +45,18 @@ fn line(entry: &AuditEntry) -> String {
         _ => about.name.clone(),
     };
     let path = [&about.resource, &about.subresource, &about.namespace, &name].map(String::as_str);
-    let path: Vec<&str> = path.into_iter().filter(|part| !part.is_empty()).collect();
-    let (user, verb, code) = (&entry.user.username, &entry.verb, entry.response_status.code);
-    format!("{user} {verb} {} {code}", path.join("/"))
+    let path = path.into_iter().filter(|part| !part.is_empty()).map(without_id);
+    let (user, verb) = (&entry.user.username, &entry.verb);
+    format!("{user} {verb} {}", path.collect::<Vec<_>>().join("/"))
+}
+
+/// A name without the id at its end, if it has one.
+fn without_id(name: &str) -> String {
+    const ID: usize = 36;
+    let (stem, rest) = name.split_once(".*").map_or((name, ""), |(stem, _)| (stem, ".*"));
+    let cut = stem.len().checked_sub(ID).filter(|cut| stem.is_char_boundary(*cut));
+    match cut.filter(|cut| stem[*cut..].matches('-').count() == 4) {
+        Some(cut) => format!("{}ID{rest}", &stem[..cut]),
+        None => name.to_owned(),
+    }
 }

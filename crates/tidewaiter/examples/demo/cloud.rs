@@ -1,59 +1,33 @@
-//! The chapter about the cloud: a server, a folder that says what is wanted, and an API server that trusts its tokens.
+//! The chapters about the cloud: a server, an API server that trusts its tokens, and a permission that is given and taken away.
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::{Value, json};
-use tidewaiter_testkit::{ControlPlane, Identity, Process, Program, Scratch, assets, eventually, free_port};
+use tidewaiter_testkit::{Process, Program, Scratch, assets, eventually, free_port, issuer};
+use tokio::time::Instant;
 
 use crate::narrator::{command, output, say};
-use crate::world::{SOON, binary, words};
+use crate::world::{SOON, Stage, World, binary, repository, show, words};
 
 const PASSWORD: &str = "an example of a password";
 
-/// What the cloud should say, in the words of a person.
-const FOLDER: [(&str, &str); 3] = [
-    (
-        "people.yaml",
-        "kind: User
-spec: {name: Alice, email: alice@example.com, password: {fromEnv: ALICE_PASSWORD}}
----
-kind: SshKey
-user: alice@example.com
-spec: {name: laptop, key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG/rsOVAgJS+D+rWBWNBgfdevP0BO3X6IQI1/grYrdb5}
----
-kind: Team
-spec: {name: developers, users: [alice@example.com]}
-",
-    ),
-    (
-        "access.yaml",
-        "kind: Role
-spec: {name: pod viewer, rules: [{type: kubernetes, api_groups: [''], resources: [pods], verbs: [get, list]}]}
----
-kind: RoleBinding
-cluster: production
-spec: {role: pod viewer, user: alice@example.com, namespace: dev}
-",
-    ),
-    (
-        "cluster.yaml",
-        "kind: ClusterLabel
-spec: {key: cluster.containership.io/environment, value: production}
----
-kind: Registry
-spec: {serveraddress: quay.io, provider: quay, credentials: {username: acme, password: {fromEnv: QUAY_PASSWORD}}}
-",
-    ),
-];
+/// The password of the registry of `examples/acme`.
+pub const REGISTRY_PASSWORD: &str = "an example of a secret";
+
+/// The arguments of kubectl's credential plugin.
+const CREDENTIAL: [&str; 3] = ["credential", "--cluster", "production"];
 
 /// The cloud, while it runs.
+#[derive(Debug)]
 pub struct Cloud {
     folder: Scratch,
     url: String,
+    /// The authority of its certificate, as PEM.
+    authority: String,
     server: Process,
 }
 
@@ -61,10 +35,12 @@ pub struct Cloud {
 pub async fn begins() -> Result<Cloud> {
     let folder = Scratch::new("demo-cloud");
     let at = |name: &str| folder.path().join(name);
-    certificate(folder.path())?;
+    let authority = issuer::certificate(folder.path());
     let address = format!("127.0.0.1:{}", free_port());
     let url = format!("https://{address}");
     let data = at("data");
+    // As if the commands were typed in the folder of the repository.
+    symlink(repository().join("examples"), at("examples"))?;
     let person = Person::new(folder.path(), "olivia");
     let init = [
         "cloud",
@@ -94,65 +70,29 @@ pub async fn begins() -> Result<Cloud> {
     command(&format!(
         "tidewaiter cloud serve --data data --address {address} --tls-certificate tls.crt --tls-key tls.key &"
     ));
-    let cloud = Cloud { folder, url, server };
+    let cloud = Cloud {
+        folder,
+        url,
+        authority,
+        server,
+    };
     cloud.login(&person, "olivia@example.com").await?;
     Ok(cloud)
 }
 
-/// A folder is made true; the second time nothing is left to do.
-pub async fn is_filled(cloud: &Cloud) -> Result<()> {
-    let folder = cloud.folder.path().join("acme");
-    fs::create_dir(&folder)?;
-    for (file, text) in FOLDER {
-        write(&folder.join(file), text)?;
-    }
-    write(&cloud.folder.path().join("production.yaml"), "name: production\n")?;
-    let person = Person::new(cloud.folder.path(), "olivia");
-    person
-        .shows(&["cloud", "create", "cluster", "-f", "production.yaml", "-o", "name"])
-        .await?;
-    person
-        .runs(&["cloud", "context", "set", "--cluster", "production"])
-        .await?;
-    person.shows(&["cloud", "apply", "-f", "acme"]).await?;
-    person.shows(&["cloud", "apply", "-f", "acme"]).await
-}
-
 /// Alice's token may list pods in `dev`, and nothing else.
-pub async fn is_believed(cloud: &Cloud) -> Result<()> {
-    let owner = Person::new(cloud.folder.path(), "olivia");
-    let id = async |kind: &str, name: &str| -> Result<String> {
-        let told = owner.runs(&["cloud", "get", kind, name, "-o", "json"]).await?;
-        let object: Value = serde_json::from_str(&told).context("an object in JSON")?;
-        Ok(object["id"].as_str().context("it has an id")?.to_owned())
-    };
-    let (cluster, user, role) = (
-        id("cluster", "production").await?,
-        id("user", "alice@example.com").await?,
-        id("role", "pod viewer").await?,
-    );
-    let trust = cloud.trust(&cluster)?;
-    let plane = ControlPlane::builder().with_authentication(trust).start().await;
+pub async fn is_believed(world: &World) -> Result<()> {
+    let (stage, cloud) = (world.stage()?, world.cloud()?);
+    let cluster = cloud.id("cluster", "production").await?;
+    stage.trust(&issuer::authentication(&cloud.url, &cloud.authority, &cluster))?;
     say(
-        "kube-apiserver --authentication-config trusts the cloud's tokens for this cluster. What the coordinator will make of the \
-         role and its binding is applied by hand:",
+        "The file of kube-apiserver --authentication-config now names the cloud as the issuer of tokens for this cluster. The role of the \
+         folder is a ClusterRole, and its binding waits for the namespace:",
     );
-    let rbac = json!({"apiVersion": "v1", "kind": "List", "items": [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "dev"}},
-        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": role},
-            "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]},
-        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
-            "metadata": {"name": role, "namespace": "dev"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User",
-                "name": format!("containership.io/user_id#{user}")}]},
-    ]});
-    write(&cloud.folder.path().join("rbac.yaml"), &rbac.to_string())?;
-    let admin = plane.kubeconfig(&Identity::Admin);
-    kubectl(cloud, &admin, &["apply", "-f", "rbac.yaml"]).await?;
-    let alice = Person::new(cloud.folder.path(), "alice");
+    show(stage, &["create", "namespace", "dev"]).await?;
+    let alice = cloud.alice();
     cloud.login(&alice, "alice@example.com").await?;
-    let kubeconfig = cloud.kubeconfig(&admin, &alice)?;
+    let kubeconfig = alice.kubeconfig(stage)?;
     eventually("the API server to know the cloud's keys", SOON, async || {
         let (told, code) = kubectl_runs(cloud, &kubeconfig, &["get", "pods", "-n", "dev"])
             .await
@@ -162,16 +102,177 @@ pub async fn is_believed(cloud: &Cloud) -> Result<()> {
     .await;
     kubectl(cloud, &kubeconfig, &["get", "pods", "-n", "dev"]).await?;
     for (what, place) in [("pods", "default"), ("secrets", "dev")] {
-        let args = ["get", what, "-n", place];
-        let (told, code) = kubectl_runs(cloud, &kubeconfig, &args).await?;
-        ensure!(code == 1 && told.contains("Forbidden"), "she may: {told}");
-        command(&format!("kubectl {}", args.join(" ")));
-        output(&told);
+        kubectl_is_forbidden(cloud, &kubeconfig, &["get", what, "-n", place]).await?;
     }
     Ok(())
 }
 
+/// What Alice's team gets and loses again.
+const READER: &str = "kind: Role
+spec: {name: reader, rules: [{type: kubernetes, api_groups: [''], resources: [configmaps], verbs: [get, list]}]}
+---
+kind: RoleBinding
+cluster: production
+spec: {role: reader, team: developers, namespace: dev}
+";
+
+/// Alice gets a permission by her team, and loses it.
+pub async fn gives_and_takes(world: &World) -> Result<()> {
+    let (stage, cloud) = (world.stage()?, world.cloud()?);
+    let (alice, owner) = (cloud.alice(), cloud.owner());
+    let (kubeconfig, token) = (alice.kubeconfig(stage)?, alice.token().await?);
+    let get = ["get", "configmaps", "-n", "dev"];
+    kubectl_is_forbidden(cloud, &kubeconfig, &get).await?;
+    write(&cloud.folder().join("reader.yaml"), READER)?;
+    command("cat reader.yaml");
+    output(READER);
+    let apply = ["cloud", "apply", "-f", "reader.yaml"];
+    let told = owner.runs(&[&apply[..], &["--dry-run"]].concat()).await?;
+    let access = told.find("Access in").context("it shows who gains access")?;
+    command(&format!(
+        "tidewaiter {} --dry-run | sed -n '/^Access/,$p'",
+        apply.join(" ")
+    ));
+    output(&told[access..]);
+
+    let told = owner.runs(&apply).await?;
+    let given = answered(stage, &token, 200).await;
+    let done = told
+        .lines()
+        .filter(|line| line.starts_with("created"))
+        .collect::<Vec<_>>();
+    command(&format!("tidewaiter {} | tail -{}", apply.join(" "), done.len()));
+    output(&done.join("\n"));
+    say(&format!("She may, {given} ms later:"));
+    kubectl(cloud, &kubeconfig, &get).await?;
+    let team = cloud.id("team", "developers").await?;
+    let explain = ["explain", "access", "--user", "Alice", "--team", &team, "-n", "dev"];
+    let (told, code) = stage.tidewaiter(&explain).await?;
+    ensure!(
+        code == 0 && told.contains("get,list configmaps"),
+        "it ended with {code}: {told}"
+    );
+    command(&format!("tidewaiter {}", explain.join(" ")));
+    output(&told);
+
+    let role = cloud.id("role", "reader").await?;
+    let bindings = owner.runs(&["cloud", "get", "role-bindings", "-o", "json"]).await?;
+    let bindings: Vec<Value> = serde_json::from_str(&bindings).context("bindings in JSON")?;
+    let binding = bindings.iter().find(|it| it["authorization_role_id"] == *role);
+    let binding = binding.and_then(|it| it["id"].as_str()).context("it is bound")?;
+    owner
+        .shows(&["cloud", "delete", "role-binding", binding, "--yes"])
+        .await?;
+    let lost = answered(stage, &token, 403).await;
+    say(&format!("She may not any more, {lost} ms later:"));
+    kubectl_is_forbidden(cloud, &kubeconfig, &get).await
+}
+
+/// Asks for `ConfigMap`s of `dev` until the API server answers with this status; returns after how many milliseconds it did.
+#[expect(clippy::disallowed_methods, reason = "how long it takes, for the viewer")]
+async fn answered(stage: &Stage, token: &str, status: u16) -> u128 {
+    let begun = Instant::now();
+    let url = format!("{}/api/v1/namespaces/dev/configmaps", stage.cluster.url());
+    eventually(format!("the answer {status}"), SOON, async || {
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .tls_danger_accept_invalid_certs(true);
+        let request = client.build().map_err(words)?.get(&url).bearer_auth(token);
+        let found = request.send().await.map_err(words)?.status().as_u16();
+        if found == status {
+            Ok(())
+        } else {
+            Err(found.to_string())
+        }
+    })
+    .await;
+    begun.elapsed().as_millis()
+}
+
 impl Cloud {
+    /// Where its users type their commands.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub fn owner(&self) -> Person {
+        Person::new(self.folder(), "olivia")
+    }
+
+    fn alice(&self) -> Person {
+        Person::new(self.folder(), "alice")
+    }
+
+    /// The id of an object.
+    pub async fn id(&self, kind: &str, name: &str) -> Result<String> {
+        let told = self.owner().runs(&["cloud", "get", kind, name, "-o", "json"]).await?;
+        let object: Value = serde_json::from_str(&told).context("an object in JSON")?;
+        Ok(object["id"].as_str().context("it has an id")?.to_owned())
+    }
+
+    /// What was changed, the latest first.
+    pub async fn changes(&self) -> Result<Vec<Value>> {
+        let told = self
+            .owner()
+            .runs(&["cloud", "audit", "--limit", "1000", "-o", "json"])
+            .await?;
+        serde_json::from_str(&told).context("changes in JSON")
+    }
+
+    /// The owner, who is an operator, too, adds a version to the catalogue of plugins.
+    pub async fn adds_plugin(&self, kind: &str, implementation: &str, version: &str) -> Result<()> {
+        let path = format!("/v3/plugins/{kind}/implementations/{implementation}/versions/{version}");
+        let body = json!({ "version": version });
+        self.puts(&path, &body).await?;
+        command(&format!(
+            "curl --cacert ca.crt -X PUT -H \"Authorization: JWT $TOKEN\" --json '{body}' $CLOUD{path}"
+        ));
+        Ok(())
+    }
+
+    /// The same with the manifests of a version, which a file has.
+    pub async fn adds_manifests(
+        &self,
+        kind: &str,
+        implementation: &str,
+        version: &str,
+        file: &str,
+        manifests: &Value,
+    ) -> Result<()> {
+        let path = format!("/v3/plugins/{kind}/implementations/{implementation}/versions/{version}/manifests");
+        self.puts(&path, manifests).await?;
+        command(&format!(
+            "curl --cacert ca.crt -X PUT -H \"Authorization: JWT $TOKEN\" --json @{file} $CLOUD{path}"
+        ));
+        Ok(())
+    }
+
+    async fn puts(&self, path: &str, body: &Value) -> Result<()> {
+        let authority = reqwest::Certificate::from_pem(&fs::read(self.folder().join("ca.crt"))?)?;
+        let client = reqwest::Client::builder()
+            .add_root_certificate(authority)
+            .no_proxy()
+            .build()?;
+        let login = json!({"email": "olivia@example.com", "password": PASSWORD});
+        let login = client
+            .post(format!("{}/v3/login/password", self.url))
+            .json(&login)
+            .send()
+            .await?;
+        let login: Value = login.error_for_status()?.json().await?;
+        let token = login["token"].as_str().context("a login gives a token")?;
+        let put = client.put(format!("{}{path}", self.url)).json(body);
+        put.header("authorization", format!("JWT {token}"))
+            .send()
+            .await?
+            .error_for_status()?;
+        Ok(())
+    }
+
     async fn login(&self, person: &Person, email: &str) -> Result<()> {
         let args = ["cloud", "login", "--server", &self.url, "--ca-file", "ca.crt", email];
         let told = eventually("the cloud to take a login", SOON, async || {
@@ -183,46 +284,10 @@ impl Cloud {
         output(&told);
         Ok(())
     }
-
-    /// The file by which an API server trusts the cloud's tokens for this cluster.
-    fn trust(&self, cluster: &str) -> Result<PathBuf> {
-        let authority = fs::read_to_string(self.folder.path().join("ca.crt"))?;
-        let audience = format!("https://containership.io/clusters/{cluster}");
-        let configuration = json!({
-            "apiVersion": "apiserver.config.k8s.io/v1",
-            "kind": "AuthenticationConfiguration",
-            "jwt": [{
-                "issuer": {"url": self.url, "certificateAuthority": authority, "audiences": [audience]},
-                "claimMappings": {
-                    "username": {"claim": "sub", "prefix": ""},
-                    "groups": {"claim": "groups", "prefix": ""},
-                },
-            }],
-        });
-        let path = self.folder.path().join("authentication.json");
-        write(&path, &configuration.to_string())?;
-        Ok(path)
-    }
-
-    /// As an administrator's, with the person's own credential.
-    fn kubeconfig(&self, admin: &Path, person: &Person) -> Result<PathBuf> {
-        let mut config: Value = serde_saphyr::from_str(&fs::read_to_string(admin)?)?;
-        let user = config.pointer_mut("/users/0/user").context("a kubeconfig has a user")?;
-        *user = json!({"exec": {
-            "apiVersion": "client.authentication.k8s.io/v1",
-            "command": binary()?,
-            "args": ["credential", "--cluster", "production"],
-            "env": [{"name": "XDG_CONFIG_HOME", "value": person.home}],
-            "interactiveMode": "Never",
-        }});
-        let path = self.folder.path().join("alice.json");
-        write(&path, &config.to_string())?;
-        Ok(path)
-    }
 }
 
 /// Somebody with a folder of his own for what he is logged in to.
-struct Person {
+pub struct Person {
     folder: PathBuf,
     home: PathBuf,
 }
@@ -236,14 +301,15 @@ impl Person {
     }
 
     /// Runs the released binary; gives what it printed.
-    async fn runs(&self, args: &[&str]) -> Result<String> {
+    pub async fn runs(&self, args: &[&str]) -> Result<String> {
         let output = tokio::process::Command::new(binary()?)
             .args(args)
             .current_dir(&self.folder)
             .env("XDG_CONFIG_HOME", &self.home)
             .env("TIDEWAITER_CLOUD_PASSWORD", PASSWORD)
             .env("ALICE_PASSWORD", PASSWORD)
-            .env("QUAY_PASSWORD", "an example of a secret")
+            .env("BOB_PASSWORD", PASSWORD)
+            .env("REGISTRY_PASSWORD", REGISTRY_PASSWORD)
             // Ctrl-C is the demo's to hear.
             .process_group(0)
             .kill_on_drop(true)
@@ -260,7 +326,25 @@ impl Person {
         Ok(told)
     }
 
-    async fn shows(&self, args: &[&str]) -> Result<()> {
+    /// A kubeconfig with the person's own credential.
+    fn kubeconfig(&self, stage: &Stage) -> Result<PathBuf> {
+        Ok(stage.cluster.kubeconfig_of(&json!({"exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": binary()?,
+            "args": CREDENTIAL,
+            "env": [{"name": "XDG_CONFIG_HOME", "value": self.home}],
+            "interactiveMode": "Never",
+        }})))
+    }
+
+    /// The token that kubectl is given.
+    async fn token(&self) -> Result<String> {
+        let credential: Value = serde_json::from_str(&self.runs(&CREDENTIAL).await?)?;
+        let token = credential.pointer("/status/token").and_then(Value::as_str);
+        Ok(token.context("a credential has a token")?.to_owned())
+    }
+
+    pub async fn shows(&self, args: &[&str]) -> Result<()> {
         let told = self.runs(args).await?;
         command(&format!("tidewaiter {}", args.join(" ")));
         output(&told);
@@ -294,19 +378,16 @@ async fn kubectl(cloud: &Cloud, kubeconfig: &Path, args: &[&str]) -> Result<()> 
     Ok(())
 }
 
-fn write(path: &Path, text: &str) -> Result<()> {
-    let file = fs::File::create(path).and_then(|mut file| file.write_all(text.as_bytes()));
-    file.with_context(|| format!("{} cannot be written", path.display()))
+async fn kubectl_is_forbidden(cloud: &Cloud, kubeconfig: &Path, args: &[&str]) -> Result<()> {
+    let (told, code) = kubectl_runs(cloud, kubeconfig, args).await?;
+    ensure!(code == 1 && told.contains("Forbidden"), "she may: {told}");
+    command(&format!("kubectl {}", args.join(" ")));
+    output(&told);
+    Ok(())
 }
 
-/// An authority of the demo's own, and a certificate of 127.0.0.1.
-fn certificate(folder: &Path) -> Result<()> {
-    let mut authority = CertificateParams::new(Vec::new())?;
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
-    let key = KeyPair::generate()?;
-    let certificate = CertificateParams::new(vec!["127.0.0.1".to_owned()])?.signed_by(&key, &authority)?;
-    write(&folder.join("ca.crt"), &authority.pem())?;
-    write(&folder.join("tls.crt"), &certificate.pem())?;
-    write(&folder.join("tls.key"), &key.serialize_pem())
+/// Writes a file for a command to read.
+pub fn write(path: &Path, text: &str) -> Result<()> {
+    let file = fs::File::create(path).and_then(|mut file| file.write_all(text.as_bytes()));
+    file.with_context(|| format!("{} cannot be written", path.display()))
 }

@@ -10,9 +10,12 @@
 
 mod audit;
 mod cloud;
+mod coordinator;
 mod health;
 mod narrator;
+mod plugins;
 mod story;
+mod times;
 mod world;
 
 use std::panic::AssertUnwindSafe;
@@ -85,7 +88,7 @@ async fn run(narrator: &Narrator, args: &Args) -> Result<()> {
         Ok(told) => told,
         Err(panic) => Err(anyhow!("{}", words(&*panic))),
     }
-    .with_context(|| world.controller_log())?;
+    .with_context(|| world.last_log())?;
     if let Some(file) = &args.audit {
         audit::write(file, &world.stage()?.cluster.audit().await)?;
     }

@@ -10,7 +10,7 @@ use tidewaiter_testkit::{Identity, assets, eventually};
 
 use crate::narrator::{Narrator, command, output, say};
 use crate::world::{SOON, Stage, World, config_base, filtered, group, show, words};
-use crate::{cloud, health};
+use crate::{cloud, coordinator, health, plugins};
 
 const TEAM: &str = "example.com/team";
 const SPOT_ROLE: &str = "node-role.kubernetes.io/spot-worker";
@@ -32,7 +32,7 @@ pub async fn tell(narrator: &Narrator, world: &mut World) -> Result<()> {
     say(&format!(
         "Kubernetes {version}, with Node and RBAC authorization and the NodeRestriction admission plugin."
     ));
-    let stage = world.raise().await;
+    let stage = world.raise().await?;
     install(stage).await?;
 
     narrator.step("What kOps left there: its state store in S3, and instances with tags in EC2");
@@ -72,14 +72,40 @@ pub async fn tell(narrator: &Narrator, world: &mut World) -> Result<()> {
     narrator.step("It gets nothing, and everybody can see why");
     refused(world, &machines).await?;
 
-    narrator.step("A cloud of one's own, in two lines: it says what each cluster should have");
-    let cloud = cloud::begins().await?;
+    follow(narrator, world, &machines.worker.name).await
+}
 
-    narrator.step("A folder says who may log in, with which keys and roles; apply makes it so, and shows what it does");
-    cloud::is_filled(&cloud).await?;
+/// The cloud, and the coordinator.
+async fn follow(narrator: &Narrator, world: &mut World, worker: &str) -> Result<()> {
+    narrator.step("A cloud of one's own, in two lines: it says what each cluster should have");
+    world.cloud = Some(cloud::begins().await?);
+
+    narrator.step("The cluster is attached to it: a coordinator, as its own service account");
+    coordinator::is_attached(world).await?;
+
+    narrator.step("A folder says who may log in, and what the cluster has. It is applied, and the cluster follows");
+    coordinator::follows(world, worker).await?;
+
+    narrator.step("An admin deletes a pull secret and a User by accident");
+    coordinator::restores(world).await?;
+
+    narrator.step("Somebody deletes a node pool in the cloud by mistake: the brake holds");
+    coordinator::holds(world).await?;
 
     narrator.step("An API server that trusts the cloud: Alice may see pods in dev, and nothing else");
-    cloud::is_believed(&cloud).await
+    cloud::is_believed(world).await?;
+
+    narrator.step("Her team gets one more permission, and loses it");
+    cloud::gives_and_takes(world).await?;
+
+    narrator.step("A plugin of three objects, from the catalogue of the cloud into the cluster");
+    plugins::is_installed(world).await?;
+
+    narrator.step("It is upgraded; the version after that is broken, and says why");
+    plugins::breaks(world).await?;
+
+    narrator.step("The next version mends it");
+    plugins::is_mended(world).await
 }
 
 async fn install(stage: &Stage) -> Result<()> {

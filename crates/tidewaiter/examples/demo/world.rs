@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use serde_json::json;
+use serde_json::{Value, json};
 use tidewaiter_api::NodeIdentity;
 use tidewaiter_api::names::{KOPS_NAMESPACE, UNIDENTIFIED_TAINT};
 use tidewaiter_testkit::builders::{InstanceGroupBuilder, cluster, controller_config, instance_group, node};
@@ -17,18 +17,25 @@ use tidewaiter_testkit::{
 };
 use tokio::io::AsyncWriteExt as _;
 
+use crate::cloud::{Cloud, write};
+use crate::coordinator::Coordinator;
 use crate::narrator::{command, output};
 
 pub const CLUSTER: &str = "demo.example.com";
 const BUCKET: &str = "demo-state";
 
+/// The file that tells the API server whose tokens it trusts.
+const TRUSTED: &str = "authentication.json";
+
 /// Longer than anything takes, on a machine that does ten things at once.
 pub const SOON: Duration = Duration::from_secs(30);
 
-/// Everything that runs. Dropped, it is gone: the controller first.
+/// Everything that runs. Dropped, it is gone: the coordinator and the controller first.
 #[derive(Debug, Default)]
 pub struct World {
+    pub coordinator: Option<Coordinator>,
     controller: Option<Controller>,
+    pub cloud: Option<Cloud>,
     stage: Option<Stage>,
 }
 
@@ -49,15 +56,24 @@ struct Controller {
 
 impl World {
     /// Starts the API server and moto, and creates the empty bucket.
-    pub async fn raise(&mut self) -> &Stage {
-        let (cluster, moto) = tokio::join!(ControlPlane::start(), Moto::start());
-        moto.create_bucket(BUCKET).await;
+    pub async fn raise(&mut self) -> Result<&Stage> {
         let scratch = Scratch::new("demo");
-        self.stage.insert(Stage { cluster, moto, scratch })
+        let nobody =
+            json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration", "jwt": []});
+        let trusted = scratch.path().join(TRUSTED);
+        write(&trusted, &nobody.to_string())?;
+        let cluster = ControlPlane::builder().with_authentication(trusted);
+        let (cluster, moto) = tokio::join!(cluster.start(), Moto::start());
+        moto.create_bucket(BUCKET).await;
+        Ok(self.stage.insert(Stage { cluster, moto, scratch }))
     }
 
     pub fn stage(&self) -> Result<&Stage> {
         self.stage.as_ref().context("nothing runs yet")
+    }
+
+    pub fn cloud(&self) -> Result<&Cloud> {
+        self.cloud.as_ref().context("the cloud does not run yet")
     }
 
     /// Starts the released binary as its own service account and waits until it is ready.
@@ -128,11 +144,12 @@ impl World {
             .await?)
     }
 
-    /// The end of the controller's log, for a demo that failed.
-    pub fn controller_log(&self) -> String {
-        match &self.controller {
-            None => "The controller had not been started.".to_owned(),
-            Some(controller) => format!("The end of the controller's log:\n{}", controller.process.log_tail()),
+    /// The end of the last log, for a demo that failed.
+    pub fn last_log(&self) -> String {
+        match (&self.coordinator, &self.controller) {
+            (Some(coordinator), _) => format!("The end of the coordinator's log:\n{}", coordinator.log_tail()),
+            (None, Some(controller)) => format!("The end of the controller's log:\n{}", controller.process.log_tail()),
+            (None, None) => "The controller had not been started.".to_owned(),
         }
     }
 
@@ -146,12 +163,13 @@ impl World {
             .as_ref()
             .map(|controller| controller.process.log_path().display().to_string());
         Ok(format!(
-            "export KUBECONFIG={}\nkubectl:  {}\nmetrics:  http://{}/metrics, of the cluster: http://{}/metrics\nAWS:      {}\nlog:      {}\nCtrl-C stops and removes everything.",
+            "export KUBECONFIG={}\nkubectl:  {}\nmetrics:  http://{}/metrics, of the cluster: http://{}/metrics\nAWS:      {}\ncloud:    {}\nlog:      {}\nCtrl-C stops and removes everything.",
             kubeconfig.display(),
             kubectl.display(),
             self.admin()?,
             self.metrics_server()?,
             stage.moto.endpoint(),
+            self.cloud()?.url(),
             log.unwrap_or_default(),
         ))
     }
@@ -266,12 +284,21 @@ impl Stage {
         Ok(String::from_utf8_lossy(&stdout).into_owned())
     }
 
+    /// The folder of the files that are gone afterwards.
+    pub fn scratch(&self) -> &Scratch {
+        &self.scratch
+    }
+
     /// Writes a file for a command to read.
-    #[expect(clippy::disallowed_methods, reason = "written once, before anybody reads it")]
     pub fn write(&self, file: &str, content: &str) -> Result<PathBuf> {
         let path = self.scratch.path().join(file);
-        std::fs::write(&path, content).with_context(|| format!("{} cannot be written", path.display()))?;
+        write(&path, content)?;
         Ok(path)
+    }
+
+    /// From now on the API server trusts the tokens of these issuers: it reads the file again.
+    pub fn trust(&self, issuers: &Value) -> Result<()> {
+        self.write(TRUSTED, &issuers.to_string()).map(drop)
     }
 
     pub fn nodes(&self) -> Api<Node> {
@@ -339,7 +366,7 @@ pub fn group(name: &str, role: &str, labels: &[(&str, &str)]) -> InstanceGroupBu
         .fold(group, |group, (key, value)| group.node_label(key, value))
 }
 
-fn repository() -> PathBuf {
+pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 

@@ -17,6 +17,39 @@ pub(crate) enum Explain {
     Node(ExplainNodeArgs),
     /// Lists the Nodes refused as forged, and what `onForgery: quarantine` would change on each; changes nothing
     Forgeries(ExplainForgeriesArgs),
+    /// Shows what a user or a team of the cloud may do in the cluster now, by which binding, and what is refused or waits; changes nothing
+    Access(ExplainAccessArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainAccessArgs {
+    #[command(flatten)]
+    pub(crate) subjects: AccessSubjects,
+
+    /// Only what applies in this namespace [default: all namespaces]
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub(crate) namespace: Option<String>,
+
+    /// The kubeconfig file [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// The output format
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub(crate) output: OutputFormat,
+}
+
+/// Who is asked about: at least one.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+pub(crate) struct AccessSubjects {
+    /// The user, by id or by the name that the cluster knows
+    #[arg(long, value_name = "USER")]
+    pub(crate) user: Option<String>,
+
+    /// A team, by id; more than once for several. With --user: the teams of the user, which the cluster does not know
+    #[arg(long, value_name = "ID")]
+    pub(crate) team: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -4,6 +4,9 @@ use std::collections::HashMap;
 
 use anyhow::{Result, anyhow, bail};
 use serde_json::{Map, Value};
+use tidewaiter_cloud::server::hash::Password;
+use tidewaiter_cloud::server::principal::OrgRole;
+use tidewaiter_coordinator::controllers;
 
 use super::documents::Document;
 use super::kinds::Scope;
@@ -37,13 +40,16 @@ pub(super) fn check(document: &Document) -> Result<()> {
     let shape = document.kind.shape();
     if !shape.declared {
         bail!(
-            "a {} cannot be applied; create it with: tidewaiter cloud create",
+            "the kind {} cannot be applied; create the object with: tidewaiter cloud create",
             shape.name
         );
     }
     let placed = |given: &Option<String>, field: &str, allowed: bool, needed: bool| match (given, allowed, needed) {
-        (Some(_), false, _) => Err(anyhow!("{field}: does not apply to a {}; omit it", shape.name)),
-        (None, _, true) => Err(anyhow!("{field} is missing: it is required for a {}", shape.name)),
+        (Some(_), false, _) => Err(anyhow!("{field}: does not apply to the kind {}; omit it", shape.name)),
+        (None, _, true) => Err(anyhow!(
+            "{field} is missing: it is required for the kind {}",
+            shape.name
+        )),
         _ => Ok(()),
     };
     let in_cluster = matches!(shape.scope, Scope::Cluster | Scope::NodePool);
@@ -109,6 +115,7 @@ fn read(document: &Document, id: &mut dyn FnMut(CloudKind, &str) -> Result<Strin
             for field in ["role", "password"] {
                 beside.extend(spec.remove(field).map(|value| (field.to_owned(), value)));
             }
+            check_member(&beside)?;
         }
         CloudKind::Teams => {
             if let Some(users) = spec.remove("users") {
@@ -137,7 +144,37 @@ fn read(document: &Document, id: &mut dyn FnMut(CloudKind, &str) -> Result<Strin
         .shape()
         .check(&spec.into())
         .map_err(|error| anyhow!("spec: {error}"))?;
+    if document.kind == CloudKind::Registries {
+        check_registry(&document.spec)?;
+    }
     Ok(ApiDocument { spec, beside })
+}
+
+/// Checks what only the creation of a user accepts, as the cloud does.
+fn check_member(fields: &Map<String, Value>) -> Result<()> {
+    if let Some(role) = fields.get("role")
+        && role.as_str().and_then(OrgRole::of).is_none()
+    {
+        let allowed = OrgRole::ALL.map(OrgRole::word).join(", ");
+        bail!("spec.role is {role}: must be one of {allowed}");
+    }
+    match fields.get("password") {
+        None => Ok(()),
+        Some(Value::String(password)) => Password::new(password)
+            .map(drop)
+            .map_err(|error| anyhow!("spec.password {error}")),
+        Some(_) => bail!("spec.password must be a string"),
+    }
+}
+
+/// Checks what the coordinator makes of a registry. Without credentials, the cloud keeps those that it has.
+fn check_registry(spec: &Map<String, Value>) -> Result<()> {
+    let Some(credentials) = spec.get("credentials").filter(|given| !given.is_null()) else {
+        return Ok(());
+    };
+    let text = |field: &str| spec.get(field).and_then(Value::as_str).unwrap_or_default();
+    let checked = controllers::check_registry(text("provider"), text("serveraddress"), credentials);
+    checked.map_err(|error| anyhow!("spec: {error}"))
 }
 
 /// The title of a document's object, for messages.

@@ -52,7 +52,7 @@ async fn shown(args: &DocumentArgs, prune: bool) -> Result<(Session, Plan)> {
 }
 
 /// Asks the user for confirmation; without a terminal, the answer is no.
-pub(super) fn confirm(question: &str) -> Result<()> {
+pub(crate) fn confirm(question: &str) -> Result<()> {
     if !io::stdin().is_terminal() {
         bail!("this deletes objects and there is no terminal to confirm on: add --yes");
     }

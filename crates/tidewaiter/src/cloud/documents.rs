@@ -118,7 +118,8 @@ fn find(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-fn values(text: &str) -> Result<Vec<Value>> {
+/// The documents of a text in YAML or JSON.
+pub(super) fn values(text: &str) -> Result<Vec<Value>> {
     // The parser's message quotes lines, which may contain a secret; its first line has the error and the position.
     let read: Result<Vec<Value>, _> = serde_saphyr::from_multiple(text);
     let values = read.map_err(|error| {

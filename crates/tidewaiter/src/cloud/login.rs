@@ -1,17 +1,20 @@
 //! Logging in and out, and where one is.
 
+use std::io::{self, Write as _};
 use std::path::absolute;
 
 use anyhow::{Context as _, Result, anyhow};
 use serde_json::{Value, json};
+use tidewaiter_api::values::quoted;
 use tidewaiter_cloud::client::{AccessToken, Client, Method, Path, Request};
+use tidewaiter_cloud::models::values::{DisplayName, OrganizationId};
 use tidewaiter_kit::SystemClock;
 use url::Url;
 
 use super::contexts::{Contexts, Login};
 use super::output::{print, table, value};
-use super::session::{Session, settings, text};
-use crate::cli::{CloudFormat, ContextCommand, LoginArgs, LogoutArgs, WhoamiArgs};
+use super::session::{Session, is_called, settings, text};
+use crate::cli::{CloudFormat, CloudKind, CloudPlace as Place, ContextCommand, LoginArgs, LogoutArgs, WhoamiArgs};
 
 /// Logs in, and remembers the token.
 pub(super) async fn login(args: &LoginArgs) -> Result<()> {
@@ -80,7 +83,16 @@ async fn token(login: &Login, password: &str) -> Result<String> {
     let mut request = Request::new(Method::POST, Path::new(["login", "password"])).json(body);
     // The server counts attempts.
     request.once = true;
-    let answer = client.request(&request).await?;
+    let answer = client.request(&request).await.map_err(|error| {
+        let untrusted = error.is_untrusted();
+        let error = anyhow!(error).context(format!("cannot log in to {}", login.server));
+        if untrusted {
+            return error.context(
+                "the certificate of the server is not trusted: give its certificate authority with --ca-file FILE",
+            );
+        }
+        error
+    })?;
     let answer = answer
         .json()
         .map_err(|reason| anyhow!("the response to the login {reason}"))?;
@@ -146,7 +158,7 @@ pub(super) async fn whoami(args: &WhoamiArgs) -> Result<()> {
 }
 
 /// The contexts.
-pub(super) fn context(command: &ContextCommand) -> Result<()> {
+pub(super) async fn context(command: &ContextCommand) -> Result<()> {
     let mut contexts = Contexts::load()?;
     match command {
         ContextCommand::List => {
@@ -188,7 +200,7 @@ pub(super) fn context(command: &ContextCommand) -> Result<()> {
             organization,
             cluster,
         } => {
-            let (_, login) = contexts.find_mut(name.as_deref())?;
+            let (name, login) = contexts.find_mut(name.as_deref())?;
             if let Some(id) = organization {
                 // A cluster is of one organization.
                 if login.organization.replace(id.to_string()) != Some(id.to_string()) {
@@ -197,8 +209,50 @@ pub(super) fn context(command: &ContextCommand) -> Result<()> {
             }
             if let Some(cluster) = cluster {
                 login.cluster = Some(cluster.clone());
+                let organization = login.organization.clone();
+                check_cluster(name, organization.as_deref(), cluster).await?;
             }
             contexts.save()
         }
     }
+}
+
+/// Checks that the cluster exists. A context may be set while the cloud cannot be asked.
+async fn check_cluster(context: String, organization: Option<&str>, cluster: &str) -> Result<()> {
+    let wrong = || format!("--cluster is {}", quoted(cluster));
+    cluster.parse::<DisplayName>().with_context(wrong)?;
+    let organization = organization.map(str::parse::<OrganizationId>).transpose();
+    let place = Place {
+        context: Some(context),
+        organization: organization.context("the organization of the context")?,
+        ..Place::default()
+    };
+    let listed = async {
+        let session = Session::open(&place)?;
+        session.list(session.organization()?.below("clusters")).await
+    };
+    let clusters = match listed.await {
+        Ok(clusters) => clusters,
+        Err(error) => {
+            // A closed standard error is no reason not to set it.
+            let _ = writeln!(
+                io::stderr(),
+                "tidewaiter: it is not checked that the cluster exists: {error:#}"
+            );
+            return Ok(());
+        }
+    };
+    let is_meant = |object: &Value| {
+        text(object, "id").eq_ignore_ascii_case(cluster) || is_called(CloudKind::Clusters.shape(), object, cluster)
+    };
+    if clusters.iter().any(is_meant) {
+        return Ok(());
+    }
+    let names: Vec<String> = clusters.iter().map(|object| quoted(text(object, "name"))).collect();
+    let names = if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(", ")
+    };
+    Err(anyhow!("there is no such cluster; the organization has {names}")).with_context(wrong)
 }

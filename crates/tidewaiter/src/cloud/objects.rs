@@ -81,6 +81,9 @@ pub(super) async fn create(args: &CreateArgs) -> Result<()> {
     place.cluster = place.cluster.or_else(|| document.cluster.clone());
     place.node_pool = place.node_pool.or_else(|| document.node_pool.clone());
     place.user = place.user.or_else(|| document.user.clone());
+    if args.of.kind == CloudKind::Nodes && place.node_pool.is_none() {
+        bail!("a node is created in a node pool: use --node-pool NAME");
+    }
     let session = Session::open(&place)?;
     let list = session.list_path(args.of.kind).await?;
     let mut ids = HashMap::new();

@@ -100,7 +100,7 @@ pub(super) fn without_secrets(value: &mut Value) {
 }
 
 /// Writes to standard output; a closed pipe is not an error.
-pub(super) fn print(text: &str) -> Result<()> {
+pub(crate) fn print(text: &str) -> Result<()> {
     match anstream::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.context("writing to standard output"),

@@ -12,6 +12,7 @@ use similar::{ChangeTag, TextDiff};
 use tidewaiter_api::values::printable;
 use tidewaiter_cloud::client::{ETag, Path};
 
+use super::impact::Impact;
 use super::kinds::SECRETS;
 use super::output::yaml;
 use crate::cli::CloudKind;
@@ -52,6 +53,8 @@ pub(super) struct Plan {
     pub(super) unchanged: usize,
     /// The names of the ids in the steps.
     pub(super) names: HashMap<String, String>,
+    /// Who gains and who loses access by the steps, if any of them is about that.
+    pub(super) impact: Option<Impact>,
 }
 
 impl Plan {
@@ -63,7 +66,7 @@ impl Plan {
         self.steps.iter().filter(|step| which(&step.change)).count()
     }
 
-    /// Every change, and how many there are.
+    /// Every change, how many there are, and who gains and who loses access.
     pub(super) fn shown(&self) -> Result<String> {
         let mut text = String::new();
         for step in &self.steps {
@@ -78,6 +81,7 @@ impl Plan {
             text,
             "{create} to create, {update} to change, {delete} to delete, {same} unchanged"
         );
+        text.extend(self.impact.as_ref().map(Impact::shown));
         Ok(text)
     }
 }
@@ -141,11 +145,11 @@ fn lines(text: &str) -> String {
         .collect()
 }
 
-fn green(text: &str) -> String {
+pub(super) fn green(text: &str) -> String {
     painted(anstyle::AnsiColor::Green, text)
 }
 
-fn red(text: &str) -> String {
+pub(super) fn red(text: &str) -> String {
     painted(anstyle::AnsiColor::Red, text)
 }
 
@@ -198,7 +202,7 @@ fn hidden(value: &Value, word: &str) -> Value {
 }
 
 /// Applies a merge patch (RFC 7386).
-fn merge(target: &mut Value, patch: &Value) {
+pub(super) fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         target.clone_from(patch);
         return;

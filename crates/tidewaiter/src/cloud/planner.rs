@@ -3,6 +3,7 @@
 //! All documents are validated before the first request, and the plan is complete before the first change. Deletions
 //! come last, in reverse order, and only within the scope.
 
+mod access;
 mod prune;
 
 use std::collections::{HashMap, HashSet};
@@ -52,6 +53,7 @@ pub(super) async fn plan(session: &Session, documents: &Documents, prune: bool) 
             .await
             .context("the kinds to prune")?;
     }
+    planner.plan.impact = planner.impact().await.context("who gains and who loses access")?;
     Ok(planner.plan)
 }
 

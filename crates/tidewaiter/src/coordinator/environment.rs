@@ -1,5 +1,7 @@
 //! The variables of the Go coordinator. Each one is a setting here, or produces a warning.
 
+use std::num::NonZeroU16;
+
 use tidewaiter_kit::settings::Alias;
 
 use crate::controller::environment::variable;
@@ -7,8 +9,11 @@ use crate::controller::environment::variable;
 /// The API key of the cluster. It is no setting, so that nothing prints it.
 pub(super) const API_KEY: &str = "CONTAINERSHIP_CLOUD_CLUSTER_API_KEY";
 
+/// The variables that begin with it are those of the coordinator alone.
+const CLOUD_PREFIX: &str = "CONTAINERSHIP_CLOUD_";
+
 /// The variables that are settings.
-pub(super) const ALIASES: [Alias; 8] = [
+pub(super) const ALIASES: [Alias; 9] = [
     text("CONTAINERSHIP_CLOUD_API_BASE_URL", "cloud.apiBaseUrl"),
     text("CONTAINERSHIP_CLOUD_PROVISION_BASE_URL", "cloud.provisionBaseUrl"),
     text("CONTAINERSHIP_CLOUD_AUTH_BASE_URL", "cloud.authBaseUrl"),
@@ -19,7 +24,20 @@ pub(super) const ALIASES: [Alias; 8] = [
     Alias {
         variable: "CONTAINERSHIP_CLOUD_SERVER_PORT",
         key: "endpoints.address",
-        value: |port| format!("0.0.0.0:{port}"),
+        value: |port| {
+            let port = port.parse::<NonZeroU16>();
+            port.map(|port| format!("0.0.0.0:{port}"))
+                .map_err(|_| "must be a port, a number from 1 to 65535; endpoints.address is for another address")
+        },
+    },
+    Alias {
+        variable: "DISABLE_CLUSTER_MANAGEMENT_PLUGIN_SYNC",
+        key: "pluginSync",
+        value: |disable| {
+            // As Go reads a truth value; whatever else is set was set to disable.
+            let all = ["0", "f", "false"].contains(&disable.to_ascii_lowercase().as_str());
+            Ok(if all { "all" } else { "exceptClusterManagement" }.to_owned())
+        },
     },
 ];
 
@@ -27,12 +45,24 @@ const fn text(variable: &'static str, key: &'static str) -> Alias {
     Alias {
         variable,
         key,
-        value: str::to_owned,
+        value: |text| Ok(text.to_owned()),
     }
 }
 
+/// What `--help` says of the variables.
+pub(crate) fn help() -> String {
+    let settings = ALIASES.iter().map(|alias| (alias.variable, alias.key));
+    let lines = settings.chain([(API_KEY, "the API key itself, instead of cloud.apiKeyFile")]);
+    let lines: Vec<String> = lines.map(|(name, means)| format!("  {name:<40} {means}")).collect();
+    format!(
+        "Variables of the Go coordinator, which override the settings file, and the setting that each is:\n{}\n\n\
+         docs/coordinator.md describes all settings.",
+        lines.join("\n")
+    )
+}
+
 /// Variables without an effect. `KUBECONFIG` has its usual one.
-const WITHOUT_EFFECT: [(&str, &str); 7] = [
+const WITHOUT_EFFECT: [(&str, &str); 6] = [
     (
         "CONTAINERSHIP_CLOUD_ENVIRONMENT",
         "Tidewaiter does the same in every environment; log.filter says what is logged",
@@ -45,10 +75,6 @@ const WITHOUT_EFFECT: [(&str, &str); 7] = [
     ("NODE_NAME", "only an agent reads it"),
     ("KUBECTL_PATH", "Tidewaiter does not run kubectl"),
     ("ENABLE_CLUSTER_UPGRADE", "this version does not upgrade nodes"),
-    (
-        "DISABLE_CLUSTER_MANAGEMENT_PLUGIN_SYNC",
-        "this version does not apply plugins",
-    ),
 ];
 
 /// One line for each variable that is set without an effect.
@@ -56,12 +82,32 @@ pub(super) fn warnings(environment: &[(String, String)]) -> Vec<String> {
     let set = WITHOUT_EFFECT
         .iter()
         .filter(|(name, _)| variable(environment, name).is_some());
-    set.map(|(name, why)| format!("{name} has no effect: {why}")).collect()
+    let known = |name: &str| {
+        let aliases = ALIASES.iter().map(|alias| alias.variable);
+        let mut names = aliases
+            .chain(WITHOUT_EFFECT.iter().map(|(name, _)| *name))
+            .chain([API_KEY]);
+        names.any(|known| known == name)
+    };
+    let unknown = environment
+        .iter()
+        .filter(|(name, value)| name.starts_with(CLOUD_PREFIX) && !value.is_empty() && !known(name));
+    set.map(|(name, why)| format!("{name} has no effect: {why}"))
+        .chain(unknown.map(|(name, _)| format!("{name} has no effect: there is no such variable")))
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_help_names_every_variable_that_has_an_effect() {
+        let help = help();
+        for name in ALIASES.iter().map(|alias| alias.variable).chain([API_KEY]) {
+            assert!(help.contains(&format!("  {name} ")), "{name} in {help}");
+        }
+    }
 
     #[test]
     fn what_has_no_effect_is_named_and_nothing_else_is() {
@@ -80,6 +126,11 @@ mod tests {
                 "{line}"
             );
         }
+        let misspelt = [("CONTAINERSHIP_CLOUD_CLUSTERID".to_owned(), "hunter2".to_owned())];
+        assert_eq!(
+            warnings(&misspelt),
+            ["CONTAINERSHIP_CLOUD_CLUSTERID has no effect: there is no such variable"]
+        );
         let empty: Vec<_> = all.into_iter().map(|(name, _)| (name, String::new())).collect();
         assert_eq!(warnings(&empty), [""; 0], "an empty variable is unset");
     }

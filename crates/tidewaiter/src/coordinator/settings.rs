@@ -6,12 +6,19 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
-use tidewaiter_cloud::client::{ClientSettings, CloudEnvironment, SettingsError};
-use tidewaiter_coordinator::controllers::{Decisions, RegistrySettings};
-use tidewaiter_coordinator::mirror::MassDeletion;
+use tidewaiter_api::values::quoted;
+use tidewaiter_cloud::client::{BaseUrl, Client, ClientSettings, CloudEnvironment, SettingsError};
+use tidewaiter_cloud::signed::TrustedKey;
+use tidewaiter_coordinator::controllers::{
+    ByPlugin, Decisions, PluginAccount, PluginDrift, PluginNamespaces, PluginSettings, PluginSync, RbacSettings,
+    RegistrySettings,
+};
+use tidewaiter_coordinator::mirror::{BINDINGS_PER_SYNC, MassDeletion};
 use tidewaiter_coordinator::node_pools::NodePools;
+use tidewaiter_kit::SystemClock;
 use tidewaiter_kit::role::address;
 use tidewaiter_kit::settings::Origins;
 
@@ -19,6 +26,9 @@ use super::NAME;
 use super::environment::{ALIASES, API_KEY};
 use crate::controller::environment::{Variables, variable};
 use crate::settings::LeasePlace;
+
+/// The highest value of `bindingsPerSync`: more bindings than a cluster has.
+const MOST_BINDINGS: u32 = 10_000;
 
 /// The settings of the coordinator, besides those of every role.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -30,12 +40,32 @@ pub(super) struct CoordinatorSettings {
     pub(super) endpoints: EndpointSettings,
     /// What lets a mass deletion take place.
     mass_deletion: MassDeletion,
+    /// How many role bindings the cloud may add within one sync interval before they are held.
+    #[serde(deserialize_with = "bindings")]
+    bindings_per_sync: u32,
     /// What decides in which node pool a Node is.
     node_pools: NodePools,
     /// The Lease of the leader.
     pub(super) lease: LeasePlace,
     /// Pull secrets.
     registries: RegistrySettings,
+    /// The `ClusterRole` beyond whose rules no role of the cloud permits anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rbac_ceiling: Option<String>,
+    /// Whether rules of roles that amount to full control of the cluster are permitted.
+    allow_privileged: bool,
+    /// Which plugins of the cloud are applied.
+    plugin_sync: PluginSync,
+    /// What becomes of an object of a plugin that somebody changed or deleted.
+    plugin_drift: PluginDrift,
+    /// The kinds that plugins may not have.
+    plugin_deny: Vec<String>,
+    /// The public keys of which one must have signed the manifests of a plugin.
+    plugin_trust: Vec<TrustedKey>,
+    /// In which namespaces plugins may have objects.
+    plugin_namespaces: ByPlugin<PluginNamespaces>,
+    /// As which service accounts the objects of plugins are read and written.
+    plugin_service_accounts: ByPlugin<PluginAccount>,
 }
 
 /// The cloud, and this cluster in it. The texts are parsed by the client's own settings.
@@ -64,8 +94,21 @@ pub(super) struct CloudSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     ca_file: Option<String>,
     /// The interval of polls: a Go duration.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "duration_text")]
     sync_interval: Option<String>,
+}
+
+/// A number without a unit is no text.
+fn duration_text<'de, D: Deserializer<'de>>(value: D) -> Result<Option<String>, D::Error> {
+    Option::deserialize(value)
+        .map_err(|_| D::Error::custom("must be a duration with a unit, from 1s to 24h, for example 30s"))
+}
+
+/// Whoever wants no bound sets the highest one.
+fn bindings<'de, D: Deserializer<'de>>(value: D) -> Result<u32, D::Error> {
+    let number = u32::deserialize(value).ok();
+    let valid = number.filter(|number| (1..=MOST_BINDINGS).contains(number));
+    valid.ok_or_else(|| D::Error::custom(format!("must be a whole number from 1 to {MOST_BINDINGS}")))
 }
 
 /// The port for `/metadata` and `/terminate`.
@@ -89,12 +132,21 @@ impl Default for CoordinatorSettings {
             cloud: CloudSettings::default(),
             endpoints: EndpointSettings::default(),
             mass_deletion: MassDeletion::default(),
+            bindings_per_sync: BINDINGS_PER_SYNC,
             node_pools: NodePools::default(),
             lease: LeasePlace {
                 namespace: CONTAINERSHIP_NAMESPACE.to_owned(),
                 name: NAME.to_owned(),
             },
             registries: RegistrySettings::default(),
+            rbac_ceiling: None,
+            allow_privileged: false,
+            plugin_sync: PluginSync::default(),
+            plugin_drift: PluginDrift::default(),
+            plugin_deny: Vec::new(),
+            plugin_trust: Vec::new(),
+            plugin_namespaces: ByPlugin::default(),
+            plugin_service_accounts: ByPlugin::default(),
         }
     }
 }
@@ -121,8 +173,21 @@ impl CoordinatorSettings {
     pub(super) fn decisions(&self) -> Decisions {
         Decisions {
             mass_deletion: self.mass_deletion,
+            bindings_per_sync: self.bindings_per_sync,
             registries: self.registries.clone(),
             node_pools: self.node_pools,
+            rbac: RbacSettings {
+                ceiling: self.rbac_ceiling.clone(),
+                allow_privileged: self.allow_privileged,
+            },
+            plugins: PluginSettings {
+                sync: self.plugin_sync,
+                drift: self.plugin_drift,
+                deny: self.plugin_deny.clone(),
+                trust: self.plugin_trust.clone(),
+                namespaces: self.plugin_namespaces.clone(),
+                accounts: self.plugin_service_accounts.clone(),
+            },
         }
     }
 
@@ -130,6 +195,16 @@ impl CoordinatorSettings {
     pub(super) fn check(&self, origins: &Origins) -> Result<()> {
         if self.endpoints.tls_certificate.is_some() != self.endpoints.tls_key.is_some() {
             bail!("endpoints.tlsCertificate and endpoints.tlsKey belong together: set both or neither");
+        }
+        let denied = self.plugin_deny.iter().map(|kind| ("pluginDeny", kind));
+        let rows = self.plugin_namespaces.rows();
+        let permitted = rows.flat_map(|(_, row)| row.cluster_scoped.iter().map(|kind| ("pluginNamespaces", kind)));
+        if let Some((setting, kind)) = denied.chain(permitted).find(|(_, kind)| !is_kind(kind)) {
+            bail!(
+                "{}: {setting} has {}, must be kinds with their groups, for example ClusterRoleBinding.rbac.authorization.k8s.io or Secret",
+                origins.of(setting),
+                quoted(kind)
+            );
         }
         let checked = ClientSettings::check_environment(self.cloud.variables());
         checked.map_err(|error| with_origin(error, origins))
@@ -147,13 +222,19 @@ impl CoordinatorSettings {
         }
         let key = key.map(|key| (API_KEY.to_owned(), key));
         let read = ClientSettings::from_environment(self.cloud.variables().into_iter().chain(key));
-        read.map_err(|error| match (error.variable(), &self.cloud.api_key_file) {
+        let mut cloud = read.map_err(|error| match (error.variable(), &self.cloud.api_key_file) {
             (Some(API_KEY), Some(path)) if variable(environment, API_KEY).is_none() => {
                 let context = format!("cloud.apiKeyFile is {}", path.display());
                 anyhow!(error).context(context)
             }
             _ => with_origin(error, origins),
-        })
+        })?;
+        let from_file = variable(environment, API_KEY).is_none();
+        cloud.settings.token_file = self.cloud.api_key_file.clone().filter(|_| from_file);
+        // What only the client itself finds: nothing has started yet.
+        let client = Client::new(&cloud.settings, SystemClock::shared());
+        client.map_err(|error| self.cloud.explained(error, origins))?;
+        Ok(cloud)
     }
 }
 
@@ -189,8 +270,28 @@ impl CloudSettings {
         let unset = unset.filter_map(|(key, _)| ALIASES.iter().find(|alias| alias.key == key));
         let named = unset.map(|alias| format!("{} ({})", alias.key, alias.variable));
         named
-            .chain(no_key.then(|| format!("cloud.apiKeyFile ({API_KEY})")))
+            .chain(no_key.then(|| format!("cloud.apiKeyFile (or the key itself in {API_KEY})")))
             .collect()
+    }
+
+    /// The error of the client, with the setting that it is about.
+    fn explained(&self, error: SettingsError, origins: &Origins) -> anyhow::Error {
+        let is_about = |setting: &str, value: &str| match &error {
+            SettingsError::Plain(url) => {
+                setting.ends_with("BaseUrl") && value.parse().is_ok_and(|base: BaseUrl| base == *url)
+            }
+            SettingsError::Certificates(_) => setting == "cloud.caFile",
+            _ => false,
+        };
+        let settings = self.settings();
+        let found = settings.iter().find_map(|(setting, value)| {
+            let value = value.filter(|value| is_about(setting, value))?;
+            Some(format!("{}: {setting} is {}", origins.of(setting), quoted(value)))
+        });
+        match found {
+            Some(context) => anyhow!(error).context(context),
+            None => error.into(),
+        }
     }
 
     /// The API key: of the variable, else of the file.
@@ -211,7 +312,15 @@ impl CloudSettings {
     }
 }
 
-/// The error, with the setting and its source, unless the source is the variable that it names already.
+/// Whether it is a kind with its group: `Deployment.apps`, `Secret`.
+fn is_kind(text: &str) -> bool {
+    let (kind, group) = text.split_once('.').unwrap_or((text, "core"));
+    let is_kind = kind.starts_with(|first: char| first.is_ascii_uppercase());
+    let in_group = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+    is_kind && kind.bytes().all(|byte| byte.is_ascii_alphanumeric()) && !group.is_empty() && group.bytes().all(in_group)
+}
+
+/// The error, with the setting and its source in place of the variable.
 fn with_origin(error: SettingsError, origins: &Origins) -> anyhow::Error {
     let alias = error
         .variable()
@@ -219,9 +328,12 @@ fn with_origin(error: SettingsError, origins: &Origins) -> anyhow::Error {
     let Some(alias) = alias else {
         return error.into();
     };
-    let origin = origins.of(alias.key);
-    if origin.ends_with(alias.variable) {
-        return error.into();
+    let place = format!("{}: {}", origins.of(alias.key), alias.key);
+    match error {
+        SettingsError::Invalid { reason, .. } => anyhow!("{place} is {reason}"),
+        SettingsError::Ca { path, source, .. } => {
+            anyhow!(source).context(format!("{place} is {}: the file cannot be read", quoted(&path)))
+        }
+        error => anyhow!(error).context(place),
     }
-    anyhow!(error).context(format!("{origin}: {}", alias.key))
 }

@@ -24,6 +24,7 @@ mod instance_groups;
 mod kubelets;
 mod lease;
 mod provider_ids;
+mod verdicts;
 #[path = "../controller/world.rs"]
 #[expect(dead_code, reason = "the tests of the controller use the rest")]
 mod world;
@@ -124,6 +125,12 @@ const ATTACKS: &[Attack] = &[
         name: "recycled name: another group's instance gets the address of one that is gone",
         act: Does(|field| Box::pin(kubelets::inherits_a_name(field))),
         outcome: Refused("NotFound", "the cloud does not list instance"),
+    },
+    // Whoever wants the cluster to look ready.
+    Attack {
+        name: "unproven: a Node claims the last missing instance while the cloud throttles, or the records are unreadable",
+        act: Does(|field| Box::pin(verdicts::unproven(field))),
+        outcome: Unanswered("Throttled", "ec2:DescribeInstances is throttled"),
     },
     // What the cloud says of one instance.
     Attack {

@@ -66,7 +66,7 @@ spec:
     person.path("folder").to_str().unwrap().to_owned()
 }
 
-const BOB: [(&str, &str); 1] = [("BOB", "hunter2-bob")];
+const BOB: [(&str, &str); 1] = [("BOB", "hunter2-bobby")];
 
 #[tokio::test]
 async fn a_folder_is_made_true_and_then_it_is() {
@@ -90,7 +90,7 @@ async fn a_folder_is_made_true_and_then_it_is() {
     let bob = list("users").iter().find(|user| user["name"] == "Bob").unwrap().clone();
     assert_eq!(
         (&bob["password"], &bob["role"]),
-        (&json!("hunter2-bob"), &json!("member"))
+        (&json!("hunter2-bobby"), &json!("member"))
     );
     assert_eq!(
         person
@@ -221,6 +221,22 @@ async fn one_wrong_document_and_nothing_is_asked_or_changed() {
         (
             "kind: Registry\nspec: {serveraddress: a, provider: quay, credentials: {username: u, password: {fromFile: none}}}\n",
             &["credentials.password", "none"],
+        ),
+        (
+            "kind: User\nspec: {name: a, email: a@example.com, role: superadmin, password: hunter2hunter2}\n",
+            &["superadmin", "read_only, member, admin, owner"],
+        ),
+        (
+            "kind: User\nspec: {name: a, email: a@example.com, password: hunter2}\n",
+            &["spec.password must have 12 to 256 characters"],
+        ),
+        (
+            "kind: Registry\nspec: {serveraddress: 123456789012.dkr.ecr.us-east-1.amazonaws.com, provider: amazon_ec2_registry, credentials: {access_key: hunter2}}\n",
+            &["must have secret_access_key"],
+        ),
+        (
+            "kind: Registry\nspec: {serveraddress: ../kube-system, provider: private, credentials: {username: u, password: hunter2}}\n",
+            &["../kube-system", "HOST:PORT"],
         ),
         (
             "kind: Registry\nspec: {serveraddress: a, provider: quay, credentials: {username: u, password: [hunter2]}}\n",

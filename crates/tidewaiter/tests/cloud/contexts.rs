@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use crate::world::{ORGANIZATION, PASSWORD, Person, TOKEN};
+use crate::world::{CLUSTER, ORGANIZATION, PASSWORD, Person, TOKEN};
 
 #[tokio::test]
 async fn a_login_is_remembered_where_its_owner_alone_may_read() {
@@ -46,7 +46,10 @@ async fn a_password_comes_from_a_file_or_the_environment_and_a_wrong_one_leaves_
     let wrong = person
         .run_with(&login, &[("TIDEWAITER_CLOUD_PASSWORD", "hunter2-wrong")])
         .await;
-    wrong.refused(1, &["401", "wrong e-mail address or password"]);
+    wrong.refused(
+        1,
+        &["cannot log in to", &url, "401", "wrong e-mail address or password"],
+    );
     assert!(!person.contexts().exists());
     person
         .run_with(&login, &[("TIDEWAITER_CLOUD_PASSWORD", PASSWORD)])
@@ -105,6 +108,36 @@ async fn contexts_are_listed_and_changed() {
 }
 
 #[tokio::test]
+async fn a_cluster_that_does_not_exist_is_not_set() {
+    let person = Person::logged_in().await;
+    let run = async |cluster: &str| person.run(&["cloud", "context", "set", "--cluster", cluster]).await;
+    let before = fs::read_to_string(person.contexts()).unwrap();
+    for wrong in ["prodution", "99999999-9999-4999-8999-999999999999"] {
+        let words = [wrong, "--cluster is ", "the organization has \"production\""];
+        run(wrong).await.refused(1, &words);
+    }
+    for wrong in ["", "two\nlines"] {
+        run(wrong).await.refused(1, &["--cluster is "]);
+    }
+    assert_eq!(fs::read_to_string(person.contexts()).unwrap(), before);
+    run(CLUSTER).await.well();
+    assert!(fs::read_to_string(person.contexts()).unwrap().contains(CLUSTER));
+
+    // Nobody can say that it does not exist.
+    person
+        .cloud
+        .refuse("GET /v3/organizations/", StatusCode::SERVICE_UNAVAILABLE);
+    let ran = run("staging").await;
+    assert!(
+        ran.err.contains("it is not checked that the cluster exists") && ran.err.contains("503"),
+        "{}",
+        ran.err
+    );
+    ran.well();
+    assert!(fs::read_to_string(person.contexts()).unwrap().contains("staging"));
+}
+
+#[tokio::test]
 async fn a_file_that_others_may_read_or_that_is_broken_is_refused() {
     let person = Person::logged_in().await;
     fs::set_permissions(person.contexts(), fs::Permissions::from_mode(0o640)).unwrap();
@@ -149,7 +182,7 @@ async fn a_server_that_is_away_is_said_within_seconds() {
     let ran = tokio::time::timeout(Duration::from_mins(1), person.run(&["cloud", "whoami"]))
         .await
         .unwrap();
-    ran.refused(1, &["GET /v3/account failed: cannot connect"]);
+    ran.refused(1, &["GET /v3/account failed: cannot connect to", &closed]);
 }
 
 #[tokio::test]

@@ -5,8 +5,10 @@
 mod apply;
 mod contexts;
 mod credential;
+mod impact;
 mod objects;
 mod prune;
 mod real;
+mod sign;
 mod terminal;
 mod world;

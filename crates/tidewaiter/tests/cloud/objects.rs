@@ -75,6 +75,11 @@ async fn a_cluster_is_attached_and_its_key_is_printed_once() {
         .run(&["cloud", "create", "cluster", "-f", &file])
         .await
         .refused(1, &["cluster.yaml", "nam", "name"]);
+    let file = person.file("node.yaml", "name: node-1\n");
+    person
+        .run(&["cloud", "create", "node", "-f", &file])
+        .await
+        .refused(1, &["--node-pool"]);
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use tidewaiter_testkit::{Process, Program, Scratch, eventually, free_port};
 
 use crate::world::{PASSWORD, Person};
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_mins(1);
 
 const DOCUMENTS: &str = "kind: Scope
 prune: [Role, RoleBinding, ClusterLabel, NodePoolLabel, Registry, Team, SshKey]
@@ -112,6 +112,23 @@ impl Real {
 
     fn id<T: std::str::FromStr<Err: std::fmt::Debug>>(&self, field: &str) -> T {
         self.cluster[field].as_str().unwrap().parse().unwrap()
+    }
+}
+
+#[tokio::test]
+async fn the_folder_of_examples_can_be_applied() {
+    let real = real().await;
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/acme");
+    let secrets = ["ALICE_PASSWORD", "BOB_PASSWORD", "REGISTRY_PASSWORD"].map(|name| (name, BOB.1));
+    let apply = ["cloud", "apply", "-f", folder, "--dry-run"];
+    let out = real.person.run_with(&apply, &secrets).await.well();
+    for object in [
+        "User Bob",
+        "Registry acme.registries.test",
+        "NodePool workers",
+        "Plugin logs fluentd",
+    ] {
+        assert!(out.contains(&format!("+ {object}")), "{object}: {out}");
     }
 }
 
@@ -247,7 +264,7 @@ async fn a_cluster_lists_what_is_its_own_and_is_told_of_changes() {
     let bindings: Listing<RoleBinding> = client.list(cluster.role_bindings(), None).await.unwrap();
     assert!(matches!(bindings, Fetched::Complete { value, .. } if value.len() == 1));
 
-    let mut wakes = client.watch(cluster).boxed();
+    let mut wakes = client.watch(cluster, |_| ()).boxed();
     let mut next = async || tokio::time::timeout(LONG, wakes.next()).await.unwrap().unwrap();
     assert_eq!(next().await, Wake::Everything);
     person.file("a.yaml", &DOCUMENTS.replace("value: a}", "value: b}"));

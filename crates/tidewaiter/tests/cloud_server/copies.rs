@@ -55,6 +55,20 @@ async fn a_copy_is_restored_where_nothing_is_and_served_with_its_keys() {
         said.contains("A backup contains no keys") && said.contains(&missing),
         "{said}"
     );
+    // Other keys would not decrypt it, so none are made.
+    for command in ["serve", "init"] {
+        let program = if command == "serve" {
+            new.program(&["serve"])
+        } else {
+            new.init_program()
+        };
+        let (code, said) = new.run_program(program).await;
+        assert!(
+            code != 0 && said.contains("the keys that belong to it"),
+            "{command:?}: {said}"
+        );
+        assert!(!new.data.join("keys").exists() && !new.data.join("sealing-keys").exists());
+    }
     let mode = std::fs::metadata(&new.data).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
     let parts = ["keys", "sealing-keys"].map(|part| place.data.join(part));

@@ -94,7 +94,7 @@ async fn told_to_stop_it_ends_at_once_though_clients_hold_connections() {
     println!("SIGTERM to the end: {took:?}");
     assert!(status.success(), "{status}\n{}", server.process.log_tail());
     // A second where nothing else runs; what it must not be is the grace of answers that are under way, ten.
-    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(took < Duration::from_secs(8), "{took:?}");
     // The stream ended in order: not by a connection that broke.
     while stream.chunk().await.unwrap().is_some() {}
     eventually("the port to be free", SOON, async || {

@@ -12,7 +12,7 @@ use tidewaiter_testkit::{Postgres, Process, Program, Scratch, eventually, free_p
 use url::Url;
 
 /// Longer than anything takes, on a machine that does ten things at once.
-pub const SOON: Duration = Duration::from_mins(1);
+pub const SOON: Duration = Duration::from_mins(3);
 pub const EMAIL: &str = "olivia@example.org";
 pub const PASSWORD: &str = "correct horse battery staple";
 
@@ -130,8 +130,14 @@ impl Place {
 
     /// Makes the keys, the organization and its owner; what it says.
     pub async fn init(&self) -> String {
+        let (code, said) = self.run_program(self.init_program()).await;
+        assert_eq!(code, 0, "{said}");
+        said
+    }
+
+    pub fn init_program(&self) -> Program {
         let password = self.scratch.path().join("password").display().to_string();
-        let words = [
+        self.program(&[
             "init",
             "--organization",
             "Acme",
@@ -139,10 +145,7 @@ impl Place {
             EMAIL,
             "--password-file",
             &password,
-        ];
-        let (code, said) = self.run(&words).await;
-        assert_eq!(code, 0, "{said}");
-        said
+        ])
     }
 
     /// A server that answers.

@@ -577,7 +577,7 @@ async fn it_prints_definitions_completions_help_and_version() {
         serde_saphyr::from_multiple(&print(command).await).unwrap()
     };
     let (controller, coordinator) = (crds("crds controller").await, crds("crds coordinator").await);
-    assert_eq!((controller.len(), coordinator.len()), (2, 11));
+    assert_eq!((controller.len(), coordinator.len()), (2, 12));
     assert!(crds("crds").await == [controller.clone(), coordinator.clone()].concat());
     let folders = [("deploy/crds", controller), ("deploy/crds/coordinator", coordinator)];
     for (folder, printed) in folders

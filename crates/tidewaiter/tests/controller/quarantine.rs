@@ -122,7 +122,9 @@ async fn one_forged_node_of_ten_is_quarantined_and_two_are_not() {
         world.is_verified(name, False, "AddressMismatch").await;
     }
     counts(&controller, "held", 2.0).await;
-    assert_eq!(controller.metric("tidewaiter_quarantine_held").await, 2.0);
+    controller
+        .has_metric("tidewaiter_quarantine_held", |held| held == 2.0)
+        .await;
     controller.logs("too many Nodes are refused for forgery").await;
     world.quiet(Duration::from_secs(2)).await;
     for kubelet in [&first, &second] {
@@ -141,7 +143,9 @@ async fn one_forged_node_of_ten_is_quarantined_and_two_are_not() {
     let words = "removed everybody, kops.k8s.io/instancegroup, node-role.kubernetes.io/control-plane, vault";
     world.tells(name, "Quarantined", words).await;
     counts(&controller, "quarantined", 1.0).await;
-    assert_eq!(controller.metric("tidewaiter_quarantine_held").await, 0.0);
+    controller
+        .has_metric("tidewaiter_quarantine_held", |held| held == 0.0)
+        .await;
     world.quiet(Duration::from_secs(2)).await;
 
     // What comes back goes again, whoever brings it; what is nobody's stays.
@@ -201,7 +205,9 @@ async fn nobody_is_quarantined_before_all_are_judged() {
     controller.counts("verified", 2).await;
     controller.counts("unanswered", 1).await;
     counts(&controller, "waiting", 1.0).await;
-    assert_eq!(controller.metric("tidewaiter_quarantine_unjudged").await, 1.0);
+    controller
+        .has_metric("tidewaiter_quarantine_unjudged", |nodes| nodes == 1.0)
+        .await;
     // Not even when it is asked about again and again.
     forged
         .patch(json!({"metadata": {"labels": {"seen": "yes"}}}))
@@ -221,7 +227,9 @@ async fn nobody_is_quarantined_before_all_are_judged() {
     world.ec2.heal();
     is_quarantined(&world, name, &[LEFT[0], LEFT[1], ("seen", "yes")]).await;
     controller.counts("verified", 3).await;
-    assert_eq!(controller.metric("tidewaiter_quarantine_unjudged").await, 0.0);
+    controller
+        .has_metric("tidewaiter_quarantine_unjudged", |nodes| nodes == 0.0)
+        .await;
     controller.stops().await;
 
     // Who only wants reports lets everything stay, in quarantine too.

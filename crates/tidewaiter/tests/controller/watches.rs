@@ -221,13 +221,15 @@ async fn an_api_server_that_is_away_for_thirty_seconds() {
         controller.ready().await;
     }
     world.quiet(Duration::from_secs(2)).await;
-    // The record and the Node for each, and no more. About the deleted one it heard last.
+    // The record and the Node for each, and no more; again at most once, if the Lease changes hands between them on a slow machine.
+    // About the deleted one it heard last.
     let audit = world.cluster.audit().await.since(mark).by(&service_account()).writes();
     let written = audit.filter(|entry| {
         let about = &entry.object_ref;
         matches!(about.resource.as_str(), "nodes" | "nodeidentities") && about.name != deleted.name()
     });
-    assert_eq!(written.count(), 4, "{written:?}");
+    let writes: Vec<_> = written.iter().map(|entry| (&entry.verb, &entry.object_ref)).collect();
+    assert!((4..=8).contains(&writes.len()), "{writes:?}");
     standby.stops().await;
     leader.stops().await;
 }
@@ -285,11 +287,16 @@ fn hold_watches(controller: &Controller) -> Gate {
     gate
 }
 
-/// Breaks the connection of the nth write from now on, but for the Lease's.
+/// Whether its writes are counted. Those of the cluster's health come whenever it is looked at, which depends on the machine.
+fn is_of_a_node(resource: &str) -> bool {
+    ["nodes", "nodeidentities"].contains(&resource)
+}
+
+/// Breaks the connection of the nth write to a Node or a record from now on.
 fn break_write(controller: &Controller, nth: usize, moment: Moment) {
     let seen = AtomicUsize::new(0);
     controller.proxy.hook(move |request| {
-        let counts = request.is_write() && request.resource() != "leases";
+        let counts = request.is_write() && is_of_a_node(request.resource());
         if !counts || seen.fetch_add(1, Ordering::Relaxed) + 1 != nth {
             return Action::Forward;
         }
@@ -309,7 +316,7 @@ fn reads_since(controller: &Controller, before: usize) -> Vec<Recorded> {
 
 fn writes_since(controller: &Controller, before: usize) -> Vec<Recorded> {
     let mut since = controller.proxy.requests().split_off(before);
-    since.retain(|request| request.is_write() && request.resource() != "leases");
+    since.retain(|request| request.is_write() && is_of_a_node(request.resource()));
     since
 }
 

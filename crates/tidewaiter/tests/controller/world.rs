@@ -25,13 +25,13 @@ use tidewaiter_testkit::builders::{
 use tidewaiter_testkit::fake_ec2::FakeInstance;
 use tidewaiter_testkit::{
     ApiProxy, AuditEntry, Call, ControlPlane, FakeEc2, Identity, Kubelet, Process, Program, Reused, Scratch,
-    eventually, free_port, throughout,
+    eventually, free_port, settled,
 };
 
 pub const CLUSTER: &str = "test.example.com";
 
 /// Longer than anything takes, on a machine that does ten things at once.
-pub const SOON: Duration = Duration::from_mins(1);
+pub const SOON: Duration = Duration::from_mins(3);
 
 /// The labels of a Node, or of a record.
 pub type Labels = BTreeMap<String, String>;
@@ -159,6 +159,21 @@ impl World {
             .arg("--conf")
             .arg(config);
         self.run(program, &service_account(), &environment)
+    }
+
+    /// One whose log goes into this file or pipe.
+    pub async fn controller_that_logs_to(&self, log: &Path, filter: &str) -> Controller {
+        let program = Program::new("/bin/sh")
+            .args(["-c", "exec \"$0\" controller --conf \"$1\" 2>\"$2\""])
+            .arg(env!("CARGO_BIN_EXE_tidewaiter"))
+            .arg(self.file("config.yaml", &self.config()))
+            .arg(log);
+        let ec2 = self.ec2.environment();
+        let mut environment: Vec<_> = ec2.iter().map(|(key, value)| (*key, value.as_str())).collect();
+        environment.push(("TIDEWAITER_LOG__FILTER", filter));
+        let controller = self.run(program, &service_account(), &environment);
+        controller.ready().await;
+        controller
     }
 
     fn role(&self, config_file: &str) -> Program {
@@ -377,29 +392,12 @@ impl World {
 
     /// What is on its way ends, an Event after its record for example; then for this long nobody of the controller's service account
     /// sends a write, a refused one included, but for the Lease's and those that tell of the cluster's health.
+    /// Who writes again and again is never quiet.
     pub async fn quiet(&self, time: Duration) {
-        let writes = async |mark| {
+        let mark = self.cluster.audit_mark().await;
+        settled("the writes", time, SOON, async || {
             let audit = self.cluster.audit().await.since(mark).by(&service_account()).writes();
-            audit.filter(is_of_nodes)
-        };
-        let mark = self.cluster.audit_mark().await;
-        let (mut last, mut looks) = (0, 0);
-        eventually("the writes to end", SOON, async || {
-            let seen = writes(mark).await;
-            looks = if seen.count() == last { looks + 1 } else { 0 };
-            last = seen.count();
-            // A quarter of a second, and more.
-            if looks >= 6 { Ok(()) } else { Err(format!("{seen:?}")) }
-        })
-        .await;
-        let mark = self.cluster.audit_mark().await;
-        throughout("nothing to be written", time, async || {
-            let seen = writes(mark).await;
-            if seen.count() == 0 {
-                Ok(())
-            } else {
-                Err(format!("{seen:?}"))
-            }
+            audit.filter(is_of_nodes).count()
         })
         .await;
     }

@@ -1,5 +1,7 @@
 //! The real cloud, in this process, with an organization, a cluster and its key; and in front of it a server that makes faults.
 
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -13,10 +15,12 @@ use tidewaiter_cloud::models::values::{ClusterId, UserId};
 use tidewaiter_cloud::server::hash::Password;
 use tidewaiter_cloud::server::signing::KeyRing;
 use tidewaiter_cloud::server::token::{Claims, TokenUse, Tokens};
-use tidewaiter_cloud::server::{InitOptions, ServerParts, TokenLifetimes, found, make_keys, start};
+use tidewaiter_cloud::server::{InitOptions, ServerParts, TokenLifetimes, found, make_keys, start, store};
 use tidewaiter_kit::{Clock as _, Kit, SystemClock, Tasks};
-use tidewaiter_testkit::Scratch;
+use tidewaiter_testkit::{Scratch, leaks};
 use tokio::net::TcpListener;
+use tokio::task::AbortHandle;
+use url::Url;
 
 pub const PASSWORD: &str = "correct horse battery";
 const ISSUER: &str = "https://cloud.example.org";
@@ -28,11 +32,13 @@ pub enum Fault {
     Hangs,
     /// It gets this status, and is asked to come again in a second.
     Status(u16),
+    /// It gets this list.
+    Lists(&'static str),
 }
 
 #[derive(Default)]
 struct Front {
-    base: String,
+    base: Mutex<String>,
     http: reqwest::Client,
     /// Requests whose method and path contain the text, and what happens to them.
     faults: Mutex<Vec<(String, Fault)>>,
@@ -47,51 +53,68 @@ pub struct Cloud {
     pub key: String,
     /// A token of the owner, who is an operator, too.
     pub owner: String,
-    owner_id: String,
+    pub owner_id: String,
     front: Arc<Front>,
     tokens: Tokens,
-    _scratch: Scratch,
+    scratch: Scratch,
+    /// The server that runs.
+    serving: Mutex<AbortHandle>,
 }
 
 /// Runs `task` beside the test.
 #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
-fn beside(task: impl Future<Output = ()> + Send + 'static) {
-    tokio::spawn(task);
+pub fn beside(task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+    tokio::spawn(task).abort_handle()
+}
+
+fn database(folder: &Path, name: &str) -> Url {
+    format!("sqlite://{}", folder.join(name).display()).parse().unwrap()
+}
+
+/// Serves a database, with the keys in the folder.
+async fn serve(folder: &Path, database: Url, tls: Option<(PathBuf, PathBuf)>) -> (SocketAddr, AbortHandle) {
+    let clock = SystemClock::shared();
+    let parts = ServerParts {
+        database,
+        address: ([127, 0, 0, 1], 0).into(),
+        tls,
+        issuer: ISSUER.parse().unwrap(),
+        keys: folder.join("keys"),
+        sealing: folder.join("sealing"),
+        requests_a_second: 100_000.try_into().unwrap(),
+        requests_at_once: 512,
+        connections: 1_000,
+        lives: TokenLifetimes::default(),
+    };
+    let mut tasks = Tasks::new(clock.clone());
+    let address = start(parts, &mut tasks, &Kit::new(clock).unwrap()).await.unwrap();
+    (
+        address,
+        beside(async move { drop(tasks.run_until(std::future::pending()).await) }),
+    )
+}
+
+fn founder() -> InitOptions<'static> {
+    InitOptions {
+        organization: "Acme",
+        name: "Olivia Owner",
+        email: "olivia@example.org",
+        password: Password::new(PASSWORD).unwrap(),
+    }
 }
 
 impl Cloud {
     pub async fn start() -> Self {
         let scratch = Scratch::new("coordinator-cloud");
         let folder = scratch.path().to_owned();
-        let database: url::Url = format!("sqlite://{}", folder.join("cloud.db").display())
-            .parse()
-            .unwrap();
+        let database = database(&folder, "cloud.db");
         let clock = SystemClock::shared();
         make_keys(&folder.join("keys"), &folder.join("sealing"), &clock).unwrap();
-        let founder = InitOptions {
-            organization: "Acme",
-            name: "Olivia Owner",
-            email: "olivia@example.org",
-            password: Password::new(PASSWORD).unwrap(),
-        };
-        let begun = found(&database, clock.clone(), founder).await.unwrap();
-        let parts = ServerParts {
-            database,
-            address: ([127, 0, 0, 1], 0).into(),
-            tls: None,
-            issuer: ISSUER.parse().unwrap(),
-            keys: folder.join("keys"),
-            sealing: folder.join("sealing"),
-            requests_a_second: 100_000.try_into().unwrap(),
-            requests_at_once: 512,
-            connections: 1_000,
-            lives: TokenLifetimes::default(),
-        };
-        let mut tasks = Tasks::new(clock.clone());
-        let address = start(parts, &mut tasks, &Kit::new(clock).unwrap()).await.unwrap();
-        beside(async move { drop(tasks.run_until(std::future::pending()).await) });
+        leaks::secret(PASSWORD);
+        let begun = found(&database, clock, founder()).await.unwrap();
+        let (address, serving) = serve(&folder, database, None).await;
         let front = Arc::new(Front {
-            base: format!("http://{address}"),
+            base: Mutex::new(format!("http://{address}")),
             ..Front::default()
         });
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
@@ -107,13 +130,45 @@ impl Cloud {
             key: String::new(),
             owner: String::new(),
             front,
-            _scratch: scratch,
+            scratch,
+            serving: Mutex::new(serving),
         };
         cloud.owner = cloud.log_in("olivia@example.org").await;
         let made = cloud.post("~/clusters", json!({"name": "prod"})).await;
         cloud.cluster = text(&made, "id");
-        cloud.key = text(&made, "api_key");
+        cloud.key = key(&made);
         cloud
+    }
+
+    /// A backup of the database.
+    pub async fn backup(&self) -> Vec<u8> {
+        let mut copy = Vec::new();
+        let database = database(self.scratch.path(), "cloud.db");
+        store::backup(&database, &mut copy, &mut |_| ()).await.unwrap();
+        copy
+    }
+
+    /// The server ends, and another one goes on at its address: with what is in the backup, else with a new database.
+    pub async fn starts_anew(&self, backup: Option<&[u8]>) {
+        let database = database(
+            self.scratch.path(),
+            if backup.is_some() { "restored.db" } else { "new.db" },
+        );
+        match backup {
+            Some(mut copy) => drop(store::restore(&database, &mut copy, &mut |_| ()).await.unwrap()),
+            None => drop(found(&database, SystemClock::shared(), founder()).await.unwrap()),
+        }
+        let (address, serving) = serve(self.scratch.path(), database, None).await;
+        *self.front.base.lock().unwrap() = format!("http://{address}");
+        std::mem::replace(&mut *self.serving.lock().unwrap(), serving).abort();
+    }
+
+    /// The address at which a copy of the cloud is served with this certificate and key.
+    pub async fn over_tls(&self, certificate: PathBuf, key: PathBuf) -> SocketAddr {
+        let copy = self.backup().await;
+        let database = database(self.scratch.path(), "tls.db");
+        store::restore(&database, &mut &*copy, &mut |_| ()).await.unwrap();
+        serve(self.scratch.path(), database, Some((certificate, key))).await.0
     }
 
     /// The variables of a coordinator of the cluster.
@@ -131,10 +186,8 @@ impl Cloud {
         let cluster = format!("~/clusters/{}", self.cluster);
         let path = path.replace('^', &cluster);
         let path = path.replace('~', &format!("/v3/organizations/{}", self.organization));
-        let mut request = self
-            .front
-            .http
-            .request(method.clone(), format!("{}{path}", self.front.base));
+        let url = format!("{}{path}", self.front.base.lock().unwrap());
+        let mut request = self.front.http.request(method.clone(), url);
         if !token.is_empty() {
             request = request.header("authorization", format!("JWT {token}"));
         }
@@ -158,7 +211,7 @@ impl Cloud {
         let body = json!({"email": email, "password": PASSWORD});
         let (status, answer) = self.send("", Method::POST, "/v3/login/password", body).await;
         assert_eq!(status, 200, "{answer}");
-        text(&answer, "token")
+        token(&text(&answer, "token"))
     }
 
     /// A token of a new user with a role in an organization.
@@ -190,7 +243,7 @@ impl Cloud {
         let path = format!("~/clusters/{cluster}/token");
         let (status, answer) = self.send(caller, Method::POST, &path, json!({})).await;
         assert_eq!(status, 200, "{answer}");
-        text(&answer, "token")
+        token(&text(&answer, "token"))
     }
 
     /// The same for the owner, expired.
@@ -206,7 +259,7 @@ impl Cloud {
 
     fn signed(&self, token_use: TokenUse, now: Timestamp) -> String {
         let claims = Claims::new(token_use, now, SignedDuration::from_mins(10));
-        self.tokens.sign(&claims).unwrap()
+        token(&self.tokens.sign(&claims).unwrap())
     }
 
     pub async fn pool(&self) -> String {
@@ -253,6 +306,20 @@ impl Cloud {
     }
 }
 
+/// A token that nothing may show, nor its signature alone.
+fn token(text: &str) -> String {
+    leaks::secret(text.rsplit('.').next().unwrap());
+    leaks::secret(text)
+}
+
+/// The API key of a cluster that was made, the same.
+pub fn key(made: &Value) -> String {
+    let key = text(made, "api_key");
+    // What follows the id may contain the separator.
+    leaks::secret(key.splitn(3, '_').last().unwrap());
+    leaks::secret(key)
+}
+
 fn text(value: &Value, field: &str) -> String {
     value[field]
         .as_str()
@@ -273,6 +340,10 @@ async fn answer(State(front): State<Arc<Front>>, request: Request) -> Response {
     match fault {
         None => forwarded(&front, request).await,
         Some(Fault::Hangs) => std::future::pending().await,
+        Some(Fault::Lists(list)) => {
+            let response = Response::builder().header("content-type", "application/json");
+            response.body(list.into()).unwrap()
+        }
         Some(Fault::Status(status)) => {
             let body = json!({"code": status, "message": "not now"}).to_string();
             let response = Response::builder().status(status).header("retry-after", "1");
@@ -287,7 +358,7 @@ async fn answer(State(front): State<Arc<Front>>, request: Request) -> Response {
 async fn forwarded(front: &Front, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let body = to_bytes(body, 1 << 20).await.unwrap();
-    let url = format!("{}{}", front.base, parts.uri);
+    let url = format!("{}{}", front.base.lock().unwrap(), parts.uri);
     let mut headers = parts.headers;
     headers.remove("host");
     let sent = front.http.request(parts.method, url).headers(headers).body(body);

@@ -228,6 +228,40 @@ async fn clients_that_misbehave_disturb_nobody() {
 }
 
 #[tokio::test]
+async fn tokens_that_nobody_signed_take_no_places_of_those_who_log_in() {
+    let (world, cloud) = (World::start().await, Cloud::start().await);
+    let replica = world.coordinator_of(&cloud);
+    serves(&world, &replica, &cloud.owner).await;
+    eventually("the keys to be read", SOON, async || {
+        if cloud.seen("/.well-known/jwks.json").is_empty() {
+            Err("not yet")
+        } else {
+            Ok(())
+        }
+    })
+    .await;
+    let known = cloud.seen("/v3/authenticate").len();
+    cloud.fault("/v3/authenticate", Fault::Hangs);
+    let forged = futures::future::join_all((0..30).map(|_| world.get(&replica, "/metadata", "a.b.c")));
+    let honest = async {
+        eventually("eight questions", SOON, async || {
+            // The first may have given up on a slow machine, and others taken their places.
+            match cloud.seen("/v3/authenticate").len() - known {
+                8.. => Ok(()),
+                count => Err(count),
+            }
+        })
+        .await;
+        cloud.heal();
+        assert_eq!(asked(&world, &replica, &cloud.owner).await, 200);
+    };
+    let (forged, ()) = futures::join!(forged, honest);
+    for answer in forged {
+        assert_eq!(answer.unwrap().status().as_u16(), 503);
+    }
+}
+
+#[tokio::test]
 async fn with_a_certificate_it_serves_tls_alone() {
     let (world, cloud) = (World::start().await, Cloud::start().await);
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();

@@ -2,24 +2,21 @@
 
 mod crashes;
 mod scale;
-mod world;
+pub mod world;
 
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
-use tidewaiter_testkit::{Identity, Moto, Process, eventually, throughout};
+use tidewaiter_testkit::{Identity, Moto, Process, eventually, settled, throughout};
 
 use super::SOON;
 use world::{RegistryWorld, auth};
 
-const GOOD: &str = "good.registries.test";
-const OTHER: &str = "other.registries.test";
-const SILENT: &str = "silent.registries.test";
-
-/// Every secret of these tests contains this.
-const HUNTER: &str = "hunter2";
+pub const GOOD: &str = "good.registries.test";
+pub const OTHER: &str = "other.registries.test";
+pub const SILENT: &str = "silent.registries.test";
 
 #[tokio::test]
 async fn every_namespace_has_every_pull_secret() {
@@ -88,7 +85,6 @@ async fn every_namespace_has_every_pull_secret() {
     created_again_within_a_second(&world).await;
     let _process = quiet_after_a_restart(&world, process).await;
     removed_without_a_trace(&world).await;
-    world.shows_no(HUNTER).await;
 }
 
 /// A namespace whose deletion somebody's finalizer keeps from ending.
@@ -112,6 +108,7 @@ async fn put_right(world: &RegistryWorld) {
         json!({"data": {".dockerconfigjson": "e30="}}),
         json!({"metadata": {"labels": {"controller": "other"}}}),
         json!({"metadata": {"labels": {"controller": null}}}),
+        json!({"metadata": {"labels": null}}),
     ] {
         secrets
             .patch("r-good", &PatchParams::default(), &Patch::Merge(edit))
@@ -155,15 +152,33 @@ async fn created_again_within_a_second(world: &RegistryWorld) {
 
 /// Neither a second pass nor another process writes what is there.
 async fn quiet_after_a_restart(world: &RegistryWorld, process: Process) -> Process {
+    let settings = [("TIDEWAITER_REGISTRIES__PULL_SECRET_SERVICE_ACCOUNTS", "[default]")];
+    quiet_after_a_start(world, process, &settings).await
+}
+
+/// The same with these settings, with which the process ran.
+async fn quiet_after_a_start(world: &RegistryWorld, process: Process, settings: &[(&str, &str)]) -> Process {
     process.stop(SOON).await;
     let mark = world.cluster.audit_mark().await;
-    let process = world.coordinator(&[("TIDEWAITER_REGISTRIES__PULL_SECRET_SERVICE_ACCOUNTS", "[default]")]);
+    let process = world.coordinator(settings);
     world.namespace("last").await;
-    world.has_secret("last", "r-good", GOOD, "hunter2-a").await;
-    world.has_secret("last", "r-other", OTHER, "hunter2-b").await;
-    for account in ["containership", "default"] {
-        world.attached("last", account, &["r-good", "r-other"]).await;
-    }
+    eventually("the pull secrets in last", SOON, async || {
+        let accounts: Api<ServiceAccount> = Api::namespaced(world.admin(), "last");
+        let account = accounts.get("containership").await.map_err(|error| error.to_string())?;
+        let entries = account.image_pull_secrets.unwrap_or_default();
+        for entry in &entries {
+            world
+                .secret("last", &entry.name)
+                .await
+                .ok_or_else(|| entry.name.clone())?;
+        }
+        if entries.is_empty() {
+            Err("none".to_owned())
+        } else {
+            Ok(())
+        }
+    })
+    .await;
     throughout("nothing else to be written", Duration::from_secs(3), async || {
         let mut writes = world.written_since(mark).await;
         // The service account of a foreign name is tried again.
@@ -250,7 +265,6 @@ async fn a_credential_is_replaced_by_one_that_works_and_by_no_other() {
     world.has_secret("team", "silent", SILENT, "hunter2-s").await;
     world.event("containership-core", "silent", "CredentialUnchecked").await;
     world.attached("team", "containership", &["r", "silent"]).await;
-    world.shows_no(HUNTER).await;
 }
 
 /// Who may write Registries, and nothing else.
@@ -291,7 +305,6 @@ async fn a_registry_directs_no_credential_to_another_host() {
     world.namespace("inline").await;
     world.has_secret("inline", "r", GOOD, "hunter2-a").await;
     world.event("containership-core", "thief", "CredentialRefused").await;
-    world.shows_no(HUNTER).await;
 }
 
 #[tokio::test]
@@ -342,7 +355,11 @@ spec: {policyName: no-secrets, validationActions: [Deny]}
         .iter()
         .filter(|write| *write == "create secrets refusing")
         .count();
-    assert!((1..=3).contains(&tried), "{tried} attempts in a namespace that refuses");
+    // With every other namespace, it would be 20. The backoff permits more of them the longer this takes.
+    assert!(
+        (1..=10).contains(&tried),
+        "{tried} attempts in a namespace that refuses"
+    );
     // The other things in it are done.
     world.attached("refusing", "containership", &["r"]).await;
 }
@@ -375,8 +392,8 @@ async fn tokens_of_ecr_are_renewed_and_the_old_one_stays_while_it_fails() {
     world.has_metric("tidewaiter_registries{state=\"no_token\"} 1").await;
 
     // A restart asks for no token and writes nothing while the token is good.
-    world.registries.ecr(Some(7_200));
     let long = format!("ecr-token-{}", world.registries.tokens().len());
+    world.registries.ecr(Some(7_200));
     world.has_token("late", &long).await;
     process.stop(SOON).await;
     let (mark, calls) = (world.cluster.audit_mark().await, world.registries.ecr_calls());
@@ -390,11 +407,9 @@ async fn tokens_of_ecr_are_renewed_and_the_old_one_stays_while_it_fails() {
 
     // With another key there is another token at once.
     let key = json!({"access_key_id": "AKID", "secret_access_key": "hunter2-new", "region": "us-east-1"});
-    world.stored("r", "amazon_ec2_registry", "", &key).await;
     let next = format!("ecr-token-{}", world.registries.tokens().len());
+    world.stored("r", "amazon_ec2_registry", "", &key).await;
     world.has_token("last", &next).await;
-    world.shows_no(HUNTER).await;
-    world.shows_no("ecr-token").await;
 }
 
 /// moto is what others think that ECR is.
@@ -419,4 +434,138 @@ async fn a_token_comes_from_moto() {
     let client = world.cluster.client(&Identity::Admin);
     let all: Api<Secret> = Api::all(client);
     assert!(all.list(&ListParams::default()).await.unwrap().items.len() >= 4);
+}
+
+#[tokio::test]
+async fn a_key_of_aws_that_has_expired_takes_no_token_away() {
+    let world = RegistryWorld::start(false).await;
+    // Renewed after 10 s, and expired after 20 s.
+    world.registries.ecr(Some(20));
+    let key = json!({"access_key_id": "AKID", "secret_access_key": "hunter2-aws", "region": "us-east-1",
+        "session_token": "hunter2-session"});
+    world.stored("r", "amazon_ec2_registry", "", &key).await;
+    let _process = world.coordinator(&[]);
+    world.has_token("default", "ecr-token-0").await;
+    world.registries.ecr_refuses(
+        "ExpiredTokenException",
+        "The security token AKID hunter2-aws included in the request is expired",
+    );
+    let note = world.event("containership-core", "r", "TokenNotRenewed").await;
+    assert!(
+        note.contains("ECR refuses the key (ExpiredTokenException)") && note.contains("stays"),
+        "{note}"
+    );
+    world.has_metric("tidewaiter_registries{state=\"no_token\"} 1").await;
+    let last = world.registries.tokens().pop().unwrap();
+    world.namespace("late").await;
+    world.has_token("late", &last).await;
+    world.attached("late", "containership", &["r"]).await;
+
+    let known = world.registries.tokens().len();
+    world.registries.ecr(Some(7_200));
+    let key = json!({"access_key_id": "AKID", "secret_access_key": "hunter2-new", "region": "us-east-1"});
+    world.stored("r", "amazon_ec2_registry", "", &key).await;
+    eventually("a new token", SOON, async || {
+        let tokens = world.registries.tokens().len();
+        if tokens > known { Ok(()) } else { Err(tokens) }
+    })
+    .await;
+    // The old key may have got one before the new key did.
+    let still = Duration::from_secs(2);
+    let tokens = settled("the tokens", still, SOON, async || world.registries.tokens()).await;
+    for namespace in ["default", "late"] {
+        world.has_token(namespace, tokens.last().unwrap()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_hostile_address_is_never_contacted_and_harms_no_other() {
+    const PORT: &str = "good.registries.test:8443";
+    let world = RegistryWorld::start(false).await;
+    let hostile = [
+        "../",
+        "../../kube-system",
+        "good.registries.test/../../x",
+        "good.registries.test\nevil.registries.test",
+        "good.registries.test\r\nHost: evil.registries.test",
+        "kube-system",
+        "localhost:5000",
+        "127.0.0.1",
+        "[::1]:5000",
+        "[::ffff:127.0.0.1]:5000",
+        "[fe80::1]",
+        "169.254.169.254",
+        "0x7f000001",
+        "u:hunter2-userinfo@evil.registries.test",
+        "https://hunter2-userinfo@evil.registries.test/",
+        "evil.registries.test:99999",
+        "evil.registries.test?good.registries.test",
+        "ftp://evil.registries.test",
+        "\u{202e}evil.registries.test",
+        &format!("{}evil.registries.test", "x.".repeat(400)),
+    ];
+    tidewaiter_testkit::leaks::secret("hunter2-userinfo");
+    world.registries.accept(PORT, &["u:hunter2-port"]);
+    world.registries.accept(GOOD, &["u:hunter2-a"]);
+    let ids: Vec<String> = (0..hostile.len()).map(|number| format!("hostile-{number}")).collect();
+    for (id, address) in ids.iter().zip(hostile) {
+        let credentials = json!({"username": "u", "password": "hunter2-hostile"});
+        world.credentials(id, "private", address, &credentials).await;
+        world.registry_object(id, &json!({"provider": "private"})).await;
+    }
+    world.registry("r", GOOD, "u", "hunter2-a").await;
+    world.registry("port", PORT, "u", "hunter2-port").await;
+    let _process = world.coordinator(&[]);
+    world.has_secret("default", "r", GOOD, "hunter2-a").await;
+    world.has_secret("default", "port", PORT, "hunter2-port").await;
+    world.attached("default", "containership", &["port", "r"]).await;
+    for (id, address) in ids.iter().zip(hostile) {
+        let note = world.event("containership-core", id, "CredentialInvalid").await;
+        assert!(note.starts_with("serveraddress is "), "{address:?}: {note}");
+        assert!(!note.contains(['\n', '\r', '\u{202e}']), "{address:?}: {note}");
+        for namespace in ["default", "containership-core"] {
+            assert!(world.secret(namespace, id).await.is_none(), "{address:?}");
+        }
+    }
+    let contacted = world.registries.contacted();
+    let own = ["good.registries.test", "auth.registries.test"];
+    assert!(
+        contacted.iter().all(|host| own.contains(&host.as_str())),
+        "{contacted:?}"
+    );
+}
+
+#[tokio::test]
+async fn entries_go_from_an_account_that_the_settings_do_not_name_any_more() {
+    const ACCOUNTS: &str = "TIDEWAITER_REGISTRIES__PULL_SECRET_SERVICE_ACCOUNTS";
+    let world = RegistryWorld::start(false).await;
+    world.registries.accept(GOOD, &["u:hunter2-a"]);
+    world.registry("r", GOOD, "u", "hunter2-a").await;
+    world.namespace("team").await;
+    for namespace in ["default", "team"] {
+        world.entries_of_admin(namespace, "default", "admins-own").await;
+    }
+    // The entry of an admin for the very same pull secret, without our annotation.
+    world.entries_of_admin("team", "builder", "r").await;
+    let process = world.coordinator(&[(ACCOUNTS, "[default]")]);
+    for namespace in ["default", "team"] {
+        world.attached(namespace, "default", &["admins-own", "r"]).await;
+    }
+    process.stop(SOON).await;
+
+    let process = world.coordinator(&[]);
+    for namespace in ["default", "team"] {
+        world.attached(namespace, "default", &["admins-own"]).await;
+        world.attached(namespace, "containership", &["r"]).await;
+        let accounts: Api<ServiceAccount> = Api::namespaced(world.admin(), namespace);
+        let annotations = accounts.get("default").await.unwrap().metadata.annotations;
+        assert_eq!(annotations, None, "{namespace}");
+    }
+    world.attached("team", "builder", &["r"]).await;
+    let process = quiet_after_a_start(&world, process, &[]).await;
+
+    // Back in the settings, it has them again.
+    process.stop(SOON).await;
+    let _process = world.coordinator(&[(ACCOUNTS, "[default]")]);
+    world.attached("team", "default", &["admins-own", "r"]).await;
 }

@@ -1,13 +1,13 @@
 //! What the cloud shows of the nodes: what is so in the cluster, and nothing that only a kubelet says of another node.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::Method;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use serde_json::json;
 use tidewaiter_testkit::builders::node;
-use tidewaiter_testkit::{Identity, Kubelet, eventually, throughout};
+use tidewaiter_testkit::{Identity, Kubelet, eventually, settled, throughout};
 
 use crate::cloud::{Cloud, Fault};
 use crate::{SOON, World};
@@ -79,8 +79,8 @@ async fn the_cloud_shows_what_the_nodes_are() {
     // A status that somebody overwrote is sent again.
     let overwritten = json!({"status": {"type": "FAILED", "percent": 0}});
     let path = format!("^/nodes/{late}/status");
-    cloud.send(&cloud.owner, Method::PUT, &path, overwritten).await;
-    assert_eq!(cloud.status(&late).await, "FAILED");
+    let (status, answer) = cloud.send(&cloud.owner, Method::PUT, &path, overwritten).await;
+    assert!(status < 300, "{status} {answer}");
     shows(&cloud, &late, "RUNNING").await;
 
     let nodes: Api<Node> = Api::all(world.cluster.client(&Identity::Admin));
@@ -89,7 +89,8 @@ async fn the_cloud_shows_what_the_nodes_are() {
     cluster_shows(&cloud, "RUNNING 1 of 2 Nodes are ready").await;
 
     // At rest nothing is sent, whatever the heartbeats say.
-    let sent = cloud.seen("PUT ").len();
+    let still = Duration::from_secs(2);
+    let sent = settled("what is sent", still, SOON, async || cloud.seen("PUT ").len()).await;
     throughout("nothing to be sent", Duration::from_secs(3), async || {
         heartbeating.heartbeat().await;
         let now = cloud.seen("PUT ");
@@ -174,6 +175,7 @@ async fn a_node_that_the_cloud_does_not_take_delays_no_other() {
     for (id, fault) in ids.iter().zip(faults) {
         cloud.fault(&format!("/nodes/{id}/status"), fault);
     }
+    let begin = now();
     let _process = world.coordinator_of(&cloud);
     for id in &ids[faults.len()..] {
         shows(&cloud, id, "RUNNING").await;
@@ -185,12 +187,21 @@ async fn a_node_that_the_cloud_does_not_take_delays_no_other() {
             "PUT /v3/organizations/{}/clusters/{}/nodes/{id}/",
             cloud.organization, cloud.cluster
         ));
-        assert!((1..=6).contains(&asked.len()), "retried, and moderately: {asked:?}");
+        let most = 6 + begin.elapsed().as_secs() / 5;
+        assert!(
+            !asked.is_empty() && asked.len() as u64 <= most,
+            "retried, and moderately: {asked:?}, most {most}"
+        );
     }
     cloud.heal();
     for id in &ids {
         shows(&cloud, id, "RUNNING").await;
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "retries are counted in real time")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 #[tokio::test]

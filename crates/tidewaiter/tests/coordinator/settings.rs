@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use tidewaiter_testkit::{Scratch, free_port};
+use tidewaiter_testkit::{Scratch, free_port, leaks};
 
 use crate::{deploy, write};
 
@@ -18,7 +18,7 @@ pub fn away() -> Vec<(&'static str, String)> {
         ("CONTAINERSHIP_CLOUD_API_BASE_URL", url),
         ("CONTAINERSHIP_CLOUD_ORGANIZATION_ID", ORGANIZATION.to_owned()),
         ("CONTAINERSHIP_CLOUD_CLUSTER_ID", CLUSTER.to_owned()),
-        ("CONTAINERSHIP_CLOUD_CLUSTER_API_KEY", KEY.to_owned()),
+        ("CONTAINERSHIP_CLOUD_CLUSTER_API_KEY", leaks::secret(KEY)),
     ]
 }
 
@@ -104,6 +104,7 @@ fn every_variable_of_the_go_coordinator_has_its_meaning_or_is_named_in_a_warning
         "syncInterval: 45s",
         "caFile: /nowhere/ca.pem",
         "address: 0.0.0.0:8123",
+        "pluginSync: exceptClusterManagement",
     ] {
         assert!(ran.out.contains(line), "{line} in {}", ran.out);
     }
@@ -114,8 +115,17 @@ fn every_variable_of_the_go_coordinator_has_its_meaning_or_is_named_in_a_warning
     };
     let effective = |name: &str| name.starts_with("CONTAINERSHIP_CLOUD_") && name != "CONTAINERSHIP_CLOUD_ENVIRONMENT";
     for (name, _) in OLD {
-        let has_effect = effective(name) || name == "KUBECONFIG";
+        let has_effect = effective(name) || ["KUBECONFIG", "DISABLE_CLUSTER_MANAGEMENT_PLUGIN_SYNC"].contains(&name);
         assert_eq!(warned(name), !has_effect, "{name}: {}", ran.err);
+    }
+}
+
+#[test]
+fn the_help_names_the_variables_of_the_go_coordinator() {
+    let ran = run(&["--help"], &[]);
+    let effective = |name: &str| name.starts_with("CONTAINERSHIP_CLOUD_") && name != "CONTAINERSHIP_CLOUD_ENVIRONMENT";
+    for (name, _) in OLD.iter().filter(|(name, _)| effective(name)) {
+        assert!(ran.out.contains(name), "{name} in {}", ran.out);
     }
 }
 
@@ -158,6 +168,9 @@ fn what_is_printed_is_a_settings_file_that_the_variables_override() {
     write(&file, &text);
     let settings = format!("--settings={}", file.display());
     assert_eq!(printed(&[&settings], &[]).out, text);
+    assert!(text.contains("bindingsPerSync: 10\n"), "{text}");
+    let set = printed(&[&settings], &[("TIDEWAITER_BINDINGS_PER_SYNC", "25")]).out;
+    assert!(set.contains("bindingsPerSync: 25\n"), "{set}");
     let both = [
         ("CONTAINERSHIP_CLOUD_SYNC_INTERVAL_SEC", "50s"),
         ("CONTAINERSHIP_CLOUD_CLUSTER_ID", ORGANIZATION),
@@ -198,7 +211,13 @@ fn a_wrong_value_is_named_with_its_source_and_what_is_allowed() {
         (
             "CONTAINERSHIP_CLOUD_SERVER_PORT",
             "http",
-            &["endpoints.address", "ADDRESS:PORT"],
+            &["is \"http\": must be a port, a number from 1 to 65535"],
+        ),
+        ("CONTAINERSHIP_CLOUD_SERVER_PORT", "65536", &["is \"65536\""]),
+        (
+            "CONTAINERSHIP_CLOUD_SERVER_PORT",
+            "10.0.0.1:8000",
+            &["endpoints.address"],
         ),
     ] {
         for arguments in [&["--print-config"][..], &[]] {
@@ -209,8 +228,43 @@ fn a_wrong_value_is_named_with_its_source_and_what_is_allowed() {
             }
         }
     }
+    for wrong in ["30 s", "30seconds", "1d", "-30s"] {
+        let ran = run(&["--print-config"], &[("CONTAINERSHIP_CLOUD_SYNC_INTERVAL_SEC", wrong)]);
+        assert!(
+            ran.code == Some(2) && ran.err.contains("for example 30s"),
+            "{wrong}: {}",
+            ran.err
+        );
+    }
+    write(&file, "cloud: {syncInterval: 30}\n");
+    let ran = run(&[&settings], &[]);
+    assert!(
+        ran.err
+            .contains("cloud.syncInterval is 30: must be a duration with a unit"),
+        "{}",
+        ran.err
+    );
+    for wrong in ["0", "-1", "10001", "1.5", "many", "[]"] {
+        write(&file, &format!("bindingsPerSync: {wrong}\n"));
+        let ran = run(&["--print-config", &settings], &[]);
+        let words = [
+            "settings.yaml",
+            "bindingsPerSync",
+            "must be a whole number from 1 to 10000",
+        ];
+        assert!(
+            ran.code == Some(2) && words.iter().all(|word| ran.err.contains(word)),
+            "{wrong}: {}",
+            ran.err
+        );
+    }
     write(&file, "cloud: {organizationId: acme}\n");
     let ran = run(&[&settings], &[]);
+    assert!(
+        !ran.err.contains("CONTAINERSHIP_CLOUD"),
+        "the file is wrong, not a variable: {}",
+        ran.err
+    );
     let words = ["settings.yaml: cloud.organizationId", "\"acme\"", "UUID"];
     // With the rest missing as well, the value is what is wrong first.
     assert!(
@@ -231,6 +285,59 @@ fn a_wrong_value_is_named_with_its_source_and_what_is_allowed() {
     assert!(ran.err.contains("belong together"), "{}", ran.err);
 }
 
+const TRUSTED: &str = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3";
+
+#[test]
+fn what_limits_plugins_is_read_from_the_file_and_the_environment() {
+    let scratch = Scratch::new("coordinator-plugins");
+    let file = scratch.path().join("settings.yaml");
+    let settings = format!("--settings={}", file.display());
+    write(
+        &file,
+        &format!(
+            "pluginTrust: [{TRUSTED}]\npluginNamespaces: {{metrics/prometheus: {{namespaces: [monitoring], clusterScoped: \
+             [CustomResourceDefinition.apiextensions.k8s.io]}}}}\npluginServiceAccounts: {{'*': containership-core/plugins}}\n"
+        ),
+    );
+    let variables = [
+        ("TIDEWAITER_PLUGIN_NAMESPACES", r#"{"*"={namespaces=["others"]}}"#),
+        ("TIDEWAITER_PLUGIN_SERVICE_ACCOUNTS__LOGS", "containership-core/logs"),
+    ];
+    let text = printed(&[&settings], &variables).out;
+    for words in [
+        TRUSTED,
+        "metrics/prometheus",
+        "monitoring",
+        "CustomResourceDefinition.apiextensions.k8s.io",
+        "others",
+    ] {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    assert!(text.contains("logs: containership-core/logs"), "{text}");
+    assert!(text.contains("containership-core/plugins"), "{text}");
+    for (line, words) in [
+        ("pluginTrust: [RWQ]", "minisign.pub"),
+        ("pluginNamespaces: {a/b/c: {namespaces: []}}", "TYPE/IMPLEMENTATION"),
+        ("pluginNamespaces: {a: {namespaces: [A_b]}}", "is no namespace"),
+        (
+            "pluginNamespaces: {a: {namespaces: [], clusterScoped: [secret]}}",
+            "must be kinds with their groups",
+        ),
+        ("pluginNamespaces: {a: {names: []}}", "namespaces"),
+        ("pluginServiceAccounts: {a: default}", "write NAMESPACE/NAME"),
+    ] {
+        write(&file, line);
+        let ran = run(&["--print-config", &settings], &[]);
+        assert_eq!(ran.code, Some(2), "{line}");
+        let setting = line.split(':').next().unwrap();
+        assert!(
+            ran.err.contains(words) && ran.err.contains(setting),
+            "{line}: {}",
+            ran.err
+        );
+    }
+}
+
 #[test]
 fn without_a_cloud_it_names_every_setting_that_is_missing() {
     let ran = run(&[], &[]);
@@ -239,7 +346,7 @@ fn without_a_cloud_it_names_every_setting_that_is_missing() {
         "cloud.apiBaseUrl (CONTAINERSHIP_CLOUD_API_BASE_URL)",
         "cloud.organizationId (CONTAINERSHIP_CLOUD_ORGANIZATION_ID)",
         "cloud.clusterId (CONTAINERSHIP_CLOUD_CLUSTER_ID)",
-        "cloud.apiKeyFile (CONTAINERSHIP_CLOUD_CLUSTER_API_KEY)",
+        "cloud.apiKeyFile (or the key itself in CONTAINERSHIP_CLOUD_CLUSTER_API_KEY)",
     ] {
         assert!(ran.err.contains(name), "{name} in {}", ran.err);
     }
@@ -250,6 +357,79 @@ fn without_a_cloud_it_names_every_setting_that_is_missing() {
         let ran = run(&[], &others);
         assert!(ran.code == Some(2) && ran.err.contains(missing.0), "{}", ran.err);
         assert!(others.iter().all(|(name, _)| !ran.err.contains(name)), "{}", ran.err);
+    }
+}
+
+#[test]
+fn a_host_or_an_account_that_would_have_no_effect_is_refused() {
+    let scratch = Scratch::new("coordinator-registries");
+    let file = scratch.path().join("settings.yaml");
+    let settings = format!("--settings={}", file.display());
+    for (text, words) in [
+        (
+            "unverifiedHosts: ['https://quay.io']",
+            &["registries.unverifiedHosts", "\"https://quay.io\"", "HOST:PORT"][..],
+        ),
+        (
+            "unverifiedHosts: [quay.io/team]",
+            &["\"quay.io/team\"", "without a path"],
+        ),
+        ("unverifiedHosts: ['quay.io:443']", &["443 is omitted"]),
+        (
+            "pullSecretServiceAccounts: [default, Default]",
+            &["registries.pullSecretServiceAccounts", "\"Default\"", "lower-case"],
+        ),
+        ("pullSecretServiceAccounts: ['a b']", &["\"a b\""]),
+    ] {
+        write(&file, &format!("registries: {{{text}}}\n"));
+        let ran = run(&["--print-config", &settings], &[]);
+        assert_eq!(ran.code, Some(2), "{text}");
+        assert!(
+            words.iter().all(|word| ran.err.contains(word)),
+            "{words:?} in {}",
+            ran.err
+        );
+    }
+    write(
+        &file,
+        "registries: {unverifiedHosts: [quay.io, 'Registry.example.com:5000', 10.1.2.3], pullSecretServiceAccounts: [default]}\n",
+    );
+    assert_eq!(run(&["--print-config", &settings], &[]).code, Some(0));
+}
+
+#[test]
+fn what_the_client_refuses_is_named_with_its_setting() {
+    let scratch = Scratch::new("coordinator-client");
+    let (file, ca) = (scratch.path().join("settings.yaml"), scratch.path().join("ca.pem"));
+    let settings = format!("--settings={}", file.display());
+    let key = ("CONTAINERSHIP_CLOUD_CLUSTER_API_KEY", KEY);
+    let ids = format!("organizationId: {ORGANIZATION}, clusterId: {CLUSTER}");
+    write(&ca, "hunter2 is no certificate");
+    for (more, words) in [
+        (
+            "apiBaseUrl: 'http://cloud.example.com'".to_owned(),
+            [
+                "settings.yaml: cloud.apiBaseUrl is \"http://cloud.example.com\"",
+                "use https://",
+            ],
+        ),
+        (
+            "apiBaseUrl: 'https://a.example.com', authBaseUrl: 'http://b.example.com'".to_owned(),
+            ["cloud.authBaseUrl is \"http://b.example.com\"", "use https://"],
+        ),
+        (
+            format!("apiBaseUrl: 'https://a.example.com', caFile: {}", ca.display()),
+            ["settings.yaml: cloud.caFile is \"", "must be PEM"],
+        ),
+    ] {
+        write(&file, &format!("cloud: {{{ids}, {more}}}\n"));
+        let ran = run(&[&settings], &[key]);
+        assert_eq!(ran.code, Some(2), "{more}: {}", ran.err);
+        assert!(
+            words.iter().all(|word| ran.err.contains(word)),
+            "{words:?} in {}",
+            ran.err
+        );
     }
 }
 

@@ -7,7 +7,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret, ServiceAcco
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Resource, ResourceExt as _};
 use serde_json::{Value, json};
-use tidewaiter_api::containership::{AutoscalingPolicy, ClusterUpgrade, User};
+use tidewaiter_api::PluginInventory;
+use tidewaiter_api::containership::{AutoscalingPolicy, ClusterLabel, ClusterUpgrade, User};
 use tidewaiter_testkit::builders::node;
 use tidewaiter_testkit::{Action, ApiProxy, ApiRequest, Identity, Kubelet, Moment, eventually, throughout};
 
@@ -16,6 +17,34 @@ use crate::{ACCOUNT, Replica, SOON, World, coordinator};
 
 const CORE: &str = "containership-core";
 const ID: &str = "33333333-3333-4333-8333-333333333333";
+
+/// As an operator extends the role for `pullSecretServiceAccounts`.
+const DEFAULT_ACCOUNTS: &str = r#"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: default-accounts}
+rules: [{apiGroups: [""], resources: [serviceaccounts], resourceNames: [default], verbs: [get, patch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: default-accounts}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: default-accounts}
+subjects: [{kind: ServiceAccount, name: tidewaiter-coordinator, namespace: containership-core}]
+"#;
+
+/// As an operator permits plugins of `ConfigMap`s alone.
+const PLUGINS: &str = r#"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: plugins}
+rules: [{apiGroups: [""], resources: [configmaps], verbs: [list, watch, get, patch, delete]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: plugins}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: plugins}
+subjects: [{kind: ServiceAccount, name: tidewaiter-coordinator, namespace: containership-core}]
+"#;
 
 /// What a coordinator has left, each once as ours and once as somebody else's, and the request to remove it: without the request, the
 /// mirror would undo what its cloud does not list.
@@ -43,6 +72,9 @@ async fn populate(world: &World) {
         let account = json!({"metadata": {"name": name, "labels": {"containership.io/managed": "true"}}});
         create(&world.accounts(namespace), account).await;
     }
+    let attached = json!({"metadata": {"name": "default", "annotations": {"tidewaiter.dev/pull-secrets": "ours"}},
+        "imagePullSecrets": [{"name": "theirs"}, {"name": "ours"}]});
+    create(&world.accounts("team-b"), attached).await;
     let labels = [
         ("cluster.containership.io/env", "prod"),
         ("nodepool.containership.io/disk", "ssd"),
@@ -64,7 +96,22 @@ async fn populate(world: &World) {
     world.apply_as("kubectl", upgrade("mine")).await;
     world.apply_as("tidewaiter/upgrade", upgrade("mine")).await;
     world.apply_as("tidewaiter/sync-autoscaling-policies", policy(ID)).await;
+    plugin(world).await;
     world.apply_as("kubectl", policy("mine")).await;
+}
+
+/// What a plugin has, and an object that is in its inventory and does not have its label.
+async fn plugin(world: &World) {
+    let client = || world.cluster.client(&Identity::Admin);
+    let configs = Api::<ConfigMap>::namespaced(client(), "team-a");
+    let labels = json!({"containership.io/plugin-id": ID});
+    create(&configs, json!({"metadata": {"name": "ours", "labels": labels}})).await;
+    create(&configs, json!({"metadata": {"name": "theirs"}})).await;
+    let object = |name: &str| json!({"version": "v1", "kind": "ConfigMap", "namespace": "team-a", "name": name});
+    let inventory = json!({"apiVersion": "tidewaiter.dev/v1alpha1", "kind": "PluginInventory", "metadata": {"name": ID},
+        "spec": {"objects": [object("ours"), object("theirs")]}});
+    let inventories = Api::<PluginInventory>::namespaced(client(), CORE);
+    create(&inventories, inventory).await;
 }
 
 fn user(id: &str) -> Value {
@@ -103,10 +150,8 @@ where
 impl World {
     async fn with_kinds() -> Self {
         let world = Self::start().await;
-        world
-            .cluster
-            .apply_manifests(crate::deploy().join("../crds/coordinator"))
-            .await;
+        world.cluster.apply(DEFAULT_ACCOUNTS).await;
+        world.cluster.apply(PLUGINS).await;
         world
     }
 
@@ -168,6 +213,15 @@ impl World {
         let ours = accounts.items.iter().filter(|account| account.name_any() == ACCOUNT);
         assert_eq!(ours.count(), 0);
         assert!(self.accounts("team-a").get_opt("other").await.unwrap().is_some());
+        assert_eq!(
+            names(Api::<ConfigMap>::namespaced(client(), "team-a")).await,
+            ["theirs"]
+        );
+        assert_eq!(names(Api::<PluginInventory>::namespaced(client(), CORE)).await, [""; 0]);
+        let default = self.accounts("team-b").get("default").await.unwrap();
+        let entries = default.image_pull_secrets.unwrap();
+        let entries: Vec<_> = entries.iter().map(|entry| entry.name.as_str()).collect();
+        assert_eq!((entries, default.metadata.annotations), (vec!["theirs"], None));
         let node = Api::<Node>::all(client()).get("node-1").await.unwrap();
         let labels = node.metadata.labels.unwrap();
         let left: Vec<_> = labels
@@ -191,8 +245,10 @@ async fn everything_of_ours_goes_and_nothing_else_and_nothing_comes_back() {
     let replica = world.coordinator_of(&cloud);
     let said = world.removed(&replica, &cloud.owner).await;
     assert_eq!(said["requested_by"], "an administrator", "{said}");
+    assert_eq!(said["removed"]["imagepullsecrets"], 1, "{said}");
     assert_eq!(said["removed"]["secrets"], 2, "{said}");
     assert_eq!(said["removed"]["nodelabels"], 1, "{said}");
+    assert_eq!(said["removed"]["plugininventories"], 2, "{said}");
     assert_eq!(said["removed"]["users"], 1, "{said}");
     assert!(said["removed"]["serviceaccounts"].as_u64().unwrap() == 3, "{said}");
     world.only_others_are_left().await;
@@ -331,4 +387,51 @@ async fn what_cannot_be_removed_is_named_and_stops_nothing_else() {
         .unwrap();
     world.removed(&replica, &cloud.owner).await;
     world.only_others_are_left().await;
+}
+
+#[tokio::test]
+async fn meanwhile_the_cloud_is_not_asked_what_there_should_be() {
+    let (world, cloud) = (World::with_kinds().await, Cloud::start().await);
+    let label = |key: &str| json!({"key": format!("cluster.containership.io/{key}"), "value": "v"});
+    cloud.post("^/labels", label("before")).await;
+    let mut variables = cloud.variables();
+    variables.push(("CONTAINERSHIP_CLOUD_SYNC_INTERVAL_SEC", "1s".to_owned()));
+    let replica = world.replica(&variables, None);
+    let labels: Api<ClusterLabel> = Api::namespaced(world.cluster.client(&Identity::Admin), CORE);
+    let has_labels = async |count: usize| {
+        eventually(format!("{count} labels"), SOON, async || {
+            let found = labels.list(&ListParams::default()).await;
+            let found = found.map_err(|error| error.to_string())?.items.len();
+            if found == count { Ok(()) } else { Err(found.to_string()) }
+        })
+        .await;
+    };
+    has_labels(1).await;
+    world.removed(&replica, &cloud.owner).await;
+    has_labels(0).await;
+
+    // Neither at its intervals nor when the change stream announces a change.
+    let lists = || {
+        let mut seen = cloud.seen("GET /v3/organizations/");
+        seen.retain(|line| !line.ends_with("/events"));
+        seen
+    };
+    let before = lists().len();
+    cloud.post("^/labels", label("meanwhile")).await;
+    cloud.pool().await;
+    throughout("nothing to be listed", Duration::from_secs(6), async || {
+        let now = lists();
+        if now.len() == before {
+            Ok(())
+        } else {
+            Err(format!("{:?}", &now[before..]))
+        }
+    })
+    .await;
+    world
+        .marker()
+        .delete("tidewaiter-terminate", &DeleteParams::default())
+        .await
+        .unwrap();
+    has_labels(2).await;
 }

@@ -10,7 +10,8 @@ use crate::world::{CLUSTER, World};
 async fn each_look_is_told_until_the_time_is_over() {
     let world = World::start().await;
     world.pending_pod("dns").await;
-    let mut running = world.running(&["--wait", "2s", "--interval", "1s"]);
+    // Long enough for a first look on any machine.
+    let mut running = world.running(&["--wait", "8s", "--interval", "1s"]);
     let line = running.told().await;
     let (time, said) = line.split_once(' ').unwrap();
     assert!(time.parse::<jiff::Timestamp>().is_ok(), "{line}");

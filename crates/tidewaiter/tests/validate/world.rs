@@ -17,7 +17,7 @@ use tokio::process::{Child, ChildStderr, Command};
 pub const CLUSTER: &str = "test.example.com";
 
 /// Longer than anything takes, on a machine that does ten things at once.
-pub const SOON: Duration = Duration::from_mins(1);
+pub const SOON: Duration = Duration::from_mins(3);
 
 /// A person who may look, and where pods may be made.
 const MANIFESTS: &str = r#"

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{Found, Place};
+use super::findings::{Findings, Place};
 use crate::observation::Dns;
 use crate::verdict::{Failure, FailureKind};
 
@@ -11,21 +11,19 @@ const PLACEHOLDER: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 123));
 /// `fd00:dead:add::`, the same for IPv6.
 const PLACEHOLDER_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd00, 0xdead, 0x0add, 0, 0, 0, 0, 0));
 
-pub(super) fn placeholder(dns: &Dns) -> Option<Found<'static>> {
-    let Dns::Addresses(addresses) = dns else { return None };
+pub(super) fn placeholder(dns: &Dns, findings: &mut Findings<'_>) {
+    let Dns::Addresses(addresses) = dns else { return };
     let placeholder = [PLACEHOLDER, PLACEHOLDER_V6]
         .into_iter()
-        .find(|placeholder| addresses.iter().any(|address| address.to_canonical() == *placeholder))?;
-    Some(Found {
-        failure: Failure {
-            kind: FailureKind::Dns,
-            name: "apiserver".to_owned(),
-            message: format!(
-                "The API DNS IP address is the placeholder address that kops creates: {placeholder}. It changes once a \
-                 control-plane node runs and dns-controller or external-dns has updated it"
-            ),
-            instance_group: None,
-        },
-        place: Place::Cluster,
-    })
+        .find(|placeholder| addresses.iter().any(|address| address.to_canonical() == *placeholder));
+    let Some(placeholder) = placeholder else { return };
+    findings.add(FailureKind::Dns, Place::Cluster, || Failure {
+        kind: FailureKind::Dns,
+        name: "apiserver".to_owned(),
+        message: format!(
+            "The API DNS IP address is the placeholder address that kops creates: {placeholder}. It changes once a \
+             control-plane node runs and dns-controller or external-dns has updated it"
+        ),
+        instance_group: None,
+    });
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use tidewaiter_kops::{GroupSummary, Role};
 
-use super::finder::Join;
+use super::count;
+use super::finder::{Join, Joined};
+use super::findings::{Findings, Place};
 use super::membership::{Group, Machine, Membership};
-use super::{Found, Place, count};
 use crate::objects::Node;
 use crate::observation::MemberStatus;
 use crate::verdict::{Failure, FailureKind, GroupCounts, GroupRow, NodeRow, PartName, Unknown};
@@ -25,30 +26,24 @@ fn judged_role(role: Role) -> Option<&'static str> {
     }
 }
 
-/// The failures of groups, instances and Nodes. `location` is where the cloud was asked for groups.
-pub(super) fn failures<'a>(membership: &Membership<'a>, location: Option<&str>) -> Vec<Found<'a>> {
-    let mut found = Vec::new();
+/// Adds the failures of groups, instances and Nodes. `location` is where the cloud was asked for groups.
+pub(super) fn failures<'a>(membership: &Membership<'a>, location: Option<&str>, findings: &mut Findings<'a>) {
     let location = location.map_or_else(String::new, |location| format!(" ({location})"));
     for group in &membership.groups {
-        found.extend(too_small(group));
+        too_small(group, findings);
         if membership.nodes_known {
-            found.extend(group.judged().filter_map(|machine| machine_failure(group, machine)));
+            for machine in group.judged() {
+                machine_failure(group, machine, findings);
+            }
         }
     }
-    found.extend(membership.missing.iter().map(|group| {
-        let message = format!(
-            "InstanceGroup {:?} is missing from the cloud provider{location}",
-            group.name.as_str()
-        );
-        found_in(
-            group,
-            FailureKind::InstanceGroup,
-            group.name.as_str(),
-            message,
-            Place::Cluster,
-        )
-    }));
-    found
+    for group in &membership.missing {
+        let name = group.name.as_str();
+        let message = || format!("InstanceGroup {name:?} is missing from the cloud provider{location}");
+        findings.add(FailureKind::InstanceGroup, Place::Cluster, || {
+            failure_in(group, FailureKind::InstanceGroup, name, message())
+        });
+    }
 }
 
 /// The workers that did not join or are not ready, without detached ones; none if there are more than `allowed`, so that all
@@ -105,38 +100,31 @@ pub(super) fn unproven(membership: &Membership<'_>) -> Option<Unknown> {
     ))
 }
 
-fn too_small<'a>(group: &Group<'a>) -> Option<Found<'a>> {
+fn too_small(group: &Group<'_>, findings: &mut Findings<'_>) {
     let (current, target) = (current(group), group.cloud.target_size);
     let name = group.summary.name.as_str();
     let message = || format!("InstanceGroup {name:?} did not have enough nodes {current} vs {target}");
-    (current < target).then(|| {
-        found_in(
-            group.summary,
-            FailureKind::InstanceGroup,
-            name,
-            message(),
-            Place::Cluster,
-        )
-    })
+    if current < target {
+        findings.add(FailureKind::InstanceGroup, Place::Cluster, || {
+            failure_in(group.summary, FailureKind::InstanceGroup, name, message())
+        });
+    }
 }
 
-/// The failure of an instance or its Node.
-fn machine_failure<'a>(group: &Group<'a>, machine: Machine<'a>) -> Option<Found<'a>> {
-    let place = place_of_failure(group, machine)?;
-    let (kind, name, message) = match place {
-        Place::Cluster => return None,
-        Place::Machine(id) => (
-            FailureKind::Machine,
-            id,
-            format!("machine {id:?} has not yet joined cluster"),
-        ),
-        Place::Node(name) => {
-            let role = judged_role(group.summary.role)?;
+/// Adds the failure of an instance or its Node.
+fn machine_failure<'a>(group: &Group<'a>, machine: Machine<'a>, findings: &mut Findings<'a>) {
+    let place = place_of_failure(group, machine);
+    match (place, judged_role(group.summary.role)) {
+        (Some(Place::Machine(id)), _) => findings.add(FailureKind::Machine, Place::Machine(id), || {
+            let message = format!("machine {id:?} has not yet joined cluster");
+            failure_in(group.summary, FailureKind::Machine, id, message)
+        }),
+        (Some(Place::Node(name)), Some(role)) => findings.add(FailureKind::Node, Place::Node(name), || {
             let message = format!("node {name:?} of role {role:?} is not ready");
-            (FailureKind::Node, name, message)
-        }
-    };
-    Some(found_in(group.summary, kind, name, message, place))
+            failure_in(group.summary, FailureKind::Node, name, message)
+        }),
+        (None | Some(Place::Cluster | Place::Node(_)), _) => {}
+    }
 }
 
 /// What has failed: the instance, or its Node. Whether an instance whose Node is not proven has joined is unknown.
@@ -146,25 +134,33 @@ fn place_of_failure<'a>(group: &Group<'a>, machine: Machine<'a>) -> Option<Place
         Join::Missing => machine
             .must_join(role)
             .then_some(Place::Machine(machine.member.id.as_str())),
-        Join::Node(node, _) => (judged_role(role).is_some() && !node.is_ready()).then(|| Place::Node(node.name())),
+        Join::Node(Joined { node, state, .. }) => {
+            (judged_role(role).is_some() && !state.ready).then(|| Place::Node(node.name()))
+        }
         Join::Unproven(..) => None,
     }
 }
 
-pub(super) fn found_in<'a>(
-    group: &GroupSummary,
-    kind: FailureKind,
-    name: &str,
-    message: String,
-    place: Place<'a>,
-) -> Found<'a> {
-    let failure = Failure {
+pub(super) fn failure_in(group: &GroupSummary, kind: FailureKind, name: &str, message: String) -> Failure {
+    Failure {
         kind,
         name: name.to_owned(),
         message,
         instance_group: Some(group.name.clone()),
-    };
-    Found { failure, place }
+    }
+}
+
+/// The numbers of Nodes that are ready and that are not, of all instances whose role is judged.
+pub(super) fn count_nodes(membership: &Membership<'_>) -> (u32, u32) {
+    let mut counts = (0, 0);
+    for (_, node) in membership
+        .judged_nodes()
+        .filter(|(group, _)| judged_role(group.role).is_some())
+    {
+        let count = if node.state.ready { &mut counts.0 } else { &mut counts.1 };
+        *count += 1;
+    }
+    counts
 }
 
 /// The Nodes of all instances whose role is judged, by name.
@@ -180,7 +176,7 @@ pub(super) fn node_rows(membership: &Membership<'_>) -> Vec<NodeRow> {
             instance_group: group.name.clone(),
         })
     };
-    membership.nodes_by_name().filter_map(row).collect()
+    membership.by_place().into_iter().flatten().filter_map(row).collect()
 }
 
 /// The InstanceGroups, by name, with their groups in the cloud.
@@ -197,17 +193,14 @@ pub(super) fn group_rows(summaries: &[GroupSummary], membership: Option<&Members
 }
 
 fn group_counts(summary: &GroupSummary, membership: &Membership<'_>) -> GroupCounts {
-    let of_group = membership
-        .groups
-        .iter()
-        .filter(|group| group.summary.name == summary.name);
     let none = GroupCounts {
         ready: (membership.nodes_known && membership.identities_known).then_some(0),
         needs_update: Some(0),
         ..GroupCounts::default()
     };
+    let of_group = membership.groups_of(&summary.name).iter();
     of_group.fold(none, |sum, group| {
-        let ready = counting(group).filter(|machine| machine.node().is_some_and(Node::is_ready));
+        let ready = counting(group).filter(|machine| machine.node().is_some_and(|node| node.state.ready));
         let of_status = |status| count(counting(group).filter(|machine| machine.member.status == status));
         let outdated = (of_status(MemberStatus::Unresolved) == 0).then(|| of_status(MemberStatus::NeedsUpdate));
         GroupCounts {

@@ -4,13 +4,15 @@
 //! kubelet's claim, so it counts only with [proof](super::finder). If the cloud provides the name of the instance's Node, only the
 //! Node with that name belongs to it, because the kubelet's certificate binds the name.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use tidewaiter_api::InstanceGroupName;
 use tidewaiter_kops::{GroupSummary, Role};
 
-use super::finder::{Finder, Join};
+use super::finder::{Finder, Join, Joined};
+use crate::claims::Claims;
+use crate::instances::{Instances, Numbered};
 use crate::objects::Node;
 use crate::observation::{CloudGroup, Identities, Member, MemberStatus, Part};
 
@@ -24,8 +26,7 @@ pub(super) struct Membership<'a> {
     pub nodes_known: bool,
     /// Whether it is also known which of them are proven. If not, no machine has a Node that counts.
     pub identities_known: bool,
-    /// The number of Nodes that claim to be some instance.
-    claims: usize,
+    finder: Finder<'a>,
 }
 
 /// A group in the cloud.
@@ -40,6 +41,8 @@ pub(super) struct Group<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Machine<'a> {
     pub member: &'a Member,
+    /// The number of the instance.
+    number: u32,
     pub join: Join<'a>,
     /// Whether the instance and its Node are judged in this group.
     pub judged: bool,
@@ -47,9 +50,9 @@ pub(super) struct Machine<'a> {
 
 impl<'a> Machine<'a> {
     /// The Node whose claim to be this instance counts.
-    pub(super) fn node(&self) -> Option<&'a Node> {
+    pub(super) fn node(&self) -> Option<Joined<'a>> {
         match self.join {
-            Join::Node(node, _) => Some(node),
+            Join::Node(joined) => Some(joined),
             Join::Missing | Join::Unproven(..) => None,
         }
     }
@@ -72,36 +75,36 @@ impl<'a> Machine<'a> {
 impl<'a> Membership<'a> {
     pub(super) fn new(
         summaries: &'a [GroupSummary],
-        cloud: &'a [CloudGroup],
-        nodes: Option<&'a [Arc<Node>]>,
-        identities: &'a Identities,
+        instances: &'a Arc<Instances>,
+        claims: Option<&'a Claims>,
+        identities: &Identities,
     ) -> Self {
         let by_name: BTreeMap<_, _> = summaries.iter().map(|summary| (&summary.name, summary)).collect();
-        let finder = Finder::new(nodes.unwrap_or_default(), identities);
-        let mut groups: Vec<Group<'a>> = cloud
-            .iter()
-            .filter_map(|cloud| {
-                let summary = *by_name.get(&cloud.instance_group)?;
-                let mut machines: Vec<_> = cloud.members.iter().map(|member| machine(member, &finder)).collect();
-                machines.sort_by_key(|machine| &machine.member.id);
-                Some(Group {
-                    summary,
-                    cloud,
-                    machines,
-                })
-            })
-            .collect();
+        let finder = Finder::new(claims, instances, identities);
+        let of_cluster = instances.groups().iter().filter_map(|numbered| {
+            let summary = *by_name.get(&numbered.group.instance_group)?;
+            Some(Group::new(summary, numbered, &finder))
+        });
+        let mut groups: Vec<Group<'a>> = of_cluster.collect();
         groups.sort_by_key(|group| (&group.summary.name, &group.cloud.name));
-        judge_each_once(&mut groups);
-        let present: HashSet<_> = cloud.iter().map(|cloud| &cloud.instance_group).collect();
+        judge_each_once(&mut groups, instances.len());
+        let present = instances.groups().iter().map(|numbered| &numbered.group.instance_group);
+        let present: HashSet<_> = present.collect();
         let missing = by_name.into_values().filter(|summary| !present.contains(&summary.name));
         Self {
             groups,
             missing: missing.collect(),
-            nodes_known: nodes.is_some(),
+            nodes_known: claims.is_some(),
             identities_known: !matches!(identities, Identities::Installed(Part::Unknown(_))),
-            claims: finder.len(),
+            finder,
         }
+    }
+
+    /// The groups of an InstanceGroup in the cloud.
+    pub(super) fn groups_of(&self, name: &InstanceGroupName) -> &[Group<'a>] {
+        let begin = self.groups.partition_point(|group| group.summary.name < *name);
+        let end = self.groups.partition_point(|group| group.summary.name <= *name);
+        &self.groups[begin..end]
     }
 
     /// The judged instances with the group in which each is judged.
@@ -111,48 +114,55 @@ impl<'a> Membership<'a> {
             .flat_map(|group| group.judged().map(move |machine| (group, machine)))
     }
 
-    /// The group of each Node with an instance.
-    pub(super) fn group_by_node(&self) -> HashMap<&'a str, &'a InstanceGroupName> {
-        let nodes = self
-            .judged()
-            .filter_map(|(group, machine)| Some((machine.node()?.name(), &group.summary.name)));
-        nodes.collect()
+    /// The judged Nodes with an instance.
+    pub(super) fn judged_nodes(&self) -> impl Iterator<Item = (&'a GroupSummary, Joined<'a>)> {
+        self.judged()
+            .filter_map(|(group, machine)| Some((group.summary, machine.node()?)))
     }
 
-    /// The Nodes with an instance and their groups, by the name of the Node.
-    pub(super) fn nodes_by_name(&self) -> impl Iterator<Item = (&'a GroupSummary, &'a Node)> {
-        let mut places = vec![None; self.claims];
-        for (group, machine) in self.judged() {
-            if let Join::Node(node, place) = machine.join {
-                places[place] = Some((group.summary, node));
-            }
+    /// The judged Nodes with an instance by their places in the order of the names of all Nodes; None for the others.
+    pub(super) fn by_place(&self) -> Vec<Option<(&'a GroupSummary, &'a Node)>> {
+        let mut places = vec![None; self.finder.len()];
+        for (group, Joined { node, place, .. }) in self.judged_nodes() {
+            places[place as usize] = Some((group, node));
         }
-        places.into_iter().flatten()
+        places
+    }
+
+    /// The place of the Node of this name in [`by_place`](Self::by_place).
+    pub(super) fn place(&self, node: &str) -> Option<usize> {
+        self.finder.place(node)
     }
 }
 
 impl<'a> Group<'a> {
+    fn new(summary: &'a GroupSummary, numbered: &'a Numbered, finder: &Finder<'a>) -> Self {
+        let machines = numbered.members().map(|(member, number)| Machine {
+            member,
+            number,
+            join: finder.node_of(member, number),
+            judged: false,
+        });
+        Self {
+            summary,
+            cloud: &numbered.group,
+            machines: machines.collect(),
+        }
+    }
+
     pub(super) fn judged(&self) -> impl Iterator<Item = Machine<'a>> {
         self.machines.iter().copied().filter(|machine| machine.judged)
     }
 }
 
-fn machine<'a>(member: &'a Member, finder: &Finder<'a>) -> Machine<'a> {
-    Machine {
-        member,
-        join: finder.node_of(member),
-        judged: false,
-    }
-}
-
 /// An instance that two groups claim is judged in the one in which it is in service, else (or if it is in service in
 /// both) in the first.
-fn judge_each_once(groups: &mut [Group<'_>]) {
-    let mut judged = HashSet::new();
+fn judge_each_once(groups: &mut [Group<'_>], instances: usize) {
+    let mut judged = vec![false; instances];
     for in_service in [true, false] {
         let machines = groups.iter_mut().flat_map(|group| &mut group.machines);
         for machine in machines.filter(|machine| machine.in_service() == in_service) {
-            machine.judged = judged.insert(&machine.member.provider_id);
+            machine.judged = !std::mem::replace(&mut judged[machine.number as usize], true);
         }
     }
 }

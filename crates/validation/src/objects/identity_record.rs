@@ -1,5 +1,7 @@
 //! What the `NodeIdentity` of a Node says about the Node's claim.
 
+use std::sync::Arc;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 use tidewaiter_api::node_identity::VERIFIED;
@@ -26,7 +28,7 @@ pub enum IdentityResult {
     /// The claim is refused as forged.
     Forged,
     /// Neither: the claim is refused for another reason, or the cloud could not be queried. With the reason of the condition.
-    Unproven(Box<str>),
+    Unproven(Arc<str>),
 }
 
 impl IdentityRecord {
@@ -41,7 +43,9 @@ impl IdentityRecord {
         }
     }
 
-    pub(crate) fn node(&self) -> &str {
+    /// The name of the Node.
+    #[must_use]
+    pub fn node(&self) -> &str {
         &self.node
     }
 

@@ -14,20 +14,20 @@ use tidewaiter_kit::{Chain, Clock, Guarded};
 
 use super::lists;
 use crate::objects::{IdentityRecord, Listed};
-use crate::observation::{Identities, Part};
+use crate::observation::Part;
 
 /// The timeout of discovery.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// What proves the claims of the Nodes. A record that cannot be decoded proves nothing.
-pub(super) async fn identities(client: &Client, clock: &dyn Clock) -> Identities {
-    let installed = match timeout(clock, LIMIT, is_served(client)).await {
-        Ok(Ok(true)) => list(client, clock).await,
-        Ok(Ok(false)) => return Identities::NotInstalled,
-        Ok(Err(error)) => Part::Unknown(unserved(&Chain(&error))),
-        Err(elapsed) => Part::Unknown(unserved(&elapsed)),
-    };
-    Identities::Installed(installed)
+/// What proves the claims of the Nodes; None if the API server does not serve `NodeIdentities`. A record that cannot be decoded proves
+/// nothing.
+pub(super) async fn identities(client: &Client, clock: &dyn Clock) -> Option<Part<Vec<IdentityRecord>>> {
+    match timeout(clock, LIMIT, is_served(client)).await {
+        Ok(Ok(true)) => Some(list(client, clock).await),
+        Ok(Ok(false)) => None,
+        Ok(Err(error)) => Some(Part::Unknown(unserved(&Chain(&error)))),
+        Err(elapsed) => Some(Part::Unknown(unserved(&elapsed))),
+    }
 }
 
 fn unserved(why: &impl std::fmt::Display) -> String {
@@ -48,13 +48,13 @@ async fn is_served(client: &Client) -> Result<bool, Error> {
     }
 }
 
-async fn list(client: &Client, clock: &dyn Clock) -> Part<Vec<Arc<IdentityRecord>>> {
+async fn list(client: &Client, clock: &dyn Clock) -> Part<Vec<IdentityRecord>> {
     let listed = lists::all::<NodeIdentity, Guarded<Listed>>(client, clock, |listed| listed.0.is_ok()).await;
     let records = |listed: Vec<Arc<Guarded<Listed>>>| {
         let decoded = listed
             .into_iter()
             .filter_map(|listed| Arc::unwrap_or_clone(listed).0.ok());
-        decoded.map(|listed| Arc::new(listed.record)).collect::<Vec<_>>()
+        decoded.map(|listed| listed.record).collect::<Vec<_>>()
     };
     listed.map(records).into()
 }

@@ -157,6 +157,7 @@ mod tests {
         let mut verdict = Verdict {
             cluster: "c.example.com".parse().unwrap(),
             failures: Vec::new(),
+            unlisted: std::collections::BTreeMap::new(),
             tolerated: Vec::new(),
             unknown: Vec::new(),
             groups: Vec::new(),

@@ -11,7 +11,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tidewaiter_kops::GroupSummary;
 use tidewaiter_validation::{
-    CloudGroup, Dns, Identities, IdentityRecord, Member, MemberStatus, Node, Observation, Options, Part, Pod,
+    ClaimTable, CloudGroup, Dns, Identities, IdentityRecord, Instances, Member, MemberStatus, Node, Observation,
+    Options, Part, Pod,
 };
 
 pub struct Fixture {
@@ -133,7 +134,7 @@ fn load(file: &Path) -> Fixture {
             Some("Node") => {
                 let name = value["metadata"]["name"].as_str().unwrap();
                 records.extend(record(&value, case.unproven.get(name).map(String::as_str)));
-                nodes.push(sent::<Node>(&value));
+                nodes.push((name.to_owned(), sent::<Node>(&value)));
             }
             Some("Pod") => pods.push(object::<Pod>(&value)),
             other => panic!("{name}: a document of kind {other:?}"),
@@ -141,17 +142,25 @@ fn load(file: &Path) -> Fixture {
     }
     let dns = case.dns.map_or(Dns::NotAsked, Dns::Addresses);
     let mut unknown = case.unknown;
+    let mut claims = ClaimTable::default();
+    for record in records {
+        let name = record.node().to_owned();
+        claims.set_record(&name, Some(record));
+    }
+    for (name, node) in nodes {
+        claims.set_node(&name, Some(node));
+    }
     let seen = Observation {
         cluster: "cluster.example.com".parse().unwrap(),
         groups: part("InstanceGroups", groups, &mut unknown),
-        cloud: part("cloud", case.cloud.into_iter().map(cloud_group).collect(), &mut unknown),
+        cloud: part("cloud", instances(case.cloud), &mut unknown),
         identities: if case.not_installed {
             Identities::NotInstalled
         } else {
-            Identities::Installed(part("NodeIdentities", records, &mut unknown))
+            Identities::Installed(part("NodeIdentities", (), &mut unknown))
         },
         cloud_location: case.cloud_location,
-        nodes: part("Nodes", nodes, &mut unknown),
+        nodes: part("Nodes", claims.claims(None), &mut unknown),
         pods: part("Pods", pods, &mut unknown),
         dns: part("dns", dns, &mut unknown),
     };
@@ -161,13 +170,14 @@ fn load(file: &Path) -> Fixture {
         seen,
         options: Options {
             max_unready_nodes: case.max_unready_nodes,
+            counts_only: false,
         },
         expect: case.expect,
     }
 }
 
 /// The record of a Node that is proven, unless there is something to say against it.
-fn record(node: &Value, against: Option<&str>) -> Option<Arc<IdentityRecord>> {
+fn record(node: &Value, against: Option<&str>) -> Option<IdentityRecord> {
     let name = node["metadata"]["name"].as_str().unwrap();
     let (mut uid, mut claim) = (&node["metadata"]["uid"], &node["spec"]["providerID"]);
     let another = json!("aws:///us-test-1a/i-other");
@@ -194,7 +204,7 @@ fn record(node: &Value, against: Option<&str>) -> Option<Arc<IdentityRecord>> {
         &serde_json::from_value(spec).unwrap(),
         &serde_json::from_value(status).unwrap(),
     );
-    Some(Arc::new(record))
+    Some(record)
 }
 
 /// Through kOps' own parser, as a file of the state store.
@@ -220,6 +230,10 @@ fn object<K: DeserializeOwned + serde::Serialize + PartialEq + std::fmt::Debug>(
     let kept: K = serde_json::from_slice(&serde_json::to_vec(&*sent).unwrap()).unwrap();
     assert_eq!(kept, *sent);
     Arc::new(kept)
+}
+
+fn instances(groups: Vec<CloudCase>) -> Arc<Instances> {
+    Arc::new(Instances::new(groups.into_iter().map(cloud_group).collect()))
 }
 
 fn cloud_group(case: CloudCase) -> CloudGroup {

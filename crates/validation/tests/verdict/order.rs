@@ -1,6 +1,7 @@
 //! The order in which anything was observed changes nothing, and tolerance only ever takes failures away.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -8,8 +9,8 @@ use proptest::sample::{Index, select, subsequence};
 use serde_json::json;
 use tidewaiter_kops::{GroupSummary, Role};
 use tidewaiter_validation::{
-    CloudGroup, Dns, Failure, FailureKind, Identities, IdentityRecord, Member, MemberStatus, Node, Observation,
-    Options, Outcome, Part, Pod, judge, matters,
+    ClaimTable, Claims, CloudGroup, Dns, Failure, FailureKind, Identities, IdentityRecord, Instances, LISTED, Member,
+    MemberStatus, Node, Observation, Options, Outcome, Part, Pod, Verdict, judge, matters,
 };
 
 const GROUPS: [&str; 4] = ["a", "b", "c", "d"];
@@ -80,7 +81,7 @@ fn cloud() -> impl Strategy<Value = Vec<CloudGroup>> {
     })
 }
 
-fn nodes() -> impl Strategy<Value = Vec<Arc<Node>>> {
+fn nodes() -> impl Strategy<Value = Vec<(&'static str, Arc<Node>)>> {
     let one = |name: &'static str| {
         let status = || select(vec!["True", "True", "False", "Unknown"]);
         (
@@ -100,14 +101,14 @@ fn nodes() -> impl Strategy<Value = Vec<Arc<Node>>> {
                 let provider_id = instance.map(provider_id);
                 let node = json!({"metadata": {"name": name, "uid": name, "labels": labels}, "spec": {"providerID": provider_id},
                     "status": {"conditions": conditions}});
-                Arc::new(serde_json::from_value(node).unwrap())
+                (name, Arc::new(serde_json::from_value(node).unwrap()))
             })
     };
     subsequence(NODES.to_vec(), 0..=6).prop_flat_map(move |names| names.into_iter().map(one).collect::<Vec<_>>())
 }
 
-/// Records of any Nodes for any claims: proven, forged, or neither.
-fn identities() -> impl Strategy<Value = Identities> {
+/// Records of any Nodes for any claims: proven, forged, or neither; None where Tidewaiter is not installed.
+fn records() -> impl Strategy<Value = Option<Vec<IdentityRecord>>> {
     let one = |name: &'static str| {
         let condition = select(vec![
             ("True", "Proven"),
@@ -124,19 +125,15 @@ fn identities() -> impl Strategy<Value = Identities> {
                 let status = json!({"conditions": [condition]});
                 let [spec, status] = [spec, status].map(|value| value.to_string());
                 let spec = serde_json::from_str(&spec).unwrap();
-                Arc::new(IdentityRecord::new(
-                    name,
-                    &spec,
-                    &serde_json::from_str(&status).unwrap(),
-                ))
+                IdentityRecord::new(name, &spec, &serde_json::from_str(&status).unwrap())
             },
         )
     };
     let records =
         subsequence(NODES.to_vec(), 0..=6).prop_flat_map(move |names| names.into_iter().map(one).collect::<Vec<_>>());
     prop_oneof![
-        1 => Just(Identities::NotInstalled),
-        4 => records.prop_map(|records| Identities::Installed(Part::Known(records))),
+        1 => Just(None),
+        4 => records.prop_map(Some),
     ]
 }
 
@@ -168,25 +165,69 @@ fn pods() -> impl Strategy<Value = Vec<Arc<Pod>>> {
     })
 }
 
-fn observation() -> impl Strategy<Value = Observation> {
+/// What is observed, before it is put in order.
+#[derive(Clone, Debug)]
+struct Seen {
+    groups: Vec<GroupSummary>,
+    cloud: Vec<CloudGroup>,
+    nodes: Vec<(&'static str, Arc<Node>)>,
+    records: Option<Vec<IdentityRecord>>,
+    pods: Vec<Arc<Pod>>,
+    addresses: Vec<IpAddr>,
+}
+
+impl Seen {
+    fn observation(&self) -> Observation {
+        let mut table = ClaimTable::default();
+        self.fill(&mut table);
+        self.with(table.claims(None), Arc::new(Instances::new(self.cloud.clone())))
+    }
+
+    fn fill(&self, table: &mut ClaimTable) {
+        for record in self.records.iter().flatten() {
+            table.set_record(record.node(), Some(record.clone()));
+        }
+        for (name, node) in &self.nodes {
+            table.set_node(name, Some(Arc::clone(node)));
+        }
+    }
+
+    fn with(&self, claims: Claims, instances: Arc<Instances>) -> Observation {
+        let installed = Identities::Installed(Part::Known(()));
+        Observation {
+            cluster: "cluster.example.com".parse().unwrap(),
+            groups: Part::Known(self.groups.clone()),
+            cloud: Part::Known(instances),
+            cloud_location: None,
+            nodes: Part::Known(claims),
+            identities: self.records.as_ref().map_or(Identities::NotInstalled, |_| installed),
+            pods: Part::Known(self.pods.clone()),
+            dns: Part::Known(Dns::Addresses(self.addresses.clone())),
+        }
+    }
+
+    fn judge(&self, options: Options) -> Verdict {
+        judge(&self.observation(), &options)
+    }
+}
+
+fn seen() -> impl Strategy<Value = Seen> {
     let addresses = ["203.0.113.123", "fd00:dead:add::", "10.0.0.1", "::1"].map(|address| address.parse().unwrap());
     (
         groups(),
         cloud(),
         nodes(),
-        identities(),
+        records(),
         pods(),
         subsequence(addresses.to_vec(), 0..=4),
     )
-        .prop_map(|(groups, cloud, nodes, identities, pods, addresses)| Observation {
-            cluster: "cluster.example.com".parse().unwrap(),
-            groups: Part::Known(groups),
-            cloud: Part::Known(cloud.into()),
-            cloud_location: None,
-            nodes: Part::Known(nodes),
-            identities,
-            pods: Part::Known(pods),
-            dns: Part::Known(Dns::Addresses(addresses)),
+        .prop_map(|(groups, cloud, nodes, records, pods, addresses)| Seen {
+            groups,
+            cloud,
+            nodes,
+            records,
+            pods,
+            addresses,
         })
 }
 
@@ -201,40 +242,25 @@ fn shuffled<T: Clone>(things: &[T], places: &[Index]) -> Vec<T> {
     order
 }
 
-fn reordered(seen: &Observation, places: &[Index]) -> Observation {
-    fn part<T: Clone>(part: &Part<Vec<T>>, places: &[Index]) -> Part<Vec<T>> {
-        match part {
-            Part::Known(things) => Part::Known(shuffled(things, places)),
-            Part::Unknown(reason) => Part::Unknown(reason.clone()),
-        }
+fn reordered(seen: &Seen, places: &[Index]) -> Seen {
+    let mut cloud = shuffled(&seen.cloud, places);
+    for group in &mut cloud {
+        group.members = shuffled(&group.members, places);
     }
-    let cloud = match &seen.cloud {
-        Part::Known(groups) => {
-            let mut groups = shuffled(groups, places);
-            for group in &mut groups {
-                group.members = shuffled(&group.members, places);
-            }
-            Part::Known(groups.into())
-        }
-        Part::Unknown(reason) => Part::Unknown(reason.clone()),
-    };
-    let identities = match &seen.identities {
-        Identities::Installed(records) => Identities::Installed(part(records, places)),
-        Identities::NotInstalled => Identities::NotInstalled,
-    };
-    let dns = match &seen.dns {
-        Part::Known(Dns::Addresses(addresses)) => Part::Known(Dns::Addresses(shuffled(addresses, places))),
-        other => other.clone(),
-    };
-    Observation {
-        cluster: seen.cluster.clone(),
-        groups: part(&seen.groups, places),
+    Seen {
+        groups: shuffled(&seen.groups, places),
         cloud,
-        cloud_location: seen.cloud_location.clone(),
-        nodes: part(&seen.nodes, places),
-        identities,
-        pods: part(&seen.pods, places),
-        dns,
+        nodes: shuffled(&seen.nodes, places),
+        records: seen.records.as_ref().map(|records| shuffled(records, places)),
+        pods: shuffled(&seen.pods, places),
+        addresses: shuffled(&seen.addresses, places),
+    }
+}
+
+fn tolerating(max_unready_nodes: u32) -> Options {
+    Options {
+        max_unready_nodes,
+        counts_only: false,
     }
 }
 
@@ -249,26 +275,61 @@ proptest! {
 
     #[test]
     fn the_order_of_what_was_observed_changes_nothing(
-        seen in observation(),
+        seen in seen(),
         places in prop::collection::vec(any::<Index>(), 1..16),
         max_unready_nodes in 0..4_u32,
     ) {
-        let options = Options { max_unready_nodes };
-        prop_assert_eq!(judge(&seen, &options), judge(&reordered(&seen, &places), &options));
+        let options = tolerating(max_unready_nodes);
+        prop_assert_eq!(seen.judge(options), reordered(&seen, &places).judge(options));
     }
 
+    /// A table that is kept, while Nodes, records and the cloud become others, leads to the verdict of one that is made anew.
     #[test]
-    fn pods_that_do_not_matter_change_nothing(seen in observation()) {
-        let mut fewer = seen.clone();
-        if let Part::Known(pods) = &mut fewer.pods {
-            pods.retain(|pod| matters(pod));
+    fn a_table_that_is_kept_leads_to_the_same_verdict(history in prop::collection::vec((seen(), any::<bool>()), 1..6)) {
+        let mut kept = ClaimTable::default();
+        let mut instances = Arc::<Instances>::default();
+        for (seen, other_cloud) in &history {
+            if *other_cloud {
+                instances = Arc::new(Instances::new(seen.cloud.clone()));
+            }
+            for name in NODES {
+                let node = seen.nodes.iter().find(|(other, _)| *other == name);
+                kept.set_node(name, node.map(|(_, node)| Arc::clone(node)));
+                let record = seen.records.iter().flatten().find(|record| record.node() == name);
+                kept.set_record(name, record.cloned());
+            }
+            let mut fresh = ClaimTable::default();
+            seen.fill(&mut fresh);
+            let kept = seen.with(kept.claims(Some(&instances)), Arc::clone(&instances));
+            let fresh = seen.with(fresh.claims(None), Arc::clone(&instances));
+            prop_assert_eq!(judge(&kept, &Options::default()), judge(&fresh, &Options::default()));
         }
-        prop_assert_eq!(judge(&seen, &Options::default()), judge(&fewer, &Options::default()));
     }
 
     #[test]
-    fn no_node_and_no_instance_is_judged_twice(seen in observation()) {
-        let verdict = judge(&seen, &Options::default());
+    fn who_only_counts_gets_the_same_verdict_without_the_lists(seen in seen()) {
+        let counted = seen.judge(Options { counts_only: true, ..Options::default() });
+        let listed = seen.judge(Options::default());
+        for kind in FailureKind::ALL {
+            prop_assert_eq!(counted.failures_of(kind), listed.failures_of(kind), "{}", kind);
+        }
+        prop_assert_eq!(counted.failure_count(), listed.failures.len());
+        let unlisted = counted.unlisted.clone();
+        let mut failures = listed.failures;
+        failures.truncate(LISTED);
+        prop_assert_eq!(counted, Verdict { nodes: Vec::new(), failures, unlisted, ..listed });
+    }
+
+    #[test]
+    fn pods_that_do_not_matter_change_nothing(seen in seen()) {
+        let mut fewer = seen.clone();
+        fewer.pods.retain(|pod| matters(pod));
+        prop_assert_eq!(seen.judge(Options::default()), fewer.judge(Options::default()));
+    }
+
+    #[test]
+    fn no_node_and_no_instance_is_judged_twice(seen in seen()) {
+        let verdict = seen.judge(Options::default());
         let nodes: Vec<&str> = verdict.nodes.iter().map(|node| &*node.name).collect();
         let of_kind = |kind| verdict.failures.iter().filter(move |failure| failure.kind == kind);
         let machines: Vec<&str> = of_kind(FailureKind::Machine).map(|failure| failure.name.as_str()).collect();
@@ -282,25 +343,26 @@ proptest! {
 
     /// The verdict is never better for what is not proven.
     #[test]
-    fn without_records_no_node_counts_and_no_cluster_with_instances_is_ready(seen in observation()) {
-        let without = |identities| judge(&Observation { identities, ..seen.clone() }, &Options::default());
-        let denied = without(Identities::Installed(Part::Unknown("denied".to_owned())));
+    fn without_records_no_node_counts_and_no_cluster_with_instances_is_ready(seen in seen()) {
+        let unread = Identities::Installed(Part::Unknown("denied".to_owned()));
+        let denied = judge(&Observation { identities: unread, ..seen.observation() }, &Options::default());
+        let without = |records| Seen { records, ..seen.clone() }.judge(Options::default());
         prop_assert_ne!(denied.outcome(), Outcome::Ready);
         prop_assert_eq!((denied.counts.nodes_ready, denied.nodes.len()), (None, 0));
-        let none = without(Identities::Installed(Part::Known(Vec::new())));
+        let none = without(Some(Vec::new()));
         prop_assert_eq!((none.counts.nodes_ready.unwrap_or_default(), none.nodes.len()), (0, 0));
-        let trusted = without(Identities::NotInstalled);
+        let trusted = without(None);
         let judged = trusted.nodes.len() + trusted.failures_of(FailureKind::Machine);
         prop_assert!(none.outcome() != Outcome::Ready || judged == 0);
     }
 
     #[test]
     fn what_is_tolerated_is_taken_from_the_failures_and_changes_nothing_else(
-        seen in observation(),
+        seen in seen(),
         max_unready_nodes in 0..4_u32,
     ) {
-        let strict = judge(&seen, &Options::default());
-        let lenient = judge(&seen, &Options { max_unready_nodes });
+        let strict = seen.judge(Options::default());
+        let lenient = seen.judge(tolerating(max_unready_nodes));
         prop_assert!(strict.tolerated.is_empty());
         prop_assert_eq!(sorted(strict.failures), sorted(lenient.failures.into_iter().chain(lenient.tolerated)));
         prop_assert_eq!((strict.counts, strict.nodes, strict.groups), (lenient.counts, lenient.nodes, lenient.groups));

@@ -29,6 +29,26 @@ text_value! {
     Slug, "identifier", slug
 }
 text_value! {
+    /// A plugin of the same cluster: its type, or its type and implementation.
+    #[schema(max_length = 127, pattern = r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,62}(/[A-Za-z0-9][A-Za-z0-9_.\-]{0,62})?$", examples("metrics/prometheus"))]
+    PluginReference, "plugin reference", plugin_reference
+}
+text_value! {
+    /// A kind, or a group and version.
+    #[schema(max_length = 253, pattern = r"^[A-Za-z0-9][A-Za-z0-9./\-]*$", examples("apps/v1"))]
+    ResourceWord, "kind or API version", resource_word
+}
+text_value! {
+    /// An expression in CEL: at most 512 characters on one line.
+    #[schema(min_length = 1, max_length = 512, pattern = r"^[!-~]([ -~]*[!-~])?$", examples("status.phase == 'Running'"))]
+    HealthExpression, "health expression", health_expression
+}
+text_value! {
+    /// A signature of minisign, detached: its four lines.
+    #[schema(max_length = 2400, pattern = r"^untrusted comment: [ -~]{0,1000}\n[A-Za-z0-9+/]{99}=\ntrusted comment: [ -~]{0,1000}\n[A-Za-z0-9+/]{86}==\n?$", examples("untrusted comment: signature from a key\nRUQf6LRCGA9i559r3g7V1qNyJDApGip8MfqcadIgT9CuhV3EMhHoN1mGTkUidF/z7SrlQgXdy8ofjb7bNJJylDOocrCo8KLzZwo=\ntrusted comment: timestamp:1790000000\ny/rUw2y8/hOUYjZU71eHp/Wo1KZ40fGy2VJEDl34XMJM+TX48Ss/17u3IvIfbVR1FkZZSNCisQbuQY+bHwhEBg=="))]
+    DetachedSignature, "signature", detached_signature
+}
+text_value! {
     /// The name of a credential: `username`, `password`, …
     #[schema(max_length = 63, pattern = r"^[A-Za-z0-9][A-Za-z0-9_.\-]*$", examples("username"))]
     CredentialName, "name of a credential", slug
@@ -141,6 +161,57 @@ fn namespace(text: &str) -> Result<(), &'static str> {
     )
 }
 
+fn plugin_reference(text: &str) -> Result<(), &'static str> {
+    let (plugin_type, implementation) = text.split_once('/').unwrap_or((text, "any"));
+    rule(
+        slug(plugin_type).is_ok() && slug(implementation).is_ok(),
+        "must be TYPE or TYPE/IMPLEMENTATION of a plugin, for example metrics/prometheus",
+    )
+}
+
+fn resource_word(text: &str) -> Result<(), &'static str> {
+    let bytes = text.as_bytes();
+    let ok = (1..=253).contains(&bytes.len())
+        && bytes[0].is_ascii_alphanumeric()
+        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"./-".contains(b));
+    rule(
+        ok,
+        "must be 1 to 253 ASCII letters, digits, '.', '/' and '-', and begin with a letter or digit",
+    )
+}
+
+fn health_expression(text: &str) -> Result<(), &'static str> {
+    let ok = (1..=512).contains(&text.len()) && text.bytes().all(|b| (b' '..=b'~').contains(&b)) && text.trim() == text;
+    rule(
+        ok,
+        "must be an expression in CEL of 1 to 512 ASCII characters on one line, without spaces around it",
+    )
+}
+
+fn detached_signature(text: &str) -> Result<(), &'static str> {
+    let lines: Vec<&str> = text.strip_suffix('\n').unwrap_or(text).split('\n').collect();
+    let is_comment = |line: &str, prefix: &str| {
+        let comment = line.strip_prefix(prefix);
+        comment.is_some_and(|comment| comment.len() <= 1000 && comment.bytes().all(|b| (b' '..=b'~').contains(&b)))
+    };
+    let is_base64 = |line: &str, length: usize, end: &str| {
+        let data = line.strip_suffix(end);
+        data.is_some_and(|data| {
+            data.len() == length && data.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/".contains(&b))
+        })
+    };
+    let ok = match lines[..] {
+        [untrusted, signature, trusted, global] => {
+            is_comment(untrusted, "untrusted comment: ")
+                && is_base64(signature, 99, "=")
+                && is_comment(trusted, "trusted comment: ")
+                && is_base64(global, 86, "==")
+        }
+        _ => false,
+    };
+    rule(ok, "must be the four lines of a signature of minisign")
+}
+
 fn status_type(text: &str) -> Result<(), &'static str> {
     let ok = (1..=63).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     rule(ok, "must be 1 to 63 ASCII letters, digits and '_', for example RUNNING")
@@ -187,6 +258,38 @@ mod tests {
             &["", " two words ", &"\u{e4}".repeat(1024)],
             &["a\nb", "\0", "\u{2028}", &"a".repeat(1025)],
         );
+    }
+
+    #[test]
+    fn references_to_plugins_and_signatures() {
+        table::<PluginReference>(
+            &["CNI", "metrics/prometheus"],
+            &["", "/", "a/", "/a", "a/b/c", "a b", &"a".repeat(64)],
+        );
+        let (short, long) = ("A".repeat(86), "A".repeat(99));
+        let lines = [
+            "untrusted comment: a".to_owned(),
+            format!("{long}="),
+            "trusted comment: timestamp:1".to_owned(),
+            format!("{short}=="),
+        ];
+        let good = lines.join("\n");
+        table::<DetachedSignature>(
+            &[&good, &format!("{good}\n")],
+            &[
+                "",
+                "\n\n\n",
+                &lines[..3].join("\n"),
+                &format!("{good}\n\n"),
+                &good.replace('A', "\u{e4}"),
+                &good.replace('\n', "\r\n"),
+            ],
+        );
+        for number in 0..4 {
+            let mut broken = lines.clone();
+            broken[number] = "a".to_owned();
+            table::<DetachedSignature>(&[], &[&broken.join("\n")]);
+        }
     }
 
     #[test]

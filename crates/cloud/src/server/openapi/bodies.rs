@@ -10,12 +10,12 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::models::schema::Described;
 use crate::models::values::{
-    ClusterId, DisplayName, Email, HttpUrl, OrganizationId, Phone, Slug, UnixMillis, UserId, Version,
+    ClusterId, DisplayName, Email, HttpUrl, OrganizationId, Phone, PluginReference, Slug, UnixMillis, UserId, Version,
 };
 use crate::models::{
     Account, AutoscalingPolicy, AutoscalingPolicySpec, Catalogue, Cluster, ClusterLabel, ClusterLabelSpec, ClusterSpec,
-    Failure, Jobs, Login, Manifest, Node, NodePool, NodePoolLabel, NodePoolLabelSpec, NodePoolSpec, NodeSpec,
-    NodeStatusReport, OpenObject, Organization, OrganizationSpec, Plugin, PluginDefinition, PluginManifests,
+    Failure, HealthCheck, Jobs, Login, Manifest, Node, NodePool, NodePoolLabel, NodePoolLabelSpec, NodePoolSpec,
+    NodeSpec, NodeStatusReport, OpenObject, Organization, OrganizationSpec, Plugin, PluginDefinition, PluginManifests,
     PluginSpec, PluginVersion, Provider, ProviderSpec, Registry, RegistrySpec, Role, RoleBinding, RoleBindingSpec,
     RoleSpec, Secret, SshKey, SshKeySpec, Team, TeamSpec, Token, Upgrade, UpgradeProgress, UpgradeScript, UpgradeSpec,
     User, UserSpec,
@@ -280,6 +280,12 @@ struct PluginWithManifests {
     manifests: Option<Vec<Vec<Manifest>>>,
     /// Jobs that must succeed before and after.
     jobs: Option<Jobs>,
+    /// The plugins of the cluster that must be ready before.
+    #[schema(nullable = false)]
+    depends_on: Option<Vec<PluginReference>>,
+    /// How objects of some kinds are judged.
+    #[schema(nullable = false)]
+    health_checks: Option<Vec<HealthCheck>>,
 }
 
 /// The progress of an upgrade.

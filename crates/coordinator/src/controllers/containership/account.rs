@@ -6,13 +6,13 @@ use k8s_openapi::api::core::v1::{LocalObjectReference, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::{Deserialize, Serialize};
-use tidewaiter_api::names::{ATTACHED_ANNOTATION, MANAGED_LABEL, MANAGED_VALUE};
+use tidewaiter_api::names::{ATTACHED_ANNOTATION, CONTAINERSHIP_ACCOUNT, MANAGED_LABEL, MANAGED_VALUE};
 
 /// A slim service account.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Resource)]
 #[resource(inherit = ServiceAccount)]
 #[serde(from = "Received")]
-pub(super) struct Account {
+pub(crate) struct Account {
     metadata: ObjectMeta,
     read: Read,
 }
@@ -28,6 +28,21 @@ impl Account {
     /// Whether it is managed by Tidewaiter.
     pub(super) fn is_managed(&self) -> bool {
         self.read.managed
+    }
+
+    /// Whether it has one of these names.
+    pub(super) fn is_one_of(&self, names: &BTreeSet<String>) -> bool {
+        self.metadata.name.as_ref().is_some_and(|name| names.contains(name))
+    }
+
+    /// Whether it is the account that Tidewaiter makes, which goes as a whole.
+    pub(crate) fn is_the_managed_one(&self) -> bool {
+        self.is_managed() && self.metadata.name.as_deref() == Some(CONTAINERSHIP_ACCOUNT)
+    }
+
+    /// Whether Tidewaiter attached a pull secret to it.
+    pub(super) fn has_entries_of_ours(&self) -> bool {
+        !self.read.attached.is_empty()
     }
 
     /// The names in `imagePullSecrets`, in order.
@@ -46,7 +61,7 @@ impl Account {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Received {
-    #[serde(deserialize_with = "tidewaiter_kit::slim::for_writer")]
+    #[serde(deserialize_with = "tidewaiter_kit::slim::annotated")]
     metadata: ObjectMeta,
     #[serde(default)]
     image_pull_secrets: Option<Vec<LocalObjectReference>>,

@@ -23,6 +23,7 @@ fn entries(ready: &[&str], pending: &[&str]) -> Entries {
     Entries {
         ready: set(ready),
         pending: set(pending),
+        unknown: false,
     }
 }
 
@@ -112,9 +113,54 @@ fn only_the_entries_of_ours_change() {
 }
 
 #[test]
+fn an_account_that_the_settings_do_not_name_any_more_loses_our_entries_alone() {
+    let patch =
+        json!({"imagePullSecrets": [{"name": "admins"}], "metadata": {"annotations": {ATTACHED_ANNOTATION: null}}});
+    let named = |name: &str, attached: Option<&str>| {
+        let annotations = attached.map(|attached| json!({ ATTACHED_ANNOTATION: attached }));
+        let object = json!({
+            "metadata": {"name": name, "namespace": "n", "uid": "u", "annotations": annotations},
+            "imagePullSecrets": [{"name": "r"}, {"name": "admins"}],
+        });
+        serde_json::from_value::<Account>(object).unwrap()
+    };
+    assert_eq!(detached(&named("default", Some("r"))), Some(patch));
+    assert_eq!(detached(&named("default", None)), None);
+    assert_eq!(
+        detached(&named(CONTAINERSHIP_ACCOUNT, Some("r"))),
+        None,
+        "it is somebody else's"
+    );
+}
+
+#[test]
 fn nothing_changes_while_the_registries_are_not_known() {
     let found = difference(CONTAINERSHIP_ACCOUNT, None, &account(true, Some("r"), &["r", "admins"]));
     assert_eq!(found, Difference::None);
+}
+
+#[test]
+fn an_id_of_the_cloud_stays_attached_while_the_cloud_s_list_is_not_known() {
+    const ID: &str = "cccccccc-0000-4000-8000-000000000001";
+    let attached = format!("{ID},by-hand");
+    let found = |unknown| {
+        let wanted = Entries {
+            unknown,
+            ..entries(&[], &[])
+        };
+        difference(
+            "default",
+            Some(&wanted),
+            &account(true, Some(&attached), &[ID, "by-hand"]),
+        )
+    };
+    let patch = |entries: Value, attached: Value| {
+        Difference::Patch(
+            json!({"imagePullSecrets": entries, "metadata": {"annotations": {ATTACHED_ANNOTATION: attached}}}),
+        )
+    };
+    assert_eq!(found(true), patch(json!([{"name": ID}]), json!(ID)));
+    assert_eq!(found(false), patch(json!([]), Value::Null));
 }
 
 #[test]
@@ -169,7 +215,7 @@ proptest! {
         let had: Vec<&str> = had.iter().map(String::as_str).collect();
         let before = account(true, Some(&joined(&attached)), &had);
         let pending: BTreeSet<String> = pending.difference(&ready).cloned().collect();
-        let wanted = Entries { ready: ready.clone(), pending: pending.clone() };
+        let wanted = Entries { ready: ready.clone(), pending: pending.clone(), unknown: false };
         let mut object = json!(account(true, None, &[]));
         object.as_object_mut().unwrap().remove("read");
         object["metadata"]["labels"] = json!({MANAGED_LABEL: MANAGED_VALUE});

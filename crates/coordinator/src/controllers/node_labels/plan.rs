@@ -2,8 +2,8 @@
 //!
 //! | a label of the Node | is |
 //! | --- | --- |
-//! | with a key that the Node should have | set to its value, whoever owns it |
-//! | under a prefix, with a key that some resource names, for other nodes | removed, whoever owns it |
+//! | with a key that the Node should have | set to its value, also if another manager owns it |
+//! | under a prefix, with a key that some resource names, for other nodes | removed, also if another manager owns it |
 //! | under a prefix, with a key that no resource names, applied by another manager | left, and reported |
 //! | under a prefix, with a key that no resource names | removed; left while a resource of the kind cannot be read |
 //! | that of the node pool | set to the pool that the cloud says; removed where it contradicts the cloud |
@@ -17,8 +17,8 @@ use tidewaiter_api::LabelValue;
 use tidewaiter_api::names::NODE_POOL_LABEL;
 use tidewaiter_kit::Notice;
 
-use super::node::Node;
 use crate::controllers::labels::Desired;
+use crate::node::Node;
 use crate::node_pools::Pool;
 
 /// What a plan rests on.
@@ -138,8 +138,8 @@ fn corrected(pool: Option<&LabelValue>) -> Notice {
 mod tests {
     use tidewaiter_api::LabelKey;
 
-    use super::super::node::tests::node;
     use super::*;
+    use crate::node::tests::node;
 
     const CLUSTER: &str = "cluster.containership.io/";
     const POOL: &str = "nodepool.containership.io/";

@@ -64,7 +64,7 @@ impl Board {
             )?,
             expiry: metrics.gauge(
                 "tidewaiter_registry_token_expiry_timestamp_seconds",
-                "Unix time at which the first token of a registry expires, in seconds; 0 while there is none.",
+                "Unix time at which the first token of a registry expires, in seconds; 0 without a token.",
             )?,
         };
         board.show(&BTreeMap::new());

@@ -1,7 +1,8 @@
 //! The copies of the pull secrets in every namespace.
 //!
-//! A copy exists while its Registry exists: a Registry whose credential is missing, refused or unknown changes nothing. What is deleted is
-//! a managed pull secret whose Registry is gone, and nothing is deleted before all Registries are known.
+//! A copy exists while its registry exists: a Registry whose credential is missing, refused or unknown, or that a person deleted, changes
+//! nothing. What is deleted is a managed pull secret whose registry the cloud does not list any more, and nothing is deleted before all
+//! Registries are known.
 
 use std::sync::Arc;
 
@@ -22,13 +23,13 @@ impl Reconciler for PullSecretController {
     type Error = ChildrenError;
 
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, ChildrenError> {
-        let Some(ids) = self.registries.ids() else {
+        if !self.registries.are_known() {
             return Ok(Next::UntilChanged);
-        };
-        let ready = self.registries.ready(&ids);
+        }
+        let ready = self.registries.ready();
         let desired: Vec<&PullSecret> = ready.iter().map(|secret| &**secret).collect();
         let mut unwanted = self.by_namespace.keys(pass.key());
-        unwanted.retain(|key| !ids.contains(key.name()));
+        unwanted.retain(|key| !self.registries.exists(key.name()));
         self.everywhere.ensure(&self.writer, pass, &desired, &unwanted).await
     }
 }

@@ -78,6 +78,20 @@ pub(super) enum InvalidSource {
     Region,
 }
 
+/// Checks that a pull secret can be made of a registry, before the cloud stores it.
+///
+/// # Errors
+/// What is wrong, without the values of the credentials.
+pub fn check_registry(provider: &str, serveraddress: &str, credentials: &Value) -> Result<(), String> {
+    let source = Source {
+        provider: provider.to_owned(),
+        serveraddress: serveraddress.to_owned(),
+        email: String::new(),
+        credentials: serde_json::from_value(credentials.clone()).map_err(|_| "credentials must be texts".to_owned())?,
+    };
+    source.credential().map(drop).map_err(|error| error.to_string())
+}
+
 impl Source {
     /// From the Secret that the mirror writes.
     pub(super) fn of_secret(secret: &StoredSecret) -> Result<Self, InvalidSource> {

@@ -11,7 +11,7 @@ use super::ecr::EcrError;
 /// What becomes of the pull secrets meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Copies {
-    /// There are none.
+    /// No copy exists.
     None,
     /// They have this very credential.
     Same,
@@ -30,8 +30,12 @@ pub(super) enum RegistryError {
     Name,
     #[error("it refuses the credential")]
     Refused(Copies),
-    #[error("it cannot be asked: {why}")]
-    Unchecked { why: &'static str, copies: Copies },
+    #[error("{host} cannot be asked: {why}")]
+    Unchecked {
+        host: String,
+        why: &'static str,
+        copies: Copies,
+    },
     #[error(transparent)]
     Token(#[from] EcrError),
     #[error("its pull secret is not as it should be in containership-core")]
@@ -105,14 +109,14 @@ impl ReconcileError for RegistryError {
                 let note = format!("The registry refuses the credential. {copies} Correct the registry in the cloud.");
                 ("CredentialRefused", "Verify", note)
             }
-            Self::Unchecked { why, copies } => {
+            Self::Unchecked { host, why, copies } => {
                 let copies = match copies {
-                    Copies::None => "It is used untried, because there is none that worked before.",
+                    Copies::None => "It is used untried, because no earlier one worked.",
                     Copies::Same => "The pull secrets stay as they are.",
                     Copies::Earlier => KEPT,
                 };
                 let note = format!(
-                    "The credential cannot be tried: {why}. {copies} It is tried again; if the coordinator cannot reach the registry, add its host to unverifiedHosts."
+                    "The credential cannot be tried at {host}: {why}. {copies} It is tried again. If only the nodes can reach the registry, add {host} to registries.unverifiedHosts."
                 );
                 ("CredentialUnchecked", "Verify", note)
             }

@@ -184,13 +184,12 @@ impl Desired for PullSecret {
         }
     }
 
-    /// What we wrote: other Secrets have the label, too, such as those with the credentials.
+    /// What we wrote, also after somebody took our labels off. The labels alone do not say it: other Secrets have them, too, such as those
+    /// with the credentials.
     fn owns(&self, metadata: &ObjectMeta) -> bool {
-        let labels = metadata.labels.as_ref();
         let managers = metadata.managed_fields.iter().flatten();
         let mut managers = managers.filter_map(|entry| entry.manager.as_deref());
-        labels.and_then(|labels| labels.get(MANAGED_LABEL)).map(String::as_str) == Some(MANAGED_VALUE)
-            && managers.any(|manager| manager == MANAGER)
+        managers.any(|manager| manager == MANAGER)
     }
 
     fn whole(&self) -> Option<Value> {
@@ -244,7 +243,7 @@ impl SecretCopy {
 /// As the API server sends it, or as the cache packed it.
 #[derive(Deserialize)]
 struct Received {
-    #[serde(deserialize_with = "tidewaiter_kit::slim::for_writer")]
+    #[serde(deserialize_with = "tidewaiter_kit::slim::annotated")]
     metadata: ObjectMeta,
     #[serde(default, rename = "type")]
     type_: String,

@@ -6,14 +6,18 @@ use tidewaiter_api::names::{
     CONTAINERSHIP_NAMESPACE, CONTROLLER_LABEL, MANAGED_LABEL, MANAGED_VALUE, REGISTRY_SECRET_LABEL,
 };
 use tidewaiter_kit::client::MOST_IN_FLIGHT;
-use tidewaiter_kit::{Cache, Change, Controller, Everywhere, Key, Queue, Reconciler as _, Tasks, Trigger, Writer};
+use tidewaiter_kit::metrics::MetricsError;
+use tidewaiter_kit::{
+    Cache, Change, Controller, Desired as _, Difference, Everywhere, Key, Queue, Reconciler as _, Tasks, Trigger,
+    Writer,
+};
 
 use super::board::Board;
 use super::copies::PullSecretController;
 use super::pull_secret::SecretCopy;
 use super::shelf::Registries;
 use super::stored::{StoredRegistry, StoredSecret};
-use super::verify::Verifier;
+use super::verify::{Verifier, Verify};
 use super::{RegistryController, RegistrySettings, selector};
 use crate::controllers::{Shared, StartError};
 
@@ -26,6 +30,17 @@ pub(in crate::controllers) fn start(
     shared: &Shared<'_>,
     tasks: &mut Tasks,
 ) -> Result<Registries, StartError> {
+    let verifier = Verifier::new(Arc::clone(&shared.context.kit.clock))?;
+    Ok(start_with(verifier, settings, shared, tasks)?)
+}
+
+/// The same with another verifier.
+pub(super) fn start_with<V: Verify>(
+    verifier: V,
+    settings: &RegistrySettings,
+    shared: &Shared<'_>,
+    tasks: &mut Tasks,
+) -> Result<Registries, MetricsError> {
     let kit = &shared.context.kit;
     // Optional: a cluster may not have the definition of Registry yet.
     let objects = Cache::<StoredRegistry>::namespaced(shared.reader.clone(), CONTAINERSHIP_NAMESPACE)
@@ -43,16 +58,17 @@ pub(in crate::controllers) fn start(
         .page_size(500)
         .packed()
         .start(tasks, kit);
-    let registries = Registries::new(objects.clone());
+    let registries = Registries::new(objects.clone(), shared.listed_registries.clone());
     let everywhere = Arc::new(Everywhere::new(shared.namespaces.clone(), copies.clone()));
     let writer = shared
         .clients
         .for_controller(PullSecretController::NAME, MOST_IN_FLIGHT);
     // One for both, so that neither repeats what the other has just written.
-    let writer = Arc::new(Writer::new(writer, RegistryController::NAME, Arc::clone(&kit.clock)));
+    let name = RegistryController::<V>::NAME;
+    let writer = Arc::new(Writer::new(writer, name, Arc::clone(&kit.clock)));
 
     let queue = Queue::new();
-    everywhere.notify(&queue);
+    everywhere.notify(&queue, &writer, is_settled(&registries));
     registries.notify(&queue, &shared.namespaces);
     let reconciler = PullSecretController {
         registries: registries.clone(),
@@ -69,6 +85,7 @@ pub(in crate::controllers) fn start(
 
     let queue = Queue::new();
     objects.notify(by_name(&queue));
+    registries.notify_list(&queue);
     secrets.notify(queue.label_value(REGISTRY_SECRET_LABEL));
     let reconciler = RegistryController {
         settings: settings.clone(),
@@ -76,11 +93,12 @@ pub(in crate::controllers) fn start(
         secrets: secrets.clone(),
         everywhere,
         writer,
-        verifier: Verifier::new(Arc::clone(&kit.clock))?,
+        verifier,
         calls: kit.metrics.cloud_calls(),
         board: Board::new(&kit.metrics)?,
         clock: Arc::clone(&kit.clock),
         accepted: Mutex::default(),
+        missing: Mutex::default(),
     };
     Controller::new(reconciler, queue)
         .reads(&objects)
@@ -88,6 +106,18 @@ pub(in crate::controllers) fn start(
         .reads(&copies)
         .start(shared.context.clone(), tasks);
     Ok(registries)
+}
+
+/// Whether a copy that changed is as desired.
+fn is_settled(registries: &Registries) -> impl Fn(&SecretCopy) -> bool + Send + Sync + use<> {
+    let registries = registries.clone();
+    move |copy| {
+        let key = Key::of(copy);
+        let secret = registries
+            .pull_secret(key.name())
+            .filter(|_| registries.exists(key.name()));
+        secret.is_some_and(|secret| secret.difference(copy) == Difference::None)
+    }
 }
 
 /// A registry is known by its id alone, in whichever object.

@@ -28,6 +28,9 @@ const CONNECT: Duration = Duration::from_secs(5);
 const REQUEST: Duration = Duration::from_secs(10);
 const ALL: Duration = Duration::from_secs(20);
 
+/// How long a connection is open after its last request. The last request of a check uses the connection of the first one.
+const IDLE: Duration = Duration::from_secs(5);
+
 /// The largest response with a token, in bytes.
 const BODY: usize = 64 * 1024;
 
@@ -42,7 +45,13 @@ pub(super) enum Verdict {
     Unknown(&'static str),
 }
 
-/// Tries credentials.
+/// What tries credentials.
+pub(super) trait Verify: Send + Sync + 'static {
+    /// Tries `login` once. Ends within [`ALL`].
+    fn check(&self, login: &Login) -> impl Future<Output = Verdict> + Send;
+}
+
+/// Tries credentials against the registries themselves.
 #[derive(Clone, Debug)]
 pub(super) struct Verifier {
     http: Client,
@@ -61,14 +70,6 @@ impl Verifier {
     pub(super) fn new(clock: SharedClock) -> Result<Self, reqwest::Error> {
         let http = builder().https_only(true).dns_resolver(Arc::new(Outside)).build()?;
         Ok(Self { http, clock })
-    }
-
-    /// Tries `login` once.
-    pub(super) async fn check(&self, login: &Login) -> Verdict {
-        if login.address.is_plain_http() {
-            return Verdict::Unknown("its address begins with http://, and a password is sent over TLS only");
-        }
-        self.check_at(&login.address.api(), login).await
     }
 
     async fn check_at(&self, api: &str, login: &Login) -> Verdict {
@@ -95,6 +96,7 @@ impl Verifier {
         }
         let headers = first.headers().get_all(reqwest::header::WWW_AUTHENTICATE);
         let challenge = Challenge::of(headers.iter().filter_map(|header| header.to_str().ok()));
+        finish(first).await;
         let (realm, service) = match challenge {
             Some(Challenge::Basic) => return Ok(verdict(send(basic(ask())).await?.status())),
             Some(Challenge::Bearer { realm, service }) => (realm, service),
@@ -117,6 +119,15 @@ impl Verifier {
     }
 }
 
+impl Verify for Verifier {
+    async fn check(&self, login: &Login) -> Verdict {
+        if login.address.is_plain_http() {
+            return Verdict::Unknown("its address begins with http://, and a password is sent over TLS only");
+        }
+        self.check_at(&login.address.api(), login).await
+    }
+}
+
 fn builder() -> reqwest::ClientBuilder {
     Client::builder()
         .user_agent("tidewaiter")
@@ -124,12 +135,13 @@ fn builder() -> reqwest::ClientBuilder {
         .referer(false)
         .connect_timeout(CONNECT)
         .timeout(REQUEST)
-        .pool_max_idle_per_host(0)
+        .pool_idle_timeout(IDLE)
+        .pool_max_idle_per_host(1)
 }
 
 async fn send(request: RequestBuilder) -> Result<Response, Verdict> {
     // The error names the URL and may repeat a header, so only its kind is used.
-    request.send().await.map_err(|error| {
+    let response = request.send().await.map_err(|error| {
         Verdict::Unknown(if error.is_timeout() {
             "it does not answer in time"
         } else if error.is_connect() {
@@ -137,7 +149,28 @@ async fn send(request: RequestBuilder) -> Result<Response, Verdict> {
         } else {
             "the request failed"
         })
-    })
+    })?;
+    if response.status().is_success() && is_page(&response) {
+        return Err(Verdict::Unknown("it answers with a page for people"));
+    }
+    Ok(response)
+}
+
+/// Whether the response is a page for people: a proxy, a portal or a maintenance page in place of the registry lets everybody in.
+fn is_page(response: &Response) -> bool {
+    let content_type = response.headers().get(reqwest::header::CONTENT_TYPE);
+    let text = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
+    text.trim_start().to_ascii_lowercase().starts_with("text/html")
+}
+
+/// Reads the rest of a response, so that its connection can be used again. One that is too long closes it.
+async fn finish(mut response: Response) {
+    let mut read = 0;
+    while read <= BODY
+        && let Ok(Some(chunk)) = response.chunk().await
+    {
+        read += chunk.len();
+    }
 }
 
 async fn token(mut response: Response) -> Result<SecretText, Verdict> {

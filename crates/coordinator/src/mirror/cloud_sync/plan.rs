@@ -1,5 +1,7 @@
 //! What `CloudSync` should say of the sync loops, if it does not say so already. Pure.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use tidewaiter_api::cloud_sync::{HELD, RELEASE_ANNOTATION, SYNCED};
 use tidewaiter_api::{CloudSync, CloudSyncStatus, Condition, ConditionStatus, HeldDeletions, KindSync, RefusedObject};
@@ -7,13 +9,22 @@ use tidewaiter_kit::{Notice, NoticeKind};
 
 use crate::mirror::board::LoopState;
 use crate::mirror::listing::Refused;
-use crate::mirror::plan::{Hold, HoldReason};
+use crate::mirror::plan::HoldReason;
 
 /// Objects that are named; the rest is counted.
 const NAMED: usize = 16;
 
-/// Kinds whose trouble is told in the condition's message; the rest is counted.
+/// The number of kinds whose trouble the condition's message contains; the others are counted.
 const TOLD: usize = 5;
+
+/// A response that takes longer than this is late.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The reason of the conditions while deletions are held.
+const DELETIONS_HELD: &str = "DeletionsHeld";
+
+/// The same while only additions are held.
+const ADDITIONS_HELD: &str = "AdditionsHeld";
 
 /// The longest text of an object.
 const MAX_REASON: usize = 1024;
@@ -33,7 +44,9 @@ pub(super) fn release(annotated: Option<&str>, loops: &[LoopState]) -> Option<No
             .then(|| format!("{} ({})", revision(state), state.resource))
     };
     let held: Vec<String> = loops.iter().filter_map(held).collect();
-    if held.is_empty() {
+    // The list with this revision is in force, so the release was used, whatever is held of other kinds.
+    let was_used = loops.iter().any(|state| revision(state) == annotated);
+    if was_used || held.is_empty() {
         return Some(Notice::normal(
             "ReleaseEnded",
             "Release",
@@ -55,22 +68,23 @@ pub(super) struct Plan {
     pub(super) notices: Vec<Notice>,
 }
 
-/// What is to be written over `standing`; nothing when it says the same but for the times, or while a response is being applied: after a
-/// restart, most often, everything is as it was.
+/// For how long nothing is written because a response is awaited or being applied: after a restart, most often, everything is as it was.
+/// `None` if nothing is awaited, or if it is late.
+pub(super) fn patience(standing: &CloudSync, loops: &[LoopState]) -> Option<Duration> {
+    standing.condition(SYNCED)?;
+    let waiting = loops.iter().filter(|state| state.is_waiting());
+    let longest = waiting.map(|state| state.waited).max()?;
+    PATIENCE.checked_sub(longest).filter(|left| !left.is_zero())
+}
+
+/// What is to be written over `standing`; nothing when it says the same but for the times.
 pub(super) fn plan(standing: &CloudSync, loops: &[LoopState], now: Timestamp) -> Option<Plan> {
     let before = standing.status.clone().unwrap_or_default();
-    let is_waiting = |state: &LoopState| !state.is_applied && state.list_error.is_none();
-    if !before.conditions.is_empty() && loops.iter().any(is_waiting) {
-        return None;
-    }
     let generation = standing.metadata.generation;
-    let conditions = [
-        synced(loops, &before.conditions, now),
-        held(loops, &before.conditions, now),
-    ];
+    let conditions = [synced(loops, &before.conditions, now), held(loops, &before, now)];
     let conditions = conditions.map(|condition| condition.observing(generation));
     let status = CloudSyncStatus {
-        kinds: loops.iter().map(kind).collect(),
+        kinds: loops.iter().map(|state| kind(state, &before)).collect(),
         conditions: conditions.to_vec(),
     };
     if is_same(&before, &status) {
@@ -114,28 +128,34 @@ fn headline(reason: &str) -> &'static str {
         "Waiting" => "the cloud has not listed every kind yet.",
         "ListFailed" => "a list of the cloud cannot be used; the last one stays.",
         "WriteFailed" => "some objects cannot be written to the cluster.",
+        "ReadFailed" => "the API server does not show the objects of a kind.",
+        "DeletionBlocked" => "finalizers keep deleted objects.",
+        "Applying" => "the last list of the cloud is being written to the cluster.",
         "ObjectsRefused" => "the cloud lists malformed objects, which are not mirrored.",
-        "DeletionsHeld" => "deletions are held; see the status for how to release them.",
+        DELETIONS_HELD => "deletions are held; see the status for how to release them.",
+        ADDITIONS_HELD => "additions are held; see the status for how to release them.",
         _ => "nothing is held.",
     }
 }
 
 /// Whether the last response of the cloud was applied, for every kind. The first trouble in this order decides the reason.
 fn synced(loops: &[LoopState], before: &[Condition], now: Timestamp) -> Condition {
-    let failed = |trouble: fn(&LoopState) -> Option<String>| -> Vec<String> {
-        let told = |state: &LoopState| trouble(state).map(|why| format!("{}: {why}", state.resource));
-        loops.iter().filter_map(told).collect()
-    };
+    let is_first = before.iter().all(|old| old.type_ != SYNCED);
+    let failed = |trouble: &dyn Fn(&LoopState) -> Option<String>| by_reason(loops, trouble);
     let troubles = [
-        ("ListFailed", failed(|state| state.list_error.clone())),
-        ("WriteFailed", failed(|state| state.write_error.clone())),
+        ("ListFailed", failed(&|state| state.list_error.clone())),
+        ("WriteFailed", failed(&|state| state.write_error.clone())),
+        ("ReadFailed", failed(&|state| state.read_error().map(str::to_owned))),
+        ("DeletionBlocked", failed(&|state| state.blocked.clone())),
         (
-            "DeletionsHeld",
-            failed(|state| state.held.as_ref().map(|(hold, _)| reason_of(hold).to_owned())),
+            "Applying",
+            failed(&|state| state.is_writing.then(|| "is being written to the cluster".to_owned())),
         ),
+        (DELETIONS_HELD, failed(&|state| held_because(state, false))),
+        (ADDITIONS_HELD, failed(&|state| held_because(state, true))),
         (
             "ObjectsRefused",
-            failed(|state| {
+            failed(&|state| {
                 state
                     .contents
                     .as_ref()?
@@ -146,7 +166,10 @@ fn synced(loops: &[LoopState], before: &[Condition], now: Timestamp) -> Conditio
         ),
         (
             "Waiting",
-            failed(|state| (!state.is_applied).then(|| "not listed and applied yet".to_owned())),
+            failed(&|state| {
+                let is_late = state.is_waiting() && (is_first || state.waited >= PATIENCE);
+                is_late.then(|| awaited(state))
+            }),
         ),
     ];
     let (status, reason, message) = match troubles.into_iter().find(|(_, told)| !told.is_empty()) {
@@ -155,57 +178,105 @@ fn synced(loops: &[LoopState], before: &[Condition], now: Timestamp) -> Conditio
             "Applied",
             "the cluster is as the cloud lists it".to_owned(),
         ),
-        Some(("Waiting", told)) if before.iter().all(|old| old.type_ != SYNCED) => {
-            (ConditionStatus::Unknown, "Waiting", joined(&told))
-        }
+        Some(("Waiting", told)) if is_first => (ConditionStatus::Unknown, "Waiting", joined(&told)),
         Some((reason, told)) => (ConditionStatus::False, reason, joined(&told)),
     };
     Condition::new(SYNCED, status, reason, &message, before, now)
 }
 
-fn held(loops: &[LoopState], before: &[Condition], now: Timestamp) -> Condition {
-    let told = |state: &LoopState| {
-        let (hold, _) = state.held.as_ref()?;
-        let revision = revision(state);
-        Some(match hold.reason {
-            HoldReason::MostObjects => format!(
-                "{} of {} {} would be deleted. If that is right, release them: kubectl annotate --overwrite cloudsync/cloud {RELEASE_ANNOTATION}={revision}",
-                hold.keys.len(),
-                state.objects,
-                state.resource,
-            ),
-            HoldReason::Unreadable => format!(
-                "{} {} would be deleted, but the list contains an object without a valid id. Correct it in the cloud",
-                hold.keys.len(),
-                state.resource,
-            ),
-        })
-    };
-    let told: Vec<String> = loops.iter().filter_map(told).collect();
+/// The reasons for the trouble, each with its kinds: most often, all kinds have the same.
+fn by_reason(loops: &[LoopState], trouble: &dyn Fn(&LoopState) -> Option<String>) -> Vec<String> {
+    let mut kinds = Vec::<(String, Vec<&str>)>::new();
+    for state in loops {
+        let Some(why) = trouble(state) else { continue };
+        match kinds.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, names)) => names.push(&state.resource),
+            None => kinds.push((why, vec![&state.resource])),
+        }
+    }
+    let told = kinds.iter().map(|(why, names)| format!("{}: {why}", names.join(", ")));
+    told.collect()
+}
+
+/// What a loop waits for.
+fn awaited(state: &LoopState) -> String {
+    match (&state.contents, &state.cache_error) {
+        (None, _) => "the cloud has not listed it yet".to_owned(),
+        (Some(_), None) => "listed, but not applied to the cluster yet".to_owned(),
+        (Some(_), Some(trouble)) => format!("listed, but the cluster cannot be read: {}", trouble.error),
+    }
+}
+
+/// Why something of the kind is held: only additions, or deletions as well.
+fn held_because(state: &LoopState, only_additions: bool) -> Option<String> {
+    let (hold, _) = state.held.as_ref()?;
+    (hold.deletions.is_empty() == only_additions).then(|| hold.reason.text().to_owned())
+}
+
+fn held(loops: &[LoopState], status: &CloudSyncStatus, now: Timestamp) -> Condition {
+    let before = &status.conditions;
+    let told: Vec<String> = loops.iter().filter_map(what_is_held).collect();
+    // Whether what an earlier process held is due is not known before its kind was listed again.
+    let was_held = |state: &LoopState| earlier(state, status).is_some_and(|known| known.held.is_some());
+    if told.is_empty()
+        && loops.iter().any(was_held)
+        && let Some(old) = before.iter().find(|old| old.type_ == HELD)
+    {
+        return old.clone();
+    }
     if told.is_empty() {
-        let message = "no deletions are held";
+        let message = "nothing is held";
         return Condition::new(HELD, ConditionStatus::False, "NothingHeld", message, before, now);
     }
-    Condition::new(
-        HELD,
-        ConditionStatus::True,
-        "DeletionsHeld",
-        &joined(&told),
-        before,
-        now,
-    )
+    let has_deletions = loops.iter().any(|state| held_because(state, false).is_some());
+    let reason = if has_deletions { DELETIONS_HELD } else { ADDITIONS_HELD };
+    Condition::new(HELD, ConditionStatus::True, reason, &joined(&told), before, now)
+}
+
+/// What is held of a kind, and what to do.
+fn what_is_held(state: &LoopState) -> Option<String> {
+    let (hold, _) = state.held.as_ref()?;
+    let (deleted, added) = (hold.deletions.len(), hold.count() - hold.deletions.len());
+    let resource = &state.resource;
+    let many = format!("{added} {resource} would be added within one sync interval, more than bindingsPerSync permits");
+    let what = match (hold.reason, added) {
+        (HoldReason::MostObjects, 0) => format!("{deleted} of {} {resource} would be deleted", state.objects),
+        (HoldReason::MostObjects, _) => {
+            format!("{deleted} of {} {resource} would be deleted, and {many}", state.objects)
+        }
+        (HoldReason::Unreadable, _) => {
+            let and = if added == 0 { String::new() } else { format!("; {many}") };
+            return Some(format!(
+                "{deleted} {resource} would be deleted, but the list contains an object without a valid id. Correct it in the cloud{and}"
+            ));
+        }
+        (HoldReason::ManyAdditions, _) => many,
+    };
+    Some(format!(
+        "{what}. If that is right, release them: kubectl annotate --overwrite cloudsync/cloud {RELEASE_ANNOTATION}={}",
+        revision(state)
+    ))
 }
 
 fn joined(told: &[String]) -> String {
     let more = told.len().saturating_sub(TOLD);
     let mut parts: Vec<String> = told.iter().take(TOLD).cloned().collect();
     if more > 0 {
-        parts.push(format!("and {more} more kinds"));
+        parts.push(format!("and {more} more"));
     }
     parts.join("; ")
 }
 
-fn kind(state: &LoopState) -> KindSync {
+/// What an earlier process wrote of a kind, until this one has listed it.
+fn earlier<'a>(state: &LoopState, before: &'a CloudSyncStatus) -> Option<&'a KindSync> {
+    let mut kinds = before.kinds.iter().filter(|_| state.contents.is_none());
+    kinds.find(|known| known.kind == state.resource)
+}
+
+fn kind(state: &LoopState, before: &CloudSyncStatus) -> KindSync {
+    if let Some(known) = earlier(state, before) {
+        return known.clone();
+    }
     let refused: &[Refused] = state.contents.as_ref().map_or(&[], |contents| &contents.refused);
     KindSync {
         kind: state.resource.to_string(),
@@ -215,9 +286,10 @@ fn kind(state: &LoopState) -> KindSync {
         held: state.held.as_ref().map(|(hold, since)| HeldDeletions {
             revision: revision(state),
             since: whole_seconds(*since),
-            objects: count(hold.keys.len()),
-            names: hold.keys.iter().take(NAMED).map(|key| key.name().to_owned()).collect(),
-            reason: reason_of(hold).to_owned(),
+            objects: count(hold.deletions.len()),
+            additions: count(hold.count() - hold.deletions.len()),
+            names: hold.keys().take(NAMED).map(|key| key.name().to_owned()).collect(),
+            reason: hold.reason.text().to_owned(),
         }),
         refused_objects: count(refused.len()),
         refused: refused.iter().take(NAMED).map(refused_object).collect(),
@@ -229,15 +301,6 @@ fn refused_object(refused: &Refused) -> RefusedObject {
     RefusedObject {
         id: refused.name.clone().unwrap_or_else(|| "not readable".to_owned()),
         reason: reason[..reason.floor_char_boundary(MAX_REASON)].to_owned(),
-    }
-}
-
-fn reason_of(hold: &Hold) -> &'static str {
-    match hold.reason {
-        HoldReason::MostObjects => "more than half of the objects would be deleted",
-        HoldReason::Unreadable => {
-            "the list contains an object without a valid id, which may be any of the missing ones"
-        }
     }
 }
 

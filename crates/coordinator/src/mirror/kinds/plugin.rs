@@ -45,6 +45,7 @@ impl MirroredKind for Plugins {
         Some(Plugin {
             metadata: named(&spec.id),
             spec,
+            status: None,
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use kube::Client;
 use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleSpec, AuthorizationRule, RuleType};
-use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
+use tidewaiter_api::names::{AUTHORIZATION_ROLE_FINALIZER, CONTAINERSHIP_NAMESPACE};
 use tidewaiter_cloud::client::{ChangedKind, Cluster};
 use tidewaiter_cloud::models;
 use tidewaiter_kit::Cache;
@@ -18,6 +18,7 @@ impl MirroredKind for Roles {
     const NAME: &'static str = "roles";
     const CONTROLLER: &'static str = "sync-roles";
     const CHANGED: &'static [ChangedKind] = &[ChangedKind::Roles];
+    const FINALIZER: Option<&'static str> = Some(AUTHORIZATION_ROLE_FINALIZER);
     type Object = models::Role;
     type Resource = AuthorizationRole;
 

@@ -2,7 +2,7 @@
 
 use kube::Client;
 use tidewaiter_api::containership::{AuthorizationRoleBinding, AuthorizationRoleBindingSpec, BindingType};
-use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
+use tidewaiter_api::names::{AUTHORIZATION_ROLE_BINDING_FINALIZER, CONTAINERSHIP_NAMESPACE};
 use tidewaiter_cloud::client::{ChangedKind, Cluster};
 use tidewaiter_cloud::models::{self, BindingSubject};
 use tidewaiter_kit::Cache;
@@ -12,12 +12,16 @@ use super::or_empty;
 use crate::mirror::kind::{Listed, MirroredKind, Source, named};
 
 /// The role bindings that apply to the cluster.
-pub(crate) struct RoleBindings;
+pub(crate) struct RoleBindings {
+    /// How many may be added within one sync interval.
+    pub(crate) per_sync: u32,
+}
 
 impl MirroredKind for RoleBindings {
     const NAME: &'static str = "role-bindings";
     const CONTROLLER: &'static str = "sync-role-bindings";
     const CHANGED: &'static [ChangedKind] = &[ChangedKind::RoleBindings, ChangedKind::Teams];
+    const FINALIZER: Option<&'static str> = Some(AUTHORIZATION_ROLE_BINDING_FINALIZER);
     type Object = models::RoleBinding;
     type Resource = AuthorizationRoleBinding;
 
@@ -32,6 +36,21 @@ impl MirroredKind for RoleBindings {
     fn belongs(&self, binding: &models::RoleBinding, source: &Source) -> bool {
         let cluster = source.cluster;
         binding.organization_id == cluster.organization && binding.spec.cluster_id.is_none_or(|id| id == cluster.id)
+    }
+
+    fn bound(&self) -> Option<usize> {
+        Some(usize::try_from(self.per_sync).unwrap_or(usize::MAX))
+    }
+
+    fn gives(&self, binding: &AuthorizationRoleBinding) -> String {
+        let spec = &binding.spec;
+        let words = [
+            &spec.authorization_role_id,
+            &spec.user_id,
+            &spec.team_id,
+            &spec.namespace,
+        ];
+        words.map(String::as_str).join(" ")
     }
 
     fn resource(&self, binding: models::RoleBinding) -> Option<AuthorizationRoleBinding> {

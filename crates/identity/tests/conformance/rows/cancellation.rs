@@ -36,7 +36,8 @@ pub(crate) async fn who_goes_away_is_not_asked_for<C: Faults>() {
     };
     let bench = Bench::of(&cloud).await;
     let running = bench.lookup();
-    cloud.fake().latency(Duration::from_millis(300));
+    // Long enough for the others to begin to wait, also on a machine that stands still for a moment.
+    cloud.fake().latency(Duration::from_secs(2));
     let mut tasks = JoinSet::new();
     let (lookup, own) = (Arc::clone(&running.lookup), claim(first));
     tasks.spawn(async move { lookup.identify(own).await });

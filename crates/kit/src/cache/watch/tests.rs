@@ -414,7 +414,7 @@ async fn a_kind_that_the_server_does_not_have_is_named_with_the_remedy() {
     settle().await;
     assert_eq!(
         world.cache.trouble().unwrap().error,
-        "the API server does not know nodes (v1): apply the CustomResourceDefinitions in deploy/crds"
+        "the API server does not know nodes (v1): it is no Kubernetes API server, or a proxy is in front of it: correct the server in the kubeconfig"
     );
 }
 

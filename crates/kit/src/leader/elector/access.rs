@@ -16,7 +16,10 @@ const COUNTS: Duration = Duration::from_mins(1);
 /// The most that the check repeats of what the API server said, in bytes.
 const SAID: usize = 600;
 
-/// The remedy for a missing permission, or a missing namespace.
+/// The remedy for a missing namespace.
+const CREATE: &str = "Create the namespace of the Lease, or correct lease.namespace";
+
+/// The remedy for a missing permission.
 const PERMIT: &str = "Apply Tidewaiter's role from deploy/, or correct lease.namespace and lease.name";
 
 /// What was asked of the API server.
@@ -93,6 +96,7 @@ impl Access {
                 let said = cut(status.message.trim_end_matches('.'), SAID);
                 match status.code {
                     401 => format!("{said} ({EXPIRED})"),
+                    404 => format!("{said}. {CREATE}"),
                     _ => format!("{said}. {PERMIT}"),
                 }
             },

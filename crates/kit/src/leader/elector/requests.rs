@@ -18,6 +18,7 @@ use tracing::debug;
 
 use super::LeaseSettings;
 use super::access::{Access, Verb};
+use super::versions::Versions;
 use crate::chain::Chain;
 use crate::clock::{Elapsed, SharedClock, timeout};
 use crate::leader::Window;
@@ -52,6 +53,7 @@ pub(super) struct Requests {
     /// sent afterwards.
     window: Window,
     access: Access,
+    pub(super) versions: Versions,
 }
 
 impl Requests {
@@ -70,6 +72,7 @@ impl Requests {
             clock: Arc::clone(clock),
             window,
             access,
+            versions: Versions::default(),
         }
     }
 
@@ -79,7 +82,8 @@ impl Requests {
         let found = timeout(&*self.clock, self.attempt(), get).await;
         let found = found.inspect_err(|elapsed| self.access.unanswered(Verb::Read, elapsed.to_string()))?;
         self.access.answered(Verb::Read, found.as_ref().err());
-        Ok(found.map_err(Failure::Refused)?.map(Lease::from))
+        let found = found.map_err(Failure::Refused)?.map(Lease::from);
+        Ok(found.inspect(|lease| self.versions.see(lease)))
     }
 
     /// Changes of the Lease from the given state on. It connects when it is first asked.
@@ -157,7 +161,9 @@ impl Requests {
         let sent = timeout(&*self.clock, limit, client.request::<Seen>(request)).await;
         let sent = sent.inspect_err(|elapsed| self.access.unanswered(Verb::Write, elapsed.to_string()))?;
         self.access.answered(Verb::Write, sent.as_ref().err());
-        sent.map(Lease::from).map_err(Failure::Refused)
+        let lease = sent.map(Lease::from).map_err(Failure::Refused)?;
+        self.versions.see(&lease);
+        Ok(lease)
     }
 
     /// A 200 from something between us and the API server is not a success.

@@ -255,6 +255,7 @@ async fn loss(replica: Replica) -> Option<Loss> {
     match replica.run.await.unwrap() {
         Ok(()) => None,
         Err(LeaderError::Lost { loss, .. }) => Some(loss),
+        Err(error @ LeaderError::Rewound { .. }) => panic!("{error}"),
     }
 }
 
@@ -794,6 +795,73 @@ async fn a_lease_that_somebody_deleted_is_created_again() {
     pass(5 * SECOND).await;
     assert!(a.leadership.is_leader());
     assert_eq!(world.server().holder(), "a");
+}
+
+/// The storage of the API server goes back by this many versions.
+fn rewinds(world: &World, versions: u64) {
+    let mut server = world.server();
+    server.version -= versions;
+    let version = server.version.to_string();
+    if let Some(lease) = &mut server.lease {
+        lease["metadata"]["resourceVersion"] = json!(version);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_ends_when_the_storage_of_the_api_server_goes_back() {
+    for deleted in [false, true] {
+        let world = World::new();
+        let a = world.replica("a");
+        pass(20 * SECOND).await;
+        assert!(a.leadership.is_leader());
+        rewinds(&world, 5);
+        if deleted {
+            world.server().lease = None;
+        }
+        pass(3 * SECOND).await;
+        assert!(!a.leadership.is_leader(), "lease deleted: {deleted}");
+        let error = a.run.await.unwrap().unwrap_err().to_string();
+        let words = "went back in time, so this replica starts anew: the Lease kube-system/kops-controller-leader has the version";
+        assert!(error.contains(words), "{error}");
+        assert_eq!(a.kit.metrics.leader.get(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_ends_when_the_storage_of_the_api_server_goes_back() {
+    let world = World::new();
+    world.held_by("another");
+    let a = world.replica("a");
+    for _ in 0..10 {
+        pass(SECOND).await;
+        world.renewed_by("another");
+    }
+    assert!(!a.run.is_finished());
+    rewinds(&world, 5);
+    pass(3 * SECOND).await;
+    assert!(a.run.is_finished(), "it goes on");
+    let LeaderError::Rewound { version, newest, .. } = a.run.await.unwrap().unwrap_err() else {
+        panic!("it is not told");
+    };
+    assert!(version < newest, "{version} after {newest}");
+    assert!(!a.leadership.is_leader());
+}
+
+/// The watch of an API server may be behind the one that answered a read.
+#[tokio::test(start_paused = true)]
+async fn a_late_event_of_the_watch_does_not_end_a_standby() {
+    let world = World::new();
+    world.held_by("another");
+    let a = world.replica("a");
+    pass(SECOND).await;
+    let old = world.server().lease.clone().unwrap();
+    for _ in 0..5 {
+        world.renewed_by("another");
+        pass(2 * SECOND).await;
+    }
+    world.server().tell("MODIFIED", &old);
+    pass(5 * SECOND).await;
+    assert!(!a.run.is_finished());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,7 @@
 //! The owners of label keys as files appear, change, break and disappear.
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::instance_group::GROUPS_FOLDER;
 
@@ -158,6 +160,29 @@ async fn a_deleted_group_is_a_problem_only_while_it_has_a_node() {
     world.store.put(GROUP_FILE, NODES);
     assert_eq!(problems(false).await, [""; 0]);
     assert!(world.definitions.get(&name("other")).await.is_err(), "it is forgotten");
+}
+
+/// Somebody has emptied the bucket, or a lifecycle rule has. It answers well.
+#[tokio::test]
+async fn an_emptied_store_takes_no_label_away_and_is_a_problem() {
+    let world = World::owned().await;
+    let good = world.get().await.unwrap();
+    // Both groups have Nodes.
+    world.definitions.get(&name("other")).await.unwrap();
+    world.store.files.lock().unwrap().clear();
+    for _ in 0..10 {
+        world.clock.advance(61 * SECOND);
+        world.definitions.poll(&|_| true).await;
+        assert_eq!(world.get().await.as_ref(), Ok(&good));
+        assert!(world.incomplete().await);
+        let owned = world.definitions.owned_keys().await;
+        assert_eq!(groups_of(&owned, "a"), ["other"]);
+        let problems = world.definitions.problems();
+        let files: BTreeSet<&str> = problems.iter().map(|problem| problem.error.file()).collect();
+        assert_eq!(files, BTreeSet::from([CLUSTER_FILE, GROUP_FILE, OTHER_FILE]));
+    }
+    // Which a verdict takes for unknown.
+    assert_eq!(world.definitions.summaries().await.unwrap(), []);
 }
 
 #[tokio::test]

@@ -80,7 +80,7 @@ impl Planner<'_> {
             Scope::Cluster | Scope::NodePool => {
                 if scope.clusters.is_empty() {
                     bail!(
-                        "to prune a {}, the Scope must list clusters: clusters: [NAME]",
+                        "to prune the kind {}, the Scope must list clusters: clusters: [NAME]",
                         shape.name
                     );
                 }

@@ -18,6 +18,7 @@ pub(in crate::validate) fn ready() -> Verdict {
     Verdict {
         cluster: CLUSTER.parse().unwrap(),
         failures: Vec::new(),
+        unlisted: std::collections::BTreeMap::new(),
         tolerated: Vec::new(),
         unknown: Vec::new(),
         groups: Vec::new(),

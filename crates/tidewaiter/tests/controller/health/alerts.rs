@@ -9,7 +9,7 @@ use tidewaiter_testkit::prometheus::promtool;
 use super::monitoring::{alerts, rules};
 
 /// What the two replicas say of a healthy cluster, each value at the edge of what is healthy.
-const HEALTHY: [(&str, [u32; 2]); 31] = [
+const HEALTHY: [(&str, [u32; 2]); 41] = [
     (
         r#"tidewaiter_cluster_verdict{cluster_name="c",verdict="failed"}"#,
         [0, 0],
@@ -62,10 +62,29 @@ const HEALTHY: [(&str, [u32; 2]); 31] = [
     ),
     (r#"tidewaiter_cloud_sync_held{kind="users"}"#, [0, 0]),
     (r#"tidewaiter_cloud_sync_refused{kind="users"}"#, [0, 0]),
+    (
+        r#"tidewaiter_reconcile_errors_total{controller="pullsecret",class="rejected"}"#,
+        [5, 0],
+    ),
+    ("tidewaiter_node_pools_last_sync_timestamp_seconds", [4_000_000, 0]),
+    ("tidewaiter_node_pools_held", [0, 0]),
+    (r#"tidewaiter_node_pool_decisions{decision="contradicted"}"#, [0, 0]),
+    (
+        r#"tidewaiter_reconcile_errors_total{controller="authorization-role-binding",class="denied"}"#,
+        [5, 0],
+    ),
+    (r#"tidewaiter_role_rules_refused{reason="privileged"}"#, [0, 0]),
+    (r#"tidewaiter_role_bindings_waiting{for="role"}"#, [0, 0]),
+    (r#"tidewaiter_plugins{state="stalled"}"#, [0, 0]),
+    ("tidewaiter_plugin_objects_drifted", [0, 0]),
+    (
+        r#"tidewaiter_reconcile_errors_total{controller="plugin",class="denied"}"#,
+        [5, 0],
+    ),
 ];
 
 /// Each alert with what makes it fire: the value of a series of the first replica, just over the edge. None: of neither replica.
-const TROUBLE: [(&str, &str, Option<u32>); 28] = [
+const TROUBLE: [(&str, &str, Option<u32>); 38] = [
     (
         "ClusterValidationFailed",
         r#"tidewaiter_cluster_verdict{cluster_name="c",verdict="failed"}"#,
@@ -154,12 +173,53 @@ const TROUBLE: [(&str, &str, Option<u32>); 28] = [
         r#"tidewaiter_cloud_sync_refused{kind="users"}"#,
         Some(1),
     ),
+    (
+        "CoordinatorWritesFailing",
+        r#"tidewaiter_reconcile_errors_total{controller="pullsecret",class="rejected"}"#,
+        Some(1),
+    ),
+    (
+        "NodePoolsStale",
+        "tidewaiter_node_pools_last_sync_timestamp_seconds",
+        Some(1),
+    ),
+    ("NodePoolsHeld", "tidewaiter_node_pools_held", Some(1)),
+    (
+        "NodePoolContradicted",
+        r#"tidewaiter_node_pool_decisions{decision="contradicted"}"#,
+        Some(1),
+    ),
+    (
+        "CoordinatorWritesFailing",
+        r#"tidewaiter_reconcile_errors_total{controller="authorization-role-binding",class="denied"}"#,
+        Some(1),
+    ),
+    (
+        "RoleRulesRefused",
+        r#"tidewaiter_role_rules_refused{reason="privileged"}"#,
+        Some(1),
+    ),
+    (
+        "RoleBindingsWaiting",
+        r#"tidewaiter_role_bindings_waiting{for="role"}"#,
+        Some(1),
+    ),
+    ("PluginsStalled", r#"tidewaiter_plugins{state="stalled"}"#, Some(1)),
+    ("PluginObjectsDrifted", "tidewaiter_plugin_objects_drifted", Some(1)),
+    (
+        "CoordinatorWritesFailing",
+        r#"tidewaiter_reconcile_errors_total{controller="plugin",class="denied"}"#,
+        Some(1),
+    ),
 ];
 
 /// The minutes for which all is well, at the beginning and at the end.
 const WELL: usize = 10;
 /// The minutes for which the trouble lasts after the alert has begun to fire.
 const LONGER: usize = 5;
+
+/// The minutes for which an increase of a counter stays in the window of a rule.
+const WINDOW: usize = 15;
 
 /// How many minutes the condition of an alert must hold before it fires.
 fn patience(alert: &Value) -> usize {
@@ -175,9 +235,28 @@ fn patience(alert: &Value) -> usize {
 
 /// One value a minute: the healthy one, then the bad one for `trouble` minutes, then the healthy one again.
 fn values(healthy: u32, bad: &str, trouble: usize) -> String {
-    let healthy = vec![healthy.to_string(); WELL];
     let bad = vec![bad.to_owned(); trouble];
-    [healthy.clone(), bad, healthy].concat().join(" ")
+    let (before, after) = (
+        vec![healthy.to_string(); WELL],
+        vec![healthy.to_string(); WELL + WINDOW],
+    );
+    [before, bad, after].concat().join(" ")
+}
+
+/// The same of a counter, which grows by `step` in each minute of trouble.
+fn counts(healthy: u32, step: u32, trouble: usize) -> String {
+    let last = healthy + step * u32::try_from(trouble).unwrap();
+    let first = healthy + step;
+    format!(
+        "{healthy}x{} {first}+{step}x{} {last}x{}",
+        WELL - 1,
+        trouble - 1,
+        WELL + WINDOW
+    )
+}
+
+fn is_counter(series: &str) -> bool {
+    series.contains("_total{")
 }
 
 /// A test of promtool: all is well, then there is this trouble, then all is well again.
@@ -186,24 +265,24 @@ fn test(alert: &str, patience: usize, series: &str, bad: Option<u32>) -> Value {
     let mut input = Vec::new();
     for (healthy, values_of) in HEALTHY {
         for (replica, value) in values_of.into_iter().enumerate() {
-            let bad = match bad {
-                Some(bad) if healthy == series && replica == 0 => bad.to_string(),
-                None if healthy == series => "stale".to_owned(),
-                _ => value.to_string(),
+            let is_it = healthy == series && replica == 0;
+            let values = match bad {
+                Some(step) if is_it && is_counter(series) => counts(value, step, trouble),
+                Some(bad) if is_it => values(value, &bad.to_string(), trouble),
+                None if healthy == series => values(value, "stale", trouble),
+                _ => values(value, &value.to_string(), trouble),
             };
             let (name, labels) = healthy.split_once('{').unwrap_or((healthy, "}"));
-            input.push(json!({
-                "series": format!("{name}{{pod=\"{replica}\",{labels}"),
-                "values": values(value, &bad, trouble),
-            }));
+            input.push(json!({"series": format!("{name}{{pod=\"{replica}\",{labels}"), "values": values}));
         }
     }
     let fires_at = WELL + patience;
+    let lasts = if is_counter(series) { WINDOW } else { 0 };
     let mut looks = vec![
         (WELL - 1, false),
         (fires_at, true),
         (WELL + trouble - 1, true),
-        (WELL + trouble, false),
+        (WELL + trouble + lasts, false),
     ];
     if patience > 0 {
         looks.push((fires_at - 1, false));
@@ -240,7 +319,7 @@ fn each_alert_fires_in_its_trouble_and_no_other_one_does() {
         test(name, patience(alert), series, bad)
     });
     let scratch = Scratch::new("alerts");
-    let file = json!({"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": tests});
+    let file = json!({"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": &tests[..]});
     for (name, content) in [("rules.yaml", &rules), ("tests.yaml", &file)] {
         #[expect(clippy::disallowed_methods, reason = "nobody reads it yet")]
         std::fs::write(scratch.path().join(name), content.to_string()).unwrap();

@@ -1,11 +1,10 @@
 //! What `deploy/monitoring` asks of the gauges, on a real Prometheus that scrapes a real controller.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
 use tidewaiter_testkit::Prometheus;
-use tidewaiter_testkit::prometheus::promtool;
+use tidewaiter_testkit::prometheus::{panels, promtool, series_of};
 
 use super::{auto_scaling_group, reports, two_workers};
 use crate::world::{CLUSTER, World, repository};
@@ -55,22 +54,16 @@ async fn every_panel_and_every_alert_has_something_to_go_by() {
 
     let ready = format!("kops_node_ready{{cluster_name=\"{CLUSTER}\"}}");
     prometheus.finds(&ready, |samples| matches!(samples, [(_, 2.0)])).await;
-    let dashboard = dashboard();
-    for panel in dashboard["panels"].as_array().unwrap() {
-        for target in panel["targets"].as_array().unwrap() {
-            let query = target["expr"].as_str().unwrap().replace("$cluster", CLUSTER);
-            prometheus.finds(&query, |samples| !samples.is_empty()).await;
-        }
+    for query in panels(&dashboard(), None) {
+        let query = query.replace("$cluster", CLUSTER);
+        prometheus.finds(&query, |samples| !samples.is_empty()).await;
     }
     // A series that an alert reads and nobody has would be an alert that cannot fire.
     for alert in alerts(&rules()) {
         for series in series_of(alert["expr"].as_str().unwrap()) {
-            let conditional = ["tidewaiter_quarantine_held"].contains(&series.as_str());
-            // Those of the coordinator: its own tests look for them.
-            let elsewhere = ["tidewaiter_registr", "tidewaiter_cloud_sync"]
-                .iter()
-                .any(|prefix| series.starts_with(prefix));
-            if !conditional && !elsewhere {
+            let conditional =
+                ["tidewaiter_quarantine_held", "tidewaiter_reconcile_errors_total"].contains(&series.as_str());
+            if !conditional && !is_of_coordinator(&series) {
                 prometheus.finds(&series, |samples| !samples.is_empty()).await;
             }
         }
@@ -108,11 +101,17 @@ fn without_patience(mut rules: Value) -> Value {
     rules
 }
 
-/// The names of metrics in an expression.
-fn series_of(expression: &str) -> BTreeSet<String> {
-    let words = expression.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'));
-    let ours = words.filter(|word| word.starts_with("kops_") || word.starts_with("tidewaiter_"));
-    ours.map(str::to_owned).collect()
+/// Its own test looks for them: `tests/coordinator/monitoring.rs`.
+fn is_of_coordinator(series: &str) -> bool {
+    [
+        "tidewaiter_registr",
+        "tidewaiter_cloud_s",
+        "tidewaiter_node_pool",
+        "tidewaiter_role_",
+        "tidewaiter_plugin",
+    ]
+    .iter()
+    .any(|prefix| series.starts_with(prefix))
 }
 
 #[test]

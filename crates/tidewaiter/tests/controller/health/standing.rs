@@ -5,10 +5,15 @@ use std::time::Duration;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::json;
 use tidewaiter_api::{ClusterHealth, ConditionStatus};
-use tidewaiter_testkit::{Identity, Process, Program, Scratch, Scripted, assets, throughout};
+use tidewaiter_testkit::{
+    Identity, Kubelet, Process, Program, Scratch, Scripted, assets, eventually, settled, throughout,
+};
 
 use super::{is_healthy, reports, two_workers};
-use crate::world::{CLUSTER, SOON, World, service_account};
+use crate::world::{CLUSTER, SOON, World, service_account, shown};
+
+/// More than the longest rest between two writes that say the same of the health.
+const RESTS: Duration = Duration::from_secs(7);
 
 /// The writes to `ClusterHealth` so far.
 async fn writes(world: &World) -> usize {
@@ -16,6 +21,11 @@ async fn writes(world: &World) -> usize {
     audit
         .filter(|entry| entry.object_ref.resource == "clusterhealths")
         .count()
+}
+
+/// The same, once there are no more of them: the counts may follow the condition.
+async fn settled_writes(world: &World) -> usize {
+    settled("the writes", RESTS, SOON, async || writes(world).await).await
 }
 
 /// Somebody else says that the cluster is not healthy.
@@ -76,12 +86,11 @@ async fn it_is_written_only_when_it_says_something_else() {
     let [one, _] = two_workers(&world).await;
     let controller = world.controller().await;
     is_healthy(&world, ConditionStatus::True, "ClusterReady").await;
-    let before = writes(&world).await;
+    let before = settled_writes(&world).await;
     for _ in 0..5 {
         one.heartbeat().await;
     }
-    // More than the longest rest between two writes that say the same of the health.
-    throughout("no write", Duration::from_secs(7), async || {
+    throughout("no write", RESTS, async || {
         let now = writes(&world).await;
         if now == before {
             Ok(())
@@ -101,7 +110,7 @@ async fn the_leader_alone_writes_and_the_next_one_goes_on() {
     leader.leads().await;
     let standby = world.controller().await;
     let (_, ready) = is_healthy(&world, ConditionStatus::True, "ClusterReady").await;
-    let before = writes(&world).await;
+    let before = settled_writes(&world).await;
     leader.stops().await;
     standby.leads().await;
     reports(&one, "False").await;
@@ -136,12 +145,33 @@ async fn what_is_not_known_is_unknown_and_named() {
 #[tokio::test]
 async fn what_others_do_to_it_is_undone_by_the_next_verdict() {
     let world = World::start().await;
-    two_workers(&world).await;
+    let [one, _] = two_workers(&world).await;
     let controller = world.controller().await;
     is_healthy(&world, ConditionStatus::True, "ClusterReady").await;
     lie(&world).await;
-    is_healthy(&world, ConditionStatus::True, "ClusterReady").await;
+    is_undone(&world, &one).await;
+    let api: Api<ClusterHealth> = Api::all(world.cluster.client(&Identity::Admin));
+    api.delete(CLUSTER, &DeleteParams::default()).await.unwrap();
+    is_undone(&world, &one).await;
     controller.stops().await;
+}
+
+/// Waits until it says again that the cluster is ready. Meanwhile a label changes that verdicts read, so verdicts follow each other, which all
+/// say the same.
+async fn is_undone(world: &World, node: &Kubelet) {
+    let api: Api<ClusterHealth> = Api::all(world.cluster.client(&Identity::Admin));
+    let mut zone = 0;
+    eventually("the ClusterHealth to be as before", SOON, async || {
+        zone += 1;
+        let labels = json!({"topology.kubernetes.io/zone": format!("zone-{zone}")});
+        world.patch(node.name(), json!({"metadata": {"labels": labels}})).await;
+        let health = api.get_opt(CLUSTER).await.map_err(shown)?.ok_or("there is none")?;
+        match health.status.as_ref().map(|status| &status.conditions[..]) {
+            Some([condition]) if condition.reason == "ClusterReady" => Ok(()),
+            other => Err(shown(other)),
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

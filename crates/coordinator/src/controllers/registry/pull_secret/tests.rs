@@ -108,7 +108,7 @@ fn a_copy_differs_when_a_field_of_ours_does_and_only_then() {
     assert!(patch["metadata"]["annotations"]["tidewaiter.dev/token-expires"].is_null());
 }
 
-/// A user who edits a copy cannot make it look as desired: the fields of the cache are none of a Secret.
+/// A user who edits a copy cannot make it look as desired: a Secret does not have the fields of the cache.
 #[test]
 fn a_copy_is_small_and_holds_no_content() {
     let secret = PullSecret::of_login("r", &login(false));
@@ -149,7 +149,8 @@ fn a_managed_secret_that_we_did_not_write_is_not_ours() {
     let managed = || json!({MANAGED_LABEL: MANAGED_VALUE});
     assert!(owned(managed(), MANAGER));
     assert!(!owned(managed(), "tidewaiter/mirror"), "the credentials of a registry");
-    assert!(!owned(json!({}), MANAGER), "somebody took the label off");
+    assert!(owned(json!({}), MANAGER), "somebody took the labels off");
+    assert!(!owned(json!({}), "kubectl"), "somebody else's");
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Against a registry on the loopback address, which only these tests may contact and over plain HTTP.
 
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{ConnectInfo, Request};
 use axum::http::{HeaderMap, StatusCode as Code};
 use axum::response::{IntoResponse, Response as Answer};
 use tidewaiter_kit::SystemClock;
@@ -21,6 +22,8 @@ struct FakeRegistry {
     url: String,
     /// The path and the credential of each request.
     seen: Arc<Mutex<Vec<(String, String)>>>,
+    /// Where each connection came from.
+    peers: Arc<Mutex<BTreeSet<SocketAddr>>>,
     _serving: JoinSet<()>,
 }
 
@@ -29,8 +32,10 @@ async fn registry(answer: impl Fn(&str, &str) -> Answer + Clone + Send + Sync + 
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let seen: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
-    let (log, own) = (Arc::clone(&seen), url.clone());
-    let handler = move |request: Request| {
+    let peers: Arc<Mutex<BTreeSet<SocketAddr>>> = Arc::default();
+    let (log, own, connected) = (Arc::clone(&seen), url.clone(), Arc::clone(&peers));
+    let handler = move |ConnectInfo(peer): ConnectInfo<SocketAddr>, request: Request| {
+        connected.lock().unwrap().insert(peer);
         let credential = request
             .headers()
             .get("authorization")
@@ -45,10 +50,14 @@ async fn registry(answer: impl Fn(&str, &str) -> Answer + Clone + Send + Sync + 
         std::future::ready(answer)
     };
     let mut serving = JoinSet::new();
-    serving.spawn(async move { axum::serve(listener, Router::new().fallback(handler)).await.unwrap() });
+    let service = Router::new()
+        .fallback(handler)
+        .into_make_service_with_connect_info::<SocketAddr>();
+    serving.spawn(async move { axum::serve(listener, service).await.unwrap() });
     FakeRegistry {
         url,
         seen,
+        peers,
         _serving: serving,
     }
 }
@@ -101,6 +110,20 @@ async fn with_realm(answer: fn() -> Answer) -> FakeRegistry {
         _ => challenge(ASKS),
     })
     .await
+}
+
+#[tokio::test]
+async fn a_check_connects_once_to_each_host() {
+    // As registries do, with a body that has to be read before the connection can be used again.
+    let registry = registry(|path, credential| match path {
+        "/v2/" if credential == "Bearer good" => Code::OK.into_response(),
+        "/token?service=s" => r#"{"token": "good"}"#.into_response(),
+        _ => (challenge(ASKS).into_parts().0, "{\"errors\": []}").into_response(),
+    })
+    .await;
+    assert_eq!(registry.verdict().await, Verdict::Accepted);
+    assert_eq!(registry.seen.lock().unwrap().len(), 3);
+    assert_eq!(registry.peers.lock().unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -182,9 +205,10 @@ async fn what_is_no_answer_neither_accepts_nor_refuses() {
         || Code::TOO_MANY_REQUESTS.into_response(),
         || Code::NOT_FOUND.into_response(),
         || Code::NO_CONTENT.into_response(),
+        || axum::response::Html("<html>back soon</html>").into_response(),
         || challenge("Negotiate"),
         || challenge("Bearer realm=\"not a URL\""),
-    ] as [fn() -> Answer; 6]
+    ] as [fn() -> Answer; 7]
     {
         let registry = registry(move |_, _| answer()).await;
         assert!(matches!(registry.verdict().await, Verdict::Unknown(_)));

@@ -1,9 +1,12 @@
 use std::collections::BTreeSet;
 
 use tidewaiter_kit::Key;
+use tidewaiter_kit::cache::{TroubleCause, WatchTrouble};
 
 use super::*;
 use crate::mirror::board::Contents;
+use crate::mirror::brake::Additions;
+use crate::mirror::plan::Hold;
 
 const REVISION: &str = "0123456789ab";
 
@@ -35,8 +38,25 @@ fn with(resource: &'static str, change: impl FnOnce(&mut LoopState)) -> LoopStat
 
 fn holds(reason: HoldReason) -> impl FnOnce(&mut LoopState) {
     move |state| {
-        let keys: BTreeSet<Key> = ["a", "b"].into_iter().map(Key::new).collect();
-        state.held = Some((Hold { keys, reason }, now()));
+        let keys = |names: &[&str]| names.iter().map(|name| Key::new(name)).collect::<BTreeSet<_>>();
+        let is_addition = reason == HoldReason::ManyAdditions;
+        let hold = Hold {
+            deletions: if is_addition {
+                BTreeSet::new()
+            } else {
+                keys(&["a", "b"])
+            },
+            additions: Additions {
+                new: if is_addition {
+                    keys(&["c", "d"])
+                } else {
+                    BTreeSet::new()
+                },
+                changed: if is_addition { keys(&["e"]) } else { BTreeSet::new() },
+            },
+            reason,
+        };
+        state.held = Some((hold, now()));
     }
 }
 
@@ -54,6 +74,15 @@ fn waits(state: &mut LoopState) {
 
 fn fails(state: &mut LoopState) {
     state.list_error = Some("refused".to_owned());
+}
+
+fn trouble(cause: TroubleCause) -> WatchTrouble {
+    WatchTrouble {
+        since: now(),
+        since_monotonic: Duration::ZERO,
+        error: "no such kind".to_owned(),
+        cause,
+    }
 }
 
 fn empty() -> CloudSync {
@@ -90,12 +119,43 @@ fn the_first_trouble_decides_the_reason() {
             "Synced=False/WriteFailed Held=False/NothingHeld",
         ),
         (
+            vec![with("User", |state| {
+                state.cache_error = Some(trouble(TroubleCause::Denied));
+            })],
+            "Synced=False/ReadFailed Held=False/NothingHeld",
+        ),
+        (
+            vec![with("User", |state| {
+                state.cache_error = Some(trouble(TroubleCause::Other));
+            })],
+            "Synced=True/Applied Held=False/NothingHeld",
+        ),
+        (
+            vec![with("User", |state| state.blocked = Some("a is kept".to_owned()))],
+            "Synced=False/DeletionBlocked Held=False/NothingHeld",
+        ),
+        (
+            vec![with("User", |state| state.is_writing = true)],
+            "Synced=False/Applying Held=False/NothingHeld",
+        ),
+        (
             vec![with("User", refuses), with("Plugin", holds(HoldReason::MostObjects))],
             "Synced=False/DeletionsHeld Held=True/DeletionsHeld",
         ),
         (
             vec![with("User", holds(HoldReason::Unreadable)), with("Plugin", fails)],
             "Synced=False/ListFailed Held=True/DeletionsHeld",
+        ),
+        (
+            vec![with("User", refuses), with("Plugin", holds(HoldReason::ManyAdditions))],
+            "Synced=False/AdditionsHeld Held=True/AdditionsHeld",
+        ),
+        (
+            vec![
+                with("User", holds(HoldReason::ManyAdditions)),
+                with("Plugin", holds(HoldReason::MostObjects)),
+            ],
+            "Synced=False/DeletionsHeld Held=True/DeletionsHeld",
         ),
         (
             vec![with("User", refuses)],
@@ -121,6 +181,13 @@ fn it_is_written_when_it_says_something_else_than_a_time() {
             false,
         ),
         (&waits, false),
+        (
+            &|state| {
+                waits(state);
+                state.is_writing = true;
+            },
+            true,
+        ),
         (&|state| state.objects = 8, true),
         (
             &|state| state.contents.as_mut().unwrap().revision = "ba9876543210".to_owned(),
@@ -176,19 +243,96 @@ fn what_is_held_is_named_with_what_to_do() {
     let unreadable = standing(&[with("User", holds(HoldReason::Unreadable))]);
     let message = &unreadable.condition(HELD).unwrap().message;
     assert!(message.contains("Correct it in the cloud"), "{message}");
+    let many = standing(&[with("AuthorizationRoleBinding", holds(HoldReason::ManyAdditions))]);
+    let message = &many.condition(HELD).unwrap().message;
+    assert!(
+        message.contains("3 AuthorizationRoleBinding would be added within one sync interval")
+            && message.contains("bindingsPerSync")
+            && message.contains("cloudsync/cloud tidewaiter.dev/release=0123456789ab"),
+        "{message}"
+    );
+    let status = many.status.unwrap();
+    let held = status.kinds[0].held.as_ref().unwrap();
+    assert_eq!(
+        (held.objects, held.additions, held.names.join(" ")),
+        (0, 3, "c d e".to_owned())
+    );
 }
 
 #[test]
 fn a_release_ends_with_its_use() {
     let holding = || with("User", holds(HoldReason::MostObjects));
+    let other = || {
+        let mut state = with("Plugin", holds(HoldReason::MostObjects));
+        state.contents.as_mut().unwrap().revision = "ba9876543210".to_owned();
+        state
+    };
     for (annotated, loops, expected) in [
         (None, vec![holding()], None),
         (Some(REVISION), vec![holding()], None),
         (Some(REVISION), vec![applied("User")], Some("ReleaseEnded")),
+        (Some(REVISION), vec![applied("User"), other()], Some("ReleaseEnded")),
         (Some("other"), vec![holding()], Some("ReleaseUnknown")),
         (Some(REVISION), vec![applied("User"), with("Plugin", waits)], None),
     ] {
         let found = release(annotated, &loops).map(|notice| notice.reason);
         assert_eq!(found.as_deref(), expected, "{annotated:?}");
     }
+}
+
+#[test]
+fn a_response_that_is_late_is_told_and_until_then_nothing_is_written() {
+    let waits_for = |seconds: u64| {
+        with("Plugin", |state| {
+            waits(state);
+            state.waited = Duration::from_secs(seconds);
+        })
+    };
+    let before = standing(&[applied("Plugin"), applied("User")]);
+    for (loops, left) in [
+        (vec![applied("User")], None),
+        (vec![waits_for(0), applied("User")], Some(10)),
+        (vec![waits_for(8), with("User", waits)], Some(2)),
+        (vec![waits_for(10), with("User", waits)], None),
+        (vec![with("User", fails)], None),
+    ] {
+        assert_eq!(patience(&before, &loops).map(|left| left.as_secs()), left, "{loops:?}");
+        assert_eq!(patience(&empty(), &loops), None, "the first write waits for nothing");
+    }
+    let late = plan(&before, &[waits_for(10), with("User", waits)], now()).unwrap();
+    assert_eq!(told(&late), "Synced=False/Waiting Held=False/NothingHeld");
+    let message = &late.status.conditions[0].message;
+    assert_eq!(message, "Plugin: listed, but not applied to the cluster yet");
+    let missing = with("Plugin", |state| {
+        waits(state);
+        state.waited = Duration::from_mins(1);
+        state.cache_error = Some(trouble(TroubleCause::Undefined));
+    });
+    let message = plan(&before, &[missing], now()).unwrap().status.conditions[0]
+        .message
+        .clone();
+    assert_eq!(message, "Plugin: listed, but the cluster cannot be read: no such kind");
+}
+
+#[test]
+fn what_all_kinds_have_in_common_is_said_once() {
+    let loops = ["Plugin", "Registry", "User"].map(|resource| with(resource, fails));
+    let planned = plan(&empty(), &loops, now()).unwrap();
+    assert_eq!(planned.status.conditions[0].message, "Plugin, Registry, User: refused");
+}
+
+#[test]
+fn what_an_earlier_process_listed_and_held_stays_until_the_kind_is_listed() {
+    let before = standing(&[applied("Plugin"), with("User", holds(HoldReason::MostObjects))]);
+    let unlisted = |resource: &'static str| LoopState {
+        resource: resource.into(),
+        list_error: Some("refused".to_owned()),
+        ..LoopState::default()
+    };
+    let planned = plan(&before, &[unlisted("Plugin"), unlisted("User")], now()).unwrap();
+    assert_eq!(told(&planned), "Synced=False/ListFailed Held=True/DeletionsHeld");
+    assert_eq!(planned.status.kinds, before.status.as_ref().unwrap().kinds);
+    let planned = plan(&before, &[unlisted("Plugin"), applied("User")], now()).unwrap();
+    assert_eq!(told(&planned), "Synced=False/ListFailed Held=False/NothingHeld");
+    assert_eq!(planned.status.kinds[1].held, None);
 }

@@ -1,0 +1,78 @@
+//! Who is meant.
+
+use serde_json::json;
+use tidewaiter_api::containership::{AuthorizationRoleBinding, User};
+
+use super::*;
+
+const ANN: &str = "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e";
+const BOB: &str = "0b8e4a52-13f7-4f0e-9d3c-7a6b5c4d3e2f";
+const OTHER_BOB: &str = "11111111-1111-4111-8111-111111111111";
+const NOBODY: &str = "22222222-2222-4222-8222-222222222222";
+
+fn live() -> Live {
+    let user = |(id, name): (&str, &str)| -> User {
+        serde_json::from_value(json!({"metadata": {"name": id}, "spec": {"id": id, "name": name}})).unwrap()
+    };
+    let binding = |(field, kind, who): (&str, &str, &str)| -> AuthorizationRoleBinding {
+        let mut spec = json!({"id": "b", "type": kind, "authorization_role_id": "r"});
+        spec[field] = json!(who);
+        serde_json::from_value(json!({"metadata": {"name": "b"}, "spec": spec})).unwrap()
+    };
+    Live {
+        users: [(ANN, "Ann"), (BOB, "Bob"), (OTHER_BOB, "Bob")].map(user).into(),
+        bindings: [("user_id", "UserBinding", "ci"), ("team_id", "TeamBinding", "web")]
+            .map(binding)
+            .into(),
+        ..Live::default()
+    }
+}
+
+#[test]
+fn a_user_is_found_by_name_or_id_and_a_team_by_id() {
+    for (user, teams, expected) in [
+        (Some("Ann"), &[][..], Ok(Some(ANN))),
+        (Some(ANN), &["web", NOBODY], Ok(Some(ANN))),
+        (Some(BOB), &[], Ok(Some(BOB))),
+        (Some(NOBODY), &[], Ok(Some(NOBODY))),
+        (Some("ci"), &[], Ok(Some("ci"))),
+        (None, &["web"], Ok(None)),
+        (
+            Some("ann"),
+            &[],
+            Err("there is no User \"ann\" in this cluster (it has Ann (9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e), Bob ("),
+        ),
+        (
+            Some("Bob"),
+            &[],
+            Err("2 Users are named \"Bob\": give one of the ids 0b8e4a52-13f7-4f0e-9d3c-7a6b5c4d3e2f, 11111111"),
+        ),
+        (
+            None,
+            &["developers"],
+            Err(
+                "\"developers\" is no id of a team, and the cluster does not know the names of teams (its bindings name web)",
+            ),
+        ),
+    ] {
+        let question = Question {
+            user: user.map(str::to_owned),
+            teams: teams.iter().map(ToString::to_string).collect(),
+            namespace: None,
+        };
+        let found = Asked::find(&live(), &question).map(|asked| asked.user.map(|user| user.id));
+        match (found, expected) {
+            (Ok(found), Ok(expected)) => assert_eq!(found.as_deref(), expected, "{user:?}"),
+            (Err(error), Err(expected)) => assert!(error.to_string().starts_with(expected), "{error}"),
+            other => panic!("{user:?} {teams:?}: {other:?}"),
+        }
+    }
+    let none = Asked::find(
+        &Live::default(),
+        &Question {
+            user: Some("Ann".to_owned()),
+            ..Question::default()
+        },
+    );
+    assert!(none.unwrap_err().to_string().contains("in this cluster (it has none)"));
+}

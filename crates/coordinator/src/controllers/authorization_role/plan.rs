@@ -1,0 +1,236 @@
+//! Which rules of a role become rules of its `ClusterRole`. Pure.
+
+use std::fmt::{self, Display};
+
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use tidewaiter_api::access::{self, FullControl};
+use tidewaiter_api::containership::AuthorizationRule;
+
+/// What limits the rules.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits<'a> {
+    /// Whether rules that amount to full control are permitted.
+    pub(crate) allow_privileged: bool,
+    /// The rules beyond which nothing is permitted.
+    pub(crate) ceiling: Option<&'a [PolicyRule]>,
+    /// Whether a binding gives the role in all namespaces.
+    pub(crate) everywhere: bool,
+}
+
+/// A rule that is not applied.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Refused {
+    pub(crate) rule: String,
+    pub(crate) why: Why,
+}
+
+/// Why a rule is not applied.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Why {
+    /// The API server would refuse it, and with it all others.
+    Invalid(&'static str),
+    /// It amounts to full control.
+    FullControl(FullControl),
+    /// It permits to read Secrets, and a binding gives the role in all namespaces.
+    AllSecrets,
+    /// The first part of it that the ceiling does not include.
+    Beyond(String),
+}
+
+impl Why {
+    pub(super) const WORDS: [&'static str; 3] = ["ceiling", "invalid", "privileged"];
+
+    /// The reason in metrics.
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Self::Invalid(_) => "invalid",
+            Self::FullControl(_) | Self::AllSecrets => "privileged",
+            Self::Beyond(_) => "ceiling",
+        }
+    }
+}
+
+impl Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\" {}", self.rule, self.why)
+    }
+}
+
+impl Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invalid(what) => f.write_str(what),
+            Self::FullControl(what) => write!(f, "{what}, which amounts to full control and needs allowPrivileged: true"),
+            Self::AllSecrets => f.write_str(
+                "permits to read all Secrets, which in all namespaces amounts to full control: bind the role in namespaces only, or set \
+                 allowPrivileged: true",
+            ),
+            Self::Beyond(part) => write!(f, "is beyond rbacCeiling, which does not permit \"{part}\""),
+        }
+    }
+}
+
+/// The rules that apply, in the order of the role, and those that are refused.
+pub(crate) fn plan(rules: &[AuthorizationRule], limits: Limits<'_>) -> (Vec<PolicyRule>, Vec<Refused>) {
+    let (mut applied, mut refused) = (Vec::new(), Vec::new());
+    for rule in rules.iter().filter_map(access::cluster_rule) {
+        match refusal(&rule, limits) {
+            None => applied.push(rule),
+            Some(why) => refused.push(Refused {
+                rule: access::words(&rule),
+                why,
+            }),
+        }
+    }
+    (applied, refused)
+}
+
+fn refusal(rule: &PolicyRule, limits: Limits<'_>) -> Option<Why> {
+    let privileged = || {
+        if limits.allow_privileged {
+            return None;
+        }
+        let all_secrets = limits.everywhere && access::reads_secrets(rule);
+        let full = access::full_control(rule).map(Why::FullControl);
+        full.or_else(|| all_secrets.then_some(Why::AllSecrets))
+    };
+    let beyond = || {
+        let part = access::beyond(limits.ceiling?, rule)?;
+        Some(Why::Beyond(access::words(&part)))
+    };
+    access::invalid(rule)
+        .map(Why::Invalid)
+        .or_else(privileged)
+        .or_else(beyond)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn rule(kind: &str, more: &Value) -> AuthorizationRule {
+        let mut rule = json!({"id": "r", "type": kind});
+        for (key, value) in more.as_object().unwrap() {
+            rule[key] = value.clone();
+        }
+        serde_json::from_value(rule).unwrap()
+    }
+
+    fn on(groups: &[&str], resources: &[&str], verbs: &[&str]) -> AuthorizationRule {
+        rule(
+            "kubernetes",
+            &json!({"api_groups": groups, "resources": resources, "verbs": verbs}),
+        )
+    }
+
+    const NONE: Limits<'_> = Limits {
+        allow_privileged: false,
+        ceiling: None,
+        everywhere: false,
+    };
+
+    /// The rules that apply, and why the others do not.
+    fn planned(rules: &[AuthorizationRule], limits: Limits<'_>) -> (Vec<String>, Vec<String>) {
+        let (applied, refused) = plan(rules, limits);
+        let refused = refused.iter().map(|it| format!("{}: {}", it.why.word(), it.rule));
+        (applied.iter().map(access::words).collect(), refused.collect())
+    }
+
+    #[test]
+    fn rules_for_the_cluster_apply_to_the_letter() {
+        let named = rule(
+            "kubernetes",
+            &json!({"api_groups": [""], "resources": ["configmaps"], "resource_names": ["a"], "verbs": ["get"]}),
+        );
+        let path = rule(
+            "kubernetes",
+            &json!({"non_resource_urls": ["/metrics"], "verbs": ["get"]}),
+        );
+        let cloud = rule(
+            "containership",
+            &json!({"resources": ["clusters"], "verbs": ["delete"]}),
+        );
+        let (applied, refused) = plan(&[named, cloud, path], NONE);
+        assert!(refused.is_empty());
+        let expected = json!([
+            {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["a"], "verbs": ["get"]},
+            {"nonResourceURLs": ["/metrics"], "verbs": ["get"]},
+        ]);
+        assert_eq!(serde_json::to_value(applied).unwrap(), expected);
+    }
+
+    #[test]
+    fn rules_are_refused_one_by_one() {
+        let (pods, everything) = (on(&[""], &["pods"], &["get"]), on(&["*"], &["*"], &["*"]));
+        let secrets = on(&[""], &["secrets"], &["get"]);
+        let invalid = on(&[], &["pods"], &["get"]);
+        let rules = [pods, everything, secrets, invalid];
+        let ceiling: Vec<PolicyRule> = vec![access::cluster_rule(&on(&[""], &["pods"], &["get", "list"])).unwrap()];
+        let (everywhere, allowed) = (true, true);
+        for (limits, applied, refused) in [
+            (
+                NONE,
+                &["get pods", "get secrets"][..],
+                &["privileged: * *.*", "invalid: get "][..],
+            ),
+            (
+                Limits { everywhere, ..NONE },
+                &["get pods"],
+                &["privileged: * *.*", "privileged: get secrets", "invalid: get "],
+            ),
+            (
+                Limits {
+                    allow_privileged: allowed,
+                    everywhere,
+                    ..NONE
+                },
+                &["get pods", "* *.*", "get secrets"],
+                &["invalid: get "],
+            ),
+            (
+                Limits {
+                    allow_privileged: allowed,
+                    ceiling: Some(&ceiling),
+                    everywhere,
+                },
+                &["get pods"],
+                &["ceiling: * *.*", "ceiling: get secrets", "invalid: get "],
+            ),
+            (
+                Limits {
+                    ceiling: Some(&[]),
+                    ..NONE
+                },
+                &[],
+                &[
+                    "ceiling: get pods",
+                    "privileged: * *.*",
+                    "ceiling: get secrets",
+                    "invalid: get ",
+                ],
+            ),
+        ] {
+            let found = planned(&rules, limits);
+            assert_eq!(
+                (&found.0[..], &found.1[..]),
+                (&owned(applied)[..], &owned(refused)[..]),
+                "{limits:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_what_to_do() {
+        let (_, refused) = plan(&[on(&[""], &["nodes/proxy"], &["get"])], NONE);
+        assert_eq!(
+            refused[0].to_string(),
+            "\"get nodes/proxy\" permits nodes/proxy, which amounts to full control and needs allowPrivileged: true"
+        );
+    }
+
+    fn owned(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+}

@@ -1,0 +1,318 @@
+//! Authorization role binding controller: makes a `ClusterRoleBinding` of each `AuthorizationRoleBinding`, or a `RoleBinding` in its
+//! namespace, to the `ClusterRole` of its role.
+//!
+//! - What counts is what the cloud lists: what was bound stays when somebody deletes the `AuthorizationRoleBinding`, the role or a
+//!   definition, and an `AuthorizationRoleBinding` that the cloud does not list takes no effect.
+//! - It binds only a `ClusterRole` that the authorization role controller made of an `AuthorizationRole`: a binding to another one of that
+//!   name would give what nobody decided.
+//! - A binding waits, and says so, while its role or its namespace does not exist.
+//! - The role of a binding cannot be changed. A stand-in with the new role exists while the binding is replaced (`plan`), so a right that
+//!   both roles give is never missing.
+//! - Ownership cannot cross namespaces, so a finalizer keeps an `AuthorizationRoleBinding` that the cloud does not list any more until its
+//!   binding is gone, and a binding that is left without is deleted.
+//! - A binding of others is reported and left alone.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
+use kube::{Client, Resource as _};
+use tidewaiter_api::access::{self, Subject};
+use tidewaiter_api::containership::{AuthorizationRoleBinding, AuthorizationRoleBindingSpec};
+use tidewaiter_api::names::AUTHORIZATION_ROLE_BINDING_FINALIZER;
+use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
+use tidewaiter_kit::metrics::MetricsError;
+use tidewaiter_kit::{
+    Cache, Change, Controller, ControllerContext, Finalizer, Index, Key, Metadata, Next, Pass, Queue, Reconciler,
+    Tasks, Trigger, WriteError, Writer,
+};
+
+mod object;
+mod plan;
+mod status;
+
+use super::listed::key_of;
+use super::rbac::{CATCH_UP, OURS, Rbac, keep, selector};
+use crate::mirror::is_id;
+use object::Binding;
+use plan::{Existing, Step, Target};
+use status::{BindingError, Waiting};
+
+pub(crate) use status::Wait;
+
+const FINALIZER: Finalizer = Finalizer(AUTHORIZATION_ROLE_BINDING_FINALIZER);
+
+struct AuthorizationRoleBindingController {
+    rbac: Rbac,
+    in_namespaces: Cache<RoleBinding>,
+    /// Those in namespaces, by the name of their `AuthorizationRoleBinding`.
+    by_name: Index<String>,
+    writer: Writer,
+    waiting: Waiting,
+}
+
+/// Starts it.
+pub(super) fn start(
+    rbac: &Rbac,
+    reader: &Client,
+    clients: &Clients,
+    context: &ControllerContext,
+    tasks: &mut Tasks,
+) -> Result<(), MetricsError> {
+    let (queue, kit) = (Queue::new(), &context.kit);
+    let in_namespaces = Cache::<RoleBinding>::all(reader.clone())
+        .labels(&selector())
+        .start(tasks, kit);
+    let by_name = in_namespaces.index(|binding| Some(plan::id_of(binding.metadata.name.as_deref()?).to_owned()));
+    rbac.bindings.cache().notify(queue.same_name());
+    rbac.roles.cache().notify(bindings_of(&queue, rbac));
+    rbac.cluster_roles.notify(bindings_of(&queue, rbac));
+    rbac.namespaces.notify(of_namespace(&queue, rbac));
+    rbac.everywhere.notify(made_of(&queue));
+    in_namespaces.notify(made_of(&queue));
+    rbac.notify_lists(all_bindings(&queue, rbac, &by_name));
+    let client = clients.for_controller(AuthorizationRoleBindingController::NAME, DEFAULT_IN_FLIGHT);
+    let reconciler = AuthorizationRoleBindingController {
+        rbac: rbac.clone(),
+        in_namespaces: in_namespaces.clone(),
+        by_name,
+        writer: Writer::new(client, AuthorizationRoleBindingController::NAME, Arc::clone(&kit.clock)),
+        waiting: Waiting::new(&kit.metrics)?,
+    };
+    Controller::new(reconciler, queue)
+        .reads(rbac.bindings.cache())
+        .reads(rbac.roles.cache())
+        .reads(&rbac.cluster_roles)
+        .reads(&rbac.namespaces)
+        .reads(&rbac.everywhere)
+        .reads(&in_namespaces)
+        .start(context.clone(), tasks);
+    Ok(())
+}
+
+/// Reconciles the bindings of a role, which the object has the name of.
+fn bindings_of<K: kube::Resource + 'static>(queue: &Queue, rbac: &Rbac) -> Trigger<K> {
+    let (queue, index) = (queue.clone(), rbac.bindings_of.clone());
+    Trigger::calls(move |change: &Change<'_, K>| {
+        let name = change.object().meta().name.clone().unwrap_or_default();
+        for key in index.keys(&name) {
+            queue.push(key);
+        }
+    })
+}
+
+/// Reconciles the bindings in a namespace that is new or begins to terminate.
+fn of_namespace(queue: &Queue, rbac: &Rbac) -> Trigger<Metadata<Namespace>> {
+    let queue = queue.clone();
+    let in_namespace = rbac
+        .bindings
+        .cache()
+        .index(|binding| Some(binding.spec.namespace.clone()));
+    let trigger = Trigger::calls(move |change: &Change<'_, Metadata<Namespace>>| {
+        let name = change.object().metadata.name.clone().unwrap_or_default();
+        for key in in_namespace.keys(&name) {
+            queue.push(key);
+        }
+    });
+    trigger.unless(|before, after| is_terminating(before) == is_terminating(after))
+}
+
+/// Reconciles the `AuthorizationRoleBinding` of a binding.
+fn made_of<K: kube::Resource + 'static>(queue: &Queue) -> Trigger<K> {
+    let queue = queue.clone();
+    Trigger::calls(move |change: &Change<'_, K>| {
+        if let Some(name) = &change.object().meta().name {
+            queue.push(key_of(plan::id_of(name)));
+        }
+    })
+}
+
+/// Reconciles every binding: each that the cluster has as a resource, and each of which something was made.
+fn all_bindings(queue: &Queue, rbac: &Rbac, by_name: &Index<String>) -> impl Fn() + Clone + Send + Sync + use<> {
+    let (queue, resources) = (queue.clone(), rbac.bindings.cache().clone());
+    let (everywhere, in_namespaces) = (rbac.everywhere.clone(), by_name.clone());
+    move || {
+        let ids = everywhere
+            .keys()
+            .into_iter()
+            .map(|key| plan::id_of(key.name()).to_owned());
+        let made = ids.chain(in_namespaces.values()).map(|id| key_of(&id));
+        for key in resources.keys().into_iter().chain(made) {
+            queue.push(key);
+        }
+    }
+}
+
+fn is_terminating(namespace: &Metadata<Namespace>) -> bool {
+    namespace.metadata.deletion_timestamp.is_some()
+}
+
+impl Reconciler for AuthorizationRoleBindingController {
+    const NAME: &'static str = "authorization-role-binding";
+    type Error = BindingError;
+
+    async fn reconcile(&self, pass: &mut Pass) -> Result<Next, BindingError> {
+        let key = pass.key().clone();
+        let found = self.rbac.bindings.find(key.name());
+        if let Some(binding) = &found {
+            pass.about(binding.object_ref(&()));
+        }
+        let Some(binding) = found.as_ref().filter(|binding| self.rbac.bindings.counts(binding)) else {
+            self.waiting.set(&key, None);
+            return self.without_effect(key.name(), found.as_deref()).await;
+        };
+        keep::<AuthorizationRoleBinding>(FINALIZER, &self.writer, &binding.metadata).await?;
+        let decided = self.target(&binding.spec);
+        self.waiting.set(&key, decided.as_ref().err());
+        match decided {
+            Ok(target) => self.ensure(key.name(), Some(&target)).await,
+            Err(wait) if wait.keeps() => Err(BindingError::Waits(wait)),
+            Err(wait) => {
+                self.ensure(key.name(), None).await?;
+                Err(BindingError::Waits(wait))
+            }
+        }
+    }
+}
+
+impl AuthorizationRoleBindingController {
+    /// What is to be bound, unless something is missing.
+    fn target(&self, spec: &AuthorizationRoleBindingSpec) -> Result<Target, Wait> {
+        let id = &spec.authorization_role_id;
+        let namespace = (!spec.namespace.is_empty()).then(|| spec.namespace.clone());
+        if self.rbac.roles.get(id).is_none() {
+            let stays = self.rbac.roles.retains(id);
+            return Err(if stays {
+                Wait::Missing(id.clone())
+            } else {
+                Wait::Role(id.clone())
+            });
+        }
+        let Some(made) = self.rbac.cluster_roles.get(&Key::new(id)) else {
+            return Err(Wait::ClusterRole(id.clone()));
+        };
+        let narrows = namespace.is_none() && !self.rbac.settings.allow_privileged;
+        if narrows && made.rules.iter().flatten().any(access::reads_secrets) {
+            // The authorization role controller removes that rule when it sees this binding.
+            return Err(Wait::ClusterRole(id.clone()));
+        }
+        if let Some(namespace) = &namespace {
+            let found = self.rbac.namespaces.get(&Key::new(namespace));
+            if found.is_none_or(|found| is_terminating(&found)) {
+                return Err(Wait::Namespace(namespace.clone()));
+            }
+        }
+        Ok(Target {
+            namespace,
+            role: id.clone(),
+            subject: Subject::from(spec),
+        })
+    }
+
+    /// A binding that takes no effect: deletes what was made, and then lets the `AuthorizationRoleBinding` go. If the cloud lists the
+    /// binding, what was made stays: the `AuthorizationRoleBinding` was deleted in the cluster only, and the mirror restores it.
+    async fn without_effect(&self, name: &str, found: Option<&AuthorizationRoleBinding>) -> Result<Next, BindingError> {
+        let leaving = found.filter(|it| it.metadata.deletion_timestamp.is_some() && FINALIZER.is_on(&it.metadata));
+        if self.rbac.bindings.retains(name) {
+            if let Some(binding) = leaving {
+                keep::<AuthorizationRoleBinding>(FINALIZER, &self.writer, &binding.metadata).await?;
+            }
+            return Ok(Next::UntilChanged);
+        }
+        if found.is_none() && !is_id(name) {
+            // Not one of ours: people give other names.
+            return Ok(Next::UntilChanged);
+        }
+        let next = self.ensure(name, None).await?;
+        let Some(binding) = leaving.filter(|_| next == Next::UntilChanged) else {
+            return Ok(next);
+        };
+        let namespace = (!binding.spec.namespace.is_empty()).then_some(&*binding.spec.namespace);
+        let meta = object::metadata(namespace, name);
+        let ours = |meta: &_| OURS.marks(meta);
+        let gone = match namespace {
+            None => self.writer.confirm_gone::<ClusterRoleBinding>(&meta, ours).await?,
+            Some(_) => self.writer.confirm_gone::<RoleBinding>(&meta, ours).await?,
+        };
+        let Some(gone) = gone else {
+            return Ok(Next::Pending(CATCH_UP));
+        };
+        FINALIZER
+            .release::<AuthorizationRoleBinding>(&self.writer, &binding.metadata, &[gone])
+            .await?;
+        Ok(Next::UntilChanged)
+    }
+
+    /// Makes the bindings of this name as the target, one write after the other.
+    async fn ensure(&self, name: &str, target: Option<&Target>) -> Result<Next, BindingError> {
+        let Some(existing) = self.existing(name, target) else {
+            return Ok(Next::Pending(CATCH_UP));
+        };
+        for step in plan::plan(name, target, &existing) {
+            match step.namespace() {
+                None => self.perform(&step, target, &self.rbac.everywhere).await?,
+                Some(_) => self.perform(&step, target, &self.in_namespaces).await?,
+            }
+        }
+        Ok(Next::UntilChanged)
+    }
+
+    /// What is there; None while a cache does not show our last write.
+    fn existing(&self, name: &str, target: Option<&Target>) -> Option<Vec<Existing>> {
+        let names = [name.to_owned(), plan::stand_in(name)];
+        let mut outdated = false;
+        let mut existing = Vec::new();
+        for name in &names {
+            let key = Key::new(name);
+            let found = self.rbac.everywhere.get(&key);
+            outdated |= self
+                .writer
+                .awaits::<ClusterRoleBinding>(&key, found.as_ref().map(|it| &it.metadata));
+            existing.extend(found.map(|it| Existing::of(&*it)));
+        }
+        let mut keys = self.by_name.keys(&name.to_owned());
+        let namespace = target.and_then(|target| target.namespace.as_deref());
+        keys.extend(
+            namespace
+                .iter()
+                .flat_map(|namespace| names.iter().map(|name| Key::namespaced(namespace, name))),
+        );
+        keys.sort();
+        keys.dedup();
+        for key in keys {
+            let found = self.in_namespaces.get(&key);
+            outdated |= self
+                .writer
+                .awaits::<RoleBinding>(&key, found.as_ref().map(|it| &it.metadata));
+            existing.extend(found.map(|it| Existing::of(&*it)));
+        }
+        (!outdated).then_some(existing)
+    }
+
+    async fn perform<B: Binding>(
+        &self,
+        step: &Step,
+        target: Option<&Target>,
+        cache: &Cache<B>,
+    ) -> Result<(), WriteError> {
+        let meta = object::metadata(step.namespace(), step.name());
+        let cached = cache.get(&Key::of_meta(&meta));
+        match (step, target) {
+            (Step::Delete { .. }, _) | (Step::Put { .. }, None) => match cached {
+                Some(cached) => match self.writer.delete::<B>(cached.meta()).await {
+                    Err(error) if error.is_gone() => Ok(()),
+                    deleted => deleted,
+                },
+                None => Ok(()),
+            },
+            (Step::Put { fresh, .. }, Some(target)) => {
+                let mut desired = B::new(meta, &target.role, &target.subject);
+                OURS.mark(&mut desired);
+                match cached.filter(|_| !fresh) {
+                    Some(cached) => self.writer.apply(&desired, Some(&cached)).await.map(drop),
+                    None => self.writer.apply_new(&desired, |meta| OURS.marks(meta)).await.map(drop),
+                }
+            }
+        }
+    }
+}

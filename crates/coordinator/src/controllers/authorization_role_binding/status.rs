@@ -1,0 +1,125 @@
+//! What a binding waits for, in Events and as a gauge.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use prometheus::IntGaugeVec;
+use tidewaiter_kit::metrics::MetricsError;
+use tidewaiter_kit::{Key, Metrics, Notice, ReconcileError, Retry, WriteError};
+
+/// What a binding waits for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Wait {
+    #[error("there is no role {0}")]
+    Role(String),
+    #[error("the ClusterRole {0} is not as its role says yet")]
+    ClusterRole(String),
+    #[error("there is no namespace {0}, or it is being deleted")]
+    Namespace(String),
+    #[error("the cluster has no role {0} that can be read, although the cloud may list it")]
+    Missing(String),
+}
+
+impl Wait {
+    const WORDS: [&'static str; 3] = ["namespace", "role", "unknown"];
+
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Role(_) | Self::ClusterRole(_) => "role",
+            Self::Namespace(_) => "namespace",
+            Self::Missing(_) => "unknown",
+        }
+    }
+
+    /// Whether what was bound before stays meanwhile.
+    pub(super) fn keeps(&self) -> bool {
+        matches!(self, Self::ClusterRole(_) | Self::Missing(_))
+    }
+}
+
+/// Why a binding is not as desired.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BindingError {
+    #[error("the binding waits: {0}")]
+    Waits(Wait),
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+impl ReconcileError for BindingError {
+    fn retry(&self) -> Retry {
+        match self {
+            // Its arrival starts a pass.
+            Self::Waits(_) => Retry::Slow,
+            Self::Write(error) => error.retry(),
+        }
+    }
+
+    fn class(&self) -> &'static str {
+        match self {
+            Self::Waits(wait) => wait.word(),
+            Self::Write(error) => error.class(),
+        }
+    }
+
+    fn is_refusal(&self) -> bool {
+        match self {
+            Self::Waits(_) => true,
+            Self::Write(error) => error.is_refusal(),
+        }
+    }
+
+    fn notice(&self) -> Option<Notice> {
+        match self {
+            // It takes a moment.
+            Self::Waits(Wait::ClusterRole(_)) => None,
+            Self::Waits(wait) => {
+                let state = if wait.keeps() {
+                    "Nothing changes"
+                } else {
+                    "Nothing is bound"
+                };
+                let note = format!("{state}: {wait}. It is bound as soon as it exists.");
+                Some(Notice::warning("BindingWaits", "Bind", note))
+            }
+            Self::Write(error) => error.notice(),
+        }
+    }
+}
+
+/// The bindings that wait, as a gauge.
+pub(super) struct Waiting {
+    all: Mutex<BTreeMap<Key, &'static str>>,
+    gauge: IntGaugeVec,
+}
+
+impl Waiting {
+    pub(super) fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
+        let gauge = metrics.gauge_vec(
+            "tidewaiter_role_bindings_waiting",
+            "Role bindings of the cloud that are not bound, by what they wait for: role, namespace, unknown (a role that the cloud may list cannot be read in the cluster).",
+            &["for"],
+        )?;
+        for word in Wait::WORDS {
+            gauge.with_label_values(&[word]).set(0);
+        }
+        Ok(Self {
+            all: Mutex::default(),
+            gauge,
+        })
+    }
+
+    pub(super) fn set(&self, key: &Key, wait: Option<&Wait>) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = match wait {
+            Some(wait) => all.insert(key.clone(), wait.word()),
+            None => all.remove(key),
+        };
+        if let Some(before) = before {
+            self.gauge.with_label_values(&[before]).dec();
+        }
+        if let Some(wait) = wait {
+            self.gauge.with_label_values(&[wait.word()]).inc();
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! How objects of plugins are named and digested.
+
+use std::fmt::{self, Display, Write as _};
+
+use aws_lc_rs::digest::{Context, SHA256};
+use kube::core::GroupVersionKind;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tidewaiter_api::AppliedObject;
+
+/// Names an object, whatever the version of its group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(super) struct ObjectId {
+    pub(super) group: String,
+    pub(super) kind: String,
+    /// Empty for a cluster-scoped object.
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+/// An object as the manifests have it, with the label of its plugin.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Object {
+    /// With the namespace of the manifest, if it has one.
+    pub(super) id: ObjectId,
+    /// The version of the group.
+    pub(super) version: String,
+    pub(super) body: Map<String, Value>,
+    /// The digest of the body.
+    pub(super) digest: String,
+    /// Whether it may be deleted and created again when a field cannot be changed.
+    pub(super) replaces: bool,
+}
+
+impl ObjectId {
+    /// Whether other objects of a plugin may need it first, and others than the plugin use it.
+    pub(super) fn is_prerequisite(&self) -> bool {
+        matches!(
+            (self.group.as_str(), self.kind.as_str()),
+            ("", "Namespace") | ("apiextensions.k8s.io", "CustomResourceDefinition")
+        )
+    }
+
+    pub(super) fn is_secret(&self) -> bool {
+        (self.group.as_str(), self.kind.as_str()) == ("", "Secret")
+    }
+
+    /// The kind, as `pluginDeny` names it: `Deployment.apps`, `Secret`.
+    pub(super) fn kind_name(&self) -> String {
+        if self.group.is_empty() {
+            self.kind.clone()
+        } else {
+            format!("{}.{}", self.kind, self.group)
+        }
+    }
+
+    /// The object in its place: an object of a namespaced kind without a namespace is in `default`, as kubectl has it.
+    pub(super) fn in_scope(&self, namespaced: bool) -> Self {
+        let mut id = self.clone();
+        if namespaced && id.namespace.is_empty() {
+            "default".clone_into(&mut id.namespace);
+        }
+        id
+    }
+
+    /// The kind in a version of its group.
+    pub(super) fn in_version(&self, version: &str) -> GroupVersionKind {
+        GroupVersionKind::gvk(&self.group, version, &self.kind)
+    }
+}
+
+impl Display for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.kind_name())?;
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+impl From<&AppliedObject> for ObjectId {
+    fn from(applied: &AppliedObject) -> Self {
+        Self {
+            group: applied.group.clone(),
+            kind: applied.kind.clone(),
+            namespace: applied.namespace.clone(),
+            name: applied.name.clone(),
+        }
+    }
+}
+
+/// The SHA-256 of these texts, in hexadecimal digits; where one ends is part of it.
+pub(super) fn digest<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
+    let mut context = Context::new(&SHA256);
+    for part in parts {
+        context.update(&(part.len() as u64).to_be_bytes());
+        context.update(part.as_bytes());
+    }
+    let mut text = String::with_capacity(64);
+    for byte in context.finish().as_ref() {
+        // A String takes everything.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}

@@ -1,0 +1,72 @@
+//! The cluster, as far as a plugin is concerned. Pure.
+
+use std::collections::BTreeMap;
+
+use super::health::Health;
+use super::job::JobState;
+use super::object::{Object, ObjectId};
+use super::problem::Problem;
+use super::release::Release;
+
+/// An object of the plugin in the cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Live {
+    pub(super) uid: String,
+    pub(super) deleting: bool,
+    /// The finalizers, which keep it while it is being deleted.
+    pub(super) finalizers: Vec<String>,
+    /// The digest of the fields that are ours.
+    pub(super) fields: String,
+    pub(super) health: Health,
+    /// Of a job, what became of it.
+    pub(super) job: Option<JobState>,
+}
+
+/// What has the name of an object of the plugin.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Seen {
+    /// An object with the label of the plugin.
+    Ours(Live),
+    /// An object without the label of any plugin.
+    Foreign,
+    /// An object with the label of this other plugin.
+    OtherPlugin(String),
+    /// It may not be read, so nothing is known of it.
+    Unreadable(Problem),
+}
+
+/// The cluster, as far as the plugin is concerned.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Observed {
+    /// By kind (group, version, kind), whether it is namespaced. Kinds that the API server does not serve are absent.
+    pub(super) kinds: BTreeMap<(String, String, String), bool>,
+    /// What there is; what is absent does not exist.
+    pub(super) seen: BTreeMap<ObjectId, Seen>,
+}
+
+impl Observed {
+    /// The object in its place; None while its kind is not served.
+    pub(super) fn place(&self, object: &Object) -> Option<ObjectId> {
+        let kind = (object.id.group.clone(), object.version.clone(), object.id.kind.clone());
+        self.kinds.get(&kind).map(|namespaced| object.id.in_scope(*namespaced))
+    }
+
+    pub(super) fn ours(&self, id: &ObjectId) -> Option<&Live> {
+        match self.seen.get(id)? {
+            Seen::Ours(live) => Some(live),
+            Seen::Foreign | Seen::OtherPlugin(_) | Seen::Unreadable(_) => None,
+        }
+    }
+}
+
+/// The objects of the release that are not healthy, and how they are.
+pub(super) fn unhealthy<'b>(release: &Release, observed: &'b Observed) -> Vec<(ObjectId, &'b Health)> {
+    let objects = release.prerequisites.iter().chain(release.groups.iter().flatten());
+    let placed = objects.filter_map(|object| observed.place(object));
+    placed
+        .filter_map(|id| {
+            let health = &observed.ours(&id)?.health;
+            (*health != Health::Current).then_some((id, health))
+        })
+        .collect()
+}

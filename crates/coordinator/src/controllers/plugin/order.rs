@@ -1,0 +1,97 @@
+//! What is to be applied of a plugin now, and what it waits for: the mirror, and the plugins that it depends on.
+
+use tidewaiter_api::containership::Plugin;
+use tidewaiter_cloud::models::values::PluginId;
+use tidewaiter_kit::{Key, Pass};
+
+use super::PluginController;
+use super::by_plugin::Identity;
+use super::depends::{Blocked, Known, Plugins, blocked, goes_first};
+use super::plan::Waits;
+use super::problem::{PluginError, Problem};
+use super::record::Record;
+use super::release::Release;
+
+impl PluginController {
+    /// The release to apply, or what is waited for before that.
+    pub(super) async fn release(
+        &self,
+        pass: &mut Pass,
+        id: PluginId,
+        plugin: &Plugin,
+        identity: &Identity,
+        record: &mut Record,
+    ) -> Result<Result<Release, Waits>, PluginError> {
+        let Some(release) = self.manifests.fetch(pass, id, plugin, record).await? else {
+            return Ok(Err(Waits {
+                reason: "VersionChanges",
+                message: "the cloud has another version already: waits for the mirror".to_owned(),
+            }));
+        };
+        if let Some(waits) = self.dependencies(pass.key(), plugin, identity, &release, record)? {
+            return Ok(Err(waits));
+        }
+        record.identify(identity, &release);
+        Ok(Ok(release))
+    }
+
+    /// What a version that is not applied yet waits for.
+    fn dependencies(
+        &self,
+        key: &Key,
+        plugin: &Plugin,
+        identity: &Identity,
+        release: &Release,
+        record: &Record,
+    ) -> Result<Option<Waits>, Problem> {
+        if release.depends_on.is_empty() || record.applied_version() == plugin.spec.version {
+            self.waiting.set(key, false);
+            return Ok(None);
+        }
+        let counting = self
+            .plugins
+            .iter()
+            .filter(|plugin| self.listed.counts(&plugin.metadata));
+        let known = counting.map(|plugin| {
+            let depends_on = self.manifests.dependencies(&plugin.spec.id);
+            (Identity::of(&plugin.spec), Known::of(&plugin, depends_on))
+        });
+        let known: Plugins = known.collect();
+        let complete = self
+            .listed
+            .is_covered(|name| known.keys().any(|plugin| plugin.id == name));
+        let found = blocked(identity, &release.depends_on, &known, complete);
+        self.waiting.set(key, found.is_some());
+        match found {
+            None => Ok(None),
+            Some(Blocked::Waits(waits)) => Ok(Some(waits)),
+            Some(Blocked::Problem(problem)) => Err(problem),
+        }
+    }
+
+    /// Waits for the plugins that depend on this one and are removed, too.
+    pub(super) fn wait_for_dependents(&self, key: &Key, plugin: &Identity, record: &Record) -> Result<(), Problem> {
+        let removed = self.inventories.iter().filter(|inventory| {
+            let name = inventory.metadata.name.as_deref().unwrap_or_default();
+            !self.listed.retains(name, None)
+        });
+        let removed = removed.map(|inventory| {
+            let record = Record::read(&inventory.spec);
+            let known = Known {
+                depends_on: record.depends_on().to_vec(),
+                ..Known::default()
+            };
+            (record.identity(&inventory), known)
+        });
+        let removed: Plugins = removed.collect();
+        let first = goes_first(plugin, record.depends_on(), &removed);
+        self.waiting.set(key, first.is_some());
+        first.map_or(Ok(()), |first| {
+            Err(Problem {
+                reason: "RemovalWaits",
+                note: format!("waits until plugin {first}, which depends on it, is removed"),
+                passes: true,
+            })
+        })
+    }
+}

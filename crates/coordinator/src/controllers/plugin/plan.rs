@@ -1,0 +1,355 @@
+//! What is to be done for a plugin now. Pure.
+//!
+//! One plan covers what may be done without waiting: prerequisites, or the next job, or all groups, or removals. The caller does it,
+//! observes again, and plans again, until nothing is left to do. Whatever a crash interrupted is planned again in the same way.
+
+use std::collections::BTreeSet;
+
+use super::health::Health;
+use super::job::JobState;
+use super::object::{Object, ObjectId};
+use super::observed::{Live, Observed, Seen};
+use super::problem::Problem;
+use super::record::Record;
+use super::release::Release;
+use super::settings::PluginDrift;
+
+/// A write.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Action<'a> {
+    /// Creates the object, or makes its fields what the manifests say. `uid` is that of the object which exists.
+    Apply {
+        id: ObjectId,
+        object: &'a Object,
+        uid: Option<String>,
+        /// Somebody changed or deleted it.
+        drift: bool,
+    },
+    /// Creates the job.
+    Run { id: ObjectId, object: &'a Object },
+    /// Deletes the object with this uid.
+    Delete { id: ObjectId, uid: String },
+}
+
+/// What the plugin waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Waits {
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+/// How far the plugin is when nothing more can be done now.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum End {
+    /// Everything is applied, and nothing else is left.
+    Done,
+    Waits(Waits),
+    /// The job of this name failed.
+    JobFailed(ObjectId),
+    Problems(Vec<Problem>),
+}
+
+/// What is to be done, and what is known afterwards.
+#[derive(Debug)]
+pub(super) struct Plan<'a> {
+    /// One after the other; what is in one may be done at the same time.
+    pub(super) actions: Vec<Vec<Action<'a>>>,
+    /// If there are no actions.
+    pub(super) end: End,
+    /// The record before the actions: it has every object that may come to be.
+    pub(super) record: Record,
+    /// Objects that somebody changed or deleted and that are left so.
+    pub(super) drifted: Vec<ObjectId>,
+    /// Namespaces and definitions of others, which are used as they are.
+    pub(super) used: Vec<ObjectId>,
+}
+
+/// Plans. An empty release removes everything.
+pub(super) fn plan<'a>(release: &'a Release, record: &Record, observed: &Observed, drift: PluginDrift) -> Plan<'a> {
+    let mut planner = Planner {
+        observed,
+        drift,
+        plan: Plan {
+            actions: Vec::new(),
+            end: End::Done,
+            record: record.clone(),
+            drifted: Vec::new(),
+            used: Vec::new(),
+        },
+        problems: Vec::new(),
+        defined: defined(release),
+        waits: None,
+    };
+    planner.plan.record.retain_jobs(release);
+    for object in release.all() {
+        // What may not be read is not written, so it does not come to be.
+        if let Some(id) = observed.place(object)
+            && !matches!(observed.seen.get(&id), Some(Seen::Unreadable(_)))
+        {
+            planner.plan.record.expect(id, &object.version);
+        }
+    }
+    if let Some(end) = planner.run(release) {
+        planner.plan.end = end;
+    }
+    planner.plan
+}
+
+struct Planner<'a, 'b> {
+    observed: &'b Observed,
+    drift: PluginDrift,
+    plan: Plan<'a>,
+    problems: Vec<Problem>,
+    /// The groups that the release defines.
+    defined: BTreeSet<&'a str>,
+    /// What keeps the plugin from going on behind its objects.
+    waits: Option<Waits>,
+}
+
+impl<'a> Planner<'a, '_> {
+    /// None when everything is done, or actions come first.
+    fn run(&mut self, release: &'a Release) -> Option<End> {
+        self.group(&release.prerequisites);
+        if self.stops() {
+            return self.problem();
+        }
+        if let Some(end) = self.unready(&release.prerequisites) {
+            return Some(end);
+        }
+        if let Some(end) = self.jobs(&release.before) {
+            return Some(end);
+        }
+        if self.stops() {
+            return None;
+        }
+        for group in &release.groups {
+            self.group(group);
+            if !self.problems.is_empty() {
+                break;
+            }
+        }
+        if self.stops() {
+            return self.problem();
+        }
+        if let Some(waits) = self.waits.take() {
+            return Some(End::Waits(waits));
+        }
+        if let Some(end) = self.jobs(&release.after) {
+            return Some(end);
+        }
+        if self.stops() {
+            return None;
+        }
+        self.prune(release)
+    }
+
+    fn stops(&self) -> bool {
+        !self.plan.actions.is_empty() || !self.problems.is_empty()
+    }
+
+    /// The problems, unless something can be done first.
+    fn problem(&mut self) -> Option<End> {
+        let problems = std::mem::take(&mut self.problems);
+        (self.plan.actions.is_empty() && !problems.is_empty()).then_some(End::Problems(problems))
+    }
+
+    /// Plans what the objects of a group need. They are independent of each other: a problem of one does not keep the others.
+    fn group(&mut self, objects: &'a [Object]) {
+        let mut actions = Vec::new();
+        for object in objects {
+            let Some(id) = self.observed.place(object) else {
+                self.unserved(object);
+                continue;
+            };
+            if !object.id.namespace.is_empty() && !self.is_namespaced(object) {
+                self.problems.push(Problem::not_namespaced(&object.id));
+                continue;
+            }
+            match self.observed.seen.get(&id) {
+                Some(Seen::Foreign | Seen::OtherPlugin(_)) if id.is_prerequisite() => {
+                    self.plan.record.forget(&id);
+                    self.plan.used.push(id);
+                }
+                Some(Seen::Foreign) => {
+                    self.plan.record.forget(&id);
+                    self.problems.push(Problem::foreign(&id));
+                }
+                Some(Seen::OtherPlugin(other)) => {
+                    self.plan.record.forget(&id);
+                    self.problems.push(Problem::of_other_plugin(&id, other));
+                }
+                Some(Seen::Unreadable(problem)) => self.problems.push(problem.clone()),
+                Some(Seen::Ours(live)) => actions.extend(self.present(id, object, live)),
+                None => actions.extend(self.absent(id, object)),
+            }
+        }
+        if !actions.is_empty() {
+            self.plan.actions.push(actions);
+        }
+    }
+
+    /// A kind that the release defines is served a moment after its definition is established.
+    fn unserved(&mut self, object: &Object) {
+        if !self.defined.contains(object.id.group.as_str()) {
+            self.problems.push(Problem::unknown_kind(object));
+            return;
+        }
+        let (id, version) = (&object.id, &object.version);
+        self.waits = Some(Waits {
+            reason: "Prerequisites",
+            message: format!("{id}: waits until the API server serves the kind in version {version}"),
+        });
+    }
+
+    fn is_namespaced(&self, object: &Object) -> bool {
+        let kind = (object.id.group.clone(), object.version.clone(), object.id.kind.clone());
+        self.observed.kinds.get(&kind).copied().unwrap_or_default()
+    }
+
+    fn present(&mut self, id: ObjectId, object: &'a Object, live: &Live) -> Option<Action<'a>> {
+        if live.deleting {
+            self.waits = Some(Waits {
+                reason: "Removal",
+                message: format!("waits until {id} is deleted, to create it again"),
+            });
+            return None;
+        }
+        let applied = self.plan.record.applied(&id);
+        let same = applied.is_some_and(|applied| applied.digest == object.digest);
+        let drift = same && applied.is_some_and(|applied| applied.fields != live.fields);
+        if same && !drift {
+            return None;
+        }
+        self.unless_reported(drift, id, object, Some(live.uid.clone()))
+    }
+
+    fn absent(&mut self, id: ObjectId, object: &'a Object) -> Option<Action<'a>> {
+        let applied = self.plan.record.applied(&id);
+        let drift = applied.is_some_and(|applied| applied.digest == object.digest);
+        self.unless_reported(drift, id, object, None)
+    }
+
+    fn unless_reported(
+        &mut self,
+        drift: bool,
+        id: ObjectId,
+        object: &'a Object,
+        uid: Option<String>,
+    ) -> Option<Action<'a>> {
+        if drift && self.drift == PluginDrift::Report {
+            self.plan.drifted.push(id);
+            return None;
+        }
+        Some(Action::Apply { id, object, uid, drift })
+    }
+
+    /// What the prerequisites wait for, unless they are there.
+    fn unready(&self, objects: &[Object]) -> Option<End> {
+        objects.iter().find_map(|object| {
+            let id = self.observed.place(object)?;
+            match &self.observed.ours(&id)?.health {
+                Health::Current => None,
+                Health::InProgress(what) | Health::Failed(what) => Some(End::Waits(Waits {
+                    reason: "Prerequisites",
+                    message: format!("waits for {id}: {what}"),
+                })),
+            }
+        })
+    }
+
+    /// Plans the first job that has not succeeded.
+    fn jobs(&mut self, jobs: &'a [Object]) -> Option<End> {
+        for object in jobs {
+            let id = self.observed.place(object)?;
+            if self.plan.record.is_complete(&id.name) {
+                continue;
+            }
+            match self.observed.seen.get(&id) {
+                Some(Seen::Foreign) => return Some(End::Problems(vec![Problem::foreign(&id)])),
+                Some(Seen::OtherPlugin(other)) => {
+                    return Some(End::Problems(vec![Problem::of_other_plugin(&id, other)]));
+                }
+                Some(Seen::Unreadable(problem)) => return Some(End::Problems(vec![problem.clone()])),
+                None => {
+                    self.plan.actions.push(vec![Action::Run { id, object }]);
+                    return None;
+                }
+                Some(Seen::Ours(live)) => match live.job {
+                    Some(JobState::Succeeded) => self.plan.record.complete(&id.name),
+                    Some(JobState::Failed) => return Some(End::JobFailed(id)),
+                    Some(JobState::Running) | None => {
+                        return Some(End::Waits(Waits {
+                            reason: "JobRuns",
+                            message: format!("waits for {id}"),
+                        }));
+                    }
+                },
+            }
+        }
+        None
+    }
+
+    /// Plans the removal of what the release does not have: namespaces and definitions when all else is gone.
+    fn prune(&mut self, release: &Release) -> Option<End> {
+        let wanted: BTreeSet<ObjectId> = release.all().filter_map(|object| self.observed.place(object)).collect();
+        let surplus: Vec<ObjectId> = self
+            .plan
+            .record
+            .ids()
+            .filter(|id| !wanted.contains(*id))
+            .cloned()
+            .collect();
+        let mut left = Vec::new();
+        for id in surplus {
+            match self.observed.seen.get(&id) {
+                Some(Seen::Ours(live)) => left.push((id, live)),
+                // It may exist, so it stays in the record.
+                Some(Seen::Unreadable(problem)) => self.problems.push(problem.clone()),
+                Some(Seen::Foreign | Seen::OtherPlugin(_)) | None => self.plan.record.forget(&id),
+            }
+        }
+        let only_last = self.problems.is_empty() && left.iter().all(|(id, _)| id.is_prerequisite());
+        let now = || left.iter().filter(|(id, _)| only_last || !id.is_prerequisite());
+        let deletions: Vec<_> = now()
+            .filter(|(_, live)| !live.deleting)
+            .map(|(id, live)| Action::Delete {
+                id: id.clone(),
+                uid: live.uid.clone(),
+            })
+            .collect();
+        if !deletions.is_empty() {
+            self.plan.actions.push(deletions);
+            return None;
+        }
+        if let Some(end) = self.problem() {
+            return Some(end);
+        }
+        let (id, live) = now().next()?;
+        let finalizers = match live.finalizers.join(", ") {
+            none if none.is_empty() => String::new(),
+            all => format!(": its finalizers {all} keep it, which their controllers remove"),
+        };
+        let why = match &live.health {
+            Health::InProgress(why) | Health::Failed(why) => why,
+            Health::Current => "is being deleted",
+        };
+        Some(End::Waits(Waits {
+            reason: "Removal",
+            message: format!("waits until {id} is gone, which {why}{finalizers}"),
+        }))
+    }
+}
+
+/// The groups of the definitions in the release.
+fn defined(release: &Release) -> BTreeSet<&str> {
+    let names = release
+        .prerequisites
+        .iter()
+        .filter(|object| object.id.kind != "Namespace");
+    names
+        .filter_map(|object| Some(object.id.name.split_once('.')?.1))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,243 @@
+//! Why a plugin, or one of its objects, is not as it should be, and what helps.
+
+use kube::Error;
+use tidewaiter_cloud::client::ClientError;
+use tidewaiter_kit::{Chain, Notice, ReconcileError, Retry, WriteError};
+
+use super::account::PluginAccount;
+use super::by_plugin::Identity;
+use super::object::{Object, ObjectId};
+use super::release::Refused;
+use super::trust::Untrusted;
+
+/// The most that is repeated of what the API server said, in bytes.
+const SAID: usize = 500;
+
+/// Something that keeps a plugin.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Problem {
+    pub(super) reason: &'static str,
+    /// What is wrong with which object, and what to do.
+    pub(super) note: String,
+    /// Whether it goes on by itself: then the plugin is not stalled.
+    pub(super) passes: bool,
+}
+
+impl Problem {
+    fn stalling(reason: &'static str, note: String) -> Self {
+        Self {
+            reason,
+            note,
+            passes: false,
+        }
+    }
+
+    pub(super) fn refused(plugin: &str, version: &str, refused: &Refused) -> Self {
+        let note = format!(
+            "version {version} of plugin {plugin} is not applied: {refused}. Change the manifests in the cloud."
+        );
+        Self::stalling("ManifestsRefused", note)
+    }
+
+    pub(super) fn untrusted(plugin: &str, version: &str, why: &Untrusted) -> Self {
+        let note = format!("version {version} of plugin {plugin} is not applied: {why}.");
+        Self::stalling("SignatureRefused", note)
+    }
+
+    pub(super) fn dependency(reason: &'static str, note: String) -> Self {
+        Self::stalling(reason, note)
+    }
+
+    pub(super) fn unknown_kind(object: &Object) -> Self {
+        let (id, version) = (&object.id, &object.version);
+        let note = format!(
+            "{id} is not applied: the API server has no kind {} in version {version}. Let the plugin, or another one, define it first.",
+            id.kind_name()
+        );
+        Self::stalling("UnknownKind", note)
+    }
+
+    pub(super) fn not_namespaced(id: &ObjectId) -> Self {
+        let note = format!("{id} is not applied: its kind is cluster-scoped. Leave metadata.namespace out.");
+        Self::stalling("ManifestsRefused", note)
+    }
+
+    pub(super) fn foreign(id: &ObjectId) -> Self {
+        let note = format!(
+            "{id} exists and is not of this plugin. It is left as it is: delete it, and the plugin creates its own."
+        );
+        Self::stalling("ForeignObject", note)
+    }
+
+    pub(super) fn of_other_plugin(id: &ObjectId, other: &str) -> Self {
+        let note = format!("{id} is of plugin {other}. It is left as it is: only one plugin can have it.");
+        Self::stalling("ForeignObject", note)
+    }
+
+    pub(super) fn job_failed(id: &ObjectId, tail: Option<&str>) -> Self {
+        let log = tail
+            .map(|tail| format!(" The end of its log: {tail}"))
+            .unwrap_or_default();
+        let note = format!("{id} failed, and does not run again for this version. To run it again, delete it.{log}");
+        Self::stalling("JobFailed", note)
+    }
+
+    pub(super) fn no_account(plugin: &Identity) -> Self {
+        let note = format!(
+            "nothing of plugin {plugin} is read or written: pluginServiceAccounts has no row for it. Add one, or one for *."
+        );
+        Self::stalling("Denied", note)
+    }
+
+    /// Of a request about an object that failed, as this service account, or as the coordinator itself.
+    pub(super) fn failed(verb: &str, id: &ObjectId, error: &Error, account: Option<&PluginAccount>) -> Self {
+        let Error::Api(status) = error else {
+            return Self {
+                reason: "ApplyFailed",
+                note: format!("cannot {verb} {id}: {}. It is tried again.", Chain(error)),
+                passes: true,
+            };
+        };
+        // The API server repeats values that it refuses.
+        let said = if id.is_secret() {
+            "what the API server said is not shown"
+        } else {
+            let message = status.message.trim_end_matches('.');
+            &message[..message.floor_char_boundary(SAID)]
+        };
+        let (reason, remedy) = match status.code {
+            401 | 403 => ("Denied", denied(&status.message, account)),
+            422 if is_immutable(&status.message) => (
+                "ImmutableField",
+                "To let the object be deleted and created again, annotate it in the manifests with tidewaiter.dev/on-immutable: replace."
+                    .to_owned(),
+            ),
+            // Another object of the name appeared, or this one was replaced, after the look at it.
+            408 | 409 => ("ApplyFailed", "It is tried again.".to_owned()),
+            400..=422 => ("ApplyFailed", "Change the manifests in the cloud. It is tried again.".to_owned()),
+            _ => ("ApplyFailed", "It is tried again.".to_owned()),
+        };
+        Self {
+            reason,
+            note: format!("cannot {verb} {id}: {said}. {remedy}"),
+            passes: !(400..=422).contains(&status.code) || status.code == 409 || status.code == 408,
+        }
+    }
+}
+
+/// What helps when the API server denies a request about an object of a plugin.
+fn denied(said: &str, account: Option<&PluginAccount>) -> String {
+    match account {
+        None => "Bind the service account of the coordinator to what the plugin needs (deploy/coordinator/plugins), and look for a quota or \
+                 an admission policy that denies it."
+            .to_owned(),
+        Some(account) if said.contains("cannot impersonate") => format!(
+            "Permit the coordinator to impersonate the service account {account} (deploy/coordinator/plugin-accounts), or correct \
+             pluginServiceAccounts."
+        ),
+        Some(account) => format!(
+            "It was tried as the service account {account} (pluginServiceAccounts). Permit it to get, list, watch, create, patch and delete the \
+             kind there, leave the object out, or look for a quota or an admission policy that denies it."
+        ),
+    }
+}
+
+/// Whether the API server refused a change that it would accept as a new object. Source: its validation functions, which say so in words only.
+pub(super) fn is_immutable(message: &str) -> bool {
+    [
+        "immutable",
+        "may not change once set",
+        "updates to statefulset spec for fields other than",
+        "updates to parameters are forbidden",
+        "updates to provisioner are forbidden",
+        "updates to reclaimPolicy are forbidden",
+        "may not be changed in an update",
+        "cannot change roleRef",
+    ]
+    .iter()
+    .any(|words| message.contains(words))
+}
+
+/// Why a pass did not end well.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PluginError {
+    #[error("{}", .0.first().map_or("", |problem| &problem.note))]
+    Problems(Vec<Problem>),
+    #[error("cannot fetch the manifests: {}", .0.reason())]
+    Cloud(#[source] ClientError),
+    #[error("cannot read the objects of the plugin")]
+    Read(#[source] Error),
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+impl From<Problem> for PluginError {
+    fn from(problem: Problem) -> Self {
+        Self::Problems(vec![problem])
+    }
+}
+
+impl PluginError {
+    /// What the status says of it.
+    pub(super) fn problem(&self) -> Option<Problem> {
+        match self {
+            Self::Problems(problems) => problems.first().cloned(),
+            Self::Cloud(error) => Some(Problem {
+                reason: "ManifestsUnavailable",
+                note: format!(
+                    "the manifests cannot be fetched from the cloud: {}. It is tried again.",
+                    error.reason()
+                ),
+                passes: true,
+            }),
+            Self::Read(error) => Some(Problem {
+                reason: if matches!(error, Error::Api(status) if status.code == 403) {
+                    "Denied"
+                } else {
+                    "ReadFailed"
+                },
+                note: format!(
+                    "the objects of the plugin cannot be read: {}. Bind the service account of the coordinator to what the plugin needs \
+                     (deploy/coordinator/plugins).",
+                    Chain(error)
+                ),
+                passes: !matches!(error, Error::Api(status) if status.code == 403),
+            }),
+            Self::Write(_) => None,
+        }
+    }
+}
+
+impl ReconcileError for PluginError {
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Problems(problems) if problems.iter().all(|problem| problem.reason == "ManifestsRefused") => {
+                Retry::Slow
+            }
+            Self::Problems(_) => Retry::Backoff,
+            Self::Cloud(error) => error.retry_after().map_or(Retry::Backoff, Retry::BackoffAfter),
+            Self::Read(error) => Retry::of(error),
+            Self::Write(error) => error.retry(),
+        }
+    }
+
+    fn class(&self) -> &'static str {
+        match self {
+            Self::Problems(_) => "objects",
+            Self::Cloud(error) => error.class(),
+            Self::Read(_) => "read",
+            Self::Write(error) => error.class(),
+        }
+    }
+
+    fn notice(&self) -> Option<Notice> {
+        if let Self::Write(error) = self {
+            return error.notice();
+        }
+        let problem = self.problem()?;
+        Some(Notice::warning(problem.reason, "Apply", problem.note))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,64 @@
+use kube::core::Status;
+
+use super::*;
+
+fn id(kind: &str) -> ObjectId {
+    ObjectId {
+        kind: kind.to_owned(),
+        namespace: "n".to_owned(),
+        name: "a".to_owned(),
+        ..ObjectId::default()
+    }
+}
+
+fn refusal(code: u16, message: &str) -> Error {
+    Error::Api(Box::new(Status::failure(message, "Reason").with_code(code)))
+}
+
+/// The code, what the API server said, the reason, and whether it goes on by itself.
+#[test]
+fn a_failed_write_names_the_object_what_was_said_and_what_helps() {
+    let immutable = "data: Forbidden: field is immutable when `immutable` is set";
+    let webhook = "failed calling webhook \"check.example.com\": connection refused";
+    for (code, said, reason, passes, remedy) in [
+        (403, "forbidden", "Denied", false, "deploy/coordinator/plugins"),
+        (422, immutable, "ImmutableField", false, "on-immutable: replace"),
+        (
+            422,
+            "spec.ports: Required value",
+            "ApplyFailed",
+            false,
+            "Change the manifests",
+        ),
+        (
+            400,
+            "strict decoding error",
+            "ApplyFailed",
+            false,
+            "Change the manifests",
+        ),
+        (409, "the object has been modified", "ApplyFailed", true, "tried again"),
+        (429, "too many requests", "ApplyFailed", true, "tried again"),
+        (500, webhook, "ApplyFailed", true, "tried again"),
+        (503, "unavailable", "ApplyFailed", true, "tried again"),
+    ] {
+        let problem = Problem::failed("apply", &id("ConfigMap"), &refusal(code, said), None);
+        assert_eq!((problem.reason, problem.passes), (reason, passes), "{code} {said}");
+        let note = &problem.note;
+        assert!(note.starts_with("cannot apply ConfigMap n/a: "), "{note}");
+        assert!(note.contains(said) && note.contains(remedy), "{note}");
+    }
+    let long = Problem::failed("apply", &id("ConfigMap"), &refusal(422, &"é".repeat(10_000)), None);
+    assert!(long.note.len() < SAID + 200, "{}", long.note.len());
+}
+
+#[test]
+fn what_the_api_server_says_of_a_secret_is_not_repeated() {
+    let said = refusal(422, "data.password: Invalid value: \"hunter2\"");
+    let problem = Problem::failed("apply", &id("Secret"), &said, None);
+    let note = &problem.note;
+    assert!(note.contains("Secret n/a") && !note.contains("hunter2"), "{note}");
+    let error = PluginError::Problems(vec![problem]);
+    let shown = format!("{error} {:?} {:?}", error.problem(), error.notice());
+    assert!(!shown.contains("hunter2"), "{shown}");
+}

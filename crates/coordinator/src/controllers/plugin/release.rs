@@ -1,0 +1,402 @@
+//! The manifests of a plugin's version, as the cloud sent them, made into objects to apply. Pure.
+//!
+//! What the cloud sends is not trusted: the number of objects and the depth of lists are limited, and an object that has no plain name,
+//! occurs twice, is one of Tidewaiter's own or is of a denied kind refuses the whole version. Nothing of a refused version is applied.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use tidewaiter_api::names::{CONTAINERSHIP_ACCOUNT, MANAGED_LABEL, ON_IMMUTABLE_ANNOTATION, PLUGIN_LABEL};
+use tidewaiter_api::values::quoted;
+
+use super::by_plugin::is_key;
+use super::health_check::{HealthCheck, SentCheck, health_checks};
+use super::object::{Object, ObjectId, digest};
+use crate::mirror::is_id;
+
+/// The most objects of a plugin: the inventory of all of them is one object.
+const MOST_OBJECTS: usize = 2_000;
+/// The deepest `List` of `List`s.
+const DEEPEST_LIST: usize = 4;
+/// The most jobs before, and after.
+const MOST_JOBS: usize = 32;
+/// The most plugins that a plugin may depend on.
+const MOST_DEPENDENCIES: usize = 32;
+/// The longest name of a job before our suffix: the name is a label of its pods.
+const JOB_NAME: usize = 63 - 9;
+/// Written by the API server, or owned by controllers. `kubectl get -o yaml` has them, so manifests do.
+const SERVERS_OWN: [&str; 6] = [
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "generation",
+    "managedFields",
+    "selfLink",
+];
+
+/// A version of a plugin: what is to be applied, in this order.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Release {
+    /// The digest of all objects.
+    pub(super) revision: String,
+    /// Namespaces and definitions of custom resources, of all groups.
+    pub(super) prerequisites: Vec<Object>,
+    /// Jobs before the first group.
+    pub(super) before: Vec<Object>,
+    /// The other objects.
+    pub(super) groups: Vec<Vec<Object>>,
+    /// Jobs after the last group.
+    pub(super) after: Vec<Object>,
+    /// The plugins that must be ready before: ids, `TYPE/IMPLEMENTATION` or `TYPE`.
+    pub(super) depends_on: Vec<String>,
+    /// How objects of some kinds are judged.
+    pub(super) health_checks: Vec<HealthCheck>,
+    /// When the manifests were signed, in seconds since 1970, if a signature was needed.
+    pub(super) signed_at: Option<i64>,
+}
+
+/// Why a version is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{at}: {why}")]
+pub(super) struct Refused {
+    /// The object, or its place in the manifests.
+    pub(super) at: String,
+    pub(super) why: String,
+}
+
+/// What the cloud sends. Each part may be `null`.
+#[derive(Deserialize)]
+struct Sent {
+    manifests: Option<Vec<Vec<Value>>>,
+    jobs: Option<SentJobs>,
+    depends_on: Option<Vec<String>>,
+    health_checks: Option<Vec<SentCheck>>,
+}
+
+#[derive(Default, Deserialize)]
+struct SentJobs {
+    pre_apply: Option<Vec<Value>>,
+    post_apply: Option<Vec<Value>>,
+}
+
+impl Release {
+    /// Reads the manifests of `version` of the plugin with this id. `deny` are the kinds that plugins may not have.
+    pub(super) fn read(plugin: &str, version: &str, sent: &Value, deny: &[String]) -> Result<Self, Refused> {
+        let sent = Sent::deserialize(sent).map_err(|error| refused("the manifests", format!("{error}")))?;
+        let Some(groups) = sent.manifests else {
+            return Err(refused(
+                "the manifests",
+                "there are none: the cloud's catalogue must have the manifests of this version",
+            ));
+        };
+        let jobs = sent.jobs.unwrap_or_default();
+        let mut reader = Reader {
+            plugin,
+            deny,
+            known: BTreeSet::new(),
+        };
+        let mut release = Self {
+            before: reader.jobs("jobs.pre_apply", version, jobs.pre_apply)?,
+            depends_on: dependencies(sent.depends_on)?,
+            health_checks: health_checks(sent.health_checks)?,
+            ..Self::default()
+        };
+        for (number, group) in groups.into_iter().enumerate() {
+            let mut objects = Vec::new();
+            for (place, value) in group.into_iter().enumerate() {
+                reader.flatten(&format!("manifests[{number}][{place}]"), value, 0, &mut objects)?;
+            }
+            let (first, then) = objects
+                .into_iter()
+                .partition(|object: &Object| object.id.is_prerequisite());
+            release.prerequisites.extend::<Vec<_>>(first);
+            release.groups.push(then);
+        }
+        release.after = reader.jobs("jobs.post_apply", version, jobs.post_apply)?;
+        let digests: Vec<&str> = release.all().map(|object| object.digest.as_str()).collect();
+        release.revision = digest(digests);
+        Ok(release)
+    }
+
+    /// How objects of this kind are judged, if the plugin says it.
+    pub(super) fn health_check(&self, group: &str, version: &str, kind: &str) -> Option<&HealthCheck> {
+        self.health_checks
+            .iter()
+            .find(|check| check.is_for(group, version, kind))
+    }
+
+    /// Every object, jobs included, in the order in which they are applied.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Object> {
+        let groups = self.groups.iter().flatten();
+        let first = self.prerequisites.iter().chain(&self.before);
+        first.chain(groups).chain(&self.after)
+    }
+}
+
+/// The names of other plugins.
+fn dependencies(names: Option<Vec<String>>) -> Result<Vec<String>, Refused> {
+    let names = names.unwrap_or_default();
+    if names.len() > MOST_DEPENDENCIES {
+        return Err(refused(
+            "depends_on",
+            format!("may have at most {MOST_DEPENDENCIES} plugins"),
+        ));
+    }
+    match names.iter().find(|name| !is_key(name)) {
+        None => Ok(names),
+        Some(wrong) => Err(refused(
+            "depends_on",
+            format!(
+                "{} names no plugin: it must be TYPE/IMPLEMENTATION, TYPE or an id",
+                quoted(wrong)
+            ),
+        )),
+    }
+}
+
+struct Reader<'a> {
+    plugin: &'a str,
+    deny: &'a [String],
+    known: BTreeSet<ObjectId>,
+}
+
+impl Reader<'_> {
+    /// Adds the object, or those of the list.
+    fn flatten(&mut self, at: &str, value: Value, depth: usize, objects: &mut Vec<Object>) -> Result<(), Refused> {
+        let is_list = value.get("kind").and_then(Value::as_str) == Some("List")
+            && value.get("apiVersion").and_then(Value::as_str) == Some("v1");
+        if !is_list {
+            let mut object = self.object(at, value)?;
+            self.add(&mut object)?;
+            objects.push(object);
+            return Ok(());
+        }
+        if depth == DEEPEST_LIST {
+            let why = format!("lists of lists may be {DEEPEST_LIST} deep: write the objects into fewer lists");
+            return Err(refused(at, why));
+        }
+        let items = value.get("items").and_then(Value::as_array).cloned();
+        let items = items.ok_or_else(|| refused(at, "a List needs items"))?;
+        for (place, item) in items.into_iter().enumerate() {
+            self.flatten(&format!("{at}.items[{place}]"), item, depth + 1, objects)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the jobs, and gives each a name that no other version has.
+    fn jobs(&mut self, at: &str, version: &str, jobs: Option<Vec<Value>>) -> Result<Vec<Object>, Refused> {
+        let jobs = jobs.unwrap_or_default();
+        if jobs.len() > MOST_JOBS {
+            return Err(refused(
+                at,
+                format!("has {} jobs, may have at most {MOST_JOBS}", jobs.len()),
+            ));
+        }
+        let mut objects = Vec::new();
+        for (place, value) in jobs.into_iter().enumerate() {
+            let at = format!("{at}[{place}]");
+            let mut object = self.object(&at, value)?;
+            if (object.id.group.as_str(), object.id.kind.as_str()) != ("batch", "Job") {
+                return Err(refused(object.id.to_string(), "must be a Job of batch/v1"));
+            }
+            bound(&mut object)?;
+            if object.id.namespace.is_empty() {
+                "default".clone_into(&mut object.id.namespace);
+            }
+            let stem = &object.id.name[..object.id.name.len().min(JOB_NAME)];
+            let of_version = digest([self.plugin, version, &at]);
+            object.id.name = format!("{}-{}", stem.trim_end_matches(['-', '.']), &of_version[..8]);
+            object.body["metadata"]["name"] = json!(object.id.name);
+            self.add(&mut object)?;
+            objects.push(object);
+        }
+        Ok(objects)
+    }
+
+    /// Counts the object, and refuses it if it is there already.
+    fn add(&mut self, object: &mut Object) -> Result<(), Refused> {
+        let mut id = object.id.clone();
+        if id.namespace == "default" {
+            id.namespace.clear();
+        }
+        if !self.known.insert(id) {
+            return Err(refused(object.id.to_string(), "is there twice: leave out one of them"));
+        }
+        if self.known.len() > MOST_OBJECTS {
+            let why = format!("a plugin may have at most {MOST_OBJECTS} objects: split the plugin");
+            return Err(refused("the manifests", why));
+        }
+        object.digest = digest([Value::Object(object.body.clone()).to_string().as_str()]);
+        Ok(())
+    }
+
+    fn object(&self, at: &str, value: Value) -> Result<Object, Refused> {
+        let Value::Object(mut body) = value else {
+            return Err(refused(at, "must be a Kubernetes object"));
+        };
+        let (id, version) = identity(at, &body)?;
+        self.check(&id, &body)?;
+        body.remove("status");
+        let replaces = annotation(&body, ON_IMMUTABLE_ANNOTATION) == Some("replace");
+        let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) else {
+            return Err(refused(at, "metadata must be an object"));
+        };
+        for field in SERVERS_OWN {
+            metadata.remove(field);
+        }
+        let labels = metadata.entry("labels").or_insert(Value::Null);
+        if labels.is_null() {
+            *labels = json!({});
+        }
+        let Some(labels) = labels.as_object_mut() else {
+            return Err(refused(id.to_string(), "metadata.labels must be an object"));
+        };
+        labels.insert(PLUGIN_LABEL.to_owned(), json!(self.plugin));
+        Ok(Object {
+            id,
+            version,
+            body,
+            digest: String::new(),
+            replaces,
+        })
+    }
+
+    /// Refuses what a plugin may not have.
+    fn check(&self, id: &ObjectId, body: &Map<String, Value>) -> Result<(), Refused> {
+        let metadata = &body["metadata"];
+        if let Some(field) = ["ownerReferences", "finalizers"]
+            .into_iter()
+            .find(|field| metadata.get(field).is_some_and(|value| !value.is_null()))
+        {
+            let why = format!(
+                "metadata.{field} is not permitted: the object could not be removed with its plugin; leave it out"
+            );
+            return Err(refused(id.to_string(), why));
+        }
+        if metadata["labels"].get(MANAGED_LABEL).is_some() {
+            let why = format!("has the label {MANAGED_LABEL}, which marks what the coordinator makes: leave it out");
+            return Err(refused(id.to_string(), why));
+        }
+        if is_tidewaiters(id) {
+            return Err(refused(
+                id.to_string(),
+                "is one of Tidewaiter's own objects, which no plugin may change: leave it out",
+            ));
+        }
+        let kind = id.kind_name();
+        if self.deny.iter().any(|denied| denied.eq_ignore_ascii_case(&kind)) {
+            let why = format!("pluginDeny has {kind}: leave the object out, or take the kind from pluginDeny");
+            return Err(refused(id.to_string(), why));
+        }
+        Ok(())
+    }
+}
+
+/// Whether the object is, or could be taken for, one of the coordinator's or the controller's.
+fn is_tidewaiters(id: &ObjectId) -> bool {
+    let is_our_group = |group: &str| {
+        let ours = ["tidewaiter.dev", "containership.io"];
+        let below = |ours: &&str| {
+            group
+                .strip_suffix(*ours)
+                .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        };
+        ours.iter().any(below) && group != "cerebral.containership.io"
+    };
+    let defines_ours =
+        id.kind == "CustomResourceDefinition" && id.name.split_once('.').is_some_and(|(_, group)| is_our_group(group));
+    let is_account =
+        (id.group.as_str(), id.kind.as_str()) == ("", "ServiceAccount") && id.name == CONTAINERSHIP_ACCOUNT;
+    let is_mirrored_role = id.group == "rbac.authorization.k8s.io" && is_id(&id.name);
+    is_our_group(&id.group) || defines_ours || is_account || is_mirrored_role || id.name.starts_with("tidewaiter-")
+}
+
+/// Reads what names the object.
+fn identity(at: &str, body: &Map<String, Value>) -> Result<(ObjectId, String), Refused> {
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (api_version, kind) = (text(body.get("apiVersion")), text(body.get("kind")));
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
+    if !(is_dns(version, 63) && (group.is_empty() || is_dns(group, 253))) {
+        return Err(refused(
+            at,
+            "apiVersion must be a group and a version, for example apps/v1",
+        ));
+    }
+    if kind.is_empty() || kind.len() > 63 || !kind.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return Err(refused(at, "kind must be a kind, for example Deployment"));
+    }
+    let metadata = body.get("metadata").filter(|metadata| metadata.is_object());
+    let of_metadata = |field| metadata.and_then(|metadata| metadata.get(field));
+    let id = ObjectId {
+        group: group.to_owned(),
+        kind,
+        namespace: text(of_metadata("namespace")),
+        name: text(of_metadata("name")),
+    };
+    if of_metadata("generateName").is_some_and(|name| !name.is_null()) {
+        let why =
+            "metadata.generateName is not permitted: each pass would create another object; give it a metadata.name";
+        return Err(refused(format!("{at} ({})", id.kind_name()), why));
+    }
+    // Names of roles and bindings may be path segments.
+    let is_path = id.group == "rbac.authorization.k8s.io"
+        && !matches!(id.name.as_str(), "" | "." | "..")
+        && id.name.len() <= 253
+        && id
+            .name
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && !b"/%".contains(&byte));
+    if !(is_path || is_dns(&id.name, 253)) {
+        let why = "metadata.name must be a DNS name: small letters, digits, - and .";
+        return Err(refused(format!("{at} ({})", id.kind_name()), why));
+    }
+    if !id.namespace.is_empty() && (!is_dns(&id.namespace, 63) || id.namespace.contains('.')) {
+        return Err(refused(
+            id.to_string(),
+            "metadata.namespace must be the name of a namespace",
+        ));
+    }
+    Ok((id, version.to_owned()))
+}
+
+/// A DNS subdomain (RFC 1123) of at most `most` characters.
+fn is_dns(text: &str, most: usize) -> bool {
+    let is_label = |label: &str| {
+        let edge = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let bytes = label.as_bytes();
+        bytes.first().is_some_and(edge)
+            && bytes.last().is_some_and(edge)
+            && bytes.iter().all(|byte| edge(byte) || *byte == b'-')
+    };
+    text.len() <= most && text.split('.').all(is_label)
+}
+
+fn annotation<'a>(body: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
+    body.get("metadata")?.get("annotations")?.get(key)?.as_str()
+}
+
+/// Makes the job end, and stay until the next version: it says whether it has succeeded.
+fn bound(job: &mut Object) -> Result<(), Refused> {
+    let id = job.id.to_string();
+    let spec = job.body.get_mut("spec").and_then(Value::as_object_mut);
+    let spec = spec.ok_or_else(|| refused(id.as_str(), "spec must be an object"))?;
+    let deadline = spec.get("activeDeadlineSeconds").and_then(Value::as_i64);
+    if deadline.is_none_or(|seconds| seconds <= 0) {
+        let why = "spec.activeDeadlineSeconds must be a whole number of at least 1: a job without a deadline could block the plugin forever";
+        return Err(refused(id, why));
+    }
+    spec.remove("ttlSecondsAfterFinished");
+    spec.entry("backoffLimit").or_insert(json!(1));
+    Ok(())
+}
+
+fn refused(at: impl Into<String>, why: impl Into<String>) -> Refused {
+    Refused {
+        at: at.into(),
+        why: why.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! The removal of a plugin, also of all plugins when everything is to be removed.
+
+use kube::Client;
+use tidewaiter_api::PluginInventory;
+
+use super::account::{Engines, PluginAccount};
+use super::by_plugin::ByPlugin;
+use super::cluster::Place;
+use super::engine::Engine;
+use super::object::ObjectId;
+use super::plan::{End, Waits, plan};
+use super::problem::PluginError;
+use super::record::Record;
+use super::release::Release;
+use super::settings::PluginDrift;
+
+/// How often one removal may observe and delete.
+const ROUNDS: usize = 4;
+
+/// What a removal came to.
+#[derive(Default)]
+pub(crate) struct Removed {
+    /// Objects that were deleted.
+    pub(crate) objects: u64,
+    /// What is waited for. Without it, nothing is left.
+    pub(super) waits: Option<Waits>,
+    /// Namespaces and definitions that stay, and what is in them.
+    pub(super) kept: Vec<(ObjectId, String)>,
+    pub(super) places: Vec<Place>,
+}
+
+impl Removed {
+    /// Whether nothing is left.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.waits.is_none()
+    }
+}
+
+/// Removes plugins without a controller, each as its service account.
+pub(crate) struct PluginRemoval(Engines);
+
+impl PluginRemoval {
+    /// `client` must be a fenced one.
+    pub(crate) fn new(client: &Client, accounts: ByPlugin<PluginAccount>) -> Self {
+        Self(Engines::new(client, accounts))
+    }
+
+    /// Deletes the objects of the inventory, as far as nothing has to be waited for. The inventory stays.
+    pub(crate) async fn remove(&self, inventory: &PluginInventory) -> Result<Removed, PluginError> {
+        let engine = self.0.of(&Record::read(&inventory.spec).identity(inventory));
+        engine?.remove(inventory).await
+    }
+}
+
+impl Engine {
+    /// Deletes the objects of the inventory, as far as nothing has to be waited for.
+    pub(super) async fn remove(&self, inventory: &PluginInventory) -> Result<Removed, PluginError> {
+        let plugin = inventory.metadata.name.as_deref().unwrap_or_default();
+        let (release, mut record) = (Release::default(), Record::read(&inventory.spec));
+        let mut removed = Removed::default();
+        for _ in 0..ROUNDS {
+            let observed = self.observe(plugin, &release, &record).await;
+            let (observed, places) = observed.map_err(PluginError::Read)?;
+            removed.places = places;
+            let plan = plan(&release, &record, &observed, PluginDrift::Correct);
+            record = plan.record;
+            if plan.actions.is_empty() {
+                removed.waits = match plan.end {
+                    End::Waits(waits) => Some(waits),
+                    End::Problems(problems) => return Err(PluginError::Problems(problems)),
+                    End::Done | End::JobFailed(_) => None,
+                };
+                return Ok(removed);
+            }
+            removed.objects += plan.actions.iter().flatten().count() as u64;
+            let performed = self.perform(plugin, plan.actions, &mut record).await;
+            removed.kept.extend(performed.kept);
+            if !performed.problems.is_empty() {
+                return Err(PluginError::Problems(performed.problems));
+            }
+        }
+        removed.waits = Some(Waits {
+            reason: "Removal",
+            message: "its objects are created again and again by somebody else".to_owned(),
+        });
+        Ok(removed)
+    }
+}

@@ -1,0 +1,66 @@
+//! Requests of one plugin at the same time: few at first, and one more with each that ends.
+//!
+//! A plugin whose requests hang, at a webhook for example, takes few permits from the other plugins. One whose requests are answered
+//! has so many under way that the API server is not waiting for it.
+
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt as _};
+
+/// Requests at once before any has ended.
+const FEW: usize = 4;
+/// The most at once: half of the permits of the controller.
+const MOST: usize = 16;
+
+/// Performs them all; the results come in any order.
+pub(super) async fn perform<T>(requests: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+    let mut waiting = requests.into_iter();
+    let (mut under_way, mut results) = (FuturesUnordered::new(), Vec::new());
+    let mut most = FEW;
+    loop {
+        under_way.extend(waiting.by_ref().take(most - under_way.len()));
+        let Some(result) = under_way.next().await else {
+            return results;
+        };
+        results.push(result);
+        most = MOST.min(most + 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::future::{FutureExt as _, pending};
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn there_are_more_at_once_as_they_end() {
+        let (under_way, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let request = async |number: usize| {
+            most.fetch_max(under_way.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+            yield_now().await;
+            under_way.fetch_sub(1, Ordering::Relaxed);
+            number
+        };
+        let mut done = perform((0..500).map(|number| request(number).boxed()).collect()).await;
+        done.sort_unstable();
+        assert_eq!((done, most.into_inner()), ((0..500).collect(), MOST));
+    }
+
+    #[tokio::test]
+    async fn few_are_under_way_while_none_ends() {
+        let begun = AtomicUsize::new(0);
+        let hang = async || {
+            begun.fetch_add(1, Ordering::Relaxed);
+            pending::<()>().await;
+        };
+        assert!(
+            perform((0..500).map(|_| hang().boxed()).collect())
+                .now_or_never()
+                .is_none()
+        );
+        assert_eq!(begun.into_inner(), FEW);
+    }
+}

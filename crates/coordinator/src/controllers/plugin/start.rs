@@ -1,0 +1,95 @@
+//! Wires the controller of plugins.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use tidewaiter_api::PluginInventory;
+use tidewaiter_api::containership::Plugin;
+use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
+use tidewaiter_kit::client::{Clients, MOST_IN_FLIGHT};
+use tidewaiter_kit::metrics::MetricsError;
+use tidewaiter_kit::{
+    Cache, Change, Controller, ControllerContext, Queue, Reconciler as _, Tasks, Trigger, WriteLimits, Writer,
+};
+
+use super::PluginController;
+use super::account::Engines;
+use super::board::Board;
+use super::depends::Waiting;
+use super::fetch::Manifests;
+use super::follow::Followed;
+use super::settings::PluginSettings;
+use crate::controllers::Cloud;
+use crate::mirror::CloudList;
+
+/// Plugins at once: each has few requests under way.
+const PERMITS: usize = 64;
+/// How long the cloud may take with manifests, retries included.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Looks at the plugins that wait for others.
+fn wakes<K: 'static>(waiting: &Waiting, queue: &Queue) -> Trigger<K> {
+    let (waiting, queue) = (waiting.clone(), queue.clone());
+    Trigger::calls(move |_: &Change<'_, K>| waiting.wake(&queue))
+}
+
+/// Starts it. It fails only if a metric's name is taken.
+pub(in crate::controllers) fn start(
+    settings: PluginSettings,
+    cloud: &Cloud,
+    listed: CloudList,
+    reader: &Client,
+    clients: &Clients,
+    context: &ControllerContext,
+    tasks: &mut Tasks,
+) -> Result<(), MetricsError> {
+    let (queue, kit) = (Queue::new(), &context.kit);
+    // Optional: a cluster may not have the definitions yet.
+    let plugins = Cache::<Plugin>::namespaced(reader.clone(), CONTAINERSHIP_NAMESPACE)
+        .named("plugin-controller")
+        .optional()
+        .start(tasks, kit);
+    let inventories = Cache::<PluginInventory>::namespaced(reader.clone(), CONTAINERSHIP_NAMESPACE)
+        .optional()
+        .packed()
+        .start(tasks, kit);
+    plugins.notify(queue.same_name());
+    inventories.notify(queue.same_name());
+    let waiting_for = Waiting::default();
+    plugins.notify(wakes(&waiting_for, &queue));
+    inventories.notify(wakes(&waiting_for, &queue));
+    let (all, kept, waiting) = (plugins.clone(), inventories.clone(), queue.clone());
+    listed.notify(move || {
+        for key in all.keys().into_iter().chain(kept.keys()) {
+            waiting.push(key);
+        }
+    });
+    let client = clients.for_controller(PluginController::NAME, MOST_IN_FLIGHT);
+    let reconciler = PluginController {
+        manifests: Manifests::new(
+            cloud.client.with_deadline(PATIENCE),
+            cloud.cluster,
+            &settings,
+            Arc::clone(&kit.clock),
+        ),
+        engines: Engines::new(&client, settings.accounts.clone()),
+        settings,
+        waiting: waiting_for,
+        listed,
+        plugins: plugins.clone(),
+        inventories: inventories.clone(),
+        followed: Followed::start(queue.clone(), tasks),
+        writer: Writer::new(client, PluginController::NAME, Arc::clone(&kit.clock)),
+        events: context.events.of(PluginController::NAME),
+        clock: Arc::clone(&kit.clock),
+        limits: WriteLimits::new(Arc::clone(&kit.clock)),
+        board: Board::new(&kit.metrics)?,
+    };
+    Controller::new(reconciler, queue)
+        .reads(&plugins)
+        .reads(&inventories)
+        .permits(PERMITS)
+        .start(context.clone(), tasks);
+    Ok(())
+}

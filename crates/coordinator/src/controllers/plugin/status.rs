@@ -1,0 +1,199 @@
+//! The status of a Plugin. Pure.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tidewaiter_api::containership::PluginStatus;
+use tidewaiter_api::containership::plugin::{HEALTHY, READY, RECONCILING, STALLED};
+use tidewaiter_api::{Condition, ConditionStatus};
+
+use super::health::Health;
+use super::object::ObjectId;
+use super::plan::Waits;
+use super::problem::Problem;
+use super::record::Record;
+
+/// How long a plugin may wait for its objects before it counts as stalled.
+pub(super) const TIMEOUT: Duration = Duration::from_mins(10);
+
+/// What a pass came to.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum State {
+    /// Everything is applied.
+    Applied,
+    Waits(Waits),
+    Keeps(Problem),
+}
+
+/// What the status is made of.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    pub(super) state: State,
+    /// The first objects that are not healthy, and how they are.
+    pub(super) unhealthy: Vec<(ObjectId, Health)>,
+    pub(super) applied_version: String,
+    pub(super) revision: String,
+    pub(super) objects: usize,
+    pub(super) drifted: usize,
+}
+
+impl Facts {
+    /// What the record says, before anything else is known.
+    pub(super) fn of(record: &Record) -> Self {
+        Self {
+            state: State::Applied,
+            unhealthy: Vec::new(),
+            applied_version: record.applied_version().to_owned(),
+            revision: record.revision().to_owned(),
+            objects: record.len(),
+            drifted: 0,
+        }
+    }
+}
+
+struct Word {
+    status: ConditionStatus,
+    reason: &'static str,
+    message: String,
+}
+
+/// The status after the pass, for the spec of this generation.
+pub(super) fn status(facts: &Facts, before: &PluginStatus, generation: Option<i64>, now: Timestamp) -> PluginStatus {
+    let waits = waits(facts);
+    let timed_out = waits.is_some() && is_over(&before.conditions, now);
+    let words = [
+        (READY, ready(facts)),
+        (HEALTHY, healthy(facts)),
+        (RECONCILING, reconciling(waits.as_ref())),
+        (STALLED, stalled(facts, waits.as_ref().filter(|_| timed_out))),
+    ];
+    let conditions = words.into_iter().map(|(type_, word)| {
+        let condition = Condition::new(type_, word.status, word.reason, &word.message, &before.conditions, now);
+        condition.observing(generation)
+    });
+    let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    PluginStatus {
+        applied_version: facts.applied_version.clone(),
+        revision: facts.revision.clone(),
+        objects: number(facts.objects),
+        unhealthy: number(facts.unhealthy.len()),
+        drifted: number(facts.drifted),
+        conditions: conditions.collect(),
+    }
+}
+
+/// Whether the plugin has been on the way for too long.
+fn is_over(before: &[Condition], now: Timestamp) -> bool {
+    let on_the_way =
+        |condition: &&Condition| condition.type_ == RECONCILING && condition.status == ConditionStatus::True;
+    let since = before
+        .iter()
+        .find(on_the_way)
+        .map(|condition| condition.last_transition_time);
+    since.is_some_and(|since| Duration::try_from(now.duration_since(since)).is_ok_and(|waited| waited > TIMEOUT))
+}
+
+/// What the plugin waits for; None if it has what it needs, or nothing helps but a change.
+fn waits(facts: &Facts) -> Option<Waits> {
+    match &facts.state {
+        State::Waits(waits) => Some(waits.clone()),
+        State::Keeps(problem) => problem.passes.then(|| Waits {
+            reason: problem.reason,
+            message: problem.note.clone(),
+        }),
+        State::Applied => facts.unhealthy.iter().find_map(|(id, health)| match health {
+            Health::InProgress(what) => Some(Waits {
+                reason: "InProgress",
+                message: format!("{id}: {what}"),
+            }),
+            Health::Current | Health::Failed(_) => None,
+        }),
+    }
+}
+
+fn ready(facts: &Facts) -> Word {
+    let (status, reason, message) = match (&facts.state, facts.unhealthy.first()) {
+        (State::Applied, None) => (
+            ConditionStatus::True,
+            "Applied",
+            "the version is applied and healthy".to_owned(),
+        ),
+        (State::Applied, Some((id, health))) => (ConditionStatus::False, "Unhealthy", words(id, health)),
+        (State::Waits(waits), _) => (ConditionStatus::False, waits.reason, waits.message.clone()),
+        (State::Keeps(problem), _) => (ConditionStatus::False, problem.reason, problem.note.clone()),
+    };
+    Word {
+        status,
+        reason,
+        message,
+    }
+}
+
+fn healthy(facts: &Facts) -> Word {
+    let (status, reason, message) = match facts.unhealthy.first() {
+        Some((id, health @ Health::Failed(_))) => (ConditionStatus::False, "Failed", words(id, health)),
+        Some((id, health)) => (ConditionStatus::False, "InProgress", words(id, health)),
+        None if facts.state == State::Applied => {
+            (ConditionStatus::True, "Healthy", "every object is healthy".to_owned())
+        }
+        None => (
+            ConditionStatus::Unknown,
+            "NotApplied",
+            "the version is not applied to its end".to_owned(),
+        ),
+    };
+    Word {
+        status,
+        reason,
+        message,
+    }
+}
+
+fn reconciling(waits: Option<&Waits>) -> Word {
+    match waits {
+        Some(waits) => Word {
+            status: ConditionStatus::True,
+            reason: waits.reason,
+            message: waits.message.clone(),
+        },
+        None => no("Idle", "nothing is under way"),
+    }
+}
+
+fn stalled(facts: &Facts, over: Option<&Waits>) -> Word {
+    let (reason, message) = match (&facts.state, facts.unhealthy.first()) {
+        _ if over.is_some() => {
+            let waits = over.map_or("", |waits| &waits.message);
+            (
+                "Timeout",
+                format!("for more than {} minutes: {waits}", TIMEOUT.as_secs() / 60),
+            )
+        }
+        (State::Keeps(problem), _) if !problem.passes => (problem.reason, problem.note.clone()),
+        (State::Applied, Some((id, health @ Health::Failed(_)))) => ("Failed", words(id, health)),
+        _ => return no("NotStalled", "nothing keeps the plugin"),
+    };
+    Word {
+        status: ConditionStatus::True,
+        reason,
+        message,
+    }
+}
+
+fn no(reason: &'static str, message: &str) -> Word {
+    Word {
+        status: ConditionStatus::False,
+        reason,
+        message: message.to_owned(),
+    }
+}
+
+fn words(id: &ObjectId, health: &Health) -> String {
+    match health {
+        Health::Current => format!("{id} is healthy"),
+        Health::InProgress(what) | Health::Failed(what) => format!("{id}: {what}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

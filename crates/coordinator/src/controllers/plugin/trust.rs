@@ -1,0 +1,193 @@
+//! Which manifests are accepted (`pluginTrust`): those that a trusted key has signed for this cluster, plugin and version. Pure.
+//!
+//! A signature that is older than the last accepted one is refused, because it could be that of an older version, or of older manifests of the
+//! same version: whoever wants to go back signs again. The inventory remembers the time, so a plugin that is removed and added again is a new
+//! one.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use tidewaiter_api::containership::PluginSpec;
+use tidewaiter_cloud::client::Cluster;
+use tidewaiter_cloud::signed::{SignatureError, Statement, TrustedKey, manifests_digest, verify};
+
+use super::record::Record;
+
+/// How far the clock of whoever signs may be ahead.
+const AHEAD: SignedDuration = SignedDuration::from_mins(5);
+
+/// The keys, and the cluster that signatures must be for.
+pub(super) struct Trust {
+    keys: Vec<TrustedKey>,
+    cluster: String,
+}
+
+/// Why manifests are not accepted.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Untrusted {
+    #[error(
+        "the manifests are not signed, and pluginTrust is set: sign them with tidewaiter cloud sign, and set signature of the plugin"
+    )]
+    Unsigned,
+    #[error("{0}. Sign them with a key of pluginTrust (tidewaiter cloud sign), and set signature of the plugin")]
+    Invalid(SignatureError),
+    #[error(
+        "the signature is of {signed}, and one of {last} was accepted already: it could be that of older manifests. To go back to them, sign them again"
+    )]
+    Older { signed: Timestamp, last: Timestamp },
+    #[error(
+        "the signature is of {0}, which is in the future: correct the clock of the machine that signs, and sign again"
+    )]
+    Future(Timestamp),
+}
+
+impl From<SignatureError> for Untrusted {
+    fn from(error: SignatureError) -> Self {
+        Self::Invalid(error)
+    }
+}
+
+impl Trust {
+    pub(super) fn new(keys: Vec<TrustedKey>, cluster: Cluster) -> Self {
+        Self {
+            keys,
+            cluster: cluster.id.to_string(),
+        }
+    }
+
+    /// When the manifests were signed; None if no signature is needed.
+    pub(super) fn verify(
+        &self,
+        plugin: &PluginSpec,
+        sent: &Value,
+        record: &Record,
+        now: Timestamp,
+    ) -> Result<Option<i64>, Untrusted> {
+        if self.keys.is_empty() {
+            return Ok(None);
+        }
+        let signature = sent.get("signature").and_then(Value::as_str);
+        let signature = signature
+            .filter(|signature| !signature.is_empty())
+            .ok_or(Untrusted::Unsigned)?;
+        let statement = Statement {
+            cluster: &self.cluster,
+            plugin: &plugin.id,
+            plugin_type: &plugin.type_,
+            implementation: &plugin.implementation,
+            version: &plugin.version,
+            digest: &manifests_digest(sent),
+        };
+        let time = verify(&self.keys, &statement, signature)?;
+        let signed = Timestamp::from_second(time).map_err(|_| SignatureError::NoTime)?;
+        if signed > now + AHEAD {
+            return Err(Untrusted::Future(signed));
+        }
+        let last = record.signed_at().and_then(|last| Timestamp::from_second(last).ok());
+        match last.filter(|last| signed < *last) {
+            Some(last) => Err(Untrusted::Older { signed, last }),
+            None => Ok(Some(time)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use minisign::KeyPair;
+    use serde_json::json;
+    use tidewaiter_api::PluginInventorySpec;
+    use tidewaiter_cloud::signed::SigningKey;
+
+    use super::*;
+
+    const CLUSTER: &str = "22222222-2222-4222-8222-222222222222";
+    const NOW: i64 = 1_790_000_000;
+
+    fn plugin(version: &str) -> PluginSpec {
+        PluginSpec {
+            id: "cccccccc-0000-4000-8000-000000000001".to_owned(),
+            added_at: String::new(),
+            description: String::new(),
+            type_: "metrics".to_owned(),
+            version: version.to_owned(),
+            implementation: "prometheus".to_owned(),
+        }
+    }
+
+    fn signed(pair: &KeyPair, cluster: &str, version: &str, time: i64) -> Value {
+        let mut sent = json!({"manifests": [[{"kind": "ConfigMap"}]], "version": version});
+        let key = pair.sk.to_box(None).unwrap().into_string();
+        let key = SigningKey::read(&key, || Err::<String, _>(SignatureError::Malformed)).unwrap();
+        let plugin = plugin(version);
+        let statement = Statement {
+            cluster,
+            plugin: &plugin.id,
+            plugin_type: &plugin.type_,
+            implementation: &plugin.implementation,
+            version,
+            digest: &manifests_digest(&sent),
+        };
+        sent["signature"] = json!(key.sign(&statement, time).unwrap());
+        sent
+    }
+
+    fn record(signed_at: Option<i64>) -> Record {
+        Record::read(&PluginInventorySpec {
+            signed_at,
+            ..PluginInventorySpec::default()
+        })
+    }
+
+    #[test]
+    fn only_the_newest_signature_of_a_trusted_key_counts() {
+        let [old, new, stranger] = [(); 3].map(|()| KeyPair::generate_unencrypted_keypair().unwrap());
+        let trust = |pairs: &[&KeyPair]| Trust {
+            keys: pairs.iter().map(|pair| pair.pk.to_base64().parse().unwrap()).collect(),
+            cluster: CLUSTER.to_owned(),
+        };
+        let both = trust(&[&old, &new]);
+        let now = Timestamp::from_second(NOW).unwrap();
+        let (earlier, later) = (NOW - 1_000, NOW - 500);
+        let other_cluster = "22222222-2222-4222-8222-222222222223";
+        let unsigned = json!({"manifests": [[{"kind": "ConfigMap"}]]});
+        let mut changed = signed(&new, CLUSTER, "1.0.0", later);
+        changed["jobs"] = json!({"post_apply": [{"kind": "Job"}]});
+        for (sent, last, expected) in [
+            (signed(&old, CLUSTER, "1.0.0", earlier), None, Ok(earlier)),
+            // Another key, for the time of a rotation.
+            (signed(&new, CLUSTER, "1.0.0", later), Some(earlier), Ok(later)),
+            // The same one after a restart.
+            (signed(&new, CLUSTER, "1.0.0", later), Some(later), Ok(later)),
+            (
+                signed(&old, CLUSTER, "1.0.0", earlier),
+                Some(later),
+                Err("sign them again"),
+            ),
+            (signed(&new, CLUSTER, "1.0.0", NOW + 301), None, Err("in the future")),
+            (signed(&new, CLUSTER, "0.9.0", later), None, Err("not for this")),
+            (signed(&new, other_cluster, "1.0.0", later), None, Err("not for this")),
+            (signed(&stranger, CLUSTER, "1.0.0", later), None, Err("not trusted")),
+            (changed, None, Err("not for this")),
+            (unsigned.clone(), None, Err("are not signed")),
+        ] {
+            let found = both.verify(&plugin("1.0.0"), &sent, &record(last), now);
+            match (found, expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, Some(expected)),
+                (Err(found), Err(words)) => {
+                    assert!(found.to_string().contains(words), "{found} does not contain {words}");
+                }
+                (found, expected) => panic!("{found:?} instead of {expected:?}"),
+            }
+        }
+        // Without keys, nothing needs a signature.
+        let none = trust(&[]).verify(&plugin("1.0.0"), &unsigned, &record(None), now);
+        assert_eq!(none.unwrap(), None);
+        // A key that is taken out is not trusted any more.
+        let found = trust(&[&new]).verify(
+            &plugin("1.0.0"),
+            &signed(&old, CLUSTER, "1.0.0", later),
+            &record(None),
+            now,
+        );
+        assert!(found.unwrap_err().to_string().contains("not trusted"));
+    }
+}

@@ -1,0 +1,127 @@
+//! What the two controllers of RBAC share: caches, settings, how objects of theirs are recognised, and when a custom resource is let go.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Client, Resource};
+use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding};
+use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, MANAGED_LABEL, MANAGED_VALUE};
+use tidewaiter_kit::{Cache, Finalizer, Index, Kit, Metadata, Ownership, Tasks, WriteError, Writer};
+
+use super::listed::Listed;
+use crate::mirror::CloudList;
+
+/// What the controllers make.
+pub(crate) const OURS: Ownership = Ownership {
+    key: MANAGED_LABEL,
+    value: MANAGED_VALUE,
+};
+
+/// The wait for what a watch shows a moment later.
+pub(super) const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// What the operator decides about roles.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RbacSettings {
+    /// The `ClusterRole` beyond whose rules no role permits anything.
+    pub ceiling: Option<String>,
+    /// Whether rules that amount to full control of the cluster are permitted.
+    pub allow_privileged: bool,
+}
+
+/// What both controllers read.
+#[derive(Clone)]
+pub(super) struct Rbac {
+    pub(super) settings: RbacSettings,
+    pub(super) roles: Listed<AuthorizationRole>,
+    pub(super) bindings: Listed<AuthorizationRoleBinding>,
+    /// The bindings of a role, by its id.
+    pub(super) bindings_of: Index<String>,
+    /// Those that the controller makes.
+    pub(super) cluster_roles: Cache<ClusterRole>,
+    /// Those that the controller makes, for the whole cluster.
+    pub(super) everywhere: Cache<ClusterRoleBinding>,
+    /// The same, by the name of their `ClusterRole`.
+    pub(super) bound_everywhere: Index<String>,
+    /// The role that the setting names.
+    pub(super) ceiling: Option<Cache<ClusterRole>>,
+    pub(super) namespaces: Cache<Metadata<Namespace>>,
+}
+
+impl Rbac {
+    /// Starts the caches. Those of custom resources are optional: a cluster may not have the definitions yet. `listed` are the roles and the
+    /// bindings that the cloud lists.
+    pub(super) fn start(
+        settings: RbacSettings,
+        listed: Option<(CloudList, CloudList)>,
+        reader: &Client,
+        namespaces: Cache<Metadata<Namespace>>,
+        kit: &Kit,
+        tasks: &mut Tasks,
+    ) -> Self {
+        let roles = Cache::namespaced(reader.clone(), CONTAINERSHIP_NAMESPACE)
+            .named("authorization-role-controller")
+            .optional()
+            .start(tasks, kit);
+        let bindings = Cache::<AuthorizationRoleBinding>::namespaced(reader.clone(), CONTAINERSHIP_NAMESPACE)
+            .named("authorization-role-binding-controller")
+            .optional()
+            .start(tasks, kit);
+        let bindings_of = bindings.index(|binding| Some(binding.spec.authorization_role_id.clone()));
+        let cluster_roles = Cache::all(reader.clone()).labels(&selector()).start(tasks, kit);
+        let everywhere = Cache::<ClusterRoleBinding>::all(reader.clone())
+            .labels(&selector())
+            .start(tasks, kit);
+        let bound_everywhere = everywhere.index(|binding| Some(binding.role_ref.name.clone()));
+        let (listed_roles, listed_bindings) = listed.unzip();
+        let ceiling = settings.ceiling.as_ref().map(|name| {
+            Cache::all(reader.clone())
+                .fields(&format!("metadata.name={name}"))
+                .named("rbac-ceiling")
+                .start(tasks, kit)
+        });
+        Self {
+            settings,
+            roles: Listed::new(roles, listed_roles),
+            bindings: Listed::new(bindings, listed_bindings),
+            bindings_of,
+            cluster_roles,
+            everywhere,
+            bound_everywhere,
+            ceiling,
+            namespaces,
+        }
+    }
+
+    /// Calls `wake` when the cloud lists other roles or bindings.
+    pub(super) fn notify_lists(&self, wake: impl Fn() + Clone + Send + Sync + 'static) {
+        self.roles.notify_list(wake.clone());
+        self.bindings.notify_list(wake);
+    }
+
+    /// The rules of the ceiling: None without the setting, and no rules while the role does not exist.
+    pub(super) fn ceiling(&self) -> Option<Vec<PolicyRule>> {
+        let roles = self.ceiling.as_ref()?.iter();
+        Some(roles.filter_map(|role| role.rules.clone()).flatten().collect())
+    }
+}
+
+/// The label selector of what the controllers make.
+pub(super) fn selector() -> String {
+    format!("{MANAGED_LABEL}={MANAGED_VALUE}")
+}
+
+/// Puts the finalizer on a custom resource, which keeps it until what was made of it is gone. From one that is being deleted although what
+/// was made of it stays, the finalizer is removed. `resource` must have all of its finalizers.
+pub(super) async fn keep<K>(finalizer: Finalizer, writer: &Writer, resource: &ObjectMeta) -> Result<(), WriteError>
+where
+    K: Resource<DynamicType = ()>,
+{
+    match (finalizer.is_on(resource), resource.deletion_timestamp.is_some()) {
+        (false, false) => finalizer.ensure::<K>(writer, resource).await,
+        (true, true) => finalizer.release::<K>(writer, resource, &[]).await,
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,341 @@
+//! Beside the mirror: what the cloud lists decides, not its copy in the cluster, and the brake covers role bindings.
+
+use futures::future::join_all;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use tidewaiter_api::containership::AuthorizationRoleBinding;
+use tidewaiter_api::names::AUTHORIZATION_ROLE_BINDING_FINALIZER;
+use tidewaiter_api::{CloudSync, CloudSyncSpec};
+use tidewaiter_testkit::eventually;
+
+use crate::objects::{Kind, id};
+use crate::script::Script;
+use crate::world::{SOON, World, apply, on};
+
+/// The roles: to read pods, and to read Secrets.
+const ROLE: usize = 1;
+const SECRETS: usize = 2;
+/// Their bindings: everywhere, and in the namespace `apps`.
+const EVERYWHERE: usize = 11;
+const IN_APPS: usize = 12;
+const LATER: usize = 13;
+/// The users.
+const ANN: usize = 21;
+const WEB: usize = 22;
+const BOB: usize = 23;
+const EVE: usize = 24;
+
+/// A finalizer of somebody else.
+const KEPT: &str = "example.com/keeps";
+
+fn role(number: usize, resource: &str, verb: &str) -> Value {
+    let mut role = Kind::Role.object(number, 1);
+    let permits = json!({"id": id(number + 900), "type": "kubernetes", "api_groups": [""], "resources": [resource], "verbs": [verb]});
+    role["rules"] = json!([permits]);
+    role
+}
+
+/// The role for a user, in a namespace or everywhere.
+fn binding(number: usize, role: usize, user: usize, namespace: Option<&str>) -> Value {
+    let mut binding = Kind::RoleBinding.object(number, 1);
+    binding["authorization_role_id"] = json!(id(role));
+    binding["user_id"] = json!(id(user));
+    binding["namespace"] = json!(namespace);
+    binding
+}
+
+/// A cluster whose cloud lists two roles and two bindings.
+struct Scene {
+    world: World,
+    cloud: Script,
+}
+
+impl Scene {
+    async fn start() -> Self {
+        let (world, cloud) = (World::start().await, Script::start(true).await);
+        world.namespace("apps").await;
+        let scene = Self { world, cloud };
+        scene
+            .cloud
+            .list("/roles", [role(ROLE, "pods", "get"), role(SECRETS, "secrets", "get")]);
+        scene.binds([
+            binding(EVERYWHERE, ROLE, ANN, None),
+            binding(IN_APPS, SECRETS, WEB, Some("apps")),
+        ]);
+        scene
+    }
+
+    /// The cloud lists these bindings from now on.
+    fn binds(&self, bindings: impl IntoIterator<Item = Value>) {
+        self.cloud.list("/role-bindings", bindings);
+        self.cloud.changed(&["role-bindings"]);
+    }
+
+    async fn everybody_may(&self) -> bool {
+        let (ann, web) = (id(ANN), id(WEB));
+        let ann = self.world.may(&ann, &[], "get", "pods", "");
+        let web = self.world.may(&web, &[], "get", "secrets", "apps");
+        let (ann, web) = tokio::join!(ann, web);
+        ann && web
+    }
+
+    async fn works(&self) {
+        eventually("everybody to be allowed", SOON, async || {
+            if self.everybody_may().await {
+                Ok(())
+            } else {
+                Err("not yet")
+            }
+        })
+        .await;
+    }
+
+    /// Nobody loses a permission while `changes` run, and nothing that gives one is written.
+    async fn nobody_loses(&self, changes: impl Future<Output = ()>) {
+        let mark = self.world.cluster.audit_mark().await;
+        let watching = async {
+            loop {
+                assert!(self.everybody_may().await, "a moment without a permission");
+            }
+        };
+        tokio::select! {
+            () = changes => {}
+            () = watching => {}
+        }
+        assert!(self.everybody_may().await, "a permission is gone");
+        assert_eq!(self.world.access_written_since(mark).await, [""; 0]);
+    }
+
+    /// The role and the binding, each by its uid.
+    async fn uids(&self) -> [Option<String>; 2] {
+        let role = self.world.roles().get(&id(ROLE)).await.unwrap();
+        let binding = self.world.bindings().get(&id(EVERYWHERE)).await.unwrap();
+        [role.metadata.uid, binding.metadata.uid]
+    }
+
+    /// Waits until the mirror has made both again, and their controllers have seen them.
+    async fn restored(&self, before: &[Option<String>; 2]) {
+        eventually("other resources", SOON, async || {
+            let role = self.world.roles().get_opt(&id(ROLE)).await;
+            let binding = self.world.bindings().get_opt(&id(EVERYWHERE)).await;
+            let (Ok(Some(role)), Ok(Some(binding))) = (role, binding) else {
+                return Err("one of them is gone".to_owned());
+            };
+            let now = [role.metadata, binding.metadata];
+            let lives = |meta: &kube::core::ObjectMeta| meta.finalizers.is_some() && meta.deletion_timestamp.is_none();
+            let others = now.iter().zip(before).all(|(now, before)| now.uid != *before);
+            if others && now.iter().all(lives) {
+                Ok(())
+            } else {
+                Err(format!("{now:?}"))
+            }
+        })
+        .await;
+    }
+
+    /// What the cloud removes goes, even if its resource stays.
+    async fn goes(&self) {
+        self.binds([binding(IN_APPS, SECRETS, WEB, Some("apps"))]);
+        self.world.becomes(&id(ANN), ("get", "pods", ""), false).await;
+        let made: Api<ClusterRoleBinding> = self.world.all();
+        self.world.is_gone(&made, &id(EVERYWHERE)).await;
+        self.cloud.list("/roles", []);
+        self.cloud.changed(&["roles"]);
+        self.world.becomes(&id(WEB), ("get", "secrets", "apps"), false).await;
+        let made: Api<ClusterRole> = self.world.all();
+        self.world.is_gone(&made, &id(SECRETS)).await;
+    }
+}
+
+async fn set_finalizers(bindings: &Api<AuthorizationRoleBinding>, name: &str, finalizers: Value) {
+    let patch = Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+    bindings.patch(name, &PatchParams::default(), &patch).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_person_who_deletes_the_copies_takes_no_permission_away() {
+    let scene = Scene::start().await;
+    let _running = scene.world.mirrors(&scene.cloud).await;
+    scene.works().await;
+    let (roles, bindings, everywhere) = (scene.world.roles(), scene.world.bindings(), id(EVERYWHERE));
+    let before = scene.uids().await;
+    scene
+        .nobody_loses(async {
+            scene.world.delete(&roles, &id(ROLE)).await;
+            // Somebody's finalizer keeps it for a while; ours does not.
+            let both = json!([KEPT, AUTHORIZATION_ROLE_BINDING_FINALIZER]);
+            set_finalizers(&bindings, &everywhere, both).await;
+            scene.world.delete(&bindings, &everywhere).await;
+            let is_kept = |found: &Value| found["metadata"]["finalizers"] == json!([KEPT]);
+            scene.world.shows(&bindings, &everywhere, is_kept).await;
+            set_finalizers(&bindings, &everywhere, Value::Null).await;
+            scene.restored(&before).await;
+        })
+        .await;
+    set_finalizers(&bindings, &everywhere, json!([KEPT])).await;
+    scene.goes().await;
+}
+
+#[tokio::test]
+async fn without_their_definitions_no_permission_goes() {
+    let scene = Scene::start().await;
+    let _running = scene.world.mirrors(&scene.cloud).await;
+    scene.works().await;
+    let definitions: Api<CustomResourceDefinition> = scene.world.all();
+    let before = scene.uids().await;
+    scene
+        .nobody_loses(async {
+            for name in ["authorizationrolebindings", "authorizationroles"] {
+                let name = format!("{name}.auth.containership.io");
+                definitions.delete(&name, &DeleteParams::default()).await.unwrap();
+                scene.world.is_gone(&definitions, &name).await;
+            }
+            scene.world.define().await;
+            scene.restored(&before).await;
+        })
+        .await;
+    scene.goes().await;
+}
+
+#[tokio::test]
+async fn what_the_cloud_does_not_list_gives_nothing_and_takes_nothing() {
+    let scene = Scene::start().await;
+    let _running = scene.world.mirrors(&scene.cloud).await;
+    scene.works().await;
+    let mark = scene.world.cluster.audit_mark().await;
+    // Kept by a finalizer, because the mirror deletes them at once.
+    let meta = |name: &str| json!({"name": name, "finalizers": [KEPT]});
+    let (roles, bindings) = (scene.world.roles(), scene.world.bindings());
+    let spec = json!({"id": id(3), "rules": [on(&["nodes"], &["get"])]});
+    apply(&roles, &id(3), json!({"metadata": meta(&id(3)), "spec": spec})).await;
+    // To a role of the cloud, to a forged one, and one that would make reading Secrets a permission for the whole cluster.
+    for (name, role) in [(id(91), ROLE), (id(92), 3), ("mallory".to_owned(), SECRETS)] {
+        let spec = json!({"id": name, "type": "UserBinding", "user_id": id(EVE), "authorization_role_id": id(role)});
+        apply(&bindings, &name, json!({"metadata": meta(&name), "spec": spec})).await;
+        let is_deleted = |found: &Value| !found["metadata"]["deletionTimestamp"].is_null();
+        scene.world.shows(&bindings, &name, is_deleted).await;
+    }
+    scene.binds([
+        binding(EVERYWHERE, ROLE, ANN, None),
+        binding(IN_APPS, SECRETS, WEB, Some("apps")),
+        binding(LATER, ROLE, BOB, None),
+    ]);
+    scene.world.becomes(&id(BOB), ("get", "pods", ""), true).await;
+    assert!(scene.everybody_may().await);
+    for (verb, resource) in [("get", "pods"), ("get", "nodes"), ("get", "secrets")] {
+        assert!(!scene.world.may(&id(EVE), &[], verb, resource, "").await, "{resource}");
+    }
+    let written = scene.world.access_written_since(mark).await;
+    assert_eq!(written, [format!("patch clusterrolebindings {}", id(LATER))]);
+}
+
+async fn sync(world: &World) -> CloudSync {
+    let objects: Api<CloudSync> = world.all();
+    let found = objects.get_opt("cloud").await.unwrap();
+    found.unwrap_or_else(|| CloudSync::new("cloud", CloudSyncSpec {}))
+}
+
+/// Waits until the condition Held has this reason; returns its message.
+async fn holds(world: &World, reason: &str) -> String {
+    eventually(format!("Held to be {reason}"), SOON, async || {
+        let sync = sync(world).await;
+        let condition = sync.condition("Held").ok_or("there is none")?;
+        if condition.reason == reason {
+            Ok(condition.message.clone())
+        } else {
+            Err(format!("{}: {}", condition.reason, condition.message))
+        }
+    })
+    .await
+}
+
+/// Waits until the cloud was asked for the bindings twice more.
+async fn polled(cloud: &Script) {
+    let before = cloud.requests("/role-bindings");
+    eventually("two more requests", SOON, async || {
+        let now = cloud.requests("/role-bindings");
+        if now >= before + 2 { Ok(()) } else { Err(now - before) }
+    })
+    .await;
+}
+
+/// More than a sync may add.
+const EVERYBODY: std::ops::Range<usize> = 30..43;
+
+/// How many of them may do it.
+async fn allowed(world: &World, verb: &str) -> usize {
+    let reviews = EVERYBODY.map(async |user| world.may(&id(user), &[], verb, "pods", "").await);
+    join_all(reviews).await.into_iter().filter(|allowed| *allowed).count()
+}
+
+async fn are_allowed(world: &World, verb: &str, count: usize) {
+    eventually(format!("{count} users to {verb} pods"), SOON, async || {
+        match allowed(world, verb).await {
+            found if found == count => Ok(()),
+            found => Err(found),
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_cloud_that_loses_its_bindings_or_adds_one_for_everybody_is_held() {
+    let (world, cloud) = (World::start().await, Script::start(true).await);
+    let binds = |bindings: Vec<Value>| {
+        cloud.list("/role-bindings", bindings);
+        cloud.changed(&["role-bindings"]);
+    };
+    let reads = || EVERYBODY.map(|user| binding(user + 100, ROLE, user, None));
+    let deletes = || EVERYBODY.map(|user| binding(user + 200, SECRETS, user, None));
+    cloud.list("/roles", [role(ROLE, "pods", "get"), role(SECRETS, "pods", "delete")]);
+    // Into an empty cluster, all are added at once.
+    binds(reads().collect());
+    let running = world.mirrors(&cloud).await;
+    are_allowed(&world, "get", EVERYBODY.len()).await;
+
+    binds(Vec::new());
+    holds(&world, "DeletionsHeld").await;
+    polled(&cloud).await;
+    assert_eq!(allowed(&world, "get").await, EVERYBODY.len());
+    binds(reads().collect());
+    holds(&world, "NothingHeld").await;
+    assert_eq!(allowed(&world, "get").await, EVERYBODY.len());
+
+    binds(reads().chain(deletes()).collect());
+    let message = holds(&world, "AdditionsHeld").await;
+    assert!(
+        message.contains("13 AuthorizationRoleBinding would be added"),
+        "{message}"
+    );
+    let held = "tidewaiter_cloud_sync_held{kind=\"role-bindings\"}";
+    running.counts(held, 13).await;
+    let events: Api<Event> = world.within("default");
+    eventually("the Event AdditionsHeld", SOON, async || {
+        let all = events.list(&ListParams::default()).await.unwrap().items;
+        let found = all.iter().any(|event| event.reason.as_deref() == Some("AdditionsHeld"));
+        if found { Ok(()) } else { Err(all.len()) }
+    })
+    .await;
+    polled(&cloud).await;
+    // A restart does not let it pass, nor does somebody who makes the copy.
+    running.stop().await;
+    let running = world.mirrors(&cloud).await;
+    running.counts(held, 13).await;
+    world.bind_user(&id(230), &id(SECRETS), &id(30), "").await;
+    polled(&cloud).await;
+    assert_eq!(allowed(&world, "delete").await, 0);
+    assert_eq!(allowed(&world, "get").await, EVERYBODY.len());
+
+    let kinds = sync(&world).await.status.unwrap().kinds;
+    let revision = kinds.into_iter().find_map(|kind| kind.held).unwrap().revision;
+    let annotation = json!({"metadata": {"annotations": {"tidewaiter.dev/release": revision}}});
+    let objects: Api<CloudSync> = world.all();
+    let (params, merge) = (PatchParams::default(), Patch::Merge(annotation));
+    objects.patch("cloud", &params, &merge).await.unwrap();
+    are_allowed(&world, "delete", EVERYBODY.len()).await;
+    holds(&world, "NothingHeld").await;
+    running.counts(held, 0).await;
+}

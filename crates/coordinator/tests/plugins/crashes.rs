@@ -1,0 +1,248 @@
+//! Killed before or after each of its writes, the controller ends where it ends without that: with exactly the last version's objects.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::sync::atomic::Ordering;
+
+use serde_json::{Value, json};
+use tidewaiter_testkit::{ApiProxy, ApiRequest, Moment, eventually};
+
+use crate::cluster::{Running, SOON, coordinator, kills};
+use crate::jobs::job;
+use crate::world::{World, config, definition, id};
+
+/// The most writes from one state to the next, without those of the status.
+const WRITES: usize = 13;
+
+/// What the plugin is, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Installed,
+    Upgraded,
+    Removed,
+}
+
+const STATES: [State; 3] = [State::Installed, State::Upgraded, State::Removed];
+
+const GROUP: &str = "crashes.example.com";
+
+impl State {
+    fn version(self) -> &'static str {
+        match self {
+            Self::Installed => "1.0.0",
+            Self::Upgraded => "2.0.0",
+            Self::Removed => "",
+        }
+    }
+
+    /// The `ConfigMaps`, by namespace, name and value.
+    fn configs(self) -> &'static [(&'static str, &'static str, &'static str)] {
+        match self {
+            Self::Installed => &[("crashes", "kept", "1"), ("default", "gone", "1")],
+            Self::Upgraded => &[("crashes", "kept", "2"), ("default", "new", "2")],
+            Self::Removed => &[],
+        }
+    }
+
+    fn manifests(self) -> Value {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "crashes"}});
+        let widget = json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Widget",
+            "metadata": {"name": "w", "namespace": "crashes"}});
+        let widgets = (self == Self::Installed).then_some(widget);
+        let configs = self.configs().iter().map(|(namespace, name, value)| {
+            let mut object = config(name, value);
+            object["metadata"]["namespace"] = json!(namespace);
+            object
+        });
+        let objects: Vec<Value> = configs.chain(widgets).collect();
+        json!([objects, [namespace, definition(GROUP)]])
+    }
+
+    /// The objects, jobs by the beginning of their name.
+    fn objects(self) -> BTreeSet<String> {
+        let configs = self.configs().iter();
+        let configs = configs.map(|(namespace, name, _)| format!("ConfigMap {namespace}/{name}"));
+        let first = match self {
+            Self::Installed => vec!["Widget crashes/w", "Job default/prepare"],
+            Self::Upgraded | Self::Removed => vec![],
+        };
+        let both = match self {
+            Self::Removed => vec![],
+            _ => vec![
+                "Namespace crashes",
+                "CustomResourceDefinition widgets.crashes.example.com",
+            ],
+        };
+        configs
+            .chain(first.into_iter().chain(both).map(str::to_owned))
+            .collect()
+    }
+}
+
+struct Scene {
+    world: World,
+    proxy: ApiProxy,
+}
+
+#[tokio::test]
+async fn killed_at_its_first_writes_it_ends_the_same() {
+    killed_at(1..=4).await;
+}
+
+#[tokio::test]
+async fn killed_at_its_next_writes_it_ends_the_same() {
+    killed_at(5..=8).await;
+}
+
+#[tokio::test]
+async fn killed_at_its_last_writes_it_ends_the_same() {
+    let last = killed_at(9..=WRITES + 1).await;
+    assert!(last <= WRITES, "more writes than {WRITES}");
+}
+
+/// What was created just before the death is removed, although no version has it any more.
+#[tokio::test]
+async fn what_a_killed_coordinator_created_is_not_left_behind() {
+    let world = World::start().await;
+    let proxy = ApiProxy::start(world.plane(), &coordinator());
+    for (number, next) in [(1, json!([[config("kept", "2")]])), (2, Value::Null)] {
+        let running = world.run_through(&proxy).await;
+        let creates = |request: &ApiRequest| request.is_write() && request.resource() == "configmaps";
+        let killed = kills(&proxy, &running, 1, Moment::After, creates);
+        world.offer(number, "1.0.0", &json!([[config("left", "1")]]));
+        eventually("its death", SOON, async || {
+            if killed.load(Ordering::SeqCst) {
+                Ok(())
+            } else {
+                Err("it lives")
+            }
+        })
+        .await;
+        world.config_is("left", Some("1")).await;
+        // While no coordinator is there, the cloud changes its mind.
+        if next.is_null() {
+            world.withdraw(number);
+        } else {
+            world.offer(number, "2.0.0", &next);
+        }
+        proxy.clear_hook();
+        let running = world.run_through(&proxy).await;
+        world.config_is("left", None).await;
+        if next.is_null() {
+            world.is_forgotten(number).await;
+        } else {
+            world.is_ready(number, "2.0.0").await;
+        }
+        running.stop().await;
+    }
+}
+
+/// Returns the last write at which it was killed.
+async fn killed_at(writes: RangeInclusive<usize>) -> usize {
+    let world = World::with_controller_manager().await;
+    let proxy = ApiProxy::start(world.plane(), &coordinator());
+    let scene = Scene { world, proxy };
+    let (mut running, mut last) = (scene.start().await, 0);
+    for nth in writes {
+        for (number, state) in STATES.into_iter().enumerate() {
+            let moment = [Moment::Before, Moment::After][(nth + number) % 2];
+            let killed = kills(&scene.proxy, &running, nth, moment, is_counted);
+            scene.becomes(state);
+            eventually(
+                format!("{state:?}, or the death {moment:?} write {nth}"),
+                SOON,
+                async || {
+                    if killed.load(Ordering::SeqCst) {
+                        return Ok(());
+                    }
+                    scene.is(state).await
+                },
+            )
+            .await;
+            scene.proxy.clear_hook();
+            if killed.load(Ordering::SeqCst) {
+                (running, last) = (scene.start().await, nth);
+            }
+            scene.ends_as(state).await;
+        }
+    }
+    running.stop().await;
+    last
+}
+
+impl Scene {
+    async fn start(&self) -> Running {
+        self.world.run_through(&self.proxy).await
+    }
+
+    fn becomes(&self, state: State) {
+        let jobs = match state {
+            State::Installed => json!({"pre_apply": [job("prepare")]}),
+            State::Upgraded => json!({}),
+            State::Removed => return self.world.withdraw(1),
+        };
+        self.world.offer_with(1, state.version(), &state.manifests(), &jobs);
+    }
+
+    /// Whether the controller has nothing more to do.
+    async fn is(&self, state: State) -> Result<(), String> {
+        let words = |error: kube::Error| error.to_string();
+        let plugin = self.world.plugins().get_opt(&id(1)).await.map_err(words)?;
+        let inventory = self.world.inventories().get_opt(&id(1)).await.map_err(words)?;
+        let is_done = match (state, plugin) {
+            (State::Removed, plugin) => plugin.is_none() && inventory.is_none(),
+            (_, None) => false,
+            (state, Some(plugin)) => {
+                let ready = plugin.status.is_some_and(|status| {
+                    let mut ready = status
+                        .conditions
+                        .iter()
+                        .filter(|condition| condition.reason == "Applied");
+                    ready.any(|condition| condition.observed_generation == plugin.metadata.generation)
+                });
+                plugin.spec.version == state.version() && ready
+            }
+        };
+        if is_done {
+            Ok(())
+        } else {
+            Err("it is on the way".to_owned())
+        }
+    }
+
+    async fn ends_as(&self, state: State) {
+        let world = &self.world;
+        if state == State::Removed {
+            world.is_forgotten(1).await;
+        } else {
+            world.is_ready(1, state.version()).await;
+            let inventory = world.inventories().get(&id(1)).await.unwrap();
+            assert_eq!(inventory.spec.objects.len(), state.objects().len(), "{inventory:?}");
+        }
+        eventually(format!("exactly the objects of {state:?}"), SOON, async || {
+            let found = world.labelled(1).await.map_err(|error| error.to_string())?;
+            // The names of jobs end with a digest.
+            let plain = |name: String| match name.split_once("prepare-") {
+                Some((start, _)) => format!("{start}prepare"),
+                None => name,
+            };
+            let found: BTreeSet<String> = found.into_iter().map(plain).collect();
+            if found == state.objects() {
+                Ok(())
+            } else {
+                Err(format!("{found:?}"))
+            }
+        })
+        .await;
+        for (namespace, name, value) in state.configs() {
+            let configs = world.objects("v1", "configmaps", "ConfigMap", Some(namespace));
+            world.shows(&configs, name, |found| found["data"]["a"] == *value).await;
+        }
+    }
+}
+
+/// The status follows from the rest, and how often it is written depends on the time that things take.
+fn is_counted(request: &ApiRequest) -> bool {
+    let is_other = ["events", "cloudsyncs", "leases"].contains(&request.resource());
+    request.is_write() && !is_other && !request.path.ends_with("/status")
+}

@@ -1,0 +1,184 @@
+//! What a plugin may touch, and as whom.
+
+use kube::api::Api;
+use kube::core::DynamicObject;
+use serde_json::{Value, json};
+use tidewaiter_coordinator::controllers::{ByPlugin, PluginNamespaces, PluginSettings};
+
+use crate::cluster::{coordinator, deploy};
+use crate::world::{World, config, id};
+
+fn config_in(namespace: &str, name: &str, value: &str) -> Value {
+    let mut object = config(name, value);
+    object["metadata"]["namespace"] = json!(namespace);
+    object
+}
+
+fn admin_of_all() -> Value {
+    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "all"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "system:authenticated"}]})
+}
+
+fn bindings(world: &World) -> Api<DynamicObject> {
+    world.objects(
+        "rbac.authorization.k8s.io/v1",
+        "clusterrolebindings",
+        "ClusterRoleBinding",
+        None,
+    )
+}
+
+#[tokio::test]
+async fn a_plugin_has_objects_in_its_namespaces_alone() {
+    let world = World::start().await;
+    let row = PluginNamespaces {
+        namespaces: vec!["default".to_owned()],
+        cluster_scoped: Vec::new(),
+    };
+    let settings = PluginSettings {
+        namespaces: ByPlugin::from([("CNI/calico", row)]),
+        ..PluginSettings::default()
+    };
+    let outside = config_in("kube-system", "outside", "1");
+    world.offer(1, "1.0.0", &json!([[config("inside", "1")], [outside]]));
+    world.offer(2, "1.0.0", &json!([[config("beside", "1"), admin_of_all()]]));
+    let running = world.run(settings).await;
+    for (number, object, remedy) in [
+        (
+            1,
+            "ConfigMap kube-system/outside",
+            "add kube-system to pluginNamespaces",
+        ),
+        (
+            2,
+            "ClusterRoleBinding.rbac.authorization.k8s.io all",
+            "to clusterScoped",
+        ),
+    ] {
+        let message = world
+            .condition(number, "1.0.0", "Stalled", "True ManifestsRefused")
+            .await;
+        assert!(message.contains(object) && message.contains(remedy), "{message}");
+    }
+    // Nothing of a refused version is applied.
+    world.config_is("inside", None).await;
+    world.config_is("beside", None).await;
+    world.shows(&bindings(&world), "all", Value::is_null).await;
+
+    world.offer(1, "1.0.1", &json!([[config("inside", "1")]]));
+    world.is_ready(1, "1.0.1").await;
+    world.config_is("inside", Some("1")).await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_plugin_is_applied_and_removed_as_its_service_account() {
+    let world = World::without_rights().await;
+    world
+        .plane()
+        .apply(r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "monitoring"}}"#)
+        .await;
+    world
+        .plane()
+        .apply_manifests(deploy("coordinator/plugin-accounts"))
+        .await;
+    let monitoring = world.objects("v1", "configmaps", "ConfigMap", Some("monitoring"));
+    let account = || "containership-core/plugin-metrics".parse().unwrap();
+    let (first, third, fourth) = (id(1), id(3), id(4));
+    let settings = || PluginSettings {
+        accounts: ByPlugin::from([
+            (first.as_str(), account()),
+            (
+                third.as_str(),
+                "containership-core/tidewaiter-coordinator".parse().unwrap(),
+            ),
+            (fourth.as_str(), account()),
+        ]),
+        ..PluginSettings::default()
+    };
+    let mark = world.plane().audit_mark().await;
+    world.offer(1, "1.0.0", &json!([[config_in("monitoring", "one", "1")]]));
+    world.offer(2, "1.0.0", &json!([[config_in("monitoring", "two", "1")]]));
+    world.offer(3, "1.0.0", &json!([[config_in("monitoring", "three", "1")]]));
+    world.offer(
+        4,
+        "1.0.0",
+        &json!([[config_in("monitoring", "four", "1"), admin_of_all()]]),
+    );
+    let running = world.run(settings()).await;
+    world.is_ready(1, "1.0.0").await;
+    world.shows(&monitoring, "one", |found| found["data"]["a"] == "1").await;
+
+    // One without a row is not applied with the rights of the coordinator, and neither is one whose account may not be impersonated.
+    for (number, words) in [
+        (2, "pluginServiceAccounts has no row for it"),
+        (
+            3,
+            "Permit the coordinator to impersonate the service account containership-core/tidewaiter-coordinator",
+        ),
+        (4, "ClusterRoleBinding.rbac.authorization.k8s.io all"),
+    ] {
+        let message = world.condition(number, "1.0.0", "Stalled", "True Denied").await;
+        assert!(message.contains(words), "{message} does not contain {words}");
+    }
+    world.shows(&bindings(&world), "all", Value::is_null).await;
+
+    // What the account may not do is said of each object, and keeps no other of its group.
+    world.offer(
+        1,
+        "1.1.0",
+        &json!([[config_in("monitoring", "one", "2"), config("elsewhere", "1")]]),
+    );
+    let message = world.condition(1, "1.1.0", "Stalled", "True Denied").await;
+    for words in [
+        "ConfigMap default/elsewhere",
+        "containership-core/plugin-metrics",
+        "Permit it",
+    ] {
+        assert!(message.contains(words), "{message} does not contain {words}");
+    }
+    world.shows(&monitoring, "one", |found| found["data"]["a"] == "2").await;
+    world.config_is("elsewhere", None).await;
+
+    // Nothing was written where the account may not read, so nothing is to be removed there. A restart does not forget the account.
+    world.offer(1, "1.2.0", &json!([[config_in("monitoring", "one", "3")]]));
+    world.is_ready(1, "1.2.0").await;
+    running.stop().await;
+    let running = world.run(settings()).await;
+    world.withdraw(1);
+    world.shows(&monitoring, "one", Value::is_null).await;
+    world.is_forgotten(1).await;
+    let all = world.plane().audit().await.since(mark).by(&coordinator());
+    let own = all.filter(|entry| {
+        let object = &entry.object_ref;
+        entry.impersonated_user.is_none()
+            && ["configmaps", "clusterrolebindings"].contains(&object.resource.as_str())
+            && entry.response_status.code != 403
+    });
+    let own: Vec<String> = own
+        .iter()
+        .map(|entry| format!("{} {}", entry.verb, entry.uri))
+        .collect();
+    assert_eq!(
+        own, [""; 0],
+        "requests about objects of plugins with the rights of the coordinator"
+    );
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn without_the_permission_to_apply_plugins_each_says_so() {
+    let world = World::without_rights().await;
+    world.offer(1, "1.0.0", &json!([[config("one", "1")]]));
+    let _running = world.run(PluginSettings::default()).await;
+    let message = world.condition(1, "1.0.0", "Stalled", "True Denied").await;
+    for words in ["ConfigMap default/one", "deploy/coordinator/plugins"] {
+        assert!(message.contains(words), "{message} does not contain {words}");
+    }
+    world.event(&id(1), "Denied").await;
+    world.config_is("one", None).await;
+    world.give_rights().await;
+    world.is_ready(1, "1.0.0").await;
+    world.config_is("one", Some("1")).await;
+}

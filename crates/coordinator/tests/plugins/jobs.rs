@@ -1,0 +1,117 @@
+//! Jobs before and after the objects of a plugin.
+
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::core::DynamicObject;
+use serde_json::{Value, json};
+use tidewaiter_coordinator::controllers::PluginSettings;
+use tidewaiter_testkit::eventually;
+
+use crate::world::{SOON, World, config, id};
+
+pub fn job(name: &str) -> Value {
+    let pod = json!({"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox"}]});
+    json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
+        "spec": {"activeDeadlineSeconds": 600, "template": {"spec": pod}}})
+}
+
+fn jobs(world: &World) -> Api<DynamicObject> {
+    world.objects("batch/v1", "jobs", "Job", Some("default"))
+}
+
+/// The name of the only job whose name begins so, and which is not `other`.
+pub async fn name_of(world: &World, stem: &str, other: &str) -> String {
+    eventually(format!("a job {stem}"), SOON, async || {
+        let all = jobs(world)
+            .list(&ListParams::default())
+            .await
+            .map_err(|error| error.to_string())?;
+        let names = all.items.into_iter().filter_map(|job| job.metadata.name);
+        let names: Vec<String> = names.filter(|name| name.starts_with(stem) && name != other).collect();
+        match &names[..] {
+            [name] => Ok(name.clone()),
+            names => Err(format!("{names:?}")),
+        }
+    })
+    .await
+}
+
+/// What the job controller writes when a job ends.
+pub async fn ends(world: &World, name: &str, succeeded: bool) {
+    let time = "2026-01-01T00:00:00Z";
+    let condition = |type_: &str| {
+        json!({"type": type_, "status": "True", "reason": "r", "message": "m",
+        "lastProbeTime": time, "lastTransitionTime": time})
+    };
+    let start = Patch::Merge(json!({"status": {"startTime": time}}));
+    jobs(world)
+        .patch_status(name, &PatchParams::default(), &start)
+        .await
+        .unwrap();
+    let mut status = if succeeded {
+        json!({"conditions": [condition("SuccessCriteriaMet"), condition("Complete")], "completionTime": time, "succeeded": 1})
+    } else {
+        json!({"conditions": [condition("FailureTarget"), condition("Failed")], "failed": 1})
+    };
+    status["uncountedTerminatedPods"] = json!({});
+    let end = Patch::Merge(json!({ "status": status }));
+    jobs(world)
+        .patch_status(name, &PatchParams::default(), &end)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn jobs_run_once_for_each_version_and_must_succeed() {
+    let world = World::start().await;
+    let both = json!({"pre_apply": [job("before")], "post_apply": [job("after")]});
+    world.offer_with(1, "1.0.0", &json!([[config("one", "1")]]), &both);
+    let running = world.run(PluginSettings::default()).await;
+    let before = name_of(&world, "before", "").await;
+    world.condition(1, "1.0.0", "Ready", "False JobRuns").await;
+    world.config_is("one", None).await;
+
+    // A restart does not run it again.
+    running.stop().await;
+    let running = world.run(PluginSettings::default()).await;
+    world.is_quiet().await;
+    assert_eq!(name_of(&world, "before", "").await, before);
+    ends(&world, &before, true).await;
+    world.config_is("one", Some("1")).await;
+
+    let after = name_of(&world, "after", "").await;
+    ends(&world, &after, false).await;
+    let message = world.condition(1, "1.0.0", "Stalled", "True JobFailed").await;
+    assert!(message.contains(&after) && message.contains("delete it"), "{message}");
+    world.event(&id(1), "JobFailed").await;
+    world.is_quiet().await;
+
+    // A person can let it run again.
+    let uid = jobs(&world).get(&after).await.unwrap().metadata.uid;
+    world.delete(&jobs(&world), &after).await;
+    world
+        .shows(&jobs(&world), &after, |found| {
+            found["metadata"]["uid"].as_str().map(str::to_owned) != uid && !found.is_null()
+        })
+        .await;
+    ends(&world, &after, true).await;
+    world.is_ready(1, "1.0.0").await;
+
+    // One that has succeeded does not run again, although it is gone.
+    world.delete(&jobs(&world), &before).await;
+    world.is_quiet().await;
+    running.stop().await;
+    let _running = world.run(PluginSettings::default()).await;
+    world.is_quiet().await;
+    world.shows(&jobs(&world), &before, Value::is_null).await;
+
+    // The next version has jobs of its own, and the old ones go.
+    world.offer_with(1, "1.1.0", &json!([[config("one", "2")]]), &both);
+    let next = name_of(&world, "before", &before).await;
+    world.config_is("one", Some("1")).await;
+    ends(&world, &next, true).await;
+    let last = name_of(&world, "after", &after).await;
+    ends(&world, &last, true).await;
+    world.is_ready(1, "1.1.0").await;
+    world.shows(&jobs(&world), &after, Value::is_null).await;
+    world.is_quiet().await;
+}

@@ -1,0 +1,334 @@
+//! The life of a plugin: installed, upgraded, changed by somebody, removed.
+
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use tidewaiter_coordinator::controllers::{PluginDrift, PluginSettings};
+use tidewaiter_testkit::eventually;
+
+use crate::cluster::SOON;
+use crate::world::{World, config, definition, id, plugin_of};
+
+#[tokio::test]
+async fn a_plugin_is_installed_upgraded_and_removed() {
+    let world = World::start().await;
+    let widgets = world.objects("lives.example.com/v1", "widgets", "Widget", Some("default"));
+    let widget = json!({"apiVersion": "lives.example.com/v1", "kind": "Widget", "metadata": {"name": "w"}});
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "metrics:reader"},
+        "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]});
+    // The definition comes after its instance.
+    let first = json!([
+        [widget, config("one", "1"), config("gone", "1")],
+        [definition("lives.example.com"), role]
+    ]);
+    world.offer(1, "1.0.0", &first);
+    let running = world.run(PluginSettings::default()).await;
+    world.is_ready(1, "1.0.0").await;
+    world
+        .shows(&widgets, "w", |found| plugin_of(found) == Some(id(1).as_str()))
+        .await;
+    world.config_is("one", Some("1")).await;
+    let status = world.plugins().get(&id(1)).await.unwrap().status.unwrap();
+    assert_eq!(
+        (status.applied_version.as_str(), status.objects, status.unhealthy),
+        ("1.0.0", 5, 0)
+    );
+    world.is_quiet().await;
+
+    // A restart writes nothing, and neither does the second pass.
+    running.stop().await;
+    let mark = world.plane().audit_mark().await;
+    let running = world.run(PluginSettings::default()).await;
+    world.is_quiet().await;
+    assert_eq!(world.written_since(mark).await, [""; 0]);
+
+    // An upgrade removes what the version does not have any more.
+    world.offer(
+        1,
+        "1.1.0",
+        &json!([[config("one", "2")], [definition("lives.example.com")]]),
+    );
+    world.is_ready(1, "1.1.0").await;
+    world.config_is("one", Some("2")).await;
+    world.config_is("gone", None).await;
+    world.shows(&widgets, "w", Value::is_null).await;
+    let plugin = world.plugins().get(&id(1)).await.unwrap();
+    let history = &plugin.metadata.annotations.unwrap()["containership.io/plugin-history"];
+    let history: Value = serde_json::from_str(history).unwrap();
+    assert_eq!(history[0]["version"], "1.0.0");
+    assert_eq!(history.as_array().unwrap().len(), 1);
+    world.is_quiet().await;
+
+    // What is gone in the cloud is removed; objects of others stay, and the definition with them.
+    world.put(&world.configs(), &config("of-others", "1")).await;
+    let theirs = json!({"apiVersion": "lives.example.com/v1", "kind": "Widget", "metadata": {"name": "theirs"}});
+    world.put(&widgets, &theirs).await;
+    world.withdraw(1);
+    world.config_is("one", None).await;
+    world.event(&id(1), "ObjectKept").await;
+    world.is_forgotten(1).await;
+    world.config_is("of-others", Some("1")).await;
+    world.shows(&widgets, "theirs", |found| !found.is_null()).await;
+    world.is_quiet().await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn what_somebody_changes_is_corrected_or_reported() {
+    let world = World::start().await;
+    world.offer(1, "1.0.0", &json!([[config("one", "1"), config("two", "1")]]));
+    let running = world.run(PluginSettings::default()).await;
+    world.is_ready(1, "1.0.0").await;
+    let change = Patch::Merge(json!({"data": {"a": "changed"}}));
+    let add = Patch::Merge(json!({"data": {"b": "theirs"}, "metadata": {"labels": {"theirs": "1"}}}));
+    let configs = world.configs();
+    configs.patch("one", &PatchParams::default(), &change).await.unwrap();
+    world.config_is("one", Some("1")).await;
+    world.delete(&configs, "one").await;
+    world.config_is("one", Some("1")).await;
+    let note = world.event(&id(1), "DriftCorrected").await;
+    assert!(note.contains("ConfigMap default/one"), "{note}");
+    // Fields that the plugin does not have are whoever's.
+    configs.patch("one", &PatchParams::default(), &add).await.unwrap();
+    world.is_quiet().await;
+    world
+        .shows(&configs, "one", |found| found["data"]["b"] == "theirs")
+        .await;
+    running.stop().await;
+
+    let report = PluginSettings {
+        drift: PluginDrift::Report,
+        ..PluginSettings::default()
+    };
+    let _running = world.run(report).await;
+    configs.patch("one", &PatchParams::default(), &change).await.unwrap();
+    world.event(&id(1), "DriftFound").await;
+    world.is_ready(1, "1.0.0").await;
+    world.config_is("one", Some("changed")).await;
+    world.is_quiet().await;
+    // Until the next version.
+    world.offer(1, "1.0.1", &json!([[config("one", "2"), config("two", "1")]]));
+    world.config_is("one", Some("2")).await;
+}
+
+#[tokio::test]
+async fn an_object_that_is_changed_all_the_time_is_corrected_less_often() {
+    let world = World::start().await;
+    world.offer(1, "1.0.0", &json!([[config("one", "1")]]));
+    let _running = world.run(PluginSettings::default()).await;
+    world.is_ready(1, "1.0.0").await;
+    let change = Patch::Merge(json!({"data": {"a": "changed"}}));
+    eventually("the limit", SOON, async || {
+        let changed = world.configs().patch("one", &PatchParams::default(), &change).await;
+        let version = changed.map_err(|error| error.to_string())?.metadata.resource_version;
+        let plugin = world.plugins().get(&id(1)).await.map_err(|error| error.to_string())?;
+        let conditions = plugin.status.unwrap_or_default().conditions;
+        let is_limited = conditions.iter().any(|condition| condition.reason == "ChangedOften");
+        if is_limited {
+            Ok(())
+        } else {
+            Err(format!("{version:?}"))
+        }
+    })
+    .await;
+    // It is not given up.
+    world.config_is("one", Some("1")).await;
+}
+
+#[tokio::test]
+async fn a_plugin_is_healthy_when_its_objects_are() {
+    let world = World::start().await;
+    let labels = json!({"app": "web"});
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 2,
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "web"}]}}}});
+    world.offer(1, "1.0.0", &json!([[deployment]]));
+    let _running = world.run(PluginSettings::default()).await;
+    let message = world.condition(1, "1.0.0", "Ready", "False Unhealthy").await;
+    assert!(message.contains("Deployment.apps default/web"), "{message}");
+    world.condition(1, "1.0.0", "Reconciling", "True InProgress").await;
+    let deployments = world.objects("apps/v1", "deployments", "Deployment", Some("default"));
+    let status = json!({"status": {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2, "readyReplicas": 2,
+        "conditions": [{"type": "Available", "status": "True", "reason": "r", "message": "m"}]}});
+    let patch = Patch::Merge(status);
+    deployments
+        .patch_status("web", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    world.is_ready(1, "1.0.0").await;
+    world.is_quiet().await;
+}
+
+#[tokio::test]
+async fn a_field_that_cannot_change_is_replaced_only_where_the_plugin_says_so() {
+    let world = World::start().await;
+    let fixed = |value: &str, annotations: Value| {
+        let mut object = config("fixed", value);
+        object["immutable"] = json!(true);
+        object["metadata"]["annotations"] = annotations;
+        json!([[object]])
+    };
+    world.offer(1, "1.0.0", &fixed("1", json!({})));
+    let _running = world.run(PluginSettings::default()).await;
+    world.is_ready(1, "1.0.0").await;
+    world.offer(1, "2.0.0", &fixed("2", json!({})));
+    let message = world.condition(1, "2.0.0", "Stalled", "True ImmutableField").await;
+    assert!(
+        message.contains("ConfigMap default/fixed") && message.contains("on-immutable: replace"),
+        "{message}"
+    );
+    world.config_is("fixed", Some("1")).await;
+    world.offer(
+        1,
+        "2.0.1",
+        &fixed("2", json!({"tidewaiter.dev/on-immutable": "replace"})),
+    );
+    world.is_ready(1, "2.0.1").await;
+    world.config_is("fixed", Some("2")).await;
+    world.is_quiet().await;
+}
+
+/// The kinds whose validation says in its own words that a field cannot change.
+#[tokio::test]
+async fn each_kind_with_fields_that_cannot_change_can_be_replaced() {
+    let world = World::start().await;
+    let object = |kind: &str, api_version: &str, rest: Value| {
+        let annotations = json!({"tidewaiter.dev/on-immutable": "replace"});
+        let mut object =
+            json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "fixed", "annotations": annotations}});
+        object
+            .as_object_mut()
+            .unwrap()
+            .extend(rest.as_object().unwrap().clone());
+        object
+    };
+    let template = |app: &str| json!({"metadata": {"labels": {"app": app}}, "spec": {"containers": [{"name": "main", "image": app}]}});
+    let selected =
+        |app: &str| json!({"replicas": 0, "selector": {"matchLabels": {"app": app}}, "template": template(app)});
+    let manifests = |app: &str| {
+        let role = json!({"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": app}});
+        let mut set = selected("same");
+        set["serviceName"] = json!(app);
+        let mut pods = template(app);
+        pods["spec"]["restartPolicy"] = json!("Never");
+        let number = if app == "one" { 1 } else { 2 };
+        json!([[
+            object("RoleBinding", "rbac.authorization.k8s.io/v1", role.clone()),
+            object("ClusterRoleBinding", "rbac.authorization.k8s.io/v1", role),
+            object(
+                "StorageClass",
+                "storage.k8s.io/v1",
+                json!({"provisioner": "example.com", "parameters": {"a": app}})
+            ),
+            object("PriorityClass", "scheduling.k8s.io/v1", json!({ "value": number })),
+            object(
+                "IngressClass",
+                "networking.k8s.io/v1",
+                json!({"spec": {"controller": format!("example.com/{app}")}})
+            ),
+            object("Secret", "v1", json!({"type": format!("example.com/{app}")})),
+            object(
+                "Service",
+                "v1",
+                json!({"spec": {"clusterIP": format!("10.96.0.10{number}"), "ports": [{"port": 80}]}})
+            ),
+            object("Deployment", "apps/v1", json!({ "spec": selected(app) })),
+            object("StatefulSet", "apps/v1", json!({ "spec": set })),
+            object("Job", "batch/v1", json!({"spec": {"template": pods}})),
+        ]])
+    };
+    world.offer(1, "1.0.0", &manifests("one"));
+    let _running = world.run(PluginSettings::default()).await;
+    let is_applied = async |version: &str| {
+        eventually(format!("version {version}"), SOON, async || {
+            let status = world
+                .plugins()
+                .get(&id(1))
+                .await
+                .map_err(|error| error.to_string())?
+                .status;
+            let status = status.ok_or("it has no status")?;
+            if status.applied_version == version {
+                Ok(())
+            } else {
+                Err(format!("{status:?}"))
+            }
+        })
+        .await;
+    };
+    is_applied("1.0.0").await;
+    world.offer(1, "2.0.0", &manifests("two"));
+    is_applied("2.0.0").await;
+    let classes = world.objects("storage.k8s.io/v1", "storageclasses", "StorageClass", None);
+    world
+        .shows(&classes, "fixed", |found| found["parameters"]["a"] == "two")
+        .await;
+    let bindings = world.objects(
+        "rbac.authorization.k8s.io/v1",
+        "rolebindings",
+        "RoleBinding",
+        Some("default"),
+    );
+    world
+        .shows(&bindings, "fixed", |found| found["roleRef"]["name"] == "two")
+        .await;
+    // The addresses of Services are not put back for the next test.
+    world.withdraw(1);
+    world.is_forgotten(1).await;
+}
+
+#[tokio::test]
+async fn a_namespace_goes_with_its_plugin_unless_others_use_it() {
+    let world = World::with_controller_manager().await;
+    let namespace = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    let within = |name: &str, namespace: &str| {
+        let mut object = config(name, "1");
+        object["metadata"]["namespace"] = json!(namespace);
+        object
+    };
+    world.offer(1, "1.0.0", &json!([[within("a", "alone"), namespace("alone")]]));
+    world.offer(2, "1.0.0", &json!([[within("a", "shared"), namespace("shared")]]));
+    let _running = world.run(PluginSettings::default()).await;
+    world.is_ready(1, "1.0.0").await;
+    world.is_ready(2, "1.0.0").await;
+    let shared = world.objects("v1", "configmaps", "ConfigMap", Some("shared"));
+    world.put(&shared, &within("theirs", "shared")).await;
+    // Of a kind that is not served in the preferred version of its group.
+    let definitions = world.objects("apiextensions.k8s.io/v1", "customresourcedefinitions", "", None);
+    let mut gadgets = definition("kept.example.com");
+    gadgets["metadata"]["name"] = json!("gadgets.kept.example.com");
+    gadgets["spec"]["names"] = json!({"plural": "gadgets", "singular": "gadget", "kind": "Gadget"});
+    gadgets["spec"]["versions"][0]["name"] = json!("v1alpha1");
+    let api = world.objects("kept.example.com/v1alpha1", "gadgets", "Gadget", Some("gadgets"));
+    for definition in [definition("kept.example.com"), gadgets] {
+        world.put(&definitions, &definition).await;
+    }
+    world.offer(3, "1.0.0", &json!([[within("a", "gadgets"), namespace("gadgets")]]));
+    world.is_ready(3, "1.0.0").await;
+    eventually("the kind to be served", SOON, async || {
+        api.list(&ListParams::default()).await
+    })
+    .await;
+    let gadget = json!({"apiVersion": "kept.example.com/v1alpha1", "kind": "Gadget", "metadata": {"name": "theirs"}});
+    world.put(&api, &gadget).await;
+    for number in [1, 2, 3] {
+        world.withdraw(number);
+    }
+    let note = world.event(&id(3), "ObjectKept").await;
+    assert!(
+        note.contains("Namespace gadgets") && note.contains("Gadget theirs"),
+        "{note}"
+    );
+    let note = world.event(&id(2), "ObjectKept").await;
+    assert!(
+        note.contains("Namespace shared") && note.contains("ConfigMap theirs"),
+        "{note}"
+    );
+    let namespaces = world.objects("v1", "namespaces", "Namespace", None);
+    world.shows(&namespaces, "alone", Value::is_null).await;
+    world.shows(&shared, "a", Value::is_null).await;
+    world.shows(&shared, "theirs", |found| !found.is_null()).await;
+    for number in [1, 2, 3] {
+        world.is_forgotten(number).await;
+    }
+    world.is_quiet().await;
+}

@@ -1,0 +1,71 @@
+//! Plugins with many objects.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use tidewaiter_coordinator::controllers::PluginSettings;
+use tidewaiter_testkit::AuditMark;
+
+use crate::cluster::coordinator;
+use crate::world::{World, config, id, plugin_of};
+
+const OBJECTS: usize = 60;
+
+fn name(number: usize) -> String {
+    format!("one-of-many-{number}")
+}
+
+/// The requests of the coordinator for `ConfigMap`s since `mark`, by verb.
+async fn requests(world: &World, mark: AuditMark) -> BTreeMap<String, usize> {
+    let audit = world.plane().audit().await.since(mark).by(&coordinator());
+    let mut requests = BTreeMap::new();
+    for entry in &audit.of("configmaps") {
+        *requests.entry(entry.verb.clone()).or_default() += 1;
+    }
+    requests
+}
+
+#[tokio::test]
+async fn many_objects_are_looked_for_together_and_those_of_others_are_found() {
+    let world = World::start().await;
+    let theirs = world.put(&world.configs(), &config(&name(7), "theirs")).await;
+    let objects: Vec<Value> = (0..OBJECTS).map(|number| config(&name(number), "1")).collect();
+    world.offer(1, "1.0.0", &json!([objects]));
+    let mark = world.plane().audit_mark().await;
+    let running = world.run(PluginSettings::default()).await;
+    let message = world.condition(1, "1.0.0", "Stalled", "True ForeignObject").await;
+    assert!(message.contains(&name(7)), "{message}");
+    let after = world.configs().get(&name(7)).await.unwrap();
+    assert_eq!(after.metadata.resource_version, theirs.metadata.resource_version);
+
+    world.delete(&world.configs(), &name(7)).await;
+    world.is_ready(1, "1.0.0").await;
+    let of_plugin = |found: &Value| plugin_of(found) == Some(&id(1));
+    world.shows(&world.configs(), &name(7), of_plugin).await;
+    world.is_quiet().await;
+    let made = requests(&world, mark).await;
+    assert_eq!(made.get("patch"), Some(&OBJECTS), "{made:?}");
+    assert!(made.get("get").copied().unwrap_or_default() < OBJECTS / 2, "{made:?}");
+
+    // A pass in which nothing is to be done.
+    let mark = world.plane().audit_mark().await;
+    let noted = json!({"apiVersion": "containership.io/v3", "kind": "Plugin", "metadata": {"name": id(1), "annotations": {"a": "b"}}});
+    let plugins = world.objects("containership.io/v3", "plugins", "Plugin", Some("containership-core"));
+    world.put(&plugins, &noted).await;
+    world.is_quiet().await;
+    let made = requests(&world, mark).await;
+    assert!(!made.contains_key("get") && !made.contains_key("patch"), "{made:?}");
+    assert!(world.written_since(mark).await.is_empty());
+
+    // The inventory is written before the first object, and at the end, not with each group.
+    let mark = world.plane().audit_mark().await;
+    let groups: Vec<Value> = (0..5)
+        .map(|number| json!([config(&format!("group-{number}"), "1")]))
+        .collect();
+    world.offer(2, "1.0.0", &json!(groups));
+    world.is_ready(2, "1.0.0").await;
+    world.is_quiet().await;
+    let audit = world.plane().audit().await.since(mark).by(&coordinator());
+    assert_eq!(audit.of("plugininventories").writes().count(), 2);
+    running.stop().await;
+}

@@ -1,0 +1,121 @@
+//! How a control plane starts: on a port that nobody else has taken meanwhile, and with what else it is to have.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::Api;
+use kube::{Client, Config};
+
+use super::clients::Clients;
+use super::pki::{Pki, write_private};
+use super::{ControlPlane, Identity, START, config, servers};
+use crate::{Process, Scratch, eventually, free_port};
+
+/// How often another port is tried when a server finds its own taken.
+const PORTS: usize = 10;
+
+/// What a control plane is to have besides etcd and kube-apiserver.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct ControlPlaneBuilder {
+    controller_manager: bool,
+    authentication: Option<PathBuf>,
+}
+
+impl ControlPlaneBuilder {
+    /// Runs kube-controller-manager too: for garbage collection, namespaces, service accounts, node lifecycle.
+    pub fn with_controller_manager(mut self) -> Self {
+        self.controller_manager = true;
+        self
+    }
+
+    /// Trusts the issuers of tokens that this file names: an `AuthenticationConfiguration` of `apiserver.config.k8s.io`.
+    pub fn with_authentication(mut self, file: PathBuf) -> Self {
+        self.authentication = Some(file);
+        self
+    }
+
+    /// Starts it and waits until all of it answers.
+    ///
+    /// # Panics
+    /// When a component is not installed or does not come up; with the end of its log.
+    pub async fn start(self) -> ControlPlane {
+        let scratch = Scratch::new("control-plane");
+        let folder = scratch.path();
+        let pki = Pki::create(folder.join("pki"));
+        write_private(&folder.join("audit-policy.yaml"), servers::AUDIT_POLICY);
+        let etcd = Process::start(&scratch, servers::etcd(folder));
+        for _ in 0..PORTS {
+            let port = free_port();
+            let apiserver = Process::start(
+                &scratch,
+                servers::apiserver(folder, &pki, port, self.authentication.as_deref()),
+            );
+            if ready(&config(&pki, port, &Identity::Admin), &apiserver, &etcd).await {
+                let mut control_plane = ControlPlane {
+                    etcd,
+                    apiserver,
+                    controller_manager: None,
+                    pki,
+                    port,
+                    numbers: AtomicU64::default(),
+                    audit: Mutex::default(),
+                    clients: Clients::default(),
+                    scratch,
+                };
+                if self.controller_manager {
+                    control_plane.start_controller_manager().await;
+                }
+                return control_plane;
+            }
+        }
+        panic!("kube-apiserver found {PORTS} ports taken that were free a moment before");
+    }
+}
+
+impl ControlPlane {
+    async fn start_controller_manager(&mut self) {
+        let identity = Identity::user("system:kube-controller-manager", &[]);
+        let program = servers::controller_manager(&self.kubeconfig(&identity), &self.pki);
+        let process = self.controller_manager.insert(Process::start(&self.scratch, program));
+        let accounts: Api<ServiceAccount> = Api::default_namespaced(
+            Client::try_from(config(&self.pki, self.port, &Identity::Admin)).expect("a client"),
+        );
+        eventually(
+            "kube-controller-manager to create the default service account",
+            START,
+            async || {
+                assert!(
+                    process.is_running(),
+                    "kube-controller-manager ended:\n{}",
+                    process.log_tail()
+                );
+                accounts.get("default").await
+            },
+        )
+        .await;
+    }
+}
+
+/// Waits until the API server is ready: false when it ended because its port is taken.
+pub(super) async fn ready(config: &Config, apiserver: &Process, etcd: &Process) -> bool {
+    let mut config = config.clone();
+    config.default_retry = false;
+    let client = Client::try_from(config).expect("a client");
+    eventually("kube-apiserver to be ready", START, async || {
+        assert!(etcd.is_running(), "etcd ended:\n{}", etcd.log_tail());
+        if !apiserver.is_running() {
+            let log = apiserver.log_tail();
+            assert!(log.contains("address already in use"), "kube-apiserver ended:\n{log}");
+            return Ok(false);
+        }
+        let readyz = http::Request::get("/readyz").body(Vec::new()).expect("a request");
+        match client.request_text(readyz).await {
+            Ok(_) => Ok(true),
+            Err(error) => Err(format!("{error}; the end of its log:\n{}", apiserver.log_tail())),
+        }
+    })
+    .await
+}

@@ -1,0 +1,54 @@
+//! The coordinator: how soon a change in the cloud takes effect, service accounts and pull secrets in many namespaces, roles and bindings,
+//! plugins, and what it costs at rest.
+
+mod access;
+mod applies;
+mod bare;
+mod bed;
+mod latency;
+mod load;
+mod namespaces;
+mod plugins;
+mod rest;
+
+use std::time::{Duration, Instant};
+
+pub use access::measure as access;
+pub use latency::measure as latency;
+pub use namespaces::measure as namespaces;
+pub use plugins::measure as plugins;
+pub use rest::measure as rest;
+
+/// How large the clusters of the coordinator are, and how long it is observed.
+#[derive(Debug, clap::Args)]
+pub struct Sizes {
+    /// How many namespaces the coordinator's big cluster has
+    #[arg(long, default_value_t = 10_000)]
+    namespaces: usize,
+
+    /// How many clusters are connected to the cloud beside the coordinator's
+    #[arg(long, default_value_t = 999)]
+    streams: usize,
+
+    /// How often each kind of change is made in the cloud
+    #[arg(long, default_value_t = 200)]
+    rounds: usize,
+
+    /// How often a permission is given and taken away in the cloud
+    #[arg(long, default_value_t = 30)]
+    permissions: usize,
+
+    /// How long the coordinator is observed at rest
+    #[arg(long, default_value_t = 300)]
+    rest_seconds: u32,
+}
+
+#[expect(clippy::disallowed_methods, reason = "a run is measured in real time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a run takes its time")]
+async fn pause(time: Duration) {
+    tokio::time::sleep(time).await;
+}

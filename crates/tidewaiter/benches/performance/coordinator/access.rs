@@ -1,0 +1,310 @@
+//! Roles and bindings of the cloud: the first sync, a second pass, and how soon a permission is given and taken away.
+//!
+//! The bare client sends the same writes: it applies the custom resources, gives them their finalizers, and applies what is made of them.
+//! The API server itself says who may do what.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding};
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+use tidewaiter_api::access::Subject;
+use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding};
+use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE};
+use tidewaiter_testkit::usage::Memory;
+use tidewaiter_testkit::{Audit, AuditEntry, AuditMark, eventually};
+
+use super::applies::{Patch, send, span};
+use super::bed::{Bed, LONG, account, control_plane};
+use super::{Sizes, now, pause};
+use crate::cloud::wire::Wire;
+use crate::process::{Role, SOON};
+use crate::report::{Chapter, Figure, count, figure, note, quantile};
+
+const ROLES: usize = 200;
+/// Each role is bound to so many users: every other binding in the namespace `default` only.
+const USERS: usize = 5;
+const BINDINGS: usize = ROLES * USERS;
+
+/// No addition is held: each permission is given by a new binding.
+const NO_BRAKE: [(&str, &str); 1] = [("TIDEWAITER_BINDINGS_PER_SYNC", "10000")];
+
+/// Between two changes. The coordinator lists a kind twice a second at most.
+const PAUSE: Duration = Duration::from_millis(600);
+/// Between two questions to the API server.
+const ASK_EVERY: Duration = Duration::from_millis(2);
+
+const RESOURCES: [&str; 5] = [
+    "authorizationroles",
+    "authorizationrolebindings",
+    "clusterroles",
+    "clusterrolebindings",
+    "rolebindings",
+];
+
+/// What was found of the coordinator.
+struct Found {
+    /// From the first write to the last one.
+    seconds: f64,
+    writes: usize,
+    cpu_seconds: f64,
+    memory: Memory,
+    /// The writes after a restart.
+    again: Vec<String>,
+    /// Seconds from the request to the cloud until the API server permits, and until it refuses.
+    given: Vec<f64>,
+    taken: Vec<f64>,
+    /// The same writes, for the bare client.
+    patches: Vec<Patch>,
+}
+
+pub async fn measure(program: &Path, sizes: &Sizes) -> Result<Chapter> {
+    let found = of_coordinator(program, sizes.permissions).await?;
+    let mut bare = Vec::new();
+    for _ in 0..2 {
+        note("access: the bare client");
+        let cluster = control_plane().await;
+        bare.push(span(&send(&cluster, found.patches.clone()).await?)?);
+    }
+    Ok(chapter(&found, &bare))
+}
+
+async fn of_coordinator(program: &Path, permissions: usize) -> Result<Found> {
+    note(&format!("access: {ROLES} roles and {BINDINGS} bindings in the cloud"));
+    let bed = Bed::start(program, 1).await?;
+    let measured = fill(&bed).await?;
+    note("access: the coordinator");
+    let mark = bed.cluster.audit_mark().await;
+    let coordinator = bed.coordinator_with(&NO_BRAKE);
+    bound(&coordinator).await;
+    settle(&coordinator).await?;
+    let (memory, cpu_seconds) = (coordinator.memory(), coordinator.cpu_seconds());
+    let audit = written(&bed, mark).await;
+    let (seconds, writes) = (span(&audit)?, audit.count());
+    let patches = copies(&bed).await?;
+    coordinator.stop().await;
+
+    note("access: a second pass");
+    let mark = bed.cluster.audit_mark().await;
+    let coordinator = bed.coordinator_with(&NO_BRAKE);
+    let all = count(ROLES + BINDINGS);
+    eventually("a pass over every role and binding", LONG, async || {
+        match passes(&coordinator).await {
+            Ok(passes) if passes >= all => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+    settle(&coordinator).await?;
+    let again = written(&bed, mark).await;
+    let again = again.iter().map(|entry| format!("{} {}", entry.verb, entry.uri));
+    let again = again.collect();
+
+    note(&format!(
+        "access: a permission is given and taken away, {permissions} times"
+    ));
+    let (given, taken) = changes(&bed, &measured, permissions).await?;
+    coordinator.stop().await;
+    Ok(Found {
+        seconds,
+        writes,
+        cpu_seconds,
+        memory,
+        again,
+        given,
+        taken,
+        patches,
+    })
+}
+
+fn chapter(found: &Found, bare: &[f64]) -> Chapter {
+    let bare_seconds = bare.iter().sum::<f64>() / count(bare.len());
+    let seconds = |what: &str, key, seconds| figure(what, key, seconds, " s", 2);
+    let number = |what: &str, key, number| figure(what, key, count(number), "", 0);
+    let mut figures = vec![
+        figure(
+            "first sync, coordinator / bare client",
+            "ratio",
+            found.seconds / bare_seconds,
+            "",
+            2,
+        )
+        .at_most(1.25),
+        seconds("  coordinator", "seconds", found.seconds),
+        seconds("  bare client", "bareSeconds", bare_seconds),
+        number("  writes, coordinator", "writes", found.writes),
+        number("  writes, bare client", "bareWrites", found.patches.len()),
+        seconds("  time on a core, coordinator", "cpuSeconds", found.cpu_seconds),
+        figure(
+            "  memory of the process alone afterwards",
+            "anonymous",
+            found.memory.anonymous,
+            " MiB",
+            1,
+        ),
+        number("writes of a second pass", "secondPass", found.again.len()).at_most(0.0),
+    ];
+    figures.extend(of_change("given", ["given", "givenP50"], &found.given));
+    figures.extend(of_change("taken away", ["taken", "takenP50"], &found.taken));
+    Chapter {
+        key: "access",
+        title: format!("{ROLES} roles and {BINDINGS} bindings of the cloud"),
+        figures,
+        details: json!({"bare": bare, "given": found.given, "taken": found.taken, "secondPass": found.again}),
+    }
+}
+
+fn of_change(what: &str, keys: [&'static str; 2], seconds: &[f64]) -> [Figure; 2] {
+    let at = |part| quantile(seconds.iter().copied(), part) * 1000.0;
+    [
+        figure(format!("a permission is {what}, p99"), keys[0], at(0.99), " ms", 0).at_most(1000.0),
+        figure("  p50", keys[1], at(0.5), " ms", 0),
+    ]
+}
+
+/// Makes the roles and their bindings in the cloud. Returns the id of one more role, which nobody has.
+async fn fill(bed: &Bed) -> Result<String> {
+    let (cloud, mut wire) = (&bed.cloud, Wire::open(bed.cloud.address).await?);
+    let collection = format!("{}/roles", cloud.organization);
+    let allow = |group: &str, resources: &[&str], verbs: &[&str]| {
+        json!({"type": "kubernetes", "api_groups": [group], "resources": resources, "resource_names": [], "non_resource_urls": [],
+            "verbs": verbs})
+    };
+    let reads = ["get", "list", "watch"];
+    for number in 0..ROLES {
+        let rules = [
+            allow("", &["pods", "pods/log", "services"], &reads),
+            allow(
+                "apps",
+                &["deployments", "statefulsets"],
+                &["get", "list", "watch", "patch"],
+            ),
+        ];
+        let role = json!({"name": format!("team-{number}"), "description": "", "rules": rules});
+        let role = id(&cloud.ask(&mut wire, "POST", &collection, &role).await?)?;
+        for (nth, user) in cloud.users.iter().take(USERS).enumerate() {
+            let namespace = if nth % 2 == 0 { Value::Null } else { json!("default") };
+            bind(bed, &mut wire, &role, last(user), &namespace).await?;
+        }
+    }
+    let role = json!({"name": "measured", "description": "", "rules": [allow("", &["configmaps"], &reads)]});
+    id(&cloud.ask(&mut wire, "POST", &collection, &role).await?)
+}
+
+/// Binds the role. Returns the path of the binding.
+async fn bind(bed: &Bed, wire: &mut Wire, role: &str, user: &str, namespace: &Value) -> Result<String> {
+    let bindings = format!("{}/role-bindings", bed.cloud.organization);
+    let binding = json!({"type": "UserBinding", "user_id": user, "authorization_role_id": role,
+        "cluster_id": bed.cloud.clusters[0].id, "namespace": namespace});
+    let made = bed.cloud.ask(wire, "POST", &bindings, &binding).await?;
+    Ok(format!("{bindings}/{}", id(&made)?))
+}
+
+fn id(object: &Value) -> Result<String> {
+    Ok(object["id"].as_str().context("an id")?.to_owned())
+}
+
+fn last(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
+}
+
+/// Waits until the coordinator has bound everything.
+async fn bound(coordinator: &Role) {
+    let everywhere = ROLES * USERS.div_ceil(2);
+    for (resource, wanted) in [
+        ("clusterrolebindings", everywhere),
+        ("rolebindings", BINDINGS - everywhere),
+    ] {
+        let series = format!("tidewaiter_writes_total{{outcome=\"ok\",resource=\"{resource}\",verb=\"patch\"}}");
+        eventually(format!("{wanted} of {series}"), LONG, async || {
+            match coordinator.series(&series).await {
+                Ok(found) if found >= count(wanted) => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await;
+    }
+}
+
+/// The passes so far of the two controllers of roles and bindings.
+async fn passes(coordinator: &Role) -> Result<f64> {
+    coordinator
+        .total("tidewaiter_reconciles_total{controller=\"authorization-role")
+        .await
+}
+
+/// Waits until no more passes take place.
+async fn settle(coordinator: &Role) -> Result<()> {
+    let mut before = passes(coordinator).await?;
+    loop {
+        pause(Duration::from_secs(2)).await;
+        let now = passes(coordinator).await?;
+        if now - before < 1.0 {
+            return Ok(());
+        }
+        before = now;
+    }
+}
+
+/// What the coordinator has written since, of roles and bindings.
+async fn written(bed: &Bed, mark: AuditMark) -> Audit {
+    let concerned = |entry: &AuditEntry| RESOURCES.contains(&entry.object_ref.resource.as_str());
+    let audit = bed.cluster.audit().await.since(mark);
+    audit.by(&account()).writes().filter(concerned)
+}
+
+/// The writes that make everything as the coordinator has made it.
+async fn copies(bed: &Bed) -> Result<Vec<Patch>> {
+    let (client, ours) = (bed.admin(), format!("{MANAGED_LABEL}={MANAGED_VALUE}"));
+    let copies = [
+        Patch::copies_of::<AuthorizationRole>(&client, "").await?,
+        Patch::copies_of::<AuthorizationRoleBinding>(&client, "").await?,
+        Patch::copies_of::<ClusterRole>(&client, &ours).await?,
+        Patch::copies_of::<ClusterRoleBinding>(&client, &ours).await?,
+        Patch::copies_of::<RoleBinding>(&client, &ours).await?,
+    ]
+    .concat();
+    ensure!(copies.len() >= 3 * (ROLES + BINDINGS), "only {} writes", copies.len());
+    Ok(copies)
+}
+
+/// Gives a user the role, and takes it away, again and again. Seconds until each had an effect.
+async fn changes(bed: &Bed, role: &str, times: usize) -> Result<(Vec<f64>, Vec<f64>)> {
+    let mut wire = Wire::open(bed.cloud.address).await?;
+    let user = last(&bed.cloud.users[0]);
+    let reviews: Api<SubjectAccessReview> = Api::all(bed.admin());
+    let (mut given, mut taken) = (Vec::new(), Vec::new());
+    permitted(&reviews, user, false, now()).await?;
+    for _ in 0..times {
+        pause(PAUSE).await;
+        let asked = now();
+        let binding = bind(bed, &mut wire, role, user, &Value::Null).await?;
+        given.push(permitted(&reviews, user, true, asked).await?);
+        pause(PAUSE).await;
+        let asked = now();
+        bed.cloud.delete(&mut wire, &binding).await?;
+        taken.push(permitted(&reviews, user, false, asked).await?);
+    }
+    Ok((given, taken))
+}
+
+/// Seconds since `begin` until the API server says that the user may, or may not, read `ConfigMap`s.
+async fn permitted(reviews: &Api<SubjectAccessReview>, user: &str, wanted: bool, begin: Instant) -> Result<f64> {
+    let question: SubjectAccessReview = serde_json::from_value(json!({"spec": {
+        "user": Subject::User(user.to_owned()).of_rbac().name,
+        "resourceAttributes": {"namespace": "default", "verb": "get", "resource": "configmaps"},
+    }}))?;
+    loop {
+        let answer = reviews.create(&PostParams::default(), &question).await?;
+        let seconds = begin.elapsed().as_secs_f64();
+        if answer.status.context("an answer")?.allowed == wanted {
+            return Ok(seconds);
+        }
+        ensure!(begin.elapsed() < SOON, "the permission is still not {wanted}");
+        pause(ASK_EVERY).await;
+    }
+}

@@ -1,0 +1,261 @@
+//! A service account and the pull secrets of two registries in every one of many namespaces.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+use tidewaiter_api::containership::Registry;
+use tidewaiter_testkit::usage::Memory;
+use tidewaiter_testkit::{Audit, eventually};
+
+use super::bare::Bodies;
+use super::bed::{Bed, HOSTS, LONG, account, make_namespaces};
+use super::{Sizes, now, pause};
+use crate::cloud::wire::Wire;
+use crate::process::Role;
+use crate::report::{Chapter, count, figure, note};
+
+/// A Registry that the cloud does not know, so that the mirror deletes it.
+const UNKNOWN: &str = "00000000-0000-4000-8000-000000000001";
+
+/// What was found of the coordinator.
+struct Found {
+    rate: Rate,
+    /// Seconds from the start of the process until every namespace had its children.
+    filled: f64,
+    memory: Memory,
+    cpu_seconds: f64,
+    /// Writes of a second pass, and after a restart.
+    again: Vec<String>,
+    restarted: Vec<String>,
+    /// Seconds until a changed credential, and the removal of a registry, was in every namespace.
+    changed: f64,
+    removed: f64,
+}
+
+pub async fn measure(program: &Path, sizes: &Sizes) -> Result<Chapter> {
+    let number = sizes.namespaces;
+    note("namespaces: learning what the coordinator creates");
+    let bodies = Bodies::learn(program).await?;
+    note(&format!("namespaces: the bare client in {number}"));
+    let before = Rate::of(&bodies.create(number).await?)?;
+    note("namespaces: the coordinator");
+    let found = of_coordinator(program, number).await?;
+    note("namespaces: the bare client again");
+    let after = Rate::of(&bodies.create(number).await?)?;
+    let title = format!("A service account and 2 pull secrets in each of {number} namespaces");
+    Ok(chapter(title, &found, &[before, after]))
+}
+
+async fn of_coordinator(program: &Path, number: usize) -> Result<Found> {
+    let bed = Bed::start(program, 1).await?;
+    let namespaces = make_namespaces(&bed.cluster, number).await?;
+    let begin = now();
+    let coordinator = bed.coordinator();
+    let filled = filled(&coordinator, namespaces, begin).await?;
+    let rate = Rate::of(&bed.cluster.audit().await.by(&account()).writes())?;
+    let (memory, cpu_seconds) = (coordinator.memory(), coordinator.cpu_seconds());
+    note(&format!("namespaces: {rate:?}"));
+    let again = pass_again(&bed, &coordinator, namespaces).await?;
+    let changed = change_credential(&bed, &coordinator, namespaces).await?;
+    coordinator.stop().await;
+    let mark = bed.cluster.audit_mark().await;
+    let coordinator = bed.coordinator();
+    passed(&coordinator, [0.0; 2], namespaces).await;
+    settle(&coordinator).await?;
+    let restarted = bed.children_written(mark).await;
+    let removed = remove_registry(&bed, &coordinator, namespaces).await?;
+    coordinator.stop().await;
+    Ok(Found {
+        rate,
+        filled,
+        memory,
+        cpu_seconds,
+        again,
+        restarted,
+        changed,
+        removed,
+    })
+}
+
+fn chapter(title: String, found: &Found, bare: &[Rate; 2]) -> Chapter {
+    let rate = &found.rate;
+    let bare_rate = f64::midpoint(bare[0].creations_per_second, bare[1].creations_per_second);
+    let seconds = |what: &str, key, seconds| figure(what, key, seconds, " s", 1);
+    let number = |what: &str, key, number| figure(what, key, number, "", 0);
+    let ratio = rate.creations_per_second / bare_rate;
+    Chapter {
+        key: "namespaces",
+        title,
+        figures: vec![
+            figure("creations a second, coordinator / bare client", "ratio", ratio, "", 2).at_least(0.9),
+            number("  coordinator", "rate", rate.creations_per_second),
+            number("  bare client", "bareRate", bare_rate),
+            seconds("  from the start of the process", "filled", found.filled),
+            number("  writes that are no creations", "otherWrites", count(rate.others)),
+            seconds("  time on a core, coordinator", "cpuSeconds", found.cpu_seconds),
+            figure(
+                "  memory of the process alone afterwards",
+                "anonymous",
+                found.memory.anonymous,
+                " MiB",
+                1,
+            ),
+            number("writes of a second pass", "secondPass", count(found.again.len())).at_most(0.0),
+            number("writes after a restart", "restart", count(found.restarted.len())).at_most(0.0),
+            seconds("a changed credential in all namespaces", "changed", found.changed),
+            seconds("a registry removed from all namespaces", "removed", found.removed),
+        ],
+        details: json!({
+            "bare": bare.iter().map(Rate::seen).collect::<Vec<_>>(), "coordinator": rate.seen(),
+            "secondPass": found.again, "restart": found.restarted,
+        }),
+    }
+}
+
+/// What an audit log says about the children of namespaces.
+#[derive(Debug)]
+struct Rate {
+    /// From the first write to the last one.
+    creations_per_second: f64,
+    creations: usize,
+    others: usize,
+}
+
+impl Rate {
+    fn of(audit: &Audit) -> Result<Self> {
+        let children = audit
+            .clone()
+            .filter(|entry| matches!(entry.object_ref.resource.as_str(), "secrets" | "serviceaccounts"));
+        // The copies only: the mirror writes the Secrets with the credentials.
+        let children = children.filter(|entry| !entry.uri.contains("/registry-"));
+        let times = || children.iter().map(|entry| entry.request_received_timestamp);
+        let (first, last) = (times().min().context("no write")?, times().max().context("no write")?);
+        let creations = children
+            .iter()
+            .filter(|entry| entry.verb == "create" && entry.response_status.code == 201)
+            .count();
+        Ok(Self {
+            creations_per_second: count(creations) / last.duration_since(first).as_secs_f64(),
+            creations,
+            others: children.count() - creations,
+        })
+    }
+
+    fn seen(&self) -> Value {
+        json!({"creationsPerSecond": self.creations_per_second, "creations": self.creations, "others": self.others})
+    }
+}
+
+/// Seconds until every namespace has its children, and nothing more is written.
+async fn filled(coordinator: &Role, namespaces: usize, begin: Instant) -> Result<f64> {
+    written(coordinator, "secrets", "create", count(2 * namespaces)).await;
+    written(coordinator, "serviceaccounts", "create", count(namespaces)).await;
+    let seconds = begin.elapsed().as_secs_f64();
+    settle(coordinator).await?;
+    Ok(seconds)
+}
+
+/// Has both controllers look at every namespace once more. What they wrote.
+async fn pass_again(bed: &Bed, coordinator: &Role, namespaces: usize) -> Result<Vec<String>> {
+    note("namespaces: a second pass");
+    let (mark, before) = (bed.cluster.audit_mark().await, passes(coordinator).await?);
+    let registries: Api<Registry> = Api::namespaced(bed.admin(), "containership-core");
+    let unknown = json!({"metadata": {"name": UNKNOWN}, "spec": {"id": UNKNOWN, "provider": "private", "serveraddress": HOSTS[0]}});
+    registries
+        .create(&PostParams::default(), &serde_json::from_value(unknown)?)
+        .await?;
+    passed(coordinator, before, namespaces).await;
+    settle(coordinator).await?;
+    Ok(bed.children_written(mark).await)
+}
+
+async fn change_credential(bed: &Bed, coordinator: &Role, namespaces: usize) -> Result<f64> {
+    note("namespaces: a changed credential");
+    let before = writes(coordinator, "secrets", "patch").await?;
+    bed.registries.accept(HOSTS[0], &["u:changed"]);
+    let mut wire = Wire::open(bed.cloud.address).await?;
+    let begin = now();
+    let credentials = json!({"credentials": {"username": "u", "password": "changed"}});
+    bed.cloud
+        .ask(&mut wire, "PATCH", &bed.cloud.registries[0], &credentials)
+        .await?;
+    written(coordinator, "secrets", "patch", before + count(namespaces)).await;
+    let seconds = begin.elapsed().as_secs_f64();
+    settle(coordinator).await?;
+    Ok(seconds)
+}
+
+async fn remove_registry(bed: &Bed, coordinator: &Role, namespaces: usize) -> Result<f64> {
+    note("namespaces: a registry is removed");
+    let mut wire = Wire::open(bed.cloud.address).await?;
+    let begin = now();
+    bed.cloud.delete(&mut wire, &bed.cloud.registries[1]).await?;
+    written(coordinator, "secrets", "delete", count(namespaces)).await;
+    written(coordinator, "serviceaccounts", "patch", count(namespaces)).await;
+    Ok(begin.elapsed().as_secs_f64())
+}
+
+async fn writes(coordinator: &Role, resource: &str, verb: &str) -> Result<f64> {
+    let series = format!("tidewaiter_writes_total{{outcome=\"ok\",resource=\"{resource}\",verb=\"{verb}\"}}");
+    let found = coordinator.series(&series).await?;
+    Ok(if found.is_nan() { 0.0 } else { found })
+}
+
+/// Waits until the coordinator has made this number of writes.
+async fn written(coordinator: &Role, resource: &str, verb: &str, wanted: f64) {
+    eventually(format!("{wanted} of {verb} {resource}"), LONG, async || {
+        let found = writes(coordinator, resource, verb)
+            .await
+            .map_err(|error| error.to_string())?;
+        if found >= wanted {
+            Ok(())
+        } else {
+            Err(format!("{found}"))
+        }
+    })
+    .await;
+}
+
+/// The passes so far of the two controllers that look at namespaces.
+async fn passes(coordinator: &Role) -> Result<[f64; 2]> {
+    let of = async |controller: &str| {
+        let series = format!("tidewaiter_reconciles_total{{controller=\"{controller}\",outcome=\"ok\"}}");
+        let found = coordinator.series(&series).await?;
+        anyhow::Ok(if found.is_nan() { 0.0 } else { found })
+    };
+    Ok([of("containership").await?, of("pullsecret").await?])
+}
+
+/// Waits until both have looked at every namespace since.
+async fn passed(coordinator: &Role, before: [f64; 2], namespaces: usize) {
+    eventually("a pass over every namespace", LONG, async || {
+        let now = passes(coordinator).await.map_err(|error| error.to_string())?;
+        if now
+            .iter()
+            .zip(before)
+            .all(|(now, before)| now - before >= count(namespaces))
+        {
+            Ok(())
+        } else {
+            Err(format!("{now:?}"))
+        }
+    })
+    .await;
+}
+
+/// Waits until no more passes take place.
+pub async fn settle(coordinator: &Role) -> Result<()> {
+    let mut before = passes(coordinator).await?;
+    loop {
+        pause(Duration::from_secs(2)).await;
+        let now = passes(coordinator).await?;
+        if (now[0] - before[0]) + (now[1] - before[1]) < 1.0 {
+            return Ok(());
+        }
+        before = now;
+    }
+}

@@ -1,0 +1,404 @@
+//! Plugins of 500 objects: the time to apply one, a second pass, drift, and the memory with many.
+//!
+//! The bare client applies the same objects in the same order: the namespace first.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::watcher;
+use serde_json::{Value, json};
+use tidewaiter_api::containership::Plugin;
+use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, PLUGIN_LABEL};
+use tidewaiter_testkit::usage::Memory;
+use tidewaiter_testkit::{Audit, AuditEntry, AuditMark, ControlPlane, eventually};
+
+use super::applies::{self, send, span};
+use super::bed::{Bed, LONG, account, control_plane, numbered};
+use super::{now, pause};
+use crate::cloud::wire::Wire;
+use crate::observer::{follow, next};
+use crate::process::{Role, SOON};
+use crate::report::{Chapter, count, figure, median, most, note};
+
+const PLUGINS: usize = 20;
+/// The first of them are applied one after the other, each while nothing else happens.
+const ALONE: usize = 7;
+/// How often an object is changed. A controller corrects the objects of a plugin 20 times at once, and then once in ten seconds.
+const EDITS: usize = 15;
+const PAUSE: Duration = Duration::from_millis(400);
+
+/// The objects of a plugin besides its namespace, by path of the API, plural and kind.
+const CONTENTS: [(&str, &str, &str, usize); 6] = [
+    ("api/v1", "serviceaccounts", "ServiceAccount", 49),
+    ("api/v1", "configmaps", "ConfigMap", 150),
+    ("api/v1", "secrets", "Secret", 50),
+    ("apis/rbac.authorization.k8s.io/v1", "roles", "Role", 100),
+    ("apis/rbac.authorization.k8s.io/v1", "rolebindings", "RoleBinding", 100),
+    ("apis/networking.k8s.io/v1", "networkpolicies", "NetworkPolicy", 50),
+];
+const OBJECTS: usize = 500;
+
+/// As the audit log has the field manager of the plugin controller.
+const MANAGER: &str = "fieldManager=tidewaiter%2Fplugin";
+
+/// What was found of the coordinator.
+struct Found {
+    /// From the Plugin in the cluster to the last object, of each plugin that was applied alone.
+    alone: Vec<f64>,
+    /// The lists of a second pass by resource, and its writes.
+    lists: BTreeMap<String, usize>,
+    again: Vec<String>,
+    /// The writes after a restart.
+    restarted: Vec<String>,
+    /// From the end of an edit until a watcher sees the object as it was.
+    drift: Vec<f64>,
+    /// Of all other plugins at once.
+    together: f64,
+    cpu_seconds: f64,
+    /// Of the process that applied everything, and of a new one.
+    memory: [Memory; 2],
+}
+
+pub async fn measure(program: &Path) -> Result<Chapter> {
+    note("plugins: the bare client");
+    let bare = bare().await?;
+    let found = of_coordinator(program).await?;
+    Ok(chapter(&found, &bare))
+}
+
+fn chapter(found: &Found, bare: &[f64]) -> Chapter {
+    let middle = |seconds: &[f64]| median(seconds.iter().copied());
+    let seconds = |what: &str, key, seconds| figure(what, key, seconds, " s", 2);
+    let number = |what: &str, key, number| figure(what, key, count(number), "", 0);
+    let size = |what: &str, key, size| figure(what, key, size, " MiB", 1);
+    let [first, new] = found.memory;
+    let lists = found.lists.values().max().copied().unwrap_or_default();
+    Chapter {
+        key: "plugins",
+        title: format!("{PLUGINS} plugins of {OBJECTS} objects"),
+        figures: vec![
+            figure(
+                "a plugin is applied, coordinator / bare client",
+                "ratio",
+                middle(&found.alone) / middle(bare),
+                "",
+                2,
+            )
+            .at_most(1.25),
+            seconds("  coordinator", "seconds", middle(&found.alone)),
+            seconds("  bare client", "bareSeconds", middle(bare)),
+            seconds(&format!("  {} at once", PLUGINS - ALONE), "together", found.together),
+            seconds(
+                "  time on a core, coordinator, for all",
+                "cpuSeconds",
+                found.cpu_seconds,
+            ),
+            number("lists of a kind in a second pass, the most", "lists", lists).at_most(1.0),
+            number("writes of a second pass", "secondPass", found.again.len()).at_most(0.0),
+            number("writes after a restart", "restart", found.restarted.len()).at_most(0.0),
+            seconds(
+                "drift of an object is undone, the longest",
+                "drift",
+                most(found.drift.iter().copied()),
+            )
+            .at_most(1.0),
+            seconds("  median", "driftP50", middle(&found.drift)),
+            size(
+                "memory of the process alone, of a new process",
+                "anonymous",
+                new.anonymous,
+            )
+            .at_most(60.0),
+            size(
+                "  of the process that applied everything",
+                "anonymousFirst",
+                first.anonymous,
+            )
+            .at_most(60.0),
+            size(
+                "  resident, with the pages of the program's file",
+                "resident",
+                new.resident,
+            ),
+            size("  its peak", "peakResident", new.peak),
+        ],
+        details: json!({
+            "bare": bare, "alone": found.alone, "drift": found.drift, "lists": found.lists, "secondPass": found.again,
+            "restart": found.restarted,
+        }),
+    }
+}
+
+/// Seconds of the bare client for each plugin.
+async fn bare() -> Result<Vec<f64>> {
+    let cluster = control_plane().await;
+    let mut seconds = Vec::new();
+    for plugin in 0..ALONE {
+        let namespace = numbered("plugin", plugin);
+        let mut objects = objects(&namespace).into_iter();
+        let mark = cluster.audit_mark().await;
+        send(&cluster, objects.next().map(labelled).into_iter().collect()).await?;
+        send(&cluster, objects.map(labelled).collect()).await?;
+        seconds.push(span(&cluster.audit().await.since(mark).by(&account()).writes())?);
+    }
+    Ok(seconds)
+}
+
+async fn of_coordinator(program: &Path) -> Result<Found> {
+    let bed = Bed::start(program, 1).await?;
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+    bed.cluster.apply_manifests(deploy.join("coordinator/plugins")).await;
+    let coordinator = bed.coordinator();
+    coordinator.ready().await;
+    let mut wire = Wire::open(bed.cloud.address).await?;
+    let before = coordinator.cpu_seconds();
+    let (mut alone, mut ids) = (Vec::new(), Vec::new());
+    for number in 0..ALONE {
+        note(&format!("plugins: {} of {PLUGINS}", number + 1));
+        settle(&coordinator).await?;
+        let mark = bed.cluster.audit_mark().await;
+        ids.push(add(&bed, &mut wire, number).await?);
+        applied(&bed, &ids).await;
+        alone.push(span(&applying(&bed.cluster, mark).await)?);
+    }
+    note("plugins: a second pass");
+    let (lists, again) = pass_again(&bed, &coordinator, &ids[0]).await?;
+    note(&format!("plugins: {EDITS} edits"));
+    let drift = drift(&bed).await?;
+    note("plugins: the others at once");
+    settle(&coordinator).await?;
+    let mark = bed.cluster.audit_mark().await;
+    for number in ALONE..PLUGINS {
+        ids.push(add(&bed, &mut wire, number).await?);
+    }
+    applied(&bed, &ids).await;
+    let together = span(&applying(&bed.cluster, mark).await)?;
+    let cpu_seconds = coordinator.cpu_seconds() - before;
+    rest(&coordinator).await?;
+    let first = coordinator.memory();
+    coordinator.stop().await;
+    note("plugins: a new process");
+    let mark = bed.cluster.audit_mark().await;
+    let coordinator = bed.coordinator();
+    passed(&coordinator, count(PLUGINS)).await;
+    rest(&coordinator).await?;
+    let restarted = written(&bed.cluster.audit().await.since(mark));
+    let new = coordinator.memory();
+    coordinator.stop().await;
+    Ok(Found {
+        alone,
+        lists,
+        again,
+        restarted,
+        drift,
+        together,
+        cpu_seconds,
+        memory: [first, new],
+    })
+}
+
+/// The cluster gets the `number`th plugin in the cloud. Returns its id.
+async fn add(bed: &Bed, wire: &mut Wire, number: usize) -> Result<String> {
+    let mut objects = objects(&numbered("plugin", number)).into_iter();
+    let namespace = objects.next().map(|(_, namespace)| namespace);
+    let rest: Vec<Value> = objects.map(|(_, object)| object).collect();
+    let kind = format!("kind-{number}");
+    bed.cloud.add_plugin(wire, &kind, &json!([[namespace], rest])).await
+}
+
+/// The objects of the plugin in this namespace, each with the path of its collection, the namespace first.
+fn objects(namespace: &str) -> Vec<(String, Value)> {
+    let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+    let mut objects = vec![("/api/v1/namespaces".to_owned(), body)];
+    for (api, plural, kind, number) in CONTENTS {
+        let version = api.trim_start_matches("apis/").trim_start_matches("api/");
+        let collection = format!("/{api}/namespaces/{namespace}/{plural}");
+        for number in 0..number {
+            let mut object = content(kind, number);
+            object["apiVersion"] = json!(version);
+            object["kind"] = json!(kind);
+            let labels = json!({"app.kubernetes.io/name": "bench", "app.kubernetes.io/component": name(number)});
+            object["metadata"] = json!({"name": name(number), "namespace": namespace, "labels": labels});
+            objects.push((collection.clone(), object));
+        }
+    }
+    objects
+}
+
+fn name(number: usize) -> String {
+    format!("component-{number:03}")
+}
+
+/// What an object of this kind has besides its metadata.
+fn content(kind: &str, number: usize) -> Value {
+    let group = "rbac.authorization.k8s.io";
+    let text = |line: usize| format!("line {line} of the settings of {}\n", name(number));
+    match kind {
+        "ConfigMap" => json!({"data": {"settings": (0..20).map(text).collect::<String>(), "mode": "plain"}}),
+        "Secret" => json!({"data": {"token": STANDARD.encode(name(number))}, "type": "Opaque"}),
+        "Role" => json!({"rules": [
+            {"apiGroups": [""], "resources": ["pods", "services", "endpoints"], "verbs": ["get", "list", "watch"]},
+            {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]},
+        ]}),
+        "RoleBinding" => json!({
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": name(number)},
+            "subjects": [{"kind": "ServiceAccount", "name": name(number % 49), "namespace": "default"}],
+        }),
+        "NetworkPolicy" => json!({"spec": {
+            "podSelector": {"matchLabels": {"app.kubernetes.io/component": name(number)}},
+            "policyTypes": ["Ingress"],
+            "ingress": [{"from": [{"podSelector": {}}], "ports": [{"protocol": "TCP", "port": 8080}]}],
+        }}),
+        _ => json!({}),
+    }
+}
+
+/// The apply of an object of a plugin, with the label that the controller gives it.
+fn labelled((collection, mut object): (String, Value)) -> applies::Patch {
+    object["metadata"]["labels"][PLUGIN_LABEL] = json!("00000000-0000-4000-8000-000000000001");
+    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    applies::Patch::apply(&collection, &name, &object)
+}
+
+/// Waits until these plugins are applied to their ends.
+async fn applied(bed: &Bed, ids: &[String]) {
+    let plugins: Api<Plugin> = Api::namespaced(bed.admin(), CONTAINERSHIP_NAMESPACE);
+    for id in ids {
+        eventually(format!("the plugin {id} to be applied"), LONG, async || {
+            let status = plugins.get(id).await.map_err(|error| error.to_string())?.status;
+            let conditions = status.iter().flat_map(|status| &status.conditions);
+            let ready = conditions
+                .clone()
+                .any(|it| it.type_ == "Ready" && it.reason == "Applied");
+            if ready {
+                return Ok(());
+            }
+            Err(conditions
+                .map(|it| format!("{}: {}", it.type_, it.message))
+                .collect::<Vec<_>>()
+                .join("; "))
+        })
+        .await;
+    }
+}
+
+/// From the Plugin that the mirror creates to the last object.
+async fn applying(cluster: &ControlPlane, mark: AuditMark) -> Audit {
+    let concerned = |entry: &AuditEntry| match entry.object_ref.resource.as_str() {
+        "plugins" => entry.response_status.code == 201,
+        "plugininventories" => false,
+        _ => entry.uri.contains(MANAGER),
+    };
+    cluster
+        .audit()
+        .await
+        .since(mark)
+        .by(&account())
+        .writes()
+        .filter(concerned)
+}
+
+/// The writes of the plugin controller.
+fn written(audit: &Audit) -> Vec<String> {
+    let writes = audit.clone().by(&account()).writes();
+    let ours = writes.filter(|entry| entry.uri.contains(MANAGER) || entry.verb == "delete");
+    ours.iter()
+        .map(|entry| format!("{} {}", entry.verb, entry.uri))
+        .collect()
+}
+
+/// Has the controller look at the plugin once more. The lists by resource, and the writes.
+async fn pass_again(bed: &Bed, coordinator: &Role, id: &str) -> Result<(BTreeMap<String, usize>, Vec<String>)> {
+    settle(coordinator).await?;
+    let (mark, before) = (bed.cluster.audit_mark().await, passes(coordinator).await?);
+    let plugins: Api<Plugin> = Api::namespaced(bed.admin(), CONTAINERSHIP_NAMESPACE);
+    let noted = json!({"metadata": {"annotations": {"example.com/note": "looked at"}}});
+    plugins.patch(id, &PatchParams::default(), &Patch::Merge(noted)).await?;
+    passed(coordinator, before + 1.0).await;
+    settle(coordinator).await?;
+    let audit = bed.cluster.audit().await.since(mark);
+    let mut lists = BTreeMap::new();
+    let listing = audit.clone().by(&account()).verb("list");
+    for entry in &listing.filter(|entry| entry.uri.contains(id)) {
+        *lists.entry(entry.object_ref.resource.clone()).or_default() += 1;
+    }
+    ensure!(lists.len() > CONTENTS.len(), "a pass lists each kind: {lists:?}");
+    Ok((lists, written(&audit)))
+}
+
+/// Changes one object after the other. Seconds until each was as before.
+async fn drift(bed: &Bed) -> Result<Vec<f64>> {
+    let namespace = numbered("plugin", 0);
+    let maps: Api<ConfigMap> = Api::namespaced(bed.admin(), &namespace);
+    let mode = |map: &ConfigMap| {
+        let mode = map.data.as_ref()?.get("mode")?;
+        Some(format!("{} {mode}", map.metadata.name.as_deref()?))
+    };
+    let (mut events, watch) = follow(maps.clone(), watcher::Config::default(), mode).await?;
+    let mut seconds = Vec::new();
+    for number in 0..EDITS {
+        pause(PAUSE).await;
+        let edit = json!({"data": {"mode": "edited"}});
+        maps.patch(&name(number), &PatchParams::default(), &Patch::Merge(edit))
+            .await?;
+        let edited = now();
+        let restored = format!("{} plain", name(number));
+        let seen = async {
+            loop {
+                let (at, seen) = next(&mut events).await?;
+                if seen == restored {
+                    return anyhow::Ok(at);
+                }
+            }
+        };
+        let seen = tokio::time::timeout(SOON, seen).await;
+        let at = seen.with_context(|| format!("{restored} was not seen within {SOON:?}"))??;
+        seconds.push(at.saturating_duration_since(edited).as_secs_f64());
+    }
+    watch.abort();
+    Ok(seconds)
+}
+
+/// The passes of the controller so far.
+async fn passes(coordinator: &Role) -> Result<f64> {
+    coordinator
+        .total("tidewaiter_reconciles_total{controller=\"plugin\"")
+        .await
+}
+
+async fn passed(coordinator: &Role, wanted: f64) {
+    eventually(format!("{wanted} passes over plugins"), LONG, async || {
+        match passes(coordinator).await {
+            Ok(passes) if passes >= wanted => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+}
+
+/// Waits until no more passes take place.
+async fn settle(coordinator: &Role) -> Result<()> {
+    let mut before = passes(coordinator).await?;
+    loop {
+        pause(Duration::from_secs(1)).await;
+        let now = passes(coordinator).await?;
+        if now - before < 1.0 {
+            return Ok(());
+        }
+        before = now;
+    }
+}
+
+/// The same, and until what is free went back to the system.
+async fn rest(coordinator: &Role) -> Result<()> {
+    settle(coordinator).await?;
+    pause(Duration::from_secs(5)).await;
+    Ok(())
+}

@@ -1,0 +1,106 @@
+use serde_json::json;
+
+use super::*;
+
+fn objects(rules: &Value, bindings: Vec<Value>, members: &[&str]) -> AccessObjects {
+    AccessObjects {
+        users: vec![
+            json!({"id": "a", "name": "Alice", "email": "alice@example.com"}),
+            json!({"id": "b", "name": "Bob\u{1b}", "email": ""}),
+        ],
+        teams: vec![json!({"id": "t", "name": "developers", "user_ids": members})],
+        roles: vec![json!({"id": "r", "rules": rules})],
+        bindings,
+    }
+}
+
+fn rule(verbs: &[&str], resources: &[&str]) -> Value {
+    json!({"type": "kubernetes", "api_groups": [""], "resources": resources, "resource_names": null, "verbs": verbs})
+}
+
+fn binding(field: &str, who: &str, cluster: &Value, namespace: &Value) -> Value {
+    let kind = if field == "team_id" {
+        "TeamBinding"
+    } else {
+        "UserBinding"
+    };
+    let mut binding = json!({"id": "x", "type": kind, "user_id": null, "team_id": null, "authorization_role_id": "r",
+        "cluster_id": cluster, "namespace": namespace});
+    binding[field] = json!(who);
+    binding
+}
+
+/// The lines without colours.
+fn shown(before: &AccessObjects, after: &AccessObjects) -> String {
+    let clusters = ["one", "two", "three"].map(|name| json!({"id": format!("id-of-{name}"), "name": name}));
+    let text = Impact::new(&clusters, before, after).shown();
+    anstream::adapter::strip_str(&text).to_string()
+}
+
+#[test]
+fn each_cluster_says_who_gains_and_who_loses_what() {
+    let pods = json!([rule(&["get", "list"], &["pods"])]);
+    let cloud_only =
+        json!([{"type": "containership", "api_groups": [], "resources": ["clusters"], "verbs": ["delete"]}]);
+    let none = || objects(&pods, vec![], &["a"]);
+    let of_team = || binding("team_id", "t", &Value::Null, &json!("dev"));
+    let of_bob = || binding("user_id", "b", &json!("id-of-two"), &Value::Null);
+    for (what, before, after, expected) in [
+        ("nothing", none(), none(), "Access: nobody gains or loses anything in any cluster\n"),
+        (
+            "a binding of all clusters, and one of a cluster",
+            none(),
+            objects(&pods, vec![of_team(), of_bob()], &["a"]),
+            "Access in clusters one, three:
+  + team developers: get,list pods in namespace dev
+Access in cluster two:
+  + user Bob\\u{1b}: get,list pods in the whole cluster
+  + team developers: get,list pods in namespace dev
+",
+        ),
+        (
+            "a role becomes larger, up to all Secrets",
+            objects(&pods, vec![of_bob()], &[]),
+            objects(&json!([rule(&["*"], &["pods"]), rule(&["list"], &["secrets"])]), vec![of_bob()], &[]),
+            "Access in cluster two:
+  + user Bob\\u{1b}: list secrets in the whole cluster (only where the coordinator has allowPrivileged: true, because it permits to read all Secrets)
+  + user Bob\\u{1b}: * pods in the whole cluster (had get,list pods in the whole cluster)
+",
+        ),
+        (
+            "a role becomes smaller",
+            objects(&json!([rule(&["*"], &["pods"]), rule(&["get"], &["nodes/proxy"])]), vec![of_bob()], &[]),
+            objects(&pods, vec![of_bob()], &[]),
+            "Access in cluster two:
+  - user Bob\\u{1b}: get nodes/proxy in the whole cluster (only where the coordinator has allowPrivileged: true, because it permits nodes/proxy)
+  - user Bob\\u{1b}: * pods in the whole cluster (keeps get,list pods in the whole cluster)
+",
+        ),
+        (
+            "rules of the cloud",
+            objects(&pods, vec![of_bob()], &[]),
+            objects(&cloud_only, vec![of_bob()], &[]),
+            "Access in cluster two:\n  - user Bob\\u{1b}: get,list pods in the whole cluster\n",
+        ),
+        (
+            "somebody joins a team, and somebody leaves it",
+            objects(&pods, vec![of_team()], &["a"]),
+            objects(&pods, vec![of_team()], &["b"]),
+            "Access in clusters one, two, three:
+  - user alice@example.com: get,list pods in namespace dev
+  + user Bob\\u{1b}: get,list pods in namespace dev
+",
+        ),
+        (
+            "a user goes, and the binding with the user",
+            objects(&pods, vec![of_bob()], &[]),
+            AccessObjects {
+                users: vec![],
+                ..objects(&pods, vec![of_bob()], &[])
+            },
+            "Access in cluster two:\n  - user Bob\\u{1b}: get,list pods in the whole cluster\n",
+        ),
+    ] {
+        assert_eq!(shown(&before, &after), expected, "{what}");
+    }
+}

@@ -1,0 +1,74 @@
+//! What a plan does to users, teams, roles and bindings, as they are and as they will be.
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::Planner;
+use crate::cli::CloudKind;
+use crate::cloud::impact::{AccessObjects, Impact};
+use crate::cloud::plan::{Change, Step, merge};
+use crate::cloud::session::text;
+
+impl Planner<'_> {
+    /// Who gains and who loses what by the plan; None if it does not concern them.
+    pub(super) async fn impact(&mut self) -> Result<Option<Impact>> {
+        if !self.plan.steps.iter().any(concerns_access) {
+            return Ok(None);
+        }
+        let (mut before, mut after) = (AccessObjects::default(), AccessObjects::default());
+        for kind in [
+            CloudKind::Users,
+            CloudKind::Teams,
+            CloudKind::Roles,
+            CloudKind::RoleBindings,
+        ] {
+            let objects = self.all(kind).await?;
+            let steps = self.plan.steps.iter().filter(|step| step.kind == kind);
+            *of(&mut after, kind) = steps.fold(objects.clone(), carried_out);
+            *of(&mut before, kind) = objects;
+        }
+        let clusters = self.all(CloudKind::Clusters).await?;
+        Ok(Some(Impact::new(&clusters, &before, &after)))
+    }
+
+    /// All objects of a kind of the organization.
+    async fn all(&mut self, kind: CloudKind) -> Result<Vec<Value>> {
+        let list = self.session.organization()?.below(kind.shape().segment);
+        Ok(self.objects(&list).await?.to_vec())
+    }
+}
+
+/// A new user has no access until a team or a binding says so.
+fn concerns_access(step: &Step) -> bool {
+    match step.kind {
+        CloudKind::Teams | CloudKind::Roles | CloudKind::RoleBindings => true,
+        CloudKind::Users => matches!(step.change, Change::Delete { .. }),
+        _ => false,
+    }
+}
+
+fn of(objects: &mut AccessObjects, kind: CloudKind) -> &mut Vec<Value> {
+    match kind {
+        CloudKind::Users => &mut objects.users,
+        CloudKind::Teams => &mut objects.teams,
+        CloudKind::Roles => &mut objects.roles,
+        _ => &mut objects.bindings,
+    }
+}
+
+/// The objects after the step.
+fn carried_out(mut objects: Vec<Value>, step: &Step) -> Vec<Value> {
+    match &step.change {
+        Change::Create { stand_in, body } => {
+            let mut made = body.clone();
+            made["id"] = stand_in.as_str().into();
+            objects.push(made);
+        }
+        Change::Update { id, patch, .. } => {
+            let changed = objects.iter_mut().filter(|object| text(object, "id") == id);
+            changed.for_each(|object| merge(object, patch));
+        }
+        Change::Delete { id, .. } => objects.retain(|object| text(object, "id") != id),
+    }
+    objects
+}
