@@ -77,7 +77,7 @@ pub(super) fn start(
         in_namespaces: in_namespaces.clone(),
         by_name,
         writer: Writer::new(client, AuthorizationRoleBindingController::NAME, Arc::clone(&kit.clock)),
-        waiting: Waiting::new(&kit.metrics)?,
+        waiting: Waiting::new(&kit.metrics, Arc::clone(&kit.clock))?,
     };
     Controller::new(reconciler, queue)
         .reads(rbac.bindings.cache())
@@ -166,6 +166,7 @@ impl Reconciler for AuthorizationRoleBindingController {
         self.waiting.set(&key, decided.as_ref().err());
         match decided {
             Ok(target) => self.ensure(key.name(), Some(&target)).await,
+            Err(wait) if wait.keeps() && self.waiting.has_just_begun(&key) => Ok(Next::Pending(CATCH_UP)),
             Err(wait) if wait.keeps() => Err(BindingError::Waits(wait)),
             Err(wait) => {
                 self.ensure(key.name(), None).await?;

@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use prometheus::IntGaugeVec;
 use tidewaiter_kit::metrics::MetricsError;
-use tidewaiter_kit::{Key, Metrics, Notice, ReconcileError, Retry, WriteError};
+use tidewaiter_kit::{Key, Metrics, Notice, ReconcileError, Retry, SharedClock, WriteError};
+
+/// How long the mirror and the role controller may take with a role before its bindings report that they wait.
+const A_MOMENT: Duration = Duration::from_secs(10);
 
 /// What a binding waits for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -89,12 +93,14 @@ impl ReconcileError for BindingError {
 
 /// The bindings that wait, as a gauge.
 pub(super) struct Waiting {
-    all: Mutex<BTreeMap<Key, &'static str>>,
+    /// What each waits for, and since when (monotonic).
+    all: Mutex<BTreeMap<Key, (&'static str, Duration)>>,
     gauge: IntGaugeVec,
+    clock: SharedClock,
 }
 
 impl Waiting {
-    pub(super) fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
+    pub(super) fn new(metrics: &Metrics, clock: SharedClock) -> Result<Self, MetricsError> {
         let gauge = metrics.gauge_vec(
             "tidewaiter_role_bindings_waiting",
             "Role bindings of the cloud that are not bound, by what they wait for: role, namespace, unknown (a role that the cloud may list cannot be read in the cluster).",
@@ -106,20 +112,55 @@ impl Waiting {
         Ok(Self {
             all: Mutex::default(),
             gauge,
+            clock,
         })
     }
 
     pub(super) fn set(&self, key: &Key, wait: Option<&Wait>) {
+        let now = self.clock.monotonic();
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = match wait {
-            Some(wait) => all.insert(key.clone(), wait.word()),
-            None => all.remove(key),
-        };
-        if let Some(before) = before {
-            self.gauge.with_label_values(&[before]).dec();
+        let before = all.remove(key);
+        if let Some((word, _)) = before {
+            self.gauge.with_label_values(&[word]).dec();
         }
         if let Some(wait) = wait {
             self.gauge.with_label_values(&[wait.word()]).inc();
+            let since = before.map_or(now, |(_, since)| since);
+            all.insert(key.clone(), (wait.word(), since));
         }
+    }
+
+    /// Whether it has waited for a moment only, as each binding does that arrives before its role.
+    pub(super) fn has_just_begun(&self, key: &Key) -> bool {
+        let now = self.clock.monotonic();
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(key).is_some_and(|(_, since)| now < *since + A_MOMENT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidewaiter_kit::ManualClock;
+
+    use super::*;
+
+    #[test]
+    fn what_waits_for_a_moment_only_has_just_begun() {
+        let clock = ManualClock::default();
+        let waiting = Waiting::new(&Metrics::new(&clock.shared()).unwrap(), clock.shared()).unwrap();
+        let (key, wait) = (Key::new("binding"), Wait::Missing("role".to_owned()));
+        assert!(!waiting.has_just_begun(&key));
+        waiting.set(&key, Some(&wait));
+        clock.advance(A_MOMENT / 2);
+        // Still waiting, for something else.
+        waiting.set(&key, Some(&Wait::ClusterRole("role".to_owned())));
+        assert!(waiting.has_just_begun(&key));
+        clock.advance(A_MOMENT / 2);
+        waiting.set(&key, Some(&wait));
+        assert!(!waiting.has_just_begun(&key));
+        // It was bound, and waits again.
+        waiting.set(&key, None);
+        waiting.set(&key, Some(&wait));
+        assert!(waiting.has_just_begun(&key));
     }
 }
