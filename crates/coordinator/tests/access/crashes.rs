@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
-use std::sync::atomic::Ordering;
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding};
 use kube::api::{Api, DeleteParams, ListParams};
@@ -13,7 +12,7 @@ use serde_json::Value;
 use tidewaiter_coordinator::controllers::RbacSettings;
 use tidewaiter_testkit::{ApiProxy, ApiRequest, Moment, eventually};
 
-use crate::cluster::kills;
+use crate::cluster::{MORE, is_killed, kills};
 use crate::objects::id;
 use crate::world::{Running, SOON, World, coordinator, on};
 
@@ -22,6 +21,20 @@ use crate::world::{Running, SOON, World, coordinator, on};
 struct State {
     roles: &'static [(usize, &'static str)],
     bindings: &'static [(usize, usize, &'static str)],
+}
+
+impl State {
+    /// What belongs to it.
+    fn wanted(&self) -> BTreeSet<String> {
+        let roles = self.roles.iter();
+        let roles = roles.flat_map(|(number, resource)| [id(*number), format!("{} gives {resource}", id(*number))]);
+        let bindings = self.bindings.iter();
+        let bindings = bindings.flat_map(|(number, role, namespace)| {
+            let binding = id(*number);
+            [binding.clone(), format!("{namespace}/{binding} binds {}", id(*role))]
+        });
+        roles.chain(bindings).collect()
+    }
 }
 
 const STATES: [State; 2] = [
@@ -60,32 +73,30 @@ async fn killed_at_any_write_they_end_the_same_and_are_quiet() {
     scene.becomes(&STATES[0]).await;
     let mut running = scene.start().await;
     scene.ends_as(&STATES[0]).await;
-    for nth in 1..=WRITES {
+    let mut writes = 1..;
+    let mut is_over = false;
+    while !is_over {
+        let nth = writes.next().unwrap();
+        assert!(nth <= WRITES + MORE, "more writes than {nth}");
         for (moment, state) in [(Moment::Before, &STATES[1]), (Moment::After, &STATES[0])] {
             let killed = kills(&scene.proxy, &running, nth, moment, is_counted);
             scene.becomes(state).await;
-            eventually(format!("it to be killed {moment:?} write {nth}"), SOON, async || {
-                if killed.load(Ordering::SeqCst) {
-                    Ok(())
-                } else {
-                    Err("it runs")
-                }
-            })
-            .await;
-            scene.proxy.clear_hook();
-            running = scene.start().await;
+            let is_done = async || scene.found().await == state.wanted();
+            if is_killed(&killed, format!("{moment:?} write {nth}"), nth > WRITES, is_done).await {
+                scene.proxy.clear_hook();
+                running = scene.start().await;
+            } else {
+                // There is no such write any more.
+                is_over = true;
+                scene.proxy.clear_hook();
+            }
             scene.ends_as(state).await;
         }
     }
-    // There is no such write any more.
-    let killed = kills(&scene.proxy, &running, WRITES + 1, Moment::Before, is_counted);
-    scene.becomes(&STATES[1]).await;
-    scene.ends_as(&STATES[1]).await;
-    assert!(!killed.load(Ordering::SeqCst), "more writes than {WRITES}");
     running.stop().await;
     let _running = scene.start().await;
     scene.world.is_quiet().await;
-    scene.ends_as(&STATES[1]).await;
+    scene.ends_as(&STATES[0]).await;
 }
 
 impl Scene {
@@ -109,14 +120,7 @@ impl Scene {
 
     /// Waits until there is exactly what belongs to these.
     async fn ends_as(&self, state: &State) {
-        let roles = state.roles.iter();
-        let roles = roles.flat_map(|(number, resource)| [id(*number), format!("{} gives {resource}", id(*number))]);
-        let bindings = state.bindings.iter();
-        let bindings = bindings.flat_map(|(number, role, namespace)| {
-            let binding = id(*number);
-            [binding.clone(), format!("{namespace}/{binding} binds {}", id(*role))]
-        });
-        let wanted: BTreeSet<String> = roles.chain(bindings).collect();
+        let wanted = state.wanted();
         eventually("what belongs to the resources", SOON, async || {
             let found = self.found().await;
             if found == wanted {

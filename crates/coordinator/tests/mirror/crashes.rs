@@ -1,14 +1,13 @@
 //! Killed before or after each of its writes, the mirror ends where it ends without that, and is quiet then.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 
 use kube::api::{Api, ListParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::Value;
 use tidewaiter_testkit::{ApiProxy, ApiRequest, Moment, eventually};
 
-use crate::cluster::kills;
+use crate::cluster::{MORE, is_killed, kills};
 use crate::objects::{KINDS, Kind, POOL, pool};
 use crate::script::Script;
 use crate::world::{Coordinator, NAMESPACE, SOON, World, coordinator};
@@ -32,30 +31,27 @@ async fn killed_at_any_write_it_ends_the_same_and_is_quiet() {
     scene.says(&STATES[0]);
     let mut running = scene.start().await;
     scene.ends_as(&STATES[0]).await;
-    // The histories do both at each write, in simulated time.
-    for nth in 1..=WRITES {
+    let mut nth = 0;
+    let mut is_over = false;
+    while !is_over {
+        nth += 1;
+        assert!(nth <= WRITES + MORE, "more writes than {nth}");
+        // The histories do both at each write, in simulated time.
         let moment = if nth % 2 == 0 { Moment::After } else { Moment::Before };
         let state = &STATES[nth % 2];
         let killed = kills(&scene.proxy, &running, nth, moment, is_counted);
         scene.says(state);
-        eventually(format!("it to be killed {moment:?} write {nth}"), SOON, async || {
-            if killed.load(Ordering::SeqCst) {
-                Ok(())
-            } else {
-                Err("it runs")
-            }
-        })
-        .await;
-        scene.proxy.clear_hook();
-        running = scene.start().await;
+        let is_done = async || scene.has(state).await.is_ok();
+        if is_killed(&killed, format!("{moment:?} write {nth}"), nth > WRITES, is_done).await {
+            scene.proxy.clear_hook();
+            running = scene.start().await;
+        } else {
+            // There is no such write any more.
+            is_over = true;
+            scene.proxy.clear_hook();
+        }
         scene.ends_as(state).await;
     }
-    // There is no such write any more.
-    let killed = kills(&scene.proxy, &running, WRITES + 1, Moment::Before, is_counted);
-    scene.says(&STATES[(WRITES + 1) % 2]);
-    scene.ends_as(&STATES[(WRITES + 1) % 2]).await;
-    scene.world.polled("/ssh-users", 2).await;
-    assert!(!killed.load(Ordering::SeqCst), "more writes than {WRITES}");
     running.stop().await;
 
     let mark = scene.world.plane.audit_mark().await;
@@ -87,36 +83,36 @@ impl Scene {
 
     /// Waits until the cluster has exactly these.
     async fn ends_as(&self, objects: &[(usize, usize)]) {
+        eventually(format!("{objects:?}"), SOON, async || self.has(objects).await).await;
+        self.world.condition("Synced", "True Applied").await;
+    }
+
+    /// The first kind of which the cluster has others than these.
+    async fn has(&self, objects: &[(usize, usize)]) -> Result<(), String> {
         for (resource, group) in KINDS.iter().flat_map(|kind| kind.resources()) {
             let wanted = objects
                 .iter()
                 .map(|(number, value)| (Kind::name(resource, *number), format!("v{value}")));
             let wanted: BTreeMap<String, String> = wanted.collect();
-            let api = self.api(resource, group);
-            eventually(format!("the {resource} {objects:?}"), SOON, async || {
-                let labels = if *resource == "secrets" {
-                    "tidewaiter.dev/registry"
-                } else {
-                    ""
-                };
-                let there = api.list(&ListParams::default().labels(labels)).await.unwrap();
-                let there = there.into_iter().map(|object| {
-                    let object: Value = serde_json::to_value(object).unwrap();
-                    (
-                        object["metadata"]["name"].as_str().unwrap().to_owned(),
-                        Kind::shown(resource, &object),
-                    )
-                });
-                let there: BTreeMap<String, String> = there.collect();
-                if there == wanted {
-                    Ok(())
-                } else {
-                    Err(format!("{there:?}"))
-                }
-            })
-            .await;
+            let labels = if *resource == "secrets" {
+                "tidewaiter.dev/registry"
+            } else {
+                ""
+            };
+            let (api, params) = (self.api(resource, group), ListParams::default().labels(labels));
+            let there = api.list(&params).await.unwrap().into_iter().map(|object| {
+                let object: Value = serde_json::to_value(object).unwrap();
+                (
+                    object["metadata"]["name"].as_str().unwrap().to_owned(),
+                    Kind::shown(resource, &object),
+                )
+            });
+            let there: BTreeMap<String, String> = there.collect();
+            if there != wanted {
+                return Err(format!("{resource}: {there:?}"));
+            }
         }
-        self.world.condition("Synced", "True Applied").await;
+        Ok(())
     }
 
     fn api(&self, resource: &str, group: &str) -> Api<DynamicObject> {

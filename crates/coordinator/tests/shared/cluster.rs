@@ -21,6 +21,9 @@ use tokio_util::sync::CancellationToken;
 /// Longer than anything takes, on a machine that does ten things at once.
 pub const SOON: Duration = Duration::from_mins(3);
 
+/// Writes more than there are on an idle machine: on a busy one, a pass may see a state between two.
+pub const MORE: usize = 5;
+
 pub fn coordinator() -> Identity {
     Identity::service_account(CONTAINERSHIP_NAMESPACE, "tidewaiter-coordinator")
 }
@@ -104,6 +107,20 @@ pub fn kills(
         }
     });
     killed
+}
+
+/// Waits until it is killed, or is done without that, if there may be no such write any more. Says whether it is killed.
+pub async fn is_killed(killed: &AtomicBool, write: String, may_be_done: bool, is_done: impl AsyncFn() -> bool) -> bool {
+    eventually(format!("it to be killed {write}"), SOON, async || {
+        if killed.load(Ordering::SeqCst) {
+            Ok(true)
+        } else if may_be_done && is_done().await {
+            Ok(false)
+        } else {
+            Err("it runs")
+        }
+    })
+    .await
 }
 
 /// What the coordinator has, for its controllers. It leads at once.
