@@ -5,6 +5,7 @@
 //! Every binary runs to its end, also when another one fails. Its output is printed whole when it ends.
 
 use std::collections::VecDeque;
+use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -116,12 +117,13 @@ impl Job {
         drop(self.command);
         let mut text = Vec::new();
         output.read_to_end(&mut text).context("the output of a test binary")?;
+        let cpu = cpu_seconds(child.id()).map_or_else(String::new, |cpu| format!(", {cpu} s of CPU"));
         let status = child.wait().context("the end of a test binary")?;
         let took = start.elapsed().as_secs_f64();
         let verdict = if status.success() { "passed" } else { "FAILED" };
         let text = String::from_utf8_lossy(&text);
         print(format_args!(
-            "{:>12} {}\n{text}{verdict:>12} {} in {took:.1} s ({status})\n",
+            "{:>12} {}\n{text}{verdict:>12} {} in {took:.1} s{cpu} ({status})\n",
             "Running", self.title, self.title
         ))?;
         Ok(Outcome {
@@ -129,6 +131,15 @@ impl Job {
             passed: status.success(),
         })
     }
+}
+
+/// What a process that has not been waited for has used, and those that it has waited for. None where there is no `/proc`.
+fn cpu_seconds(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, after_name) = stat.rsplit_once(')')?;
+    // utime, stime, cutime and cstime, in hundredths of a second.
+    let times = after_name.split_whitespace().skip(11).take(4).map(str::parse::<u64>);
+    Some(times.sum::<Result<u64, _>>().ok()? / 100)
 }
 
 /// Builds all tests; one job for each test binary.
