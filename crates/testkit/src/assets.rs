@@ -1,4 +1,4 @@
-//! Where the real components lie that tests start: the control plane, moto, fake-gcs-server, Prometheus,
+//! Where the real components lie that tests start: the control plane, Helm, moto, fake-gcs-server, Prometheus,
 //! Postgres and Schemathesis.
 //!
 //! Never downloads or builds anything: what is missing fails the test with the line that installs it. The versions are those that
@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 
 const GO_MOD: &str = include_str!("../../../hack/kube-assets/go.mod");
+const HELM_GO_MOD: &str = include_str!("../../../hack/helm/go.mod");
 const FAKE_GCS_GO_MOD: &str = include_str!("../../../hack/fake-gcs-server/go.mod");
 const MOTO_PINS: &str = include_str!("../../../hack/moto-requirements.txt");
 const SCHEMATHESIS_PINS: &str = include_str!("../../../hack/schemathesis-requirements.txt");
@@ -34,6 +35,21 @@ pub fn binary(name: &str) -> PathBuf {
         "{} is missing: run hack/kube-assets/build",
         path.display()
     );
+    path
+}
+
+/// Helm, from the cache that `hack/helm/build` fills.
+///
+/// # Panics
+/// When it is not there, naming the folder and the remedy.
+#[must_use]
+pub fn helm() -> PathBuf {
+    let version = HELM_GO_MOD
+        .lines()
+        .find_map(|line| line.strip_prefix("require helm.sh/helm/v4 "))
+        .expect("hack/helm/go.mod requires helm");
+    let path = cache_folder().join("helm").join(version).join("helm");
+    assert!(path.is_file(), "{} is missing: run hack/helm/build", path.display());
     path
 }
 
