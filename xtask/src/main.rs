@@ -1,6 +1,7 @@
 //! Work on the repository itself: `cargo xtask generate [--check]` and, for `make test`, `xtask test`.
 
 mod generate;
+mod manifests;
 mod test;
 
 use anyhow::Result;

@@ -200,6 +200,7 @@ async fn as_the_documentation_says_it_is_deployed_and_serves() {
     let said = desk.deploy().await;
     for wanted in [
         "namespace/tidewaiter-cloud created",
+        "priorityclass.scheduling.k8s.io/tidewaiter-cloud created",
         "deployment.apps/tidewaiter-cloud created",
         "service/tidewaiter-cloud created",
         "secret/tidewaiter-cloud-tls created",

@@ -136,7 +136,7 @@ async fn the_way_next_to_kops_controller_leads_there_and_back() {
     page.run("kubectl apply -f deploy/controller").await;
     page.run("kubectl -n kube-system rollout status daemonset/tidewaiter-controller")
         .await;
-    nodes.run(OURS, "tidewaiter:0.1.0").await;
+    nodes.run(OURS, "registry.invalid/tidewaiter:0.1.0").await;
     nodes.are_behind_the_service(OURS).await;
     let controller = world.controller_with(&[]).await;
 

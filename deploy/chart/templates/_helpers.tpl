@@ -1,0 +1,126 @@
+{{- define "tidewaiter.image" -}}
+{{- $image := .Values.image -}}
+{{- $image.repository -}}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default .Chart.AppVersion }}{{ end -}}
+{{- end -}}
+
+{{- /* Called with the name of the role. */ -}}
+{{- define "tidewaiter.labels" -}}
+app.kubernetes.io/name: tidewaiter
+app.kubernetes.io/component: {{ . }}
+{{- end -}}
+
+{{- define "tidewaiter.monitoringLabels" -}}
+{{- with .Values.monitoring.labels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "tidewaiter.pullPolicy" -}}
+{{- with .Values.image.pullPolicy }}
+imagePullPolicy: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{- define "tidewaiter.pullSecrets" -}}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . | toYaml }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{- /* Called with the map `env` of a role. */ -}}
+{{- define "tidewaiter.env" -}}
+{{- range $name, $value := . }}
+- name: {{ $name | toYaml }}
+  {{- if kindIs "map" $value }}
+  valueFrom:
+    secretKeyRef:
+      name: {{ $value.secret | toYaml }}
+      key: {{ $value.key | toYaml }}
+      {{- if $value.optional }}
+      optional: true
+      {{- end }}
+  {{- else }}
+  value: {{ $value | quote }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{- /* Called with the values of a role. */ -}}
+{{- define "tidewaiter.placement" -}}
+{{- with .nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- /* Called with (dict "role" NAME "values" VALUES). */ -}}
+{{- define "tidewaiter.spread" -}}
+topologySpreadConstraints:
+  {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+  - maxSkew: 1
+    topologyKey: {{ . }}
+    whenUnsatisfiable: {{ $.values.topologySpread.whenUnsatisfiable }}
+    labelSelector:
+      matchLabels:
+        {{- include "tidewaiter.labels" $.role | nindent 8 }}
+    # Only the pods of one version count, so that an update spreads the new ones.
+    matchLabelKeys: [pod-template-hash]
+  {{- end }}
+{{- end -}}
+
+{{- define "tidewaiter.checksum" -}}
+{{- if .root.Values.restartOnChange }}
+annotations:
+  checksum/settings: {{ toYaml .settings | sha256sum }}
+{{- end }}
+{{- end -}}
+
+{{- /* Called with (dict "role" NAME "namespace" NAMESPACE "values" VALUES). */ -}}
+{{- define "tidewaiter.budget" -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: tidewaiter-{{ .role }}
+  namespace: {{ .namespace | toYaml }}
+spec:
+  maxUnavailable: 1
+  selector:
+    matchLabels:
+      {{- include "tidewaiter.labels" .role | nindent 6 }}
+{{- end -}}
+
+{{- /* Called with (dict "role" NAME "values" VALUES). */ -}}
+{{- define "tidewaiter.priorityClass" -}}
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata:
+  name: {{ .values.priorityClass.name | toYaml }}
+value: {{ int64 .values.priorityClass.value }}
+description: The pods of the {{ .role }} of Tidewaiter.
+{{- end -}}
+
+{{- /* Helm would delete the namespace with the release, and with it everything that others created in it. */ -}}
+{{- define "tidewaiter.namespace" -}}
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: {{ . | toYaml }}
+  annotations:
+    # Helm keeps the namespace, and what is in it, when the release is uninstalled.
+    helm.sh/resource-policy: keep
+  labels:
+    pod-security.kubernetes.io/enforce: restricted
+{{- end -}}
+
+{{- /* The port of an address HOST:PORT. */ -}}
+{{- define "tidewaiter.port" -}}
+{{- regexFind "[0-9]+$" . -}}
+{{- end -}}
