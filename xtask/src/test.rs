@@ -18,7 +18,7 @@ use serde_json::Value;
 
 /// The targets that take longest, which start first, the longest before the others. Those that compute (`simulation`, `histories`) lie
 /// between those that wait, so that neither the cores nor the places are idle.
-const LONGEST: [&str; 19] = [
+const LONGEST: [&str; 20] = [
     "server",
     "controller",
     "coordinator",
@@ -37,6 +37,7 @@ const LONGEST: [&str; 19] = [
     "validate",
     "gce",
     "schemas",
+    "chart",
     "cloud",
 ];
 
