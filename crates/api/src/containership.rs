@@ -33,7 +33,7 @@ pub use cluster_upgrade::{
     ClusterUpgrade, ClusterUpgradeSpec, NodeSelector, SelectorOperator, UpgradeProgress, UpgradeStatus, UpgradeType,
 };
 pub use node_pool_label::{NodePoolLabel, NodePoolLabelSpec};
-pub use plugin::{Plugin, PluginSpec, PluginStatus};
+pub use plugin::{PendingVersion, Plugin, PluginSpec, PluginStatus};
 pub use registry::{AuthToken, Registry, RegistrySpec};
 pub use user::{SshKey, User, UserSpec};
 

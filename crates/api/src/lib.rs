@@ -18,7 +18,7 @@ pub use cloud_sync::{CloudSync, CloudSyncSpec, CloudSyncStatus, HeldDeletions, K
 pub use cluster_health::{ClusterHealth, ClusterHealthSpec, ClusterHealthStatus, HealthCounts};
 pub use condition::{Condition, ConditionStatus};
 pub use node_identity::{NodeIdentity, NodeIdentitySpec, NodeIdentityStatus, RecordedLabel};
-pub use plugin_inventory::{AppliedObject, PluginInventory, PluginInventorySpec};
+pub use plugin_inventory::{AcceptedRelease, AppliedObject, PluginInventory, PluginInventorySpec};
 pub use values::{
     ClusterName, InstanceGroupName, InvalidValue, LabelKey, LabelSource, LabelValue, Lifecycle, NodeName, NodeUid,
     ProviderId, SecretText, ServiceAccountName,

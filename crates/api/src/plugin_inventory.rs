@@ -10,10 +10,12 @@
 )]
 #![allow(clippy::duplicated_attributes, reason = "two columns of one type are no duplicate")]
 
+use jiff::Timestamp;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::condition::TIMESTAMP_PATTERN;
 use crate::containership::PluginSpec;
 
 /// What was applied for a plugin.
@@ -61,6 +63,16 @@ pub struct PluginInventorySpec {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 64))]
     pub revision: String,
+    /// The revision that may be applied: `pluginApproval` was automatic when its apply began, or a person approved it, or went back to it. It is
+    /// here before anything of it is applied.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 64))]
+    pub approved: String,
+    /// The versions that were accepted, newest last. Each is stored in the Secret `tidewaiter-plugin-ID-REVISION`, with the first 16 digits of the
+    /// revision.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub releases: Vec<AcceptedRelease>,
     /// The plugin as it was before, newest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10))]
@@ -73,6 +85,32 @@ pub struct PluginInventorySpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4096))]
     pub objects: Vec<AppliedObject>,
+}
+
+/// A version that was accepted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(description = "A version that was accepted.")]
+pub struct AcceptedRelease {
+    /// The version.
+    #[schemars(length(max = 253))]
+    pub version: String,
+    /// The digest of its manifests.
+    #[schemars(length(max = 64))]
+    pub revision: String,
+    /// The type of the plugin then.
+    #[serde(rename = "type")]
+    #[schemars(length(max = 253))]
+    pub type_: String,
+    /// The implementation of the plugin then.
+    #[schemars(length(max = 253))]
+    pub implementation: String,
+    /// When it was accepted (UTC).
+    #[schemars(with = "String", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
+    pub at: Timestamp,
+    /// Whether it is too large for a Secret, so that nobody can go back to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub too_large: bool,
 }
 
 /// An object that was applied, or is about to be.

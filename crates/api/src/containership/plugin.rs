@@ -95,8 +95,41 @@ pub struct PluginStatus {
     /// The number of objects that somebody changed and that are left so, with `pluginDrift: report`.
     #[serde(default)]
     pub drifted: u32,
+    /// The version that awaits approval. Absent if none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending: Option<PendingVersion>,
     /// The conditions `Ready`, `Healthy`, `Reconciling` and `Stalled`.
     #[serde(default, deserialize_with = "null_is_empty", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
+}
+
+/// A version that awaits approval. What it would change is in the Secret `tidewaiter-plugin-ID-diff`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(
+    description = "A version that awaits approval. What it would change is in the Secret tidewaiter-plugin-ID-diff."
+)]
+pub struct PendingVersion {
+    /// The version.
+    #[schemars(length(max = 253))]
+    pub version: String,
+    /// The digest of its manifests.
+    #[schemars(length(max = 64))]
+    pub revision: String,
+    /// The digest of the manifests and of what they would change, which an approval names.
+    #[schemars(length(max = 64))]
+    pub digest: String,
+    /// The number of objects that would be created.
+    #[serde(default)]
+    pub creates: u32,
+    /// The number of objects that would be changed.
+    #[serde(default)]
+    pub changes: u32,
+    /// The number of objects that would be deleted.
+    #[serde(default)]
+    pub deletes: u32,
+    /// The number of jobs that would run.
+    #[serde(default)]
+    pub jobs: u32,
 }

@@ -96,7 +96,9 @@ fn plugin_inventory() -> Value {
         "metadata": {"name": "p", "namespace": "containership-core"},
         "spec": {
             "type": "logs", "implementation": "fluentd", "dependsOn": ["metrics/prometheus"], "signedAt": 1_790_000_000,
-            "applied": plugin, "revision": "ab", "history": [plugin], "completedJobs": ["migrate-01234567"],
+            "applied": plugin, "revision": "ab", "approved": "cd", "history": [plugin], "completedJobs": ["migrate-01234567"],
+            "releases": [{"version": "1.0.0", "revision": "ab", "type": "logs", "implementation": "fluentd", "at": "2026-01-12T09:21:08Z",
+                "tooLarge": true}],
             "objects": [{"group": "apps", "version": "v1", "kind": "Deployment", "namespace": "n", "name": "d", "digest": "ab", "fields": "cd"}],
         },
     })
@@ -112,6 +114,7 @@ fn plugin() -> Value {
         "spec": {"id": "with-status"},
         "status": {
             "appliedVersion": "1.0.0", "revision": "ab", "objects": 3, "unhealthy": 1, "drifted": 0,
+            "pending": {"version": "1.1.0", "revision": "cd", "digest": "ef", "creates": 1, "changes": 2, "deletes": 3, "jobs": 4},
             "conditions": [
                 {"type": "Ready", "status": "True", "reason": "Applied", "message": "", "observedGeneration": 1, "lastTransitionTime": time},
             ],
@@ -284,6 +287,10 @@ fn plugin_inventory_cases() -> Vec<Case> {
         case("/spec/applied/version", values(&["", "2"]), vec![json!(1)]),
         case("/spec/dependsOn/0", values(&["a"]), vec![json!(1)]),
         case("/spec/signedAt", vec![json!(0)], vec![json!("1"), json!(1.5)]),
+        case("/spec/approved", values(&["", "2"]), vec![json!(1)]),
+        case("/spec/releases/0/revision", values(&["2"]), vec![json!(1)]),
+        case("/spec/releases/0/tooLarge", vec![json!(false)], vec![json!("yes")]),
+        timestamps("/spec/releases/0/at"),
         case("/spec/completedJobs/0", values(&["a"]), vec![json!(1), json!({})]),
         case("/spec/objects/0/kind", values(&["Job"]), vec![json!(1)]),
         case("/spec/objects/0/digest", values(&["", "a"]), vec![json!(1)]),
@@ -295,6 +302,9 @@ fn plugin_status_cases() -> Vec<Case> {
         counts("/status/objects"),
         counts("/status/unhealthy"),
         counts("/status/drifted"),
+        counts("/status/pending/creates"),
+        counts("/status/pending/jobs"),
+        case("/status/pending/digest", values(&["", "a"]), vec![json!(1)]),
         case("/status/conditions/0/status", values(&["False"]), values(&["", "true"])),
         case(
             "/status/conditions",
