@@ -26,7 +26,10 @@ use tidewaiter_kit::{Cache, ControllerContext, Metadata, Tasks};
 pub(crate) use authorization_role::{Limits, plan_rules};
 pub(crate) use authorization_role_binding::Wait;
 pub(crate) use containership::{Account, detached};
-pub use plugin::{ByPlugin, PluginAccount, PluginDrift, PluginNamespaces, PluginSettings, PluginSync};
+pub use plugin::{
+    Approval, ByPlugin, DIFF_KEY, Difference, ObjectChange, Operation, PluginAccount, PluginApproval, PluginDiff,
+    PluginDrift, PluginNamespaces, PluginSettings, PluginSync,
+};
 pub(crate) use plugin::{PluginError, PluginRemoval};
 pub(crate) use rbac::OURS;
 pub use rbac::RbacSettings;

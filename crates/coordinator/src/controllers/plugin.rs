@@ -6,28 +6,28 @@
 //! - An object is in the inventory before it is created, and only objects with the label of the plugin are changed or deleted.
 //! - A version with a refused object is not applied at all.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Resource as _;
 use kube::core::ObjectMeta;
-use serde_json::json;
-use tidewaiter_api::containership::{Plugin, PluginStatus};
-use tidewaiter_api::names::PLUGIN_HISTORY_ANNOTATION;
+use tidewaiter_api::containership::Plugin;
 use tidewaiter_api::{PluginInventory, PluginInventorySpec};
 use tidewaiter_cloud::models::values::PluginId;
-use tidewaiter_kit::backoff::jittered;
-use tidewaiter_kit::{
-    Cache, Events, Key, Next, Notice, Pass, Reconciler, SharedClock, WriteError, WriteLimits, Writer,
-};
+use tidewaiter_kit::{Cache, Events, Key, Next, Pass, Reconciler, SharedClock, WriteError, WriteLimits, Writer};
 
 mod account;
+mod approval;
 mod board;
 mod by_plugin;
 mod cluster;
 mod depends;
+mod diff;
 mod engine;
 mod fetch;
 mod follow;
+mod gate;
 mod health;
 mod health_check;
 mod job;
@@ -38,17 +38,23 @@ mod observed;
 mod order;
 mod plan;
 mod problem;
+mod proposal;
 mod record;
 mod release;
 mod removal;
+mod render;
+mod report;
 mod requests;
 mod settings;
 mod start;
 mod status;
+mod store;
 mod trust;
 
 pub use account::PluginAccount;
+pub use approval::{Approval, PluginApproval};
 pub use by_plugin::ByPlugin;
+pub use diff::{DIFF_KEY, Difference, ObjectChange, Operation, PluginDiff};
 pub use namespaces::PluginNamespaces;
 pub(crate) use problem::PluginError;
 pub(crate) use removal::PluginRemoval;
@@ -58,19 +64,19 @@ pub(super) use start::start;
 use crate::mirror::CloudList;
 use account::Engines;
 use board::Board;
-use by_plugin::Identity;
 use depends::Waiting;
-use engine::{Engine, Performed};
-use fetch::{Manifests, REFRESH};
+use engine::Engine;
+use fetch::Manifests;
 use follow::Followed;
-use object::ObjectId;
+use gate::{Goal, Rendered, Work};
 use observed::unhealthy;
 use plan::{Action, End, Waits, plan};
 use problem::Problem;
 use record::Record;
-use status::{Facts, State, status};
+use report::kept;
+use status::{Facts, State};
+use store::Store;
 
-const JITTER: f64 = 0.1;
 /// Until the next look at something that a watch shows earlier.
 const WAIT: Duration = Duration::from_secs(5);
 /// Until a cache shows what was written, or the API server serves what was defined.
@@ -85,6 +91,8 @@ struct PluginController {
     plugins: Cache<Plugin>,
     inventories: Cache<PluginInventory>,
     engines: Engines,
+    store: Store,
+    rendered: Rendered,
     waiting: Waiting,
     followed: Followed,
     writer: Writer,
@@ -92,6 +100,8 @@ struct PluginController {
     clock: SharedClock,
     /// How often the objects of each plugin are corrected.
     limits: WriteLimits,
+    /// How often what a version would change is rendered.
+    renders: WriteLimits,
     board: Board,
 }
 
@@ -116,15 +126,20 @@ impl Reconciler for PluginController {
             .listed
             .retains(key.name(), plugin.as_ref().map(|plugin| &plugin.metadata))
         {
-            self.manifests.forget(key.name());
-            self.board.remove(&key);
+            self.forget(&key);
             return match inventory {
                 Some(inventory) => self.remove(pass, &inventory).await,
-                None => Ok(Next::UntilChanged),
+                None => {
+                    self.store.tidy(&self.writer, key.name(), &BTreeSet::new()).await?;
+                    Ok(Next::UntilChanged)
+                }
             };
         }
         // Without the custom resource, what was applied stays until the mirror has restored it.
-        let Some(plugin) = plugin.filter(|plugin| self.listed.counts(&plugin.metadata)) else {
+        let Some(mut plugin) = plugin
+            .map(Arc::unwrap_or_clone)
+            .filter(|plugin| self.listed.counts(&plugin.metadata))
+        else {
             return Ok(Next::UntilChanged);
         };
         if !self.settings.sync.includes(&plugin.spec.type_) {
@@ -138,50 +153,49 @@ impl Reconciler for PluginController {
             .unwrap_or_default();
         let mut saved = Saved(inventory.map(|inventory| inventory.spec.clone()));
         let mut facts = Facts::of(&record);
-        let end = self.bring(pass, id, &plugin, &mut record, &mut saved, &mut facts).await;
+        let mut work = Work {
+            plugin: &mut plugin,
+            record: &mut record,
+            saved: &mut saved,
+            facts: &mut facts,
+        };
+        let end = self.bring(pass, id, &mut work).await;
         self.report(&plugin, &record, facts, end).await
     }
 }
 
 impl PluginController {
-    /// Applies the plugin as far as possible. `facts` are filled as far as they are known.
-    async fn bring(
-        &self,
-        pass: &mut Pass,
-        id: PluginId,
-        plugin: &Plugin,
-        record: &mut Record,
-        saved: &mut Saved,
-        facts: &mut Facts,
-    ) -> Result<State, PluginError> {
-        let identity = Identity::of(&plugin.spec);
-        let engine = self.engines.of(&identity)?;
-        let release = match self.release(pass, id, plugin, &identity, record).await? {
-            Ok(release) => release,
-            Err(waits) => return Ok(State::Waits(waits)),
-        };
-        let name = pass.key().name().to_owned();
+    /// Applies the version as far as possible. The facts are filled as far as they are known.
+    async fn pursue(&self, key: &Key, goal: &Goal, work: &mut Work<'_>) -> Result<State, PluginError> {
+        let Goal { identity, release, .. } = goal;
+        let Work {
+            plugin,
+            record,
+            saved,
+            facts,
+        } = work;
+        let (engine, name) = (self.engines.of(identity)?, key.name());
         for _ in 0..ROUNDS {
-            let observed = engine.observe(&name, &release, record).await;
+            let observed = engine.observe(name, release, record).await;
             let (observed, places) = observed.map_err(PluginError::Read)?;
-            namespaces::check(&self.settings, &identity, &release, &observed)
-                .map_err(|refused| Problem::refused(&name, &plugin.spec.version, &refused))?;
+            namespaces::check(&self.settings, identity, release, &observed)
+                .map_err(|refused| goal.refused(record, &refused))?;
             self.followed.add_all(&engine.cluster, &places);
-            let plan = plan(&release, record, &observed, self.settings.drift);
-            *record = plan.record;
+            let plan = plan(release, record, &observed, self.settings.drift);
+            **record = plan.record;
             self.tell_found(plugin, &plan.drifted, &plan.used);
             (facts.objects, facts.drifted) = (record.len(), plan.drifted.len());
             if plan.actions.is_empty() {
-                let found = unhealthy(&release, &observed);
+                let found = unhealthy(release, &observed);
                 facts.unhealthy = found.into_iter().map(|(id, health)| (id, health.clone())).collect();
                 if plan.end == End::Done {
-                    record.finish(&plugin.spec, &release);
+                    record.finish(&goal.spec, release);
                 }
-                self.save(pass.key(), record, saved).await?;
+                self.save(key, record, saved).await?;
                 return ended(engine, plan.end).await;
             }
-            if corrects(&plan.actions) && self.limits.take(pass.key()).is_err() {
-                self.save(pass.key(), record, saved).await?;
+            if corrects(&plan.actions) && self.limits.take(key).is_err() {
+                self.save(key, record, saved).await?;
                 return Ok(State::Waits(Waits {
                     reason: "ChangedOften",
                     message:
@@ -191,12 +205,12 @@ impl PluginController {
             }
             // Before anything is created, so that no crash leaves something behind.
             if !saved.0.as_ref().is_some_and(|saved| record.is_kept_by(saved)) {
-                self.save(pass.key(), record, saved).await?;
+                self.save(key, record, saved).await?;
             }
-            let performed = engine.perform(&name, plan.actions, record).await;
+            let performed = engine.perform(name, plan.actions, record).await;
             self.tell(plugin, &performed);
             if !performed.problems.is_empty() {
-                self.save(pass.key(), record, saved).await?;
+                self.save(key, record, saved).await?;
                 return Err(PluginError::Problems(performed.problems));
             }
         }
@@ -225,8 +239,19 @@ impl PluginController {
                 passes: true,
             }]));
         }
+        self.store
+            .tidy(&self.writer, pass.key().name(), &BTreeSet::new())
+            .await?;
         self.writer.delete::<PluginInventory>(&inventory.metadata).await?;
         Ok(Next::UntilChanged)
+    }
+
+    /// The plugin is gone.
+    fn forget(&self, key: &Key) {
+        self.manifests.forget(key.name());
+        self.store.forget(key.name());
+        self.rendered.forget(key);
+        self.board.remove(key);
     }
 
     async fn save(&self, key: &Key, record: &Record, saved: &mut Saved) -> Result<(), WriteError> {
@@ -257,89 +282,6 @@ impl PluginController {
         saved.0 = Some(spec);
         Ok(())
     }
-
-    /// Writes the history and the status, also when the pass failed.
-    async fn report(
-        &self,
-        plugin: &Plugin,
-        record: &Record,
-        mut facts: Facts,
-        end: Result<State, PluginError>,
-    ) -> Result<Next, PluginError> {
-        let applies = record.applied_version() == plugin.spec.version;
-        facts.state = match &end {
-            Ok(state) => state.clone(),
-            // What is applied stays so while the cloud is away.
-            Err(PluginError::Cloud(_)) if applies => return end.map(|_| Next::UntilChanged),
-            Err(error) => match error.problem() {
-                Some(problem) => State::Keeps(problem),
-                None => return end.map(|_| Next::UntilChanged),
-            },
-        };
-        record.applied_version().clone_into(&mut facts.applied_version);
-        record.revision().clone_into(&mut facts.revision);
-        let before = plugin.status.clone().unwrap_or_default();
-        let after = status(&facts, &before, plugin.metadata.generation, self.clock.now());
-        self.board.set(&Key::of(plugin), &after);
-        self.write_status(plugin, record, before, after).await?;
-        match end? {
-            State::Applied if facts.unhealthy.is_empty() => Ok(Next::After(jittered(REFRESH, JITTER))),
-            State::Waits(waits) if waits.reason == "Prerequisites" => Ok(Next::Pending(CATCH_UP)),
-            _ => Ok(Next::Pending(WAIT)),
-        }
-    }
-
-    async fn write_status(
-        &self,
-        plugin: &Plugin,
-        record: &Record,
-        before: PluginStatus,
-        after: PluginStatus,
-    ) -> Result<(), WriteError> {
-        let mut seen = plugin.metadata.clone();
-        let history = json!(record.history()).to_string();
-        let annotations = plugin.metadata.annotations.as_ref();
-        let known = annotations.and_then(|annotations| annotations.get(PLUGIN_HISTORY_ANNOTATION));
-        if !record.history().is_empty() && known != Some(&history) {
-            let patch = json!({"metadata": {"annotations": {PLUGIN_HISTORY_ANNOTATION: history}}});
-            seen = self.writer.patch::<Plugin>(&seen, patch).await?;
-        }
-        if before != after {
-            let mut desired = Plugin::new("", plugin.spec.clone());
-            desired.status = Some(after);
-            self.writer.apply_status(&desired, &seen).await?;
-        }
-        Ok(())
-    }
-
-    fn tell(&self, plugin: &Plugin, performed: &Performed) {
-        let about = plugin.object_ref(&());
-        self.board.correct(performed.corrected.len());
-        for id in &performed.corrected {
-            let note = format!("{id} was changed or deleted, and is as the plugin says again");
-            self.events
-                .publish(&about, Notice::normal("DriftCorrected", "Apply", note));
-        }
-        for (id, what) in &performed.kept {
-            self.events.publish(&about, kept(id, what));
-        }
-    }
-
-    fn tell_found(&self, plugin: &Plugin, drifted: &[ObjectId], used: &[ObjectId]) {
-        let about = plugin.object_ref(&());
-        for id in drifted {
-            let note =
-                format!("{id} was changed or deleted. pluginDrift is report: it is left so until the next version.");
-            self.events
-                .publish(&about, Notice::warning("DriftFound", "Apply", note));
-        }
-        for id in used {
-            let note =
-                format!("{id} exists and is not of this plugin: it is used as it is, and stays when the plugin goes");
-            self.events
-                .publish(&about, Notice::normal("ForeignObject", "Apply", note));
-        }
-    }
 }
 
 async fn ended(engine: &Engine, end: End) -> Result<State, PluginError> {
@@ -360,11 +302,4 @@ fn corrects(actions: &[Vec<Action<'_>>]) -> bool {
         .iter()
         .flatten()
         .any(|action| matches!(action, Action::Apply { drift: true, .. }))
-}
-
-fn kept(id: &ObjectId, what: &str) -> Notice {
-    let note = format!(
-        "{id} stays, because it has {what}, which is not of the plugin. Delete it when nothing in it is needed any more."
-    );
-    Notice::warning("ObjectKept", "Delete", note)
 }

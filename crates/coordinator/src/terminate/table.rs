@@ -16,7 +16,9 @@ use tidewaiter_api::containership::{
     AuthorizationRole, AuthorizationRoleBinding, AutoscalingGroup, AutoscalingPolicy, ClusterLabel, ClusterUpgrade,
     NodePoolLabel, Plugin, Registry, User,
 };
-use tidewaiter_api::names::{CONTAINERSHIP_ACCOUNT, CONTAINERSHIP_NAMESPACE, MANAGED_LABEL, MANAGED_VALUE};
+use tidewaiter_api::names::{
+    CONTAINERSHIP_ACCOUNT, CONTAINERSHIP_NAMESPACE, MANAGED_LABEL, MANAGED_VALUE, PLUGIN_STORE_LABEL,
+};
 use tidewaiter_kit::slim::OUR_MANAGERS;
 
 use super::sweep::{Count, Sweep, SweepError};
@@ -25,9 +27,10 @@ use super::sweep::{Count, Sweep, SweepError};
 const MIRROR: &str = "tidewaiter/sync-";
 
 /// The rows.
-pub(super) fn table() -> [Row; 19] {
+pub(super) fn table() -> [Row; 20] {
     [
         Row::plugins("plugininventories"),
+        Row::of::<Secret>("pluginsecrets", Ours::Labelled(PLUGIN_STORE_LABEL)),
         Row::entries("imagepullsecrets"),
         Row::of::<Secret>("secrets", Ours::Managed),
         Row::of::<ServiceAccount>("serviceaccounts", Ours::ManagedNamed(CONTAINERSHIP_ACCOUNT)),
@@ -52,7 +55,7 @@ pub(super) fn table() -> [Row; 19] {
 
 /// A kind whose objects are removed.
 pub(super) struct Row {
-    /// Its name in the progress: the plural of the kind.
+    /// Its name in the progress: usually the plural of the kind.
     pub(super) name: &'static str,
     pub(super) ours: Ours,
     sweep: for<'a> fn(&'a Sweep<'_>, &'a Row) -> BoxFuture<'a, Result<Count, SweepError>>,
@@ -63,6 +66,8 @@ pub(super) struct Row {
 pub(super) enum Ours {
     /// Those with the label of what the coordinator makes.
     Managed,
+    /// Those with this label.
+    Labelled(&'static str),
     /// Those with the label and this name.
     ManagedNamed(&'static str),
     /// Those that a field manager of ours applied, whose name begins so. The custom resources have no label.
@@ -139,6 +144,7 @@ impl Ours {
         let managed = Some(format!("{MANAGED_LABEL}={MANAGED_VALUE}"));
         match self {
             Self::Managed => (managed, None),
+            Self::Labelled(label) => (Some(label.to_owned()), None),
             Self::ManagedNamed(name) => (managed, Some(format!("metadata.name={name}"))),
             Self::AppliedBy(_) | Self::Inventories | Self::Entries | Self::Prefixes => (None, None),
         }
@@ -147,7 +153,12 @@ impl Ours {
     /// Whether an object that was selected is ours.
     pub(super) fn owns(self, object: &ObjectMeta) -> bool {
         match self {
-            Self::Managed | Self::ManagedNamed(_) | Self::Inventories | Self::Entries | Self::Prefixes => true,
+            Self::Managed
+            | Self::Labelled(_)
+            | Self::ManagedNamed(_)
+            | Self::Inventories
+            | Self::Entries
+            | Self::Prefixes => true,
             Self::AppliedBy(prefix) => {
                 let mut managers = object
                     .managed_fields

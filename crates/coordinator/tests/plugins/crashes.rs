@@ -12,7 +12,7 @@ use crate::jobs::job;
 use crate::world::{World, config, definition, id};
 
 /// The most writes from one state to the next, without those of the status.
-const WRITES: usize = 13;
+const WRITES: usize = 16;
 
 /// What the plugin is, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

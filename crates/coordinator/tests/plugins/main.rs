@@ -1,6 +1,7 @@
 //! Plugins of the cloud on a real API server, as the coordinator's own service account, beside a scripted cloud.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
+mod approval;
 mod checks;
 #[allow(dead_code, reason = "the other tests of this crate use the rest")]
 #[path = "../shared/cluster.rs"]
@@ -20,6 +21,7 @@ mod pods;
 mod popular;
 mod races;
 mod random;
+mod rollback;
 #[path = "../mirror/script.rs"]
 #[allow(
     dead_code,

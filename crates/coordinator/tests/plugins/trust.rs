@@ -9,16 +9,16 @@ use crate::script::CLUSTER;
 use crate::world::{World, config, id};
 
 /// 2026-01-01.
-const TIME: i64 = 1_767_225_600;
+pub const TIME: i64 = 1_767_225_600;
 
-struct Signer(KeyPair);
+pub struct Signer(KeyPair);
 
 impl Signer {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self(KeyPair::generate_unencrypted_keypair().unwrap())
     }
 
-    fn settings(signers: &[&Self]) -> PluginSettings {
+    pub fn settings(signers: &[&Self]) -> PluginSettings {
         PluginSettings {
             trust: signers
                 .iter()
@@ -29,7 +29,7 @@ impl Signer {
     }
 
     /// The response of the cloud for this version of the plugin, signed.
-    fn signed(&self, number: usize, version: &str, manifests: &Value, time: i64) -> Value {
+    pub fn signed(&self, number: usize, version: &str, manifests: &Value, time: i64) -> Value {
         let mut body = json!({"version": version, "manifests": manifests});
         let key = self.0.sk.to_box(None).unwrap().into_string();
         let key = SigningKey::read(&key, || Err(SignatureError::Malformed)).unwrap();

@@ -112,8 +112,12 @@ impl World {
 
     /// The proxy is between it and the API server.
     pub async fn run_through(&self, proxy: &ApiProxy) -> Running {
+        self.run_through_with(proxy, PluginSettings::default()).await
+    }
+
+    pub async fn run_through_with(&self, proxy: &ApiProxy, plugins: PluginSettings) -> Running {
         let config = kube::Config::new(proxy.url().parse().unwrap());
-        self.run_with(&config, PluginSettings::default()).await
+        self.run_with(&config, plugins).await
     }
 
     async fn run_with(&self, config: &kube::Config, plugins: PluginSettings) -> Running {

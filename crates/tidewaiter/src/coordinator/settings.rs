@@ -13,8 +13,8 @@ use tidewaiter_api::values::quoted;
 use tidewaiter_cloud::client::{BaseUrl, Client, ClientSettings, CloudEnvironment, SettingsError};
 use tidewaiter_cloud::signed::TrustedKey;
 use tidewaiter_coordinator::controllers::{
-    ByPlugin, Decisions, PluginAccount, PluginDrift, PluginNamespaces, PluginSettings, PluginSync, RbacSettings,
-    RegistrySettings,
+    ByPlugin, Decisions, PluginAccount, PluginApproval, PluginDrift, PluginNamespaces, PluginSettings, PluginSync,
+    RbacSettings, RegistrySettings,
 };
 use tidewaiter_coordinator::mirror::{BINDINGS_PER_SYNC, MassDeletion};
 use tidewaiter_coordinator::node_pools::NodePools;
@@ -58,6 +58,8 @@ pub(super) struct CoordinatorSettings {
     plugin_sync: PluginSync,
     /// What becomes of an object of a plugin that somebody changed or deleted.
     plugin_drift: PluginDrift,
+    /// Which plugins need a person's approval for each version.
+    plugin_approval: PluginApproval,
     /// The kinds that plugins may not have.
     plugin_deny: Vec<String>,
     /// The public keys of which one must have signed the manifests of a plugin.
@@ -143,6 +145,7 @@ impl Default for CoordinatorSettings {
             allow_privileged: false,
             plugin_sync: PluginSync::default(),
             plugin_drift: PluginDrift::default(),
+            plugin_approval: PluginApproval::default(),
             plugin_deny: Vec::new(),
             plugin_trust: Vec::new(),
             plugin_namespaces: ByPlugin::default(),
@@ -183,6 +186,7 @@ impl CoordinatorSettings {
             plugins: PluginSettings {
                 sync: self.plugin_sync,
                 drift: self.plugin_drift,
+                approval: self.plugin_approval.clone(),
                 deny: self.plugin_deny.clone(),
                 trust: self.plugin_trust.clone(),
                 namespaces: self.plugin_namespaces.clone(),

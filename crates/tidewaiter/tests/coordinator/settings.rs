@@ -296,12 +296,13 @@ fn what_limits_plugins_is_read_from_the_file_and_the_environment() {
         &file,
         &format!(
             "pluginTrust: [{TRUSTED}]\npluginNamespaces: {{metrics/prometheus: {{namespaces: [monitoring], clusterScoped: \
-             [CustomResourceDefinition.apiextensions.k8s.io]}}}}\npluginServiceAccounts: {{'*': containership-core/plugins}}\n"
+             [CustomResourceDefinition.apiextensions.k8s.io]}}}}\npluginServiceAccounts: {{'*': containership-core/plugins}}\npluginApproval: {{metrics/prometheus: manual}}\n"
         ),
     );
     let variables = [
         ("TIDEWAITER_PLUGIN_NAMESPACES", r#"{"*"={namespaces=["others"]}}"#),
         ("TIDEWAITER_PLUGIN_SERVICE_ACCOUNTS__LOGS", "containership-core/logs"),
+        ("TIDEWAITER_PLUGIN_APPROVAL__LOGS", "automatic"),
     ];
     let text = printed(&[&settings], &variables).out;
     for words in [
@@ -315,6 +316,12 @@ fn what_limits_plugins_is_read_from_the_file_and_the_environment() {
     }
     assert!(text.contains("logs: containership-core/logs"), "{text}");
     assert!(text.contains("containership-core/plugins"), "{text}");
+    assert!(
+        text.contains("metrics/prometheus: manual") && text.contains("logs: automatic"),
+        "{text}"
+    );
+    write(&file, "pluginApproval: manual\n");
+    assert!(printed(&[&settings], &[]).out.contains("pluginApproval: manual"));
     for (line, words) in [
         ("pluginTrust: [RWQ]", "minisign.pub"),
         ("pluginNamespaces: {a/b/c: {namespaces: []}}", "TYPE/IMPLEMENTATION"),
@@ -325,6 +332,9 @@ fn what_limits_plugins_is_read_from_the_file_and_the_environment() {
         ),
         ("pluginNamespaces: {a: {names: []}}", "namespaces"),
         ("pluginServiceAccounts: {a: default}", "write NAMESPACE/NAME"),
+        ("pluginApproval: auto", "manual"),
+        ("pluginApproval: {a/b/c: manual}", "TYPE/IMPLEMENTATION"),
+        ("pluginApproval: {a: never}", "manual"),
     ] {
         write(&file, line);
         let ran = run(&["--print-config", &settings], &[]);

@@ -112,6 +112,9 @@ async fn plugin(world: &World) {
         "spec": {"objects": [object("ours"), object("theirs")]}});
     let inventories = Api::<PluginInventory>::namespaced(client(), CORE);
     create(&inventories, inventory).await;
+    // What is stored of its versions; the mirror writes no such Secret.
+    let stored = json!({"metadata": {"name": format!("tidewaiter-plugin-{ID}-0123456789abcdef"), "labels": {"tidewaiter.dev/plugin-store": ID}}});
+    create(&Api::<Secret>::namespaced(client(), CORE), stored).await;
 }
 
 fn user(id: &str) -> Value {
@@ -249,6 +252,7 @@ async fn everything_of_ours_goes_and_nothing_else_and_nothing_comes_back() {
     assert_eq!(said["removed"]["secrets"], 2, "{said}");
     assert_eq!(said["removed"]["nodelabels"], 1, "{said}");
     assert_eq!(said["removed"]["plugininventories"], 2, "{said}");
+    assert_eq!(said["removed"]["pluginsecrets"], 1, "{said}");
     assert_eq!(said["removed"]["users"], 1, "{said}");
     assert!(said["removed"]["serviceaccounts"].as_u64().unwrap() == 3, "{said}");
     world.only_others_are_left().await;

@@ -10,7 +10,9 @@ use tidewaiter_api::containership::plugin::{READY, STALLED};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Key, Metrics};
 
-const STATES: [&str; 3] = ["ready", "progressing", "stalled"];
+use super::status::APPROVAL_NEEDED;
+
+const STATES: [&str; 4] = ["ready", "progressing", "awaits_approval", "stalled"];
 
 /// The plugins that are applied.
 pub(super) struct Board {
@@ -36,7 +38,7 @@ impl Board {
             all: Mutex::default(),
             plugins: metrics.gauge_vec(
                 "tidewaiter_plugins",
-                "Plugins of the cloud by state: ready; progressing; stalled (nothing helps but a change, or it takes too long). 0 on a replica that does not lead.",
+                "Plugins of the cloud by state: ready; progressing; awaits_approval (of a person); stalled (nothing helps but a change, or it takes too long). 0 on a replica that does not lead.",
                 &["state"],
             )?,
             objects: metrics.gauge("tidewaiter_plugin_objects", "Objects of all plugins.")?,
@@ -65,9 +67,14 @@ impl Board {
             let mut conditions = status.conditions.iter();
             conditions.any(|it| it.type_ == type_ && it.status == ConditionStatus::True)
         };
+        let awaits = status
+            .conditions
+            .iter()
+            .any(|it| it.type_ == READY && it.reason == APPROVAL_NEEDED);
         let state = match (holds(STALLED), holds(READY)) {
             (true, _) => "stalled",
             (false, true) => "ready",
+            (false, false) if awaits => "awaits_approval",
             (false, false) => "progressing",
         };
         let counts = PluginCounts {
@@ -120,7 +127,8 @@ mod tests {
     use super::*;
 
     fn status(ready: &str, stalled: &str, unhealthy: u32) -> PluginStatus {
-        let condition = |type_: &str, status: &str| json!({"type": type_, "status": status, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let (ready, reason) = ready.split_once(' ').unwrap_or((ready, "R"));
+        let condition = |type_: &str, status: &str| json!({"type": type_, "status": status, "reason": reason, "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
         let conditions = [condition(READY, ready), condition(STALLED, stalled)];
         serde_json::from_value(json!({"objects": 5, "unhealthy": unhealthy, "drifted": 1, "conditions": conditions}))
             .unwrap()
@@ -136,6 +144,7 @@ mod tests {
             ("False", "False"),
             ("False", "True"),
             ("True", "True"),
+            ("False ApprovalNeeded", "False"),
         ]
         .into_iter()
         .enumerate()
@@ -149,10 +158,11 @@ mod tests {
         for line in [
             "tidewaiter_plugins{state=\"ready\"} 1",
             "tidewaiter_plugins{state=\"progressing\"} 0",
+            "tidewaiter_plugins{state=\"awaits_approval\"} 1",
             "tidewaiter_plugins{state=\"stalled\"} 2",
-            "tidewaiter_plugin_objects 15",
-            "tidewaiter_plugin_objects_unhealthy 4",
-            "tidewaiter_plugin_objects_drifted 3",
+            "tidewaiter_plugin_objects 20",
+            "tidewaiter_plugin_objects_unhealthy 6",
+            "tidewaiter_plugin_objects_drifted 4",
             "tidewaiter_plugin_corrections_total 3",
         ] {
             assert!(text.lines().any(|it| it == line), "{line} is not in {text}");

@@ -26,6 +26,7 @@ use super::object::{Object, ObjectId, digest};
 use super::observed::Live;
 
 mod observe;
+mod others;
 mod versions;
 
 /// The field manager of the objects of plugins.
@@ -149,22 +150,29 @@ impl Cluster {
     /// Returns the digest of the fields that are ours then.
     pub(super) async fn apply(&self, id: &ObjectId, object: &Object, uid: Option<&str>) -> Result<String, Error> {
         let kind = self.served(id, &object.version).await?;
-        let mut body = Value::Object(object.body.clone());
-        if kind.namespaced {
-            body["metadata"]["namespace"] = json!(id.namespace);
-        }
-        let mut params = PatchParams::apply(MANAGER);
-        if let Some(uid) = uid {
-            body["metadata"]["uid"] = json!(uid);
-            params = params.force();
-        } else {
-            body["metadata"]["resourceVersion"] = json!(NO_VERSION);
-        }
-        let applied = self
+        let (params, body) = applied(&kind, id, object, uid);
+        let api = self.api(&kind, id);
+        let written = api.patch_metadata(&id.name, &params, &Patch::Apply(body)).await?;
+        Ok(our_fields(&written.metadata))
+    }
+
+    /// What [`Cluster::apply`] would make of the object, as the API server says without doing it.
+    pub(super) async fn dry_run(&self, id: &ObjectId, object: &Object, uid: Option<&str>) -> Result<Value, Error> {
+        let kind = self.served(id, &object.version).await?;
+        let (mut params, body) = applied(&kind, id, object, uid);
+        params.dry_run = true;
+        let rendered = self
             .api(&kind, id)
-            .patch_metadata(&id.name, &params, &Patch::Apply(body))
+            .patch(&id.name, &params, &Patch::Apply(body))
             .await?;
-        Ok(our_fields(&applied.metadata))
+        serde_json::to_value(rendered).map_err(Error::SerdeError)
+    }
+
+    /// The object as it is. None if there is none.
+    pub(super) async fn get(&self, id: &ObjectId, version: &str) -> Result<Option<Value>, Error> {
+        let kind = self.served(id, version).await?;
+        let found = self.api(&kind, id).get_opt(&id.name).await?;
+        found.map(serde_json::to_value).transpose().map_err(Error::SerdeError)
     }
 
     /// Deletes the object with this uid, and what it owns.
@@ -184,75 +192,6 @@ impl Cluster {
             Ok(_) => Ok(()),
             Err(Error::Api(status)) if status.code == 404 => Ok(()),
             Err(error) => Err(error),
-        }
-    }
-
-    /// An object of the definition that is not the plugin's, which would be deleted with it.
-    pub(super) async fn instance(&self, definition: &ObjectId, plugin: &str) -> Result<Option<String>, Error> {
-        let Some((plural, group)) = definition.name.split_once('.') else {
-            return Ok(None);
-        };
-        let served = match kube::discovery::group(&self.own, group).await {
-            Ok(served) => served.resources_by_stability(),
-            Err(Error::Discovery(_)) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let Some((resource, _)) = served.into_iter().find(|(resource, _)| resource.plural == plural) else {
-            return Ok(None);
-        };
-        self.other(&Api::all_with(self.client.clone(), &resource), &resource, plugin)
-            .await
-    }
-
-    /// An object in the namespace that is not the plugin's, which would be deleted with it.
-    pub(super) async fn occupant(&self, namespace: &str, plugin: &str) -> Result<Option<String>, Error> {
-        let served = kube::Discovery::new(self.own.clone()).run_aggregated().await?;
-        let kinds = served
-            .groups()
-            .flat_map(kube::discovery::ApiGroup::resources_by_stability);
-        let listable = kinds.filter(|(resource, capabilities)| {
-            let lasting = !matches!(
-                resource.kind.as_str(),
-                "Event" | "Lease" | "EndpointSlice" | "Endpoints"
-            );
-            lasting && capabilities.scope == Scope::Namespaced && capabilities.supports_operation("list")
-        });
-        for (resource, _) in listable {
-            let api = Api::namespaced_with(self.client.clone(), namespace, &resource);
-            if let Some(found) = self.other(&api, &resource, plugin).await? {
-                return Ok(Some(found));
-            }
-        }
-        Ok(None)
-    }
-
-    /// An object that is not of the plugin, was not made for another object, and is not in every namespace.
-    async fn other(
-        &self,
-        api: &Api<DynamicObject>,
-        resource: &ApiResource,
-        plugin: &str,
-    ) -> Result<Option<String>, Error> {
-        let selector = format!("{PLUGIN_LABEL}!={plugin},containership.io/managed!=true");
-        let everywhere = [("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")];
-        let mut params = ListParams::default().labels(&selector).limit(PAGE);
-        loop {
-            let page = match api.list_metadata(&params).await {
-                Ok(page) => page,
-                Err(Error::Api(status)) if status.code == 404 => return Ok(None),
-                Err(error) => return Err(error),
-            };
-            let next = page.metadata.continue_.clone().filter(|next| !next.is_empty());
-            let found = page.items.into_iter().find_map(|item| {
-                let meta = item.metadata;
-                let name = meta.name.filter(|_| meta.owner_references.is_none())?;
-                let usual = everywhere.contains(&(resource.kind.as_str(), name.as_str()));
-                (!usual).then(|| format!("{} {name}", resource.kind))
-            });
-            if found.is_some() || next.is_none() {
-                return Ok(found);
-            }
-            params.continue_token = next;
         }
     }
 
@@ -299,6 +238,21 @@ impl Cluster {
     fn known(&self) -> MutexGuard<'_, HashMap<GroupVersion, Arc<Vec<Kind>>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How the object is applied. With `uid`, that one only is changed; without, it is created, and nothing is changed.
+fn applied(kind: &Kind, id: &ObjectId, object: &Object, uid: Option<&str>) -> (PatchParams, Value) {
+    let mut body = Value::Object(object.body.clone());
+    if kind.namespaced {
+        body["metadata"]["namespace"] = json!(id.namespace);
+    }
+    let params = PatchParams::apply(MANAGER);
+    if let Some(uid) = uid {
+        body["metadata"]["uid"] = json!(uid);
+        return (params.force(), body);
+    }
+    body["metadata"]["resourceVersion"] = json!(NO_VERSION);
+    (params, body)
 }
 
 pub(super) fn is_forbidden(error: &Error) -> bool {
@@ -350,6 +304,7 @@ pub(super) fn live(kind: &Kind, object: &DynamicObject, check: Option<&HealthChe
         deleting: meta.deletion_timestamp.is_some(),
         finalizers: meta.finalizers.clone().unwrap_or_default(),
         fields: our_fields(meta),
+        writes: writes(meta),
         health: match check {
             Some(check) => check.health(&value()),
             None if is_inert(group, kind) => Health::Current,
@@ -375,6 +330,23 @@ fn our_fields(meta: &ObjectMeta) -> String {
         .map(|(fields, time)| format!("{} {time:?}", fields.0))
         .collect();
     digest(fields.iter().map(String::as_str))
+}
+
+/// The digest of who wrote which fields of the object when, without its status.
+fn writes(meta: &ObjectMeta) -> String {
+    let entries = meta.managed_fields.iter().flatten();
+    let of_spec = entries.filter(|entry| entry.subresource.as_deref() != Some("status"));
+    let writes: Vec<String> = of_spec
+        .filter_map(|entry| {
+            Some(format!(
+                "{:?} {} {:?}",
+                entry.manager,
+                entry.fields_v1.as_ref()?.0,
+                entry.time
+            ))
+        })
+        .collect();
+    digest(writes.iter().map(String::as_str))
 }
 
 #[cfg(test)]

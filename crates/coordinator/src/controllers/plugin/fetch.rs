@@ -1,11 +1,11 @@
 //! Fetches the manifests of plugins from the cloud, and remembers the last ones of each, compressed.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
-use tidewaiter_api::containership::Plugin;
+use tidewaiter_api::containership::{Plugin, PluginSpec};
 use tidewaiter_cloud::client::{Client, Cluster, ETag, Fetched};
 use tidewaiter_cloud::models::values::PluginId;
 use tidewaiter_kit::{Packed, Packer, Pass, SharedClock};
@@ -15,6 +15,7 @@ use super::problem::{PluginError, Problem};
 use super::record::Record;
 use super::release::Release;
 use super::settings::PluginSettings;
+use super::store::compressed;
 use super::trust::Trust;
 
 /// Manifests are fetched again after this time, conditionally: the catalogue may change those of a version.
@@ -46,6 +47,8 @@ struct Held {
     /// 500 objects take some MiB otherwise.
     release: Packed,
     depends_on: Vec<String>,
+    /// What the cloud sent, compressed, to be stored.
+    sent: Arc<[u8]>,
 }
 
 impl Manifests {
@@ -112,9 +115,25 @@ impl Manifests {
             at: now,
             release: self.packer.pack(&release),
             depends_on: release.depends_on.clone(),
+            sent: compressed(&value).into(),
         };
         self.held().insert(name, held);
         Ok(Some(release))
+    }
+
+    /// What the cloud sent when [`Manifests::fetch`] returned the release, compressed.
+    pub(super) fn sent(&self, plugin: &str) -> Option<Arc<[u8]>> {
+        self.held().get(plugin).map(|held| Arc::clone(&held.sent))
+    }
+
+    /// Reads what was stored of a version, with the keys and the limits of today. `plugin` is the plugin as it was when the version was accepted.
+    /// A signature may be of any age: a person in the cluster decided about it.
+    pub(super) fn read_stored(&self, plugin: &PluginSpec, sent: &Value) -> Result<Release, String> {
+        let signed_at = self.trust.signed_at(plugin, sent, self.clock.now());
+        let signed_at = signed_at.map_err(|why| why.to_string())?;
+        let release = Release::read(&plugin.id, &plugin.version, sent, &self.deny);
+        let release = release.map_err(|refused| refused.to_string())?;
+        Ok(Release { signed_at, ..release })
     }
 
     /// What the plugins depend on, as far as their manifests were fetched.

@@ -17,6 +17,8 @@ pub(super) struct Live {
     pub(super) finalizers: Vec<String>,
     /// The digest of the fields that are ours.
     pub(super) fields: String,
+    /// The digest of who wrote which fields when, without the status: it changes with each change by anybody.
+    pub(super) writes: String,
     pub(super) health: Health,
     /// Of a job, what became of it.
     pub(super) job: Option<JobState>,

@@ -20,7 +20,7 @@ impl PluginController {
         id: PluginId,
         plugin: &Plugin,
         identity: &Identity,
-        record: &mut Record,
+        record: &Record,
     ) -> Result<Result<Release, Waits>, PluginError> {
         let Some(release) = self.manifests.fetch(pass, id, plugin, record).await? else {
             return Ok(Err(Waits {
@@ -28,23 +28,20 @@ impl PluginController {
                 message: "the cloud has another version already: waits for the mirror".to_owned(),
             }));
         };
-        if let Some(waits) = self.dependencies(pass.key(), plugin, identity, &release, record)? {
-            return Ok(Err(waits));
-        }
-        record.identify(identity, &release);
-        Ok(Ok(release))
+        let waits = self.dependencies(pass.key(), &plugin.spec.version, identity, &release, record)?;
+        Ok(waits.map_or(Ok(release), Err))
     }
 
     /// What a version that is not applied yet waits for.
-    fn dependencies(
+    pub(super) fn dependencies(
         &self,
         key: &Key,
-        plugin: &Plugin,
+        version: &str,
         identity: &Identity,
         release: &Release,
         record: &Record,
     ) -> Result<Option<Waits>, Problem> {
-        if release.depends_on.is_empty() || record.applied_version() == plugin.spec.version {
+        if release.depends_on.is_empty() || record.applied_version() == version {
             self.waiting.set(key, false);
             return Ok(None);
         }

@@ -1,6 +1,9 @@
 //! Why a plugin, or one of its objects, is not as it should be, and what helps.
 
 use kube::Error;
+use tidewaiter_api::AcceptedRelease;
+use tidewaiter_api::names::{ROLLBACK_ANNOTATION, plugin_release_secret};
+use tidewaiter_api::values::quoted;
 use tidewaiter_cloud::client::ClientError;
 use tidewaiter_kit::{Chain, Notice, ReconcileError, Retry, WriteError};
 
@@ -42,6 +45,42 @@ impl Problem {
     pub(super) fn untrusted(plugin: &str, version: &str, why: &Untrusted) -> Self {
         let note = format!("version {version} of plugin {plugin} is not applied: {why}.");
         Self::stalling("SignatureRefused", note)
+    }
+
+    /// A stored version that cannot be applied today.
+    pub(super) fn unusable(plugin: &str, entry: &AcceptedRelease, why: &str) -> Self {
+        let secret = plugin_release_secret(plugin, &entry.revision);
+        let note = format!(
+            "version {} of plugin {plugin}, as it is stored in the Secret {secret}, is not applied: {why}. Change the setting that is named, or let \
+             another version be applied: tidewaiter plugin history {plugin}.",
+            entry.version
+        );
+        Self::stalling("StoredVersionRefused", note)
+    }
+
+    /// A rollback to a version that is not there.
+    pub(super) fn rollback_unknown(plugin: &str, asked: &str, releases: &[AcceptedRelease]) -> Self {
+        let known: Vec<String> = releases
+            .iter()
+            .map(|release| {
+                format!(
+                    "{} ({})",
+                    &release.revision[..release.revision.len().min(16)],
+                    release.version
+                )
+            })
+            .collect();
+        let known = if known.is_empty() {
+            "none".to_owned()
+        } else {
+            known.join(", ")
+        };
+        let note = format!(
+            "the annotation {ROLLBACK_ANNOTATION} names no accepted version: {}, must be REVISION@VERSION, with a revision of these: {known}, and the \
+             version of the cloud. Nothing is changed. Correct it, or remove it: tidewaiter plugin rollback {plugin} --undo.",
+            quoted(asked)
+        );
+        Self::stalling("RollbackUnknown", note)
     }
 
     pub(super) fn dependency(reason: &'static str, note: String) -> Self {
@@ -167,6 +206,8 @@ pub(crate) enum PluginError {
     Cloud(#[source] ClientError),
     #[error("cannot read the objects of the plugin")]
     Read(#[source] Error),
+    #[error("cannot read the stored version of the plugin")]
+    Stored(#[source] Error),
     #[error(transparent)]
     Write(#[from] WriteError),
 }
@@ -203,7 +244,7 @@ impl PluginError {
                 ),
                 passes: !matches!(error, Error::Api(status) if status.code == 403),
             }),
-            Self::Write(_) => None,
+            Self::Stored(_) | Self::Write(_) => None,
         }
     }
 }
@@ -216,7 +257,7 @@ impl ReconcileError for PluginError {
             }
             Self::Problems(_) => Retry::Backoff,
             Self::Cloud(error) => error.retry_after().map_or(Retry::Backoff, Retry::BackoffAfter),
-            Self::Read(error) => Retry::of(error),
+            Self::Read(error) | Self::Stored(error) => Retry::of(error),
             Self::Write(error) => error.retry(),
         }
     }
@@ -225,7 +266,7 @@ impl ReconcileError for PluginError {
         match self {
             Self::Problems(_) => "objects",
             Self::Cloud(error) => error.class(),
-            Self::Read(_) => "read",
+            Self::Read(_) | Self::Stored(_) => "read",
             Self::Write(error) => error.class(),
         }
     }

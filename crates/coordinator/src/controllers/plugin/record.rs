@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use tidewaiter_api::containership::PluginSpec;
-use tidewaiter_api::{AppliedObject, PluginInventory, PluginInventorySpec};
+use tidewaiter_api::names::plugin_release_secret;
+use tidewaiter_api::{AcceptedRelease, AppliedObject, PluginInventory, PluginInventorySpec};
 
 use super::by_plugin::Identity;
 use super::object::ObjectId;
@@ -11,6 +13,10 @@ use super::release::Release;
 
 /// The earlier specs that are kept.
 const HISTORY: usize = 10;
+/// The accepted versions that are kept.
+const RELEASES: usize = 10;
+/// The fewest digits by which a person may name a revision.
+const FEWEST_DIGITS: usize = 8;
 
 /// The inventory of a plugin.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -60,12 +66,71 @@ impl Record {
         }
     }
 
-    /// Before anything of it is applied, so that it can be removed as it was applied.
-    pub(super) fn identify(&mut self, plugin: &Identity, release: &Release) {
+    /// The release may be applied. Before anything of it is, so that it can be removed as it was applied, and that a crash does not end it.
+    pub(super) fn begin(&mut self, plugin: &Identity, release: &Release) {
         plugin.type_.clone_into(&mut self.rest.type_);
         plugin.implementation.clone_into(&mut self.rest.implementation);
         self.rest.depends_on.clone_from(&release.depends_on);
-        self.rest.signed_at = release.signed_at.or(self.rest.signed_at);
+        // That of an earlier version that is brought back is older.
+        self.rest.signed_at = release.signed_at.max(self.rest.signed_at);
+        release.revision.clone_into(&mut self.rest.approved);
+    }
+
+    /// The version of the cloud is the newest of the accepted ones.
+    pub(super) fn accept(&mut self, plugin: &PluginSpec, revision: &str, too_large: bool, now: Timestamp) {
+        let releases = &mut self.rest.releases;
+        if releases.last().is_some_and(|last| last.revision == revision) {
+            return;
+        }
+        releases.retain(|earlier| earlier.revision != revision);
+        releases.push(AcceptedRelease {
+            version: plugin.version.clone(),
+            revision: revision.to_owned(),
+            type_: plugin.type_.clone(),
+            implementation: plugin.implementation.clone(),
+            at: now.round(jiff::Unit::Second).unwrap_or(now),
+            too_large,
+        });
+        while releases.len() > RELEASES {
+            let goes =
+                |earlier: &AcceptedRelease| earlier.revision != self.rest.revision && earlier.revision != revision;
+            let oldest = releases.iter().position(goes).unwrap_or_default();
+            releases.remove(oldest);
+        }
+    }
+
+    /// The revision that may be applied; empty before the first one.
+    pub(super) fn approved(&self) -> &str {
+        // An inventory of an earlier version of Tidewaiter does not say it.
+        if self.rest.approved.is_empty() {
+            &self.rest.revision
+        } else {
+            &self.rest.approved
+        }
+    }
+
+    /// The versions that were accepted, newest last.
+    pub(super) fn releases(&self) -> &[AcceptedRelease] {
+        &self.rest.releases
+    }
+
+    /// The newest accepted version whose revision begins with these digits.
+    pub(super) fn accepted(&self, revision: &str) -> Option<&AcceptedRelease> {
+        let named = |release: &&AcceptedRelease| release.revision.starts_with(revision);
+        self.rest
+            .releases
+            .iter()
+            .rev()
+            .find(named)
+            .filter(|_| revision.len() >= FEWEST_DIGITS)
+    }
+
+    /// The names of the Secrets with the accepted versions.
+    pub(super) fn secrets(&self, plugin: &str) -> BTreeSet<String> {
+        let stored = self.rest.releases.iter().filter(|release| !release.too_large);
+        stored
+            .map(|release| plugin_release_secret(plugin, &release.revision))
+            .collect()
     }
 
     /// When the manifests that were accepted last were signed.
@@ -171,5 +236,75 @@ impl Record {
 
     pub(super) fn history(&self) -> &[PluginSpec] {
         &self.rest.history
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plugin(version: &str) -> PluginSpec {
+        PluginSpec {
+            id: "p".to_owned(),
+            added_at: String::new(),
+            description: String::new(),
+            type_: "metrics".to_owned(),
+            version: version.to_owned(),
+            implementation: "prometheus".to_owned(),
+        }
+    }
+
+    fn versions(record: &Record) -> Vec<&str> {
+        let all = record.releases().iter();
+        all.map(|release| release.version.as_str()).collect()
+    }
+
+    #[test]
+    fn the_last_ten_accepted_versions_are_kept_and_the_applied_one_in_any_case() {
+        let mut record = Record::default();
+        let revision = |version: usize| format!("{version:08}{:056}", 0);
+        let accept = |record: &mut Record, version: usize, too_large: bool| {
+            let version = (version.to_string(), revision(version));
+            record.accept(&plugin(&version.0), &version.1, too_large, Timestamp::UNIX_EPOCH);
+        };
+        accept(&mut record, 1, false);
+        let release = Release {
+            revision: revision(1),
+            ..Release::default()
+        };
+        record.finish(&plugin("1"), &release);
+        for version in [2, 2, 3, 2] {
+            accept(&mut record, version, version == 3);
+        }
+        assert_eq!(versions(&record), ["1", "3", "2"]);
+        assert_eq!(record.secrets("p").len(), 2);
+        for version in 4..=12 {
+            accept(&mut record, version, false);
+        }
+        assert_eq!(versions(&record), ["1", "4", "5", "6", "7", "8", "9", "10", "11", "12"]);
+        assert_eq!(record.accepted(&revision(7)).unwrap().version, "7");
+        assert_eq!(record.accepted("00000007").unwrap().version, "7");
+        for unknown in ["", "0000000", "00000003", &revision(3)] {
+            assert_eq!(record.accepted(unknown), None, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn an_earlier_version_takes_no_signature_back() {
+        let mut record = Record::default();
+        let identity = Identity::of(&plugin("1"));
+        for (signed_at, last) in [
+            (Some(5), Some(5)),
+            (Some(3), Some(5)),
+            (None, Some(5)),
+            (Some(7), Some(7)),
+        ] {
+            let release = Release {
+                signed_at,
+                ..Release::default()
+            };
+            record.begin(&identity, &release);
+            assert_eq!(record.signed_at(), last);
+        }
     }
 }

@@ -7,13 +7,15 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use tidewaiter_api::names::{CONTAINERSHIP_ACCOUNT, MANAGED_LABEL, ON_IMMUTABLE_ANNOTATION, PLUGIN_LABEL};
+use tidewaiter_api::names::{MANAGED_LABEL, ON_IMMUTABLE_ANNOTATION, PLUGIN_LABEL};
 use tidewaiter_api::values::quoted;
 
 use super::by_plugin::is_key;
 use super::health_check::{HealthCheck, SentCheck, health_checks};
 use super::object::{Object, ObjectId, digest};
-use crate::mirror::is_id;
+use identity::{annotation, identity, is_tidewaiters};
+
+mod identity;
 
 /// The most objects of a plugin: the inventory of all of them is one object.
 const MOST_OBJECTS: usize = 2_000;
@@ -38,7 +40,7 @@ const SERVERS_OWN: [&str; 6] = [
 /// A version of a plugin: what is to be applied, in this order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Release {
-    /// The digest of all objects.
+    /// The digest of the version with all objects.
     pub(super) revision: String,
     /// Namespaces and definitions of custom resources, of all groups.
     pub(super) prerequisites: Vec<Object>,
@@ -114,9 +116,15 @@ impl Release {
             release.groups.push(then);
         }
         release.after = reader.jobs("jobs.post_apply", version, jobs.post_apply)?;
-        let digests: Vec<&str> = release.all().map(|object| object.digest.as_str()).collect();
-        release.revision = digest(digests);
+        release.revision = release.digest(version);
         Ok(release)
+    }
+
+    /// Of everything that the plugin says with this version.
+    fn digest(&self, version: &str) -> String {
+        let rest = json!([version, self.depends_on, self.health_checks]).to_string();
+        let objects = self.all().map(|object| object.digest.as_str());
+        digest(std::iter::once(rest.as_str()).chain(objects))
     }
 
     /// How objects of this kind are judged, if the plugin says it.
@@ -291,89 +299,6 @@ impl Reader<'_> {
         }
         Ok(())
     }
-}
-
-/// Whether the object is, or could be taken for, one of the coordinator's or the controller's.
-fn is_tidewaiters(id: &ObjectId) -> bool {
-    let is_our_group = |group: &str| {
-        let ours = ["tidewaiter.dev", "containership.io"];
-        let below = |ours: &&str| {
-            group
-                .strip_suffix(*ours)
-                .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-        };
-        ours.iter().any(below) && group != "cerebral.containership.io"
-    };
-    let defines_ours =
-        id.kind == "CustomResourceDefinition" && id.name.split_once('.').is_some_and(|(_, group)| is_our_group(group));
-    let is_account =
-        (id.group.as_str(), id.kind.as_str()) == ("", "ServiceAccount") && id.name == CONTAINERSHIP_ACCOUNT;
-    let is_mirrored_role = id.group == "rbac.authorization.k8s.io" && is_id(&id.name);
-    is_our_group(&id.group) || defines_ours || is_account || is_mirrored_role || id.name.starts_with("tidewaiter-")
-}
-
-/// Reads what names the object.
-fn identity(at: &str, body: &Map<String, Value>) -> Result<(ObjectId, String), Refused> {
-    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
-    let (api_version, kind) = (text(body.get("apiVersion")), text(body.get("kind")));
-    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
-    if !(is_dns(version, 63) && (group.is_empty() || is_dns(group, 253))) {
-        return Err(refused(
-            at,
-            "apiVersion must be a group and a version, for example apps/v1",
-        ));
-    }
-    if kind.is_empty() || kind.len() > 63 || !kind.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-        return Err(refused(at, "kind must be a kind, for example Deployment"));
-    }
-    let metadata = body.get("metadata").filter(|metadata| metadata.is_object());
-    let of_metadata = |field| metadata.and_then(|metadata| metadata.get(field));
-    let id = ObjectId {
-        group: group.to_owned(),
-        kind,
-        namespace: text(of_metadata("namespace")),
-        name: text(of_metadata("name")),
-    };
-    if of_metadata("generateName").is_some_and(|name| !name.is_null()) {
-        let why =
-            "metadata.generateName is not permitted: each pass would create another object; give it a metadata.name";
-        return Err(refused(format!("{at} ({})", id.kind_name()), why));
-    }
-    // Names of roles and bindings may be path segments.
-    let is_path = id.group == "rbac.authorization.k8s.io"
-        && !matches!(id.name.as_str(), "" | "." | "..")
-        && id.name.len() <= 253
-        && id
-            .name
-            .bytes()
-            .all(|byte| byte.is_ascii_graphic() && !b"/%".contains(&byte));
-    if !(is_path || is_dns(&id.name, 253)) {
-        let why = "metadata.name must be a DNS name: small letters, digits, - and .";
-        return Err(refused(format!("{at} ({})", id.kind_name()), why));
-    }
-    if !id.namespace.is_empty() && (!is_dns(&id.namespace, 63) || id.namespace.contains('.')) {
-        return Err(refused(
-            id.to_string(),
-            "metadata.namespace must be the name of a namespace",
-        ));
-    }
-    Ok((id, version.to_owned()))
-}
-
-/// A DNS subdomain (RFC 1123) of at most `most` characters.
-fn is_dns(text: &str, most: usize) -> bool {
-    let is_label = |label: &str| {
-        let edge = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        let bytes = label.as_bytes();
-        bytes.first().is_some_and(edge)
-            && bytes.last().is_some_and(edge)
-            && bytes.iter().all(|byte| edge(byte) || *byte == b'-')
-    };
-    text.len() <= most && text.split('.').all(is_label)
-}
-
-fn annotation<'a>(body: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
-    body.get("metadata")?.get("annotations")?.get(key)?.as_str()
 }
 
 /// Makes the job end, and stay until the next version: it says whether it has succeeded.

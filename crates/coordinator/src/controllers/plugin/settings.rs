@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use tidewaiter_cloud::signed::TrustedKey;
 
 use super::account::PluginAccount;
+use super::approval::PluginApproval;
 use super::by_plugin::ByPlugin;
 use super::namespaces::PluginNamespaces;
 
@@ -41,6 +42,8 @@ pub struct PluginSettings {
     pub sync: PluginSync,
     /// What becomes of objects that somebody changed.
     pub drift: PluginDrift,
+    /// Which plugins need a person's approval for each version.
+    pub approval: PluginApproval,
     /// The kinds that plugins may not have: `ClusterRoleBinding.rbac.authorization.k8s.io`, `Secret`.
     pub deny: Vec<String>,
     /// The keys of which one must have signed the manifests. Without keys, none needs a signature.

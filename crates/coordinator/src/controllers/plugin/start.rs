@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use tidewaiter_api::PluginInventory;
 use tidewaiter_api::containership::Plugin;
-use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
+use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, PLUGIN_STORE_LABEL};
 use tidewaiter_kit::client::{Clients, MOST_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
-    Cache, Change, Controller, ControllerContext, Queue, Reconciler as _, Tasks, Trigger, WriteLimits, Writer,
+    Cache, Change, Controller, ControllerContext, Key, Metadata, Queue, Reconciler as _, Tasks, Trigger, WriteLimits,
+    Writer,
 };
 
 use super::PluginController;
@@ -19,7 +21,9 @@ use super::board::Board;
 use super::depends::Waiting;
 use super::fetch::Manifests;
 use super::follow::Followed;
+use super::gate::Rendered;
 use super::settings::PluginSettings;
+use super::store::Store;
 use crate::controllers::Cloud;
 use crate::mirror::CloudList;
 
@@ -32,6 +36,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 fn wakes<K: 'static>(waiting: &Waiting, queue: &Queue) -> Trigger<K> {
     let (waiting, queue) = (waiting.clone(), queue.clone());
     Trigger::calls(move |_: &Change<'_, K>| waiting.wake(&queue))
+}
+
+/// Looks at the plugin whose stored version somebody changed or deleted.
+fn stored(queue: &Queue) -> Trigger<Metadata<Secret>> {
+    let queue = queue.clone();
+    Trigger::calls(move |change: &Change<'_, Metadata<Secret>>| {
+        let labels = change.object().metadata.labels.as_ref();
+        if let Some(plugin) = labels.and_then(|labels| labels.get(PLUGIN_STORE_LABEL)) {
+            queue.push(Key::namespaced(CONTAINERSHIP_NAMESPACE, plugin));
+        }
+    })
 }
 
 /// Starts it. It fails only if a metric's name is taken.
@@ -54,6 +69,12 @@ pub(in crate::controllers) fn start(
         .optional()
         .packed()
         .start(tasks, kit);
+    let secrets = Cache::<Metadata<Secret>>::metadata(reader.clone())
+        .labels(PLUGIN_STORE_LABEL)
+        .named("plugin-store")
+        .optional()
+        .start(tasks, kit);
+    secrets.notify(stored(&queue));
     plugins.notify(queue.same_name());
     inventories.notify(queue.same_name());
     let waiting_for = Waiting::default();
@@ -73,6 +94,8 @@ pub(in crate::controllers) fn start(
             &settings,
             Arc::clone(&kit.clock),
         ),
+        store: Store::new(client.clone(), secrets.clone()),
+        rendered: Rendered::default(),
         engines: Engines::new(&client, settings.accounts.clone()),
         settings,
         waiting: waiting_for,
@@ -84,11 +107,13 @@ pub(in crate::controllers) fn start(
         events: context.events.of(PluginController::NAME),
         clock: Arc::clone(&kit.clock),
         limits: WriteLimits::new(Arc::clone(&kit.clock)),
+        renders: WriteLimits::new(Arc::clone(&kit.clock)),
         board: Board::new(&kit.metrics)?,
     };
     Controller::new(reconciler, queue)
         .reads(&plugins)
         .reads(&inventories)
+        .reads(&secrets)
         .permits(PERMITS)
         .start(context.clone(), tasks);
     Ok(())

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tidewaiter_api::containership::PluginStatus;
 use tidewaiter_api::containership::plugin::{HEALTHY, READY, RECONCILING, STALLED};
+use tidewaiter_api::containership::{PendingVersion, PluginStatus};
 use tidewaiter_api::{Condition, ConditionStatus};
 
 use super::health::Health;
@@ -16,12 +16,21 @@ use super::record::Record;
 /// How long a plugin may wait for its objects before it counts as stalled.
 pub(super) const TIMEOUT: Duration = Duration::from_mins(10);
 
+/// Reason of `Ready`: the version of the cloud is applied.
+const APPLIED: &str = "Applied";
+/// Reason of `Ready`: an earlier version is applied, as a person wants it.
+const ROLLED_BACK: &str = "RolledBack";
+/// Reason of `Ready`, and of an Event: a version awaits approval.
+pub(super) const APPROVAL_NEEDED: &str = "ApprovalNeeded";
+
 /// What a pass came to.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum State {
     /// Everything is applied.
     Applied,
     Waits(Waits),
+    /// What is applied stays so until a person approves this version.
+    AwaitsApproval(PendingVersion),
     Keeps(Problem),
 }
 
@@ -35,6 +44,10 @@ pub(super) struct Facts {
     pub(super) revision: String,
     pub(super) objects: usize,
     pub(super) drifted: usize,
+    /// The version that awaits approval.
+    pub(super) pending: Option<PendingVersion>,
+    /// The version of the cloud, in place of which a person went back to another one.
+    pub(super) rolled_back: Option<String>,
 }
 
 impl Facts {
@@ -47,6 +60,8 @@ impl Facts {
             revision: record.revision().to_owned(),
             objects: record.len(),
             drifted: 0,
+            pending: None,
+            rolled_back: None,
         }
     }
 }
@@ -78,6 +93,7 @@ pub(super) fn status(facts: &Facts, before: &PluginStatus, generation: Option<i6
         objects: number(facts.objects),
         unhealthy: number(facts.unhealthy.len()),
         drifted: number(facts.drifted),
+        pending: facts.pending.clone(),
         conditions: conditions.collect(),
     }
 }
@@ -101,6 +117,7 @@ fn waits(facts: &Facts) -> Option<Waits> {
             reason: problem.reason,
             message: problem.note.clone(),
         }),
+        State::AwaitsApproval(_) => None,
         State::Applied => facts.unhealthy.iter().find_map(|(id, health)| match health {
             Health::InProgress(what) => Some(Waits {
                 reason: "InProgress",
@@ -113,13 +130,21 @@ fn waits(facts: &Facts) -> Option<Waits> {
 
 fn ready(facts: &Facts) -> Word {
     let (status, reason, message) = match (&facts.state, facts.unhealthy.first()) {
-        (State::Applied, None) => (
-            ConditionStatus::True,
-            "Applied",
-            "the version is applied and healthy".to_owned(),
-        ),
+        (State::Applied, None) => match &facts.rolled_back {
+            None => (
+                ConditionStatus::True,
+                APPLIED,
+                "the version is applied and healthy".to_owned(),
+            ),
+            Some(clouds) => (
+                ConditionStatus::True,
+                ROLLED_BACK,
+                rolled_back(&facts.applied_version, clouds),
+            ),
+        },
         (State::Applied, Some((id, health))) => (ConditionStatus::False, "Unhealthy", words(id, health)),
         (State::Waits(waits), _) => (ConditionStatus::False, waits.reason, waits.message.clone()),
+        (State::AwaitsApproval(pending), _) => (ConditionStatus::False, APPROVAL_NEEDED, approval_needed(pending)),
         (State::Keeps(problem), _) => (ConditionStatus::False, problem.reason, problem.note.clone()),
     };
     Word {
@@ -133,9 +158,7 @@ fn healthy(facts: &Facts) -> Word {
     let (status, reason, message) = match facts.unhealthy.first() {
         Some((id, health @ Health::Failed(_))) => (ConditionStatus::False, "Failed", words(id, health)),
         Some((id, health)) => (ConditionStatus::False, "InProgress", words(id, health)),
-        None if facts.state == State::Applied => {
-            (ConditionStatus::True, "Healthy", "every object is healthy".to_owned())
-        }
+        None if is_kept(facts) => (ConditionStatus::True, "Healthy", "every object is healthy".to_owned()),
         None => (
             ConditionStatus::Unknown,
             "NotApplied",
@@ -147,6 +170,38 @@ fn healthy(facts: &Facts) -> Word {
         reason,
         message,
     }
+}
+
+/// Whether a version is applied to its end.
+fn is_kept(facts: &Facts) -> bool {
+    match facts.state {
+        State::Applied => true,
+        State::AwaitsApproval(_) => !facts.applied_version.is_empty(),
+        State::Waits(_) | State::Keeps(_) => false,
+    }
+}
+
+fn rolled_back(applied: &str, clouds: &str) -> String {
+    format!(
+        "version {applied} instead of the cloud's {clouds}, until tidewaiter plugin rollback --undo or the next version of the cloud"
+    )
+}
+
+/// What the condition and the Event say of a version that awaits approval. It names no object.
+pub(super) fn approval_needed(pending: &PendingVersion) -> String {
+    let PendingVersion {
+        version,
+        revision: _,
+        digest,
+        creates,
+        changes,
+        deletes,
+        jobs,
+    } = pending;
+    format!(
+        "version {version} awaits approval: objects to create {creates}, to change {changes}, to delete {deletes}, jobs to run {jobs}; digest {digest}. \
+         See it with tidewaiter plugin diff, and approve it with tidewaiter plugin approve."
+    )
 }
 
 fn reconciling(waits: Option<&Waits>) -> Word {

@@ -54,12 +54,27 @@ impl Trust {
         }
     }
 
-    /// When the manifests were signed; None if no signature is needed.
+    /// When the manifests of the cloud were signed; None if no signature is needed.
     pub(super) fn verify(
         &self,
         plugin: &PluginSpec,
         sent: &Value,
         record: &Record,
+        now: Timestamp,
+    ) -> Result<Option<i64>, Untrusted> {
+        let time = self.signed_at(plugin, sent, now)?;
+        let of = |time: Option<i64>| time.and_then(|time| Timestamp::from_second(time).ok());
+        match (of(time), of(record.signed_at())) {
+            (Some(signed), Some(last)) if signed < last => Err(Untrusted::Older { signed, last }),
+            _ => Ok(time),
+        }
+    }
+
+    /// When the manifests were signed, however long ago; None if no signature is needed.
+    pub(super) fn signed_at(
+        &self,
+        plugin: &PluginSpec,
+        sent: &Value,
         now: Timestamp,
     ) -> Result<Option<i64>, Untrusted> {
         if self.keys.is_empty() {
@@ -82,11 +97,7 @@ impl Trust {
         if signed > now + AHEAD {
             return Err(Untrusted::Future(signed));
         }
-        let last = record.signed_at().and_then(|last| Timestamp::from_second(last).ok());
-        match last.filter(|last| signed < *last) {
-            Some(last) => Err(Untrusted::Older { signed, last }),
-            None => Ok(Some(time)),
-        }
+        Ok(Some(time))
     }
 }
 

@@ -44,6 +44,7 @@ fn live() -> Live {
         deleting: false,
         finalizers: Vec::new(),
         fields: "ours".to_owned(),
+        writes: String::new(),
         health: Health::Current,
         job: None,
     }

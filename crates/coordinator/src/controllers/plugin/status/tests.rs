@@ -26,6 +26,14 @@ fn waits() -> State {
     })
 }
 
+fn awaits() -> State {
+    State::AwaitsApproval(PendingVersion {
+        version: "2.0.0".to_owned(),
+        digest: "ab".to_owned(),
+        ..PendingVersion::default()
+    })
+}
+
 fn keeps(passes: bool) -> State {
     State::Keeps(Problem {
         reason: "ApplyFailed",
@@ -61,6 +69,24 @@ fn each_state_has_its_conditions() {
             facts(State::Applied, failed()),
             [False, False, False, True],
             "Unhealthy",
+        ),
+        (
+            Facts {
+                rolled_back: Some("2.0.0".to_owned()),
+                ..facts(State::Applied, None)
+            },
+            [True, True, False, False],
+            "RolledBack",
+        ),
+        // It takes as long as a person needs.
+        (facts(awaits(), None), [False, Unknown, False, False], "ApprovalNeeded"),
+        (
+            Facts {
+                applied_version: "1.0.0".to_owned(),
+                ..facts(awaits(), None)
+            },
+            [False, True, False, False],
+            "ApprovalNeeded",
         ),
         (facts(waits(), None), [False, Unknown, True, False], "JobRuns"),
         (facts(keeps(true), None), [False, Unknown, True, False], "ApplyFailed"),

@@ -1,0 +1,289 @@
+//! What may be applied of a plugin now: the version of the cloud, or, until a person approves that, what is applied; or the version that a person
+//! went back to.
+//!
+//! - An approval names the digest of the diff. The diff is rendered again before the approval is recorded, and another digest approves nothing.
+//! - An approval is recorded before anything of the version is applied. From then on it is applied to its end.
+//! - An annotation that was used, or has no effect, is removed: it must not approve something later.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kube::Resource as _;
+use serde_json::json;
+use tidewaiter_api::containership::{PendingVersion, Plugin, PluginSpec};
+use tidewaiter_api::names::{APPROVE_ANNOTATION, ROLLBACK_ANNOTATION, plugin_diff_secret};
+use tidewaiter_api::values::quoted;
+use tidewaiter_cloud::models::values::PluginId;
+use tidewaiter_kit::{Key, Notice, Pass, WriteError};
+use tracing::debug;
+
+use super::approval::Approval;
+use super::by_plugin::Identity;
+use super::diff::PluginDiff;
+use super::fetch::REFRESH;
+use super::namespaces;
+use super::object::digest;
+use super::problem::{PluginError, Problem};
+use super::proposal::{Step, proposal};
+use super::record::Record;
+use super::release::{Refused, Release};
+use super::status::{APPROVAL_NEEDED, Facts, State, approval_needed};
+use super::store::{is_too_large, then};
+use super::{PluginController, Saved};
+
+/// A version to apply.
+pub(super) struct Goal {
+    pub(super) identity: Identity,
+    /// The plugin with this version.
+    pub(super) spec: PluginSpec,
+    pub(super) release: Release,
+    /// Whether it is a stored one.
+    pub(super) stored: bool,
+}
+
+impl Goal {
+    pub(super) fn refused(&self, record: &Record, refused: &Refused) -> Problem {
+        match record.accepted(&self.release.revision).filter(|_| self.stored) {
+            Some(entry) => Problem::unusable(&self.spec.id, entry, &refused.to_string()),
+            None => Problem::refused(&self.spec.id, &self.spec.version, refused),
+        }
+    }
+}
+
+/// What was rendered last of each plugin.
+#[derive(Default)]
+pub(super) struct Rendered(Mutex<BTreeMap<Key, RenderedDiff>>);
+
+#[derive(Clone)]
+struct RenderedDiff {
+    /// Of what it was made of.
+    fingerprint: String,
+    /// When (monotonic).
+    at: Duration,
+    pending: PendingVersion,
+}
+
+impl Rendered {
+    pub(super) fn forget(&self, key: &Key) {
+        self.lock().remove(key);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, RenderedDiff>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a pass works on.
+pub(super) struct Work<'a> {
+    pub(super) plugin: &'a mut Plugin,
+    pub(super) record: &'a mut Record,
+    pub(super) saved: &'a mut Saved,
+    pub(super) facts: &'a mut Facts,
+}
+
+impl PluginController {
+    /// Applies the plugin as far as possible. The facts are filled as far as they are known.
+    pub(super) async fn bring(&self, pass: &mut Pass, id: PluginId, work: &mut Work<'_>) -> Result<State, PluginError> {
+        let identity = Identity::of(&work.plugin.spec);
+        self.engines.of(&identity)?;
+        if let Some(asked) = self.rollback(work.plugin).await? {
+            return self.roll_back(pass.key(), &asked, work).await;
+        }
+        let wanted = self.release(pass, id, work.plugin, &identity, work.record).await;
+        let Ok(Ok(release)) = wanted else {
+            // The cloud has nothing that can be applied now: what is applied is kept as it is.
+            if let Err(error) = self.keep(pass.key(), work).await {
+                debug!(plugin = pass.key().name(), error = %error, "what is applied of the plugin cannot be kept as it is");
+            }
+            return wanted.map(|waits| waits.map_or_else(State::Waits, |_| State::Applied));
+        };
+        let goal = Goal {
+            spec: work.plugin.spec.clone(),
+            identity,
+            release,
+            stored: false,
+        };
+        let needs_approval = self.settings.approval.of(&goal.identity) == Approval::Manual
+            && work.record.approved() != goal.release.revision;
+        if needs_approval && let Some(pending) = self.gate(pass.key(), &goal, work).await? {
+            return Ok(State::AwaitsApproval(pending));
+        }
+        self.rendered.forget(pass.key());
+        self.accept(&goal, work).await?;
+        self.take_annotation(work.plugin, APPROVE_ANNOTATION).await?;
+        self.pursue(pass.key(), &goal, work).await
+    }
+
+    /// The version of the cloud may be applied. It is stored before anything of it is.
+    async fn accept(&self, goal: &Goal, work: &mut Work<'_>) -> Result<(), WriteError> {
+        let (plugin, revision) = (goal.spec.id.as_str(), goal.release.revision.as_str());
+        let sent = self.manifests.sent(plugin).unwrap_or_default();
+        work.record.begin(&goal.identity, &goal.release);
+        work.record
+            .accept(&goal.spec, revision, is_too_large(&sent), self.clock.now());
+        self.store.put(&self.writer, plugin, revision, &sent).await
+    }
+
+    /// Keeps what is applied, and shows what the version would change. None once it is approved.
+    async fn gate(&self, key: &Key, goal: &Goal, work: &mut Work<'_>) -> Result<Option<PendingVersion>, PluginError> {
+        let kept = self.keep(key, work).await;
+        let asked = annotation(work.plugin, APPROVE_ANNOTATION);
+        let mut pending = self.propose(key, goal, work, false).await?;
+        if asked.as_deref() == Some(&*pending.digest) {
+            // It may have changed since.
+            pending = self.propose(key, goal, work, true).await?;
+        }
+        match asked {
+            Some(asked) if asked == pending.digest => {
+                self.accept(goal, work).await?;
+                self.save(key, work.record, work.saved).await?;
+                return Ok(None);
+            }
+            Some(asked) => {
+                let note = format!(
+                    "nothing is approved: the approval is of {}, and the diff of version {} is {} now. See it again with tidewaiter plugin diff.",
+                    quoted(&asked),
+                    pending.version,
+                    pending.digest
+                );
+                let notice = Notice::warning("ApprovalOutdated", "Approve", note);
+                self.events.publish(&work.plugin.object_ref(&()), notice);
+                self.take_annotation(work.plugin, APPROVE_ANNOTATION).await?;
+            }
+            None => {}
+        }
+        work.facts.pending = Some(pending.clone());
+        kept.map(|_| Some(pending))
+    }
+
+    /// Keeps what is applied as it is, from what is stored of it.
+    async fn keep(&self, key: &Key, work: &mut Work<'_>) -> Result<State, PluginError> {
+        let entry = work.record.accepted(work.record.approved());
+        let Some(entry) = entry.filter(|entry| !entry.too_large).cloned() else {
+            return Ok(State::Applied);
+        };
+        let today = &work.plugin.spec;
+        let goal = Goal {
+            release: self.store.read(&self.manifests, today, &entry).await?,
+            spec: then(today, &entry),
+            identity: Identity::of(&then(today, &entry)),
+            stored: true,
+        };
+        self.pursue(key, &goal, work).await
+    }
+
+    /// What the version would change now. It is rendered when anything that decides about it changes, and from time to time, or `anew`.
+    async fn propose(
+        &self,
+        key: &Key,
+        goal: &Goal,
+        work: &mut Work<'_>,
+        anew: bool,
+    ) -> Result<PendingVersion, PluginError> {
+        let engine = self.engines.of(&goal.identity)?;
+        let observed = engine.observe(&goal.spec.id, &goal.release, work.record).await;
+        let (observed, places) = observed.map_err(PluginError::Read)?;
+        namespaces::check(&self.settings, &goal.identity, &goal.release, &observed)
+            .map_err(|refused| goal.refused(work.record, &refused))?;
+        self.followed.add_all(&engine.cluster, &places);
+        let steps = proposal(&goal.release, work.record, &observed, self.settings.drift);
+        let all: Vec<String> = steps.iter().map(Step::fingerprint).collect();
+        let fingerprint = digest(std::iter::once(goal.release.revision.as_str()).chain(all.iter().map(String::as_str)));
+        let now = self.clock.monotonic();
+        let last = self.rendered.lock().get(key).cloned();
+        if let Some(last) = last.filter(|last| !anew && last.pending.revision == goal.release.revision) {
+            let same = last.fingerprint == fingerprint && now < last.at + REFRESH / 2;
+            if same || self.renders.take(key).is_err() {
+                return Ok(last.pending);
+            }
+        }
+        let diff = engine.render(&goal.spec.version, &goal.release.revision, steps).await;
+        let diff = diff.map_err(PluginError::Problems)?;
+        let pending = diff.pending();
+        self.show(&diff, &pending, work).await?;
+        let rendered = RenderedDiff {
+            fingerprint,
+            at: now,
+            pending: pending.clone(),
+        };
+        self.rendered.lock().insert(key.clone(), rendered);
+        Ok(pending)
+    }
+
+    /// Stores the diff for who approves it, and says so once.
+    async fn show(&self, diff: &PluginDiff, pending: &PendingVersion, work: &Work<'_>) -> Result<(), WriteError> {
+        let known = work.plugin.status.as_ref().and_then(|status| status.pending.as_ref());
+        let is_new = known.is_none_or(|known| known.digest != pending.digest);
+        let plugin = work.plugin.spec.id.as_str();
+        self.store.put_diff(&self.writer, plugin, diff, is_new).await?;
+        if is_new {
+            let notice = Notice::normal(APPROVAL_NEEDED, "Approve", approval_needed(pending));
+            self.events.publish(&work.plugin.object_ref(&()), notice);
+        }
+        Ok(())
+    }
+
+    /// The revision to go back to, while the cloud has the version that is gone back from.
+    async fn rollback(&self, plugin: &mut Plugin) -> Result<Option<String>, WriteError> {
+        let Some(asked) = annotation(plugin, ROLLBACK_ANNOTATION) else {
+            return Ok(None);
+        };
+        match asked.split_once('@') {
+            Some((_, version)) if version != plugin.spec.version => {
+                self.take_annotation(plugin, ROLLBACK_ANNOTATION).await?;
+                Ok(None)
+            }
+            _ => Ok(Some(asked)),
+        }
+    }
+
+    /// Applies an earlier version, as a person wants it: that needs no approval.
+    async fn roll_back(&self, key: &Key, asked: &str, work: &mut Work<'_>) -> Result<State, PluginError> {
+        let today = &work.plugin.spec;
+        let entry = asked
+            .split_once('@')
+            .and_then(|(revision, _)| work.record.accepted(revision));
+        let Some(entry) = entry.cloned() else {
+            return Err(Problem::rollback_unknown(&today.id, asked, work.record.releases()).into());
+        };
+        if entry.too_large {
+            let why = "it is too large for a Secret, so it was not stored";
+            return Err(Problem::unusable(&today.id, &entry, why).into());
+        }
+        let release = self.store.read(&self.manifests, today, &entry).await?;
+        let goal = Goal {
+            spec: then(today, &entry),
+            identity: Identity::of(&then(today, &entry)),
+            release,
+            stored: true,
+        };
+        if let Some(waits) = self.dependencies(key, &goal.spec.version, &goal.identity, &goal.release, work.record)? {
+            return Ok(State::Waits(waits));
+        }
+        work.facts.rolled_back = Some(today.version.clone());
+        work.record.begin(&goal.identity, &goal.release);
+        self.take_annotation(work.plugin, APPROVE_ANNOTATION).await?;
+        self.pursue(key, &goal, work).await
+    }
+
+    /// Removes the annotation, if there is one.
+    async fn take_annotation(&self, plugin: &mut Plugin, name: &str) -> Result<(), WriteError> {
+        if annotation(plugin, name).is_some() {
+            let patch = json!({"metadata": {"annotations": {name: null}}});
+            plugin.metadata = self.writer.patch::<Plugin>(&plugin.metadata, patch).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes what is stored of versions that nobody can go back to, and a diff that awaits no approval.
+    pub(super) async fn tidy(&self, key: &Key, record: &Record, facts: &Facts) -> Result<(), WriteError> {
+        let mut wanted = record.secrets(key.name());
+        wanted.extend(facts.pending.as_ref().map(|_| plugin_diff_secret(key.name())));
+        self.store.tidy(&self.writer, key.name(), &wanted).await
+    }
+}
+
+fn annotation(plugin: &Plugin, name: &str) -> Option<String> {
+    plugin.metadata.annotations.as_ref()?.get(name).cloned()
+}

@@ -1,0 +1,119 @@
+//! Says how a plugin is: its history, its status and Events.
+
+use kube::Resource as _;
+use serde_json::json;
+use tidewaiter_api::containership::{Plugin, PluginStatus};
+use tidewaiter_api::names::PLUGIN_HISTORY_ANNOTATION;
+use tidewaiter_kit::backoff::jittered;
+use tidewaiter_kit::{Key, Next, Notice, WriteError};
+
+use super::engine::Performed;
+use super::fetch::REFRESH;
+use super::object::ObjectId;
+use super::problem::PluginError;
+use super::record::Record;
+use super::status::{Facts, State, status};
+use super::{CATCH_UP, PluginController, WAIT};
+
+const JITTER: f64 = 0.1;
+
+impl PluginController {
+    /// Writes the history and the status, also when the pass failed.
+    pub(super) async fn report(
+        &self,
+        plugin: &Plugin,
+        record: &Record,
+        mut facts: Facts,
+        end: Result<State, PluginError>,
+    ) -> Result<Next, PluginError> {
+        let applies = record.applied_version() == plugin.spec.version;
+        facts.state = match &end {
+            Ok(state) => state.clone(),
+            // What is applied stays so while the cloud is away.
+            Err(PluginError::Cloud(_)) if applies => return end.map(|_| Next::UntilChanged),
+            Err(error) => match error.problem() {
+                Some(problem) => State::Keeps(problem),
+                None => return end.map(|_| Next::UntilChanged),
+            },
+        };
+        let before = plugin.status.clone().unwrap_or_default();
+        if end.is_err() && facts.pending.is_none() {
+            // Nothing is known of it in this pass.
+            let pending = before.pending.clone();
+            facts.pending = pending.filter(|pending| pending.version == plugin.spec.version);
+        }
+        record.applied_version().clone_into(&mut facts.applied_version);
+        record.revision().clone_into(&mut facts.revision);
+        let after = status(&facts, &before, plugin.metadata.generation, self.clock.now());
+        self.board.set(&Key::of(plugin), &after);
+        self.write_status(plugin, record, before, after).await?;
+        let state = end?;
+        self.tidy(&Key::of(plugin), record, &facts).await?;
+        match state {
+            State::Applied | State::AwaitsApproval(_) if facts.unhealthy.is_empty() => {
+                Ok(Next::After(jittered(REFRESH, JITTER)))
+            }
+            State::Waits(waits) if waits.reason == "Prerequisites" => Ok(Next::Pending(CATCH_UP)),
+            _ => Ok(Next::Pending(WAIT)),
+        }
+    }
+
+    async fn write_status(
+        &self,
+        plugin: &Plugin,
+        record: &Record,
+        before: PluginStatus,
+        after: PluginStatus,
+    ) -> Result<(), WriteError> {
+        let mut seen = plugin.metadata.clone();
+        let history = json!(record.history()).to_string();
+        let annotations = plugin.metadata.annotations.as_ref();
+        let known = annotations.and_then(|annotations| annotations.get(PLUGIN_HISTORY_ANNOTATION));
+        if !record.history().is_empty() && known != Some(&history) {
+            let patch = json!({"metadata": {"annotations": {PLUGIN_HISTORY_ANNOTATION: history}}});
+            seen = self.writer.patch::<Plugin>(&seen, patch).await?;
+        }
+        if before != after {
+            let mut desired = Plugin::new("", plugin.spec.clone());
+            desired.status = Some(after);
+            self.writer.apply_status(&desired, &seen).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn tell(&self, plugin: &Plugin, performed: &Performed) {
+        let about = plugin.object_ref(&());
+        self.board.correct(performed.corrected.len());
+        for id in &performed.corrected {
+            let note = format!("{id} was changed or deleted, and is as the plugin says again");
+            self.events
+                .publish(&about, Notice::normal("DriftCorrected", "Apply", note));
+        }
+        for (id, what) in &performed.kept {
+            self.events.publish(&about, kept(id, what));
+        }
+    }
+
+    pub(super) fn tell_found(&self, plugin: &Plugin, drifted: &[ObjectId], used: &[ObjectId]) {
+        let about = plugin.object_ref(&());
+        for id in drifted {
+            let note =
+                format!("{id} was changed or deleted. pluginDrift is report: it is left so until the next version.");
+            self.events
+                .publish(&about, Notice::warning("DriftFound", "Apply", note));
+        }
+        for id in used {
+            let note =
+                format!("{id} exists and is not of this plugin: it is used as it is, and stays when the plugin goes");
+            self.events
+                .publish(&about, Notice::normal("ForeignObject", "Apply", note));
+        }
+    }
+}
+
+pub(super) fn kept(id: &ObjectId, what: &str) -> Notice {
+    let note = format!(
+        "{id} stays, because it has {what}, which is not of the plugin. Delete it when nothing in it is needed any more."
+    );
+    Notice::warning("ObjectKept", "Delete", note)
+}

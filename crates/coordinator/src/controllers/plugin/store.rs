@@ -1,0 +1,194 @@
+//! The Secrets in `containership-core` with the versions that were accepted, and with the diff of the one that awaits approval.
+//!
+//! The cloud serves its current version only, so what is accepted is stored before anything of it is applied: as the cloud sent it, with its
+//! signature, compressed. When it is read back, it is treated as if the cloud sent it now. A Secret with a version is immutable, and is made once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::ObjectMeta;
+use kube::{Api, Client};
+use lz4_flex::block::compress_prepend_size;
+use serde_json::Value;
+use tidewaiter_api::AcceptedRelease;
+use tidewaiter_api::containership::PluginSpec;
+use tidewaiter_api::names::{
+    CONTAINERSHIP_NAMESPACE, PLUGIN_STORE_LABEL, plugin_diff_secret, plugin_release_secret, plugin_secret_prefix,
+};
+use tidewaiter_kit::{Cache, Key, Metadata, Packed, Packer, WriteError, Writer};
+
+use super::diff::{DIFF_KEY, PluginDiff, unpack};
+use super::fetch::Manifests;
+use super::problem::{PluginError, Problem};
+use super::release::Release;
+use super::render::packed;
+
+/// The key of a version in its Secret.
+const RELEASE_KEY: &str = "release";
+const TYPE: &str = "tidewaiter.dev/plugin";
+/// The most that a Secret may have, in bytes: the API server permits 1 MiB.
+const MOST: usize = 1_000_000;
+
+/// What is stored of all plugins.
+pub(super) struct Store {
+    secrets: Api<Secret>,
+    /// The Secrets that there are.
+    known: Cache<Metadata<Secret>>,
+    packer: Packer<Release>,
+    /// By plugin, what was read last.
+    held: Mutex<BTreeMap<String, (AcceptedRelease, Packed)>>,
+}
+
+/// What the cloud sent, compressed.
+pub(super) fn compressed(sent: &Value) -> Vec<u8> {
+    compress_prepend_size(sent.to_string().as_bytes())
+}
+
+/// Whether it is too large for a Secret.
+pub(super) fn is_too_large(compressed: &[u8]) -> bool {
+    compressed.len() > MOST
+}
+
+impl Store {
+    /// `client` must be a fenced one.
+    pub(super) fn new(client: Client, known: Cache<Metadata<Secret>>) -> Self {
+        Self {
+            secrets: Api::namespaced(client, CONTAINERSHIP_NAMESPACE),
+            known,
+            packer: Packer::alone(),
+            held: Mutex::default(),
+        }
+    }
+
+    /// Stores a version, unless it is there already.
+    pub(super) async fn put(
+        &self,
+        writer: &Writer,
+        plugin: &str,
+        revision: &str,
+        compressed: &[u8],
+    ) -> Result<(), WriteError> {
+        let name = plugin_release_secret(plugin, revision);
+        if is_too_large(compressed) || self.has(writer, &name) {
+            return Ok(());
+        }
+        let mut secret = secret(plugin, name, RELEASE_KEY, compressed.to_vec());
+        secret.immutable = Some(true);
+        match writer.create(&secret).await {
+            // Whatever it has: what is read back is verified.
+            Err(error) if error.is_conflict() => Ok(()),
+            created => created.map(drop),
+        }
+    }
+
+    /// Stores what a version would change, unless the Secret is there and has this diff already.
+    pub(super) async fn put_diff(
+        &self,
+        writer: &Writer,
+        plugin: &str,
+        diff: &PluginDiff,
+        is_new: bool,
+    ) -> Result<(), WriteError> {
+        let name = plugin_diff_secret(plugin);
+        if !is_new && self.has(writer, &name) {
+            return Ok(());
+        }
+        let secret = secret(plugin, name, DIFF_KEY, packed(diff, MOST));
+        writer.apply(&secret, None).await.map(drop)
+    }
+
+    /// The stored version of the plugin `today`, as if the cloud sent it now.
+    pub(super) async fn read(
+        &self,
+        manifests: &Manifests,
+        today: &PluginSpec,
+        entry: &AcceptedRelease,
+    ) -> Result<Release, PluginError> {
+        let plugin = today.id.as_str();
+        let held = self.held().get(plugin).cloned();
+        if let Some((_, release)) = held.filter(|(held, _)| held == entry) {
+            return Ok(self.packer.unpack(&release));
+        }
+        let unusable = |why: String| Problem::unusable(plugin, entry, &why);
+        let name = plugin_release_secret(plugin, &entry.revision);
+        let secret = self.secrets.get_opt(&name).await.map_err(PluginError::Stored)?;
+        let Some(secret) = secret else {
+            return Err(unusable("somebody deleted it, or it was never stored".to_owned()).into());
+        };
+        let bytes = secret.data.as_ref().and_then(|data| data.get(RELEASE_KEY));
+        let sent = bytes
+            .and_then(|bytes| unpack(&bytes.0).ok())
+            .and_then(|text| serde_json::from_slice::<Value>(&text).ok())
+            .ok_or_else(|| unusable("its content is not what was stored: delete it".to_owned()))?;
+        let release = manifests.read_stored(&then(today, entry), &sent).map_err(unusable)?;
+        if release.revision != entry.revision {
+            return Err(unusable("it has other manifests than were accepted: delete it".to_owned()).into());
+        }
+        let held = (entry.clone(), self.packer.pack(&release));
+        self.held().insert(plugin.to_owned(), held);
+        Ok(release)
+    }
+
+    /// Deletes the Secrets of the plugin that are not wanted.
+    pub(super) async fn tidy(
+        &self,
+        writer: &Writer,
+        plugin: &str,
+        wanted: &BTreeSet<String>,
+    ) -> Result<(), WriteError> {
+        let prefix = plugin_secret_prefix(plugin);
+        let surplus = self.known.keys().into_iter().filter(|key| {
+            let in_core = key.namespace() == Some(CONTAINERSHIP_NAMESPACE);
+            in_core && key.name().starts_with(&prefix) && !wanted.contains(key.name())
+        });
+        for key in surplus {
+            let Some(secret) = self.known.get(&key) else { continue };
+            match writer.delete::<Secret>(&secret.metadata).await {
+                Err(error) if error.is_gone() => {}
+                deleted => deleted?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The plugin is gone.
+    pub(super) fn forget(&self, plugin: &str) {
+        self.held().remove(plugin);
+    }
+
+    fn has(&self, writer: &Writer, name: &str) -> bool {
+        let key = Key::namespaced(CONTAINERSHIP_NAMESPACE, name);
+        self.known.get(&key).is_some() || writer.awaits::<Secret>(&key, None)
+    }
+
+    fn held(&self) -> MutexGuard<'_, BTreeMap<String, (AcceptedRelease, Packed)>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The plugin as it was when the version was accepted: its limits and its service account are those of then, because a signature says which type
+/// it has.
+pub(super) fn then(today: &PluginSpec, entry: &AcceptedRelease) -> PluginSpec {
+    PluginSpec {
+        version: entry.version.clone(),
+        type_: entry.type_.clone(),
+        implementation: entry.implementation.clone(),
+        ..today.clone()
+    }
+}
+
+fn secret(plugin: &str, name: String, key: &str, bytes: Vec<u8>) -> Secret {
+    Secret {
+        metadata: ObjectMeta {
+            name: Some(name),
+            namespace: Some(CONTAINERSHIP_NAMESPACE.to_owned()),
+            labels: Some([(PLUGIN_STORE_LABEL.to_owned(), plugin.to_owned())].into()),
+            ..ObjectMeta::default()
+        },
+        data: Some([(key.to_owned(), ByteString(bytes))].into()),
+        type_: Some(TYPE.to_owned()),
+        ..Secret::default()
+    }
+}
