@@ -5,6 +5,7 @@ mod cloud_server;
 mod empty;
 mod explain;
 mod operators;
+mod plugin;
 mod release;
 mod validate;
 
@@ -28,6 +29,9 @@ pub(crate) use explain::{
     Explain, ExplainAccessArgs, ExplainForgeriesArgs, ExplainGroupArgs, ExplainNodeArgs, ExplainSources,
 };
 pub(crate) use operators::OperatorsCommand;
+pub(crate) use plugin::{
+    DiffFormat, PluginApproveArgs, PluginCommand, PluginDiffArgs, PluginPlace, PluginRollbackArgs,
+};
 pub(crate) use release::ReleaseArgs;
 pub(crate) use validate::ValidateArgs;
 
@@ -93,6 +97,9 @@ pub(crate) enum Command {
     Coordinator(CoordinatorArgs),
     /// Releases deletions that the coordinator holds because they would remove most objects of a kind
     Release(ReleaseArgs),
+    /// Shows and approves versions of plugins, and goes back to earlier ones
+    #[command(subcommand)]
+    Plugin(PluginCommand),
     /// Validates the cluster: instance groups, instances, Nodes and system pods (as kops validate cluster); changes nothing
     Validate(ValidateArgs),
     /// Explains why a Node has or lacks a label, and what a user or a team may do in the cluster

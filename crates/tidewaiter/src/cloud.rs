@@ -27,7 +27,7 @@ use crate::Failure;
 use crate::cli::{ClientCommand, CredentialArgs};
 
 pub(crate) use apply::confirm;
-pub(crate) use output::print;
+pub(crate) use output::{print, table, yaml};
 
 /// Runs the command.
 pub(crate) fn main(command: &ClientCommand) -> Result<ExitCode, Failure> {

@@ -8,6 +8,7 @@ mod coordinator;
 mod explain;
 mod password;
 mod place;
+mod plugin;
 mod release;
 mod settings;
 mod validate;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         Command::Controller(args) => controller::main(&args),
         Command::Coordinator(args) => coordinator::main(&args),
         Command::Release(args) => release::main(&args),
+        Command::Plugin(command) => plugin::main(&command),
         Command::Cloud(CloudCommand::Server(command)) => cloud_server::main(&command),
         Command::Explain(question) => explain::main(&question),
         Command::Cloud(CloudCommand::Client(command)) => match cloud::main(&command) {

@@ -54,7 +54,7 @@ async fn shown(args: &DocumentArgs, prune: bool) -> Result<(Session, Plan)> {
 /// Asks the user for confirmation; without a terminal, the answer is no.
 pub(crate) fn confirm(question: &str) -> Result<()> {
     if !io::stdin().is_terminal() {
-        bail!("this deletes objects and there is no terminal to confirm on: add --yes");
+        bail!("there is no terminal to confirm on: add --yes");
     }
     let mut out = io::stderr();
     let asked = write!(out, "{question} [y/N] ").and_then(|()| out.flush());

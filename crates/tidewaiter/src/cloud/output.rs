@@ -43,13 +43,13 @@ pub(super) fn value(format: CloudFormat, value: &Value) -> Result<()> {
 }
 
 /// As YAML with a trailing line feed.
-pub(super) fn yaml(value: &Value) -> Result<String> {
+pub(crate) fn yaml(value: &Value) -> Result<String> {
     let text = serde_saphyr::to_string(value).context("the output as YAML")?;
     Ok(if text.ends_with('\n') { text } else { text + "\n" })
 }
 
 /// Prints some fields of each object.
-pub(super) fn table(columns: &[&str], rows: &[Value]) -> String {
+pub(crate) fn table(columns: &[&str], rows: &[Value]) -> String {
     let mut table = comfy_table::Table::new();
     table
         .load_style(NOTHING)

@@ -11,6 +11,7 @@ mod endpoints;
 mod faults;
 mod monitoring;
 mod namespaces;
+mod plugin;
 mod registries;
 mod release;
 mod replicas;
