@@ -1,7 +1,5 @@
 //! A version of a plugin is applied when a person has approved exactly what it changes.
 
-use std::sync::atomic::Ordering;
-
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, ListParams, Patch, PatchParams};
@@ -12,9 +10,9 @@ use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, PLUGIN_STORE_LABEL, plugin_
 use tidewaiter_coordinator::controllers::{
     Approval, ByPlugin, DIFF_KEY, Operation, PluginApproval, PluginDiff, PluginSettings,
 };
-use tidewaiter_testkit::{ApiProxy, ApiRequest, AuditMark, Moment, eventually};
+use tidewaiter_testkit::{AuditMark, eventually};
 
-use crate::cluster::{Running, SOON, coordinator, deploy, kills};
+use crate::cluster::{Running, SOON, coordinator, deploy};
 use crate::jobs::{ends, job, name_of};
 use crate::world::{World, config, definition, id};
 
@@ -69,7 +67,7 @@ impl World {
         patched.unwrap();
     }
 
-    async fn approve(&self, number: usize, digest: &str) {
+    pub async fn approve(&self, number: usize, digest: &str) {
         self.annotate(number, "tidewaiter.dev/approve", Some(digest)).await;
     }
 
@@ -271,62 +269,6 @@ async fn changes_meanwhile(world: &World, (running, pending): (Running, PendingV
     world.is_forgotten(1).await;
     world.stores(1, 0).await;
     running.stop().await;
-}
-
-/// The most writes of an approved upgrade, without those of the status.
-const WRITES: usize = 12;
-
-#[tokio::test]
-async fn an_approved_upgrade_ends_whenever_it_is_killed() {
-    let world = World::start().await;
-    let proxy = ApiProxy::start(world.plane(), &coordinator());
-    let version = |number: usize| format!("1.{number}.0");
-    let manifests = |number: usize| {
-        let own = format!("own-{number}");
-        json!([[config("one", &number.to_string())], [config(&own, "1")]])
-    };
-    world.offer(1, &version(0), &manifests(0));
-    let mut running = world.run_through_with(&proxy, manual()).await;
-    let pending = world.pending(1, &version(0)).await;
-    world.approve(1, &pending.digest).await;
-    world.is_ready(1, &version(0)).await;
-    let mut last = 0;
-    for nth in 1..=WRITES + 1 {
-        world.offer(1, &version(nth), &manifests(nth));
-        let pending = world.pending(1, &version(nth)).await;
-        let moment = [Moment::Before, Moment::After][nth % 2];
-        let killed = kills(&proxy, &running, nth, moment, is_counted);
-        world.approve(1, &pending.digest).await;
-        eventually(
-            format!("{nth}, or the death {moment:?} write {nth}"),
-            SOON,
-            async || {
-                let plugin = world.plugins().get(&id(1)).await.map_err(|error| error.to_string())?;
-                let applied = plugin.status.unwrap_or_default().applied_version;
-                if killed.load(Ordering::SeqCst) || applied == version(nth) {
-                    Ok(())
-                } else {
-                    Err(applied)
-                }
-            },
-        )
-        .await;
-        proxy.clear_hook();
-        if killed.load(Ordering::SeqCst) {
-            (running, last) = (world.run_through_with(&proxy, manual()).await, nth);
-        }
-        world.is_ready(1, &version(nth)).await;
-        world.config_is("one", Some(&nth.to_string())).await;
-        world.config_is(&format!("own-{}", nth - 1), None).await;
-        world.is_taken(1, "tidewaiter.dev/approve").await;
-    }
-    assert!((6..=WRITES).contains(&last), "{last} writes");
-    running.stop().await;
-}
-
-fn is_counted(request: &ApiRequest) -> bool {
-    let is_other = ["events", "cloudsyncs", "leases"].contains(&request.resource());
-    request.is_write() && !is_other && !request.path.ends_with("/status") && !request.query.contains("dryRun")
 }
 
 #[tokio::test]

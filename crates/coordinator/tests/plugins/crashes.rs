@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use serde_json::{Value, json};
 use tidewaiter_testkit::{ApiProxy, ApiRequest, Moment, eventually};
 
+use crate::approval::manual;
 use crate::cluster::{MORE, Running, SOON, coordinator, kills};
 use crate::jobs::job;
 use crate::world::{World, config, definition, id};
@@ -137,6 +138,57 @@ async fn what_a_killed_coordinator_created_is_not_left_behind() {
     }
 }
 
+/// The most writes of an approved upgrade, without those of the status.
+const APPROVED_WRITES: usize = 12;
+
+#[tokio::test]
+async fn an_approved_upgrade_ends_whenever_it_is_killed() {
+    let world = World::start().await;
+    let proxy = ApiProxy::start(world.plane(), &coordinator());
+    let version = |number: usize| format!("1.{number}.0");
+    let manifests = |number: usize| {
+        let own = format!("own-{number}");
+        json!([[config("one", &number.to_string())], [config(&own, "1")]])
+    };
+    world.offer(1, &version(0), &manifests(0));
+    let mut running = world.run_through_with(&proxy, manual()).await;
+    let pending = world.pending(1, &version(0)).await;
+    world.approve(1, &pending.digest).await;
+    world.is_ready(1, &version(0)).await;
+    let mut last = 0;
+    for nth in 1..=APPROVED_WRITES + 1 {
+        world.offer(1, &version(nth), &manifests(nth));
+        let pending = world.pending(1, &version(nth)).await;
+        let moment = [Moment::Before, Moment::After][nth % 2];
+        let killed = kills(&proxy, &running, nth, moment, is_counted);
+        world.approve(1, &pending.digest).await;
+        eventually(
+            format!("{nth}, or the death {moment:?} write {nth}"),
+            SOON,
+            async || {
+                let plugin = world.plugins().get(&id(1)).await.map_err(|error| error.to_string())?;
+                let applied = plugin.status.unwrap_or_default().applied_version;
+                if killed.load(Ordering::SeqCst) || applied == version(nth) {
+                    Ok(())
+                } else {
+                    Err(applied)
+                }
+            },
+        )
+        .await;
+        proxy.clear_hook();
+        if killed.load(Ordering::SeqCst) {
+            (running, last) = (world.run_through_with(&proxy, manual()).await, nth);
+        }
+        world.is_ready(1, &version(nth)).await;
+        world.config_is("one", Some(&nth.to_string())).await;
+        world.config_is(&format!("own-{}", nth - 1), None).await;
+        world.is_taken(1, "tidewaiter.dev/approve").await;
+    }
+    assert!((6..=APPROVED_WRITES).contains(&last), "{last} writes");
+    running.stop().await;
+}
+
 /// Returns the last write at which it was killed.
 async fn killed_at(writes: RangeInclusive<usize>) -> usize {
     let world = World::with_controller_manager().await;
@@ -244,5 +296,5 @@ impl Scene {
 /// The status follows from the rest, and how often it is written depends on the time that things take.
 fn is_counted(request: &ApiRequest) -> bool {
     let is_other = ["events", "cloudsyncs", "leases"].contains(&request.resource());
-    request.is_write() && !is_other && !request.path.ends_with("/status")
+    request.is_write() && !is_other && !request.path.ends_with("/status") && !request.query.contains("dryRun")
 }
