@@ -1,4 +1,5 @@
-//! The chapter about a plugin: it is installed and upgraded, a version breaks and says why, and the next one mends it.
+//! The chapter about a plugin: it is installed and upgraded, a version breaks and says why, an operator goes back, and the next version
+//! mends it.
 
 use anyhow::{Context as _, Result, ensure};
 use kube::Api;
@@ -113,9 +114,19 @@ pub async fn breaks(world: &World) -> Result<()> {
     shows_title(stage, &SECOND).await
 }
 
-/// The next version is right.
+/// An operator goes back, and the next version is right.
 pub async fn is_mended(world: &World) -> Result<()> {
     let (stage, cloud) = (world.stage()?, world.cloud()?);
+    say("Until there is a better version, an operator goes back to the last one that worked:");
+    for args in [
+        ["plugin", "rollback", "status", "--yes"].as_slice(),
+        &["plugin", "history", "status"],
+    ] {
+        let (told, code) = stage.tidewaiter(args).await?;
+        ensure!(code == 0, "tidewaiter {}: {told}", args.join(" "));
+        command(&format!("tidewaiter {}", args.join(" ")));
+        output(&told);
+    }
     offer(cloud, &MENDED).await?;
     let id = wanted(cloud, &MENDED).await?;
     is_ready(stage, &id, &MENDED).await?;

@@ -75,7 +75,7 @@ pub(crate) struct PluginRollbackArgs {
     #[command(flatten)]
     pub(crate) place: PluginPlace,
 
-    /// The version, or the first digits of its revision [default: the one before the applied one]
+    /// The version, or the first digits of its revision [default: the last one that was applied to its end before]
     #[arg(long, value_name = "VERSION|REVISION")]
     pub(crate) to: Option<String>,
 

@@ -41,7 +41,7 @@ pub(super) fn named(all: Vec<Plugin>, name: &str) -> Result<Plugin> {
     }
 }
 
-/// The version to go back to; without `to`, the one before the applied one.
+/// The version to go back to; without `to`, the last one that was applied before the version that is.
 pub(super) fn target<'a>(inventory: &'a PluginInventorySpec, to: Option<&str>) -> Result<&'a AcceptedRelease> {
     let all = &inventory.releases;
     let list: Vec<String> = all.iter().map(described).collect();
@@ -53,10 +53,13 @@ pub(super) fn target<'a>(inventory: &'a PluginInventorySpec, to: Option<&str>) -
     let found: Vec<&AcceptedRelease> = match to {
         None => {
             let applied = all.iter().position(|release| release.revision == inventory.revision);
-            let before = applied.and_then(|applied| applied.checked_sub(1)).or_else(|| {
-                // The first apply of the newest one did not end.
-                all.len().checked_sub(1).filter(|_| applied.is_none())
-            });
+            let is_on_the_way = !inventory.approved.is_empty() && inventory.approved != inventory.revision;
+            let before = match applied {
+                // The apply of the newest one does not end.
+                Some(applied) if is_on_the_way => Some(applied),
+                Some(applied) => applied.checked_sub(1),
+                None => all.len().checked_sub(1),
+            };
             before.map(|place| &all[place]).into_iter().collect()
         }
         Some(to) => {
@@ -180,5 +183,9 @@ mod tests {
                 (found, _) => panic!("{applied} {to:?}: {found:?}"),
             }
         }
+        // The newest one breaks: the one that is applied is kept to its end.
+        let mut breaks = inventory("22222222aa");
+        breaks.approved = "22222222bb".to_owned();
+        assert_eq!(target(&breaks, None).unwrap().revision, "22222222aa");
     }
 }
