@@ -95,7 +95,8 @@ pub(crate) enum Command {
     /// and pull secrets, labels Nodes, and reports the nodes to the cloud (replaces the coordinator of the Containership cluster manager)
     #[command(after_help = crate::coordinator::help())]
     Coordinator(CoordinatorArgs),
-    /// Releases changes that the coordinator holds: deletions of most objects of a kind, and additions of many role bindings at once
+    /// Releases changes that the coordinator holds: deletions of most objects of a kind, and additions of many role
+    /// bindings at once
     Release(ReleaseArgs),
     /// Shows and approves versions of plugins, and goes back to earlier ones
     #[command(subcommand)]
