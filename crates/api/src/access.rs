@@ -201,16 +201,24 @@ pub fn full_control(rule: &PolicyRule) -> Option<FullControl> {
         Some(FullControl::AccountTokens)
     } else if verbs().any(|verb| on(verb, "", "nodes/proxy")) {
         Some(FullControl::NodesProxy)
-    } else if has(list(rule.non_resource_urls.as_ref()), ALL) {
+    } else if list(rule.non_resource_urls.as_ref())
+        .iter()
+        .any(|path| path == ALL || path == "/*")
+    {
         Some(FullControl::EveryPath)
     } else {
         None
     }
 }
 
-/// Whether the rule permits to read Secrets whatever their names. In all namespaces, that amounts to full control.
+/// Whether the rule permits to read Secrets. In all namespaces, that amounts to full control; also if it names them, because whoever may
+/// create a Secret chooses its name, and the Secret of a service account then has the token of any.
 #[must_use]
 pub fn reads_secrets(rule: &PolicyRule) -> bool {
+    let rule = &PolicyRule {
+        resource_names: None,
+        ..rule.clone()
+    };
     ["get", "list", "watch"].into_iter().any(|verb| {
         let secrets = Action::Resource {
             verb,
@@ -473,6 +481,10 @@ mod tests {
                 rule(json!({"nonResourceURLs": ["*"], "verbs": ["get"]})),
                 Some(FullControl::EveryPath),
             ),
+            (
+                rule(json!({"nonResourceURLs": ["/metrics", "/*"], "verbs": ["get"]})),
+                Some(FullControl::EveryPath),
+            ),
             (resource(&[""], &["pods"], &["*"], &[]), None),
             (resource(&["apps"], &["*"], &["get", "list", "watch"], &[]), None),
             (resource(&[""], &["secrets"], &["get"], &[]), None),
@@ -483,7 +495,7 @@ mod tests {
         }
         assert!(reads_secrets(&resource(&[""], &["secrets"], &["list"], &[])));
         assert!(reads_secrets(&resource(&[""], &["*"], &["get"], &[])));
-        assert!(!reads_secrets(&resource(&[""], &["secrets"], &["get"], &["mine"])));
+        assert!(reads_secrets(&resource(&[""], &["secrets"], &["get"], &["mine"])));
         assert!(!reads_secrets(&resource(&[""], &["secrets"], &["create"], &[])));
     }
 

@@ -142,6 +142,38 @@ pub const KOPS_NAMESPACE: &str = "kube-system";
 /// API group of Tidewaiter's kinds.
 pub const API_GROUP: &str = "tidewaiter.dev";
 
+/// Annotation of a Plugin: the digest of the diff that a person approves. The plugin controller removes it.
+pub const APPROVE_ANNOTATION: &str = "tidewaiter.dev/approve";
+
+/// Annotation of a Plugin: `REVISION@VERSION`, the revision to go back to, and the version of the cloud that is gone back from. The plugin
+/// controller removes it when the cloud has another version.
+pub const ROLLBACK_ANNOTATION: &str = "tidewaiter.dev/rollback";
+
+/// Label of the Secrets in [`CONTAINERSHIP_NAMESPACE`] with the stored versions of a plugin, whose value is the plugin's id.
+pub const PLUGIN_STORE_LABEL: &str = "tidewaiter.dev/plugin-store";
+
+/// The digits of a revision in the name of its Secret.
+const REVISION_DIGITS: usize = 16;
+
+/// Name of the Secret with a stored version of a plugin.
+#[must_use]
+pub fn plugin_release_secret(plugin: &str, revision: &str) -> String {
+    let digits = revision.get(..REVISION_DIGITS).unwrap_or(revision);
+    format!("{}{digits}", plugin_secret_prefix(plugin))
+}
+
+/// Name of the Secret with the diff of the version of a plugin that awaits approval.
+#[must_use]
+pub fn plugin_diff_secret(plugin: &str) -> String {
+    format!("{}diff", plugin_secret_prefix(plugin))
+}
+
+/// What the names of the Secrets of a plugin begin with.
+#[must_use]
+pub fn plugin_secret_prefix(plugin: &str) -> String {
+    format!("tidewaiter-plugin-{plugin}-")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,36 +205,4 @@ mod tests {
             assert!(!belongs_to_no_group(key), "{key}");
         }
     }
-}
-
-/// Annotation of a Plugin: the digest of the diff that a person approves. The plugin controller removes it.
-pub const APPROVE_ANNOTATION: &str = "tidewaiter.dev/approve";
-
-/// Annotation of a Plugin: `REVISION@VERSION`, the revision to go back to, and the version of the cloud that is gone back from. The plugin
-/// controller removes it when the cloud has another version.
-pub const ROLLBACK_ANNOTATION: &str = "tidewaiter.dev/rollback";
-
-/// Label of the Secrets in [`CONTAINERSHIP_NAMESPACE`] with the stored versions of a plugin, whose value is the plugin's id.
-pub const PLUGIN_STORE_LABEL: &str = "tidewaiter.dev/plugin-store";
-
-/// The digits of a revision in the name of its Secret.
-const REVISION_DIGITS: usize = 16;
-
-/// Name of the Secret with a stored version of a plugin.
-#[must_use]
-pub fn plugin_release_secret(plugin: &str, revision: &str) -> String {
-    let digits = revision.get(..REVISION_DIGITS).unwrap_or(revision);
-    format!("{}{digits}", plugin_secret_prefix(plugin))
-}
-
-/// Name of the Secret with the diff of the version of a plugin that awaits approval.
-#[must_use]
-pub fn plugin_diff_secret(plugin: &str) -> String {
-    format!("{}diff", plugin_secret_prefix(plugin))
-}
-
-/// What the names of the Secrets of a plugin begin with.
-#[must_use]
-pub fn plugin_secret_prefix(plugin: &str) -> String {
-    format!("tidewaiter-plugin-{plugin}-")
 }

@@ -31,7 +31,7 @@ use choose::{named, target, title};
 use shown::{shown, shown_as_json};
 
 /// How long the coordinator may take for one step.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// Between two looks at the plugin.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -195,7 +195,7 @@ impl Cluster {
     async fn plugin(&self, name: &str) -> Result<Plugin> {
         let all = self.plugins.list(&ListParams::default()).await;
         named(
-            all.map_err(|error| explained(error, "list", "plugins.containership.io"))?
+            &all.map_err(|error| explained(error, "list", "plugins.containership.io"))?
                 .items,
             name,
         )

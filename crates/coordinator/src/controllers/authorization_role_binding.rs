@@ -38,6 +38,7 @@ use object::Binding;
 use plan::{Existing, Step, Target};
 use status::{BindingError, Waiting};
 
+pub(crate) use plan::STAND_IN;
 pub(crate) use status::Wait;
 
 const FINALIZER: Finalizer = Finalizer(AUTHORIZATION_ROLE_BINDING_FINALIZER);

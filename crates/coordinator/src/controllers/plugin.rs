@@ -127,13 +127,11 @@ impl Reconciler for PluginController {
             .retains(key.name(), plugin.as_ref().map(|plugin| &plugin.metadata))
         {
             self.forget(&key);
-            return match inventory {
-                Some(inventory) => self.remove(pass, &inventory).await,
-                None => {
-                    self.store.tidy(&self.writer, key.name(), &BTreeSet::new()).await?;
-                    Ok(Next::UntilChanged)
-                }
-            };
+            if let Some(inventory) = inventory {
+                return self.remove(pass, &inventory).await;
+            }
+            self.store.tidy(&self.writer, key.name(), &BTreeSet::new()).await?;
+            return Ok(Next::UntilChanged);
         }
         // Without the custom resource, what was applied stays until the mirror has restored it.
         let Some(mut plugin) = plugin

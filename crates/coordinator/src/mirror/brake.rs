@@ -3,7 +3,7 @@
 //! It counts the objects that the cloud listed before and, at the start of the process, those that the cluster has. An object that appears
 //! in the cluster later and that the cloud does not list is somebody's: it is neither counted nor protected.
 //!
-//! A response that would delete more than half of more than five objects is held, and so is, of a kind with a bound, one that adds more
+//! A response that would delete more than half of more than five objects (of roles, more than one: many bindings may hang on one) is held, and so is, of a kind with a bound, one that adds more
 //! than the bound within one sync interval. It is confirmed by a later response, at least one sync interval after it, that would do
 //! nothing that the first one did not; or it is released by a person, who names its revision.
 
@@ -73,9 +73,12 @@ impl Additions {
     }
 }
 
-/// Whether `deleted` of `protected` objects are more than half of more than five.
-pub(super) fn deletes_most(deleted: usize, protected: usize) -> bool {
-    protected > 5 && deleted * 2 > protected
+/// So many objects may be deleted together, of a kind that nothing else hangs on.
+pub(super) const FEW: usize = 5;
+
+/// Whether `deleted` of `protected` objects are more than half of more than `few`.
+pub(super) fn deletes_most(deleted: usize, protected: usize, few: usize) -> bool {
+    protected > few && deleted * 2 > protected
 }
 
 impl Brake {
@@ -184,14 +187,21 @@ mod tests {
 
     #[test]
     fn more_than_half_of_more_than_five_are_most() {
-        for (deleted, protected, most) in [
-            (5, 5, false),
-            (6, 6, true),
-            (3, 6, false),
-            (4, 6, true),
-            (51, 100, true),
+        for (deleted, protected, few, most) in [
+            (5, 5, FEW, false),
+            (6, 6, FEW, true),
+            (3, 6, FEW, false),
+            (4, 6, FEW, true),
+            (51, 100, FEW, true),
+            (1, 1, 1, false),
+            (1, 2, 1, false),
+            (2, 2, 1, true),
         ] {
-            assert_eq!(deletes_most(deleted, protected), most, "{deleted} of {protected}");
+            assert_eq!(
+                deletes_most(deleted, protected, few),
+                most,
+                "{deleted} of {protected}, {few}"
+            );
         }
     }
 

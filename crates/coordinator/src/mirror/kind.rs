@@ -11,6 +11,7 @@ use tidewaiter_kit::Cacheable;
 use tidewaiter_kit::cache::CacheBuilder;
 use uuid::Uuid;
 
+use super::brake::FEW;
 use super::listing::Refused;
 
 /// A kind that is mirrored: where the cloud lists it, and how an object of the cloud becomes an object of the cluster.
@@ -62,6 +63,11 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
     /// How many objects may be added within one sync interval before the brake holds them; None for a kind without a bound.
     fn bound(&self) -> Option<usize> {
         None
+    }
+
+    /// So many objects may be deleted together without the brake.
+    fn few(&self) -> usize {
+        FEW
     }
 
     /// What a resource gives: one that gives something else counts as added. Only of a kind with a bound.

@@ -31,6 +31,8 @@ pub(super) struct Rules<'a> {
     pub(super) released: Option<&'a str>,
     /// How many objects may be added within one sync interval; None for a kind without a bound.
     pub(super) bound: Option<usize>,
+    /// So many objects may be deleted together without the brake.
+    pub(super) few: usize,
 }
 
 /// What is to be done.
@@ -175,7 +177,7 @@ fn why_held<R: Resource + Clone>(
     if !listing.is_readable() {
         return (!deletions.is_empty()).then_some(HoldReason::Unreadable);
     }
-    if !deletes_most(deletions.len(), protected) {
+    if !deletes_most(deletions.len(), protected, rules.few) {
         brake.deletes_few();
         return None;
     }
@@ -237,6 +239,7 @@ pub(super) fn blocked<R: Resource>(
 mod tests {
     use k8s_openapi::api::core::v1::ServiceAccount;
 
+    use super::super::brake::FEW;
     use super::super::listing::Refused;
     use super::*;
 
@@ -276,6 +279,7 @@ mod tests {
             confirmed: Duration::from_secs(second),
             released,
             bound: None,
+            few: FEW,
         };
         let Plan { changes, hold } = plan(listing, &actual, |_| true, |_| String::new(), brake, rules);
         let names = |objects: Vec<&ServiceAccount>| -> String {
@@ -401,6 +405,7 @@ mod tests {
             confirmed: INTERVAL,
             released: None,
             bound: None,
+            few: FEW,
         };
         let changes = plan(
             &listed,
@@ -457,6 +462,7 @@ mod tests {
                 confirmed: Duration::from_secs(second),
                 released: None,
                 bound,
+                few: FEW,
             };
             let Plan { changes, hold } = plan(&listed, &actual, |_| true, gives, &mut brake, rules);
             let named = |objects: Vec<&ServiceAccount>| -> String {

@@ -244,6 +244,7 @@ impl<K: MirroredKind> SyncController<K> {
             confirmed,
             released: released.as_deref(),
             bound: self.shared.kind.bound(),
+            few: self.shared.kind.few(),
         };
         let mut brake = self.brake.lock().unwrap_or_else(PoisonError::into_inner);
         Some(plan(

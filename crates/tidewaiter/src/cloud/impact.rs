@@ -1,6 +1,7 @@
 //! Who gains and who loses which verbs on what in each cluster, if a plan is carried out. No requests are sent here.
 //!
-//! It is what the cloud gives. What the settings of a coordinator refuse (`rbacCeiling`) is known in its cluster only.
+//! It is what the cloud gives: to a coordinator with the default settings, and, marked as such, what only one with `allowPrivileged: true` gives.
+//! What `rbacCeiling` refuses is known in its cluster only.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -40,7 +41,7 @@ impl Impact {
             let id = text(cluster, "id");
             (
                 text(cluster, "name").to_owned(),
-                changes(&before.access(id), &after.access(id)),
+                both(&before.access(id), &after.access(id)),
             )
         });
         let subjects = [&before.users, &before.teams, &after.users, &after.teams];
@@ -93,6 +94,44 @@ impl Impact {
     }
 }
 
+/// The changes of a coordinator with the default settings, and what only `allowPrivileged` adds to them. A rule that is refused by default
+/// must not hide that it permits what another rule is to permit.
+fn both(before: &Access, after: &Access) -> Vec<Change> {
+    let mut found = changes(&unprivileged(before), &unprivileged(after));
+    for Change { subject, gains, loses } in changes(before, after) {
+        let privileged = |all: Vec<Difference>| all.into_iter().filter(|it| why_privileged(&it.grant).is_some());
+        let (mut gains, mut loses): (Vec<_>, Vec<_>) = (privileged(gains).collect(), privileged(loses).collect());
+        let by_default = found.extract_if(.., |change| change.subject == subject);
+        for change in by_default {
+            gains.extend(change.gains);
+            loses.extend(change.loses);
+        }
+        if !gains.is_empty() || !loses.is_empty() {
+            found.push(Change { subject, gains, loses });
+        }
+    }
+    found.sort_by(|one, other| one.subject.cmp(&other.subject));
+    found
+}
+
+/// What a coordinator with the default settings makes of it.
+fn unprivileged(access: &Access) -> Access {
+    let mut access = access.clone();
+    for (id, rules) in &mut access.roles {
+        let is_everywhere = |binding: &Binding| binding.role == *id && binding.namespace.is_none();
+        let everywhere = access.bindings.iter().any(is_everywhere);
+        rules.retain(|rule| full_control(rule).is_none() && !(everywhere && reads_secrets(rule)));
+    }
+    access
+}
+
+/// Why it is given only with `allowPrivileged: true`.
+fn why_privileged(grant: &Grant) -> Option<String> {
+    let secrets = grant.namespace.is_none() && reads_secrets(&grant.rule);
+    let full = full_control(&grant.rule).map(|full| full.to_string());
+    full.or_else(|| secrets.then(|| "permits to read all Secrets".to_owned()))
+}
+
 /// What is gained or lost, with what of it `verb` tells: what the subject had before, or keeps.
 fn described(difference: &Difference, verb: &str) -> String {
     let Difference { grant, except } = difference;
@@ -101,9 +140,7 @@ fn described(difference: &Difference, verb: &str) -> String {
         let except: Vec<String> = except.iter().map(Grant::to_string).collect();
         remarks.push(format!("{verb} {}", except.join("; ")));
     }
-    let secrets = grant.namespace.is_none() && reads_secrets(&grant.rule);
-    let full = full_control(&grant.rule).map(|full| full.to_string());
-    if let Some(why) = full.or_else(|| secrets.then(|| "permits to read all Secrets".to_owned())) {
+    if let Some(why) = why_privileged(grant) {
         remarks.push(format!(
             "only where the coordinator has allowPrivileged: true, because it {why}"
         ));

@@ -15,7 +15,7 @@ pub(super) fn title(plugin: &Plugin) -> String {
 }
 
 /// The one plugin of the name: its id, `TYPE/IMPLEMENTATION` or `TYPE`.
-pub(super) fn named(all: Vec<Plugin>, name: &str) -> Result<Plugin> {
+pub(super) fn named(all: &[Plugin], name: &str) -> Result<Plugin> {
     let is = |plugin: &&Plugin| {
         let spec = &plugin.spec;
         let both = format!("{}/{}", spec.type_, spec.implementation);
@@ -128,7 +128,7 @@ mod tests {
                 Err("no plugin is fluentd; the plugins are metrics/prometheus ("),
             ),
         ] {
-            match (named(all(), name), expected) {
+            match (named(&all(), name), expected) {
                 (Ok(found), Ok(number)) => assert!(found.spec.id.ends_with(&number.to_string()), "{name}"),
                 (Err(error), Err(words)) => {
                     let error = error.to_string();
@@ -138,7 +138,7 @@ mod tests {
             }
         }
         assert!(
-            named(Vec::new(), "logs")
+            named(&[], "logs")
                 .unwrap_err()
                 .to_string()
                 .contains("there is no plugin")

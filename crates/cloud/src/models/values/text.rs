@@ -45,7 +45,7 @@ text_value! {
 }
 text_value! {
     /// A signature of minisign, detached: its four lines.
-    #[schema(max_length = 2400, pattern = r"^untrusted comment: [ -~]{0,1000}\n[A-Za-z0-9+/]{99}=\ntrusted comment: [ -~]{0,1000}\n[A-Za-z0-9+/]{86}==\n?$", examples("untrusted comment: signature from a key\nRUQf6LRCGA9i559r3g7V1qNyJDApGip8MfqcadIgT9CuhV3EMhHoN1mGTkUidF/z7SrlQgXdy8ofjb7bNJJylDOocrCo8KLzZwo=\ntrusted comment: timestamp:1790000000\ny/rUw2y8/hOUYjZU71eHp/Wo1KZ40fGy2VJEDl34XMJM+TX48Ss/17u3IvIfbVR1FkZZSNCisQbuQY+bHwhEBg=="))]
+    #[schema(max_length = 2400, pattern = r"^untrusted comment: [\t -~]{0,1000}\n[A-Za-z0-9+/]{99}=\ntrusted comment: [\t -~]{0,1000}\n[A-Za-z0-9+/]{86}==\n?$", examples("untrusted comment: signature from a key\nRUQf6LRCGA9i559r3g7V1qNyJDApGip8MfqcadIgT9CuhV3EMhHoN1mGTkUidF/z7SrlQgXdy8ofjb7bNJJylDOocrCo8KLzZwo=\ntrusted comment: timestamp:1790000000\tfile:plugin-metrics-1.0.0\ny/rUw2y8/hOUYjZU71eHp/Wo1KZ40fGy2VJEDl34XMJM+TX48Ss/17u3IvIfbVR1FkZZSNCisQbuQY+bHwhEBg=="))]
     DetachedSignature, "signature", detached_signature
 }
 text_value! {
@@ -192,7 +192,9 @@ fn detached_signature(text: &str) -> Result<(), &'static str> {
     let lines: Vec<&str> = text.strip_suffix('\n').unwrap_or(text).split('\n').collect();
     let is_comment = |line: &str, prefix: &str| {
         let comment = line.strip_prefix(prefix);
-        comment.is_some_and(|comment| comment.len() <= 1000 && comment.bytes().all(|b| (b' '..=b'~').contains(&b)))
+        // minisign separates the parts of a comment by tabs.
+        let is_text = |b: u8| (b' '..=b'~').contains(&b) || b == b'\t';
+        comment.is_some_and(|comment| comment.len() <= 1000 && comment.bytes().all(is_text))
     };
     let is_base64 = |line: &str, length: usize, end: &str| {
         let data = line.strip_suffix(end);

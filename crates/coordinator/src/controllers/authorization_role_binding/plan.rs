@@ -5,7 +5,7 @@ use tidewaiter_api::access::Subject;
 use super::object::{Binding, role_of};
 
 /// The end of the name of a stand-in.
-const STAND_IN: &str = "-next";
+pub(crate) const STAND_IN: &str = "-next";
 
 /// What is to be bound, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tidewaiter_api::containership::{Plugin, PluginSpec};
+use tidewaiter_api::values::quoted;
 use tidewaiter_cloud::client::{Client, Cluster, ETag, Fetched};
 use tidewaiter_cloud::models::values::PluginId;
 use tidewaiter_kit::{Packed, Packer, Pass, SharedClock};
@@ -13,7 +14,7 @@ use tidewaiter_kit::{Packed, Packer, Pass, SharedClock};
 use super::by_plugin::Identity;
 use super::problem::{PluginError, Problem};
 use super::record::Record;
-use super::release::Release;
+use super::release::{Refused, Release};
 use super::settings::PluginSettings;
 use super::store::compressed;
 use super::trust::Trust;
@@ -97,8 +98,7 @@ impl Manifests {
             (Err(_), Some(held)) => return Ok(Some(self.packer.unpack(&held.release))),
             (Err(error), None) => return Err(PluginError::Cloud(error)),
         };
-        let served = value.get("version").and_then(Value::as_str);
-        if served.is_some_and(|served| served != version) {
+        if !is_of(&value, &plugin.spec).map_err(|refused| Problem::refused(&name, version, &refused))? {
             return Ok(None);
         }
         // What is not signed is not read.
@@ -107,6 +107,9 @@ impl Manifests {
         let read = Release::read(&name, version, &value, &self.deny);
         let mut release = read.map_err(|refused| Problem::refused(&name, version, &refused))?;
         release.signed_at = signed_at;
+        if release.all().next().is_none() && record.len() > 0 {
+            return Err(Problem::refused(&name, version, &emptied(record.len())).into());
+        }
         let held = Held {
             identity,
             version: version.clone(),
@@ -149,5 +152,49 @@ impl Manifests {
 
     fn held(&self) -> MutexGuard<'_, BTreeMap<String, Held>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Manifests without an object would delete everything of the plugin, which is what a bad response looks like.
+fn emptied(objects: usize) -> Refused {
+    Refused {
+        at: "the manifests".to_owned(),
+        why: format!("there are none, and {objects} objects would be deleted: to delete them, remove the plugin"),
+    }
+}
+
+/// Whether the response is of the plugin's version, and not of another one. The cloud of the Go coordinator does not say it.
+///
+/// # Errors
+/// When it is of another plugin.
+fn is_of(sent: &Value, plugin: &PluginSpec) -> Result<bool, Refused> {
+    let text = |field| sent.get(field).and_then(Value::as_str);
+    if let Some(other) = text("id").filter(|id| *id != plugin.id) {
+        return Err(Refused {
+            at: "the response of the cloud".to_owned(),
+            why: format!("is about the plugin {}", quoted(other)),
+        });
+    }
+    Ok(text("version").is_none_or(|version| version == plugin.version))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn manifests_are_of_the_plugin_and_of_its_version() {
+        let plugin: PluginSpec = serde_json::from_value(json!({"id": "one", "version": "1.0.0"})).unwrap();
+        for (sent, expected) in [
+            (json!({"manifests": []}), Ok(true)),
+            (json!({"id": "one", "version": "1.0.0"}), Ok(true)),
+            (json!({"id": "one", "version": "1.0.1"}), Ok(false)),
+            (json!({"id": "two"}), Err("is about the plugin \"two\"".to_owned())),
+        ] {
+            let found = is_of(&sent, &plugin).map_err(|refused| refused.why);
+            assert_eq!(found, expected, "{sent}");
+        }
     }
 }

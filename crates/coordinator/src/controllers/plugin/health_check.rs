@@ -27,8 +27,10 @@ const LONGEST: usize = 512;
 const MOST_OPERATORS: usize = 48;
 /// How deep brackets are nested: the library's parser calls itself some ten times for each, and a stack overflow would end the process.
 const DEEPEST: usize = 8;
-/// The most values in an object: what a loop goes over.
+/// The most values in an object: what a loop goes over, and what a comparison in it compares. Each 256 bytes of text count as one.
 const MOST_VALUES: usize = 2_000;
+/// The same for an expression with one loop in another.
+const MOST_NESTED_VALUES: usize = 200;
 /// How deep loops are nested.
 const LOOPS: usize = 2;
 /// What an expression may call. Nothing here makes anything larger than its arguments.
@@ -85,6 +87,8 @@ pub(super) struct HealthCheck {
 struct Expression {
     text: String,
     program: Arc<Program>,
+    /// The most values in an object.
+    most_values: usize,
 }
 
 impl PartialEq for Expression {
@@ -144,9 +148,16 @@ impl HealthCheck {
             metadata.remove("managedFields");
         }
         let object = &object;
-        if values(object) > MOST_VALUES {
+        let all = [self.in_progress.as_ref(), self.failed.as_ref(), Some(&self.current)];
+        let most = all.into_iter().flatten().map(|expression| expression.most_values).min();
+        if let Some(most) = most.filter(|most| values(object) > *most) {
+            let nested = if most == MOST_NESTED_VALUES {
+                " with one loop in another"
+            } else {
+                ""
+            };
             return Health::Failed(format!(
-                "it has more than {MOST_VALUES} values, which is too large for a health expression"
+                "it has more than {most} values, which is too large for a health expression{nested}"
             ));
         }
         let named = [
@@ -218,9 +229,15 @@ impl Expression {
         }));
         let program = compiled.map_err(|_| "is not valid CEL".to_owned())??;
         permitted(program.expression(), 0)?;
+        let has_one_loop_in_another = permitted(program.expression(), 1).is_err();
         Ok(Self {
             text: text.to_owned(),
             program: Arc::new(program),
+            most_values: if has_one_loop_in_another {
+                MOST_NESTED_VALUES
+            } else {
+                MOST_VALUES
+            },
         })
     }
 
@@ -329,9 +346,10 @@ fn cel_value(value: &Value) -> CelValue {
     }
 }
 
-/// The number of values in it.
+/// The number of values in it, and 256 bytes of text in each.
 fn values(value: &Value) -> usize {
     1 + match value {
+        Value::String(text) => text.len() / 256,
         Value::Array(items) => items.iter().map(values).sum(),
         Value::Object(fields) => fields.values().map(values).sum(),
         _ => 0,

@@ -28,13 +28,15 @@ const MOST_DEPENDENCIES: usize = 32;
 /// The longest name of a job before our suffix: the name is a label of its pods.
 const JOB_NAME: usize = 63 - 9;
 /// Written by the API server, or owned by controllers. `kubectl get -o yaml` has them, so manifests do.
-const SERVERS_OWN: [&str; 6] = [
+const SERVERS_OWN: [&str; 8] = [
     "uid",
     "resourceVersion",
     "creationTimestamp",
     "generation",
     "managedFields",
     "selfLink",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
 ];
 
 /// A version of a plugin: what is to be applied, in this order.
@@ -293,8 +295,10 @@ impl Reader<'_> {
             ));
         }
         let kind = id.kind_name();
-        if self.deny.iter().any(|denied| denied.eq_ignore_ascii_case(&kind)) {
-            let why = format!("pluginDeny has {kind}: leave the object out, or take the kind from pluginDeny");
+        // A kind without a group is denied in every group.
+        let is_denied = |denied: &&String| denied.eq_ignore_ascii_case(&kind) || denied.eq_ignore_ascii_case(&id.kind);
+        if let Some(denied) = self.deny.iter().find(is_denied) {
+            let why = format!("pluginDeny has {denied}: leave the object out, or take the kind from pluginDeny");
             return Err(refused(id.to_string(), why));
         }
         Ok(())

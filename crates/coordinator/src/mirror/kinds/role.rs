@@ -30,6 +30,11 @@ impl MirroredKind for Roles {
         Listed::At(cluster.roles())
     }
 
+    /// All bindings may hang on two roles.
+    fn few(&self) -> usize {
+        1
+    }
+
     fn belongs(&self, role: &models::Role, source: &Source) -> bool {
         // Without its rules, which were requested, it would look like a role that permits nothing.
         role.organization_id == source.cluster.organization && role.rules.is_some()

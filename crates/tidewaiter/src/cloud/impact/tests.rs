@@ -104,3 +104,16 @@ Access in cluster two:
         assert_eq!(shown(&before, &after), expected, "{what}");
     }
 }
+
+#[test]
+fn a_rule_that_is_refused_by_default_hides_no_other() {
+    let everything =
+        json!({"type": "kubernetes", "api_groups": ["*"], "resources": ["*"], "resource_names": null, "verbs": ["*"]});
+    let bound = || vec![binding("team_id", "t", &Value::Null, &Value::Null)];
+    let before = objects(&json!([everything]), bound(), &["a"]);
+    let after = objects(&json!([everything, rule(&["delete"], &["pods"])]), bound(), &["a"]);
+    assert_eq!(
+        shown(&before, &after),
+        "Access in clusters one, two, three:\n  + team developers: delete pods in the whole cluster\n"
+    );
+}

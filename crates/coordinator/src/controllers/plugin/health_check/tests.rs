@@ -162,3 +162,23 @@ fn an_error_shows_no_value() {
         .health(&widget(&json!({"password": "hunter2"})));
     assert!(!format!("{found:?}").contains("hunter2"), "{found:?}");
 }
+
+#[test]
+fn an_object_is_small_enough_for_the_loops() {
+    let (one, nested) = (
+        "status.all(a, a != '')",
+        "status.all(a, status.all(b, status == status))",
+    );
+    let texts = |count: usize, length: usize| json!(vec!["x".repeat(length); count]);
+    for (current, status, expected) in [
+        (one, texts(1_900, 1), "current"),
+        (one, texts(2_000, 1), "failed"),
+        (one, texts(2, 256 * 1_000), "failed"),
+        (nested, texts(100, 1), "current"),
+        (nested, texts(200, 1), "failed"),
+        (nested, texts(2, 256 * 100), "failed"),
+    ] {
+        let health = check(current, "", "").unwrap().health(&widget(&status));
+        assert_eq!(word(&health), expected, "{current}: {health:?}");
+    }
+}

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 use tidewaiter_api::names::CONTAINERSHIP_ACCOUNT;
 
 use super::{ObjectId, Refused, refused};
+use crate::controllers::authorization_role_binding::STAND_IN;
 use crate::mirror::is_id;
 
 /// Whether the object is, or could be taken for, one of the coordinator's or the controller's.
@@ -21,7 +22,8 @@ pub(super) fn is_tidewaiters(id: &ObjectId) -> bool {
         id.kind == "CustomResourceDefinition" && id.name.split_once('.').is_some_and(|(_, group)| is_our_group(group));
     let is_account =
         (id.group.as_str(), id.kind.as_str()) == ("", "ServiceAccount") && id.name == CONTAINERSHIP_ACCOUNT;
-    let is_mirrored_role = id.group == "rbac.authorization.k8s.io" && is_id(&id.name);
+    let of_mirrored_role = id.name.strip_suffix(STAND_IN).unwrap_or(&id.name);
+    let is_mirrored_role = id.group == "rbac.authorization.k8s.io" && is_id(of_mirrored_role);
     is_our_group(&id.group) || defines_ours || is_account || is_mirrored_role || id.name.starts_with("tidewaiter-")
 }
 

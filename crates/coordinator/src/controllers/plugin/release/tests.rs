@@ -43,12 +43,14 @@ v1 ConfigMap a labels="a"                                        | ConfigMap a  
 v1/../.. ConfigMap a                                             | manifests[0][0]            | apiVersion
 v1 Config/Map a                                                  | manifests[0][0]            | kind must be
 v1 Pod a                                                         | Pod a                      | pluginDeny has Pod
+example.com/v1 pod a                                             | pod.example.com a          | pluginDeny has Pod
 v1 ServiceAccount containership                                  | ServiceAccount containership | Tidewaiter's own
 v1 ConfigMap tidewaiter-terminate                                | ConfigMap tidewaiter-terminate | Tidewaiter's own
 containership.io/v3 Plugin a                                     | Plugin.containership.io a  | Tidewaiter's own
 auth.containership.io/v3 AuthorizationRole a                     | AuthorizationRole.auth     | Tidewaiter's own
 tidewaiter.dev/v1alpha1 CloudSync cloud                          | CloudSync.tidewaiter.dev cloud | Tidewaiter's own
 rbac.authorization.k8s.io/v1 ClusterRole cccccccc-0000-4000-8000-000000000009 | ClusterRole.rbac | Tidewaiter's own
+rbac.authorization.k8s.io/v1 RoleBinding cccccccc-0000-4000-8000-000000000009-next | RoleBinding.rbac | Tidewaiter's own
 apiextensions.k8s.io/v1 CustomResourceDefinition users.containership.io | CustomResourceDefinition | own
 "#;
 
@@ -160,4 +162,14 @@ fn a_job_has_a_deadline_and_another_name_for_each_version() {
         let refused = read("1.0.0", deadline).unwrap_err();
         assert!(refused.to_string().contains("activeDeadlineSeconds"), "{refused}");
     }
+}
+
+#[test]
+fn what_the_api_server_writes_is_not_applied() {
+    let object =
+        object(r#"v1 ConfigMap a deletionTimestamp="2026-01-01T00:00:00Z" deletionGracePeriodSeconds=0 uid="x""#);
+    let release = read(&json!([[object]])).unwrap();
+    let metadata = &release.groups[0][0].body["metadata"];
+    let fields: Vec<&String> = metadata.as_object().unwrap().keys().collect();
+    assert_eq!(fields, ["labels", "name"]);
 }
