@@ -83,6 +83,9 @@ pub const PLUGIN_LABEL: &str = "containership.io/plugin-id";
 /// Annotation of a Plugin: its earlier specs, as a JSON list, newest last.
 pub const PLUGIN_HISTORY_ANNOTATION: &str = "containership.io/plugin-history";
 
+/// On a Plugin: the digest (SHA-256) of the signature that the cloud has for it, so that a corrected one is noticed.
+pub const SIGNATURE_ANNOTATION: &str = "tidewaiter.dev/signature";
+
 /// Annotation of an object in a plugin's manifests: `replace` deletes and creates the object when a field cannot be changed.
 pub const ON_IMMUTABLE_ANNOTATION: &str = "tidewaiter.dev/on-immutable";
 

@@ -3,6 +3,7 @@
 pub mod access;
 pub mod changes;
 pub mod controllers;
+mod digest;
 pub mod endpoints;
 mod explained;
 pub mod mirror;

@@ -312,12 +312,12 @@ fn explain<T: Extract>(figment: &Figment, error: figment::Error) -> SettingsErro
         };
     }
     let key = path.join(".");
-    let origin = known_origin.or_else(|| origin_of(&key)).unwrap_or_default();
-    let value = figment
-        .find_value(&key)
-        .ok()
-        .as_ref()
-        .map_or_else(|| "missing".to_owned(), shown);
+    // What an error in a list is about is not known: the list is of one source.
+    let of_list = || (1..path.len()).rev().find_map(|end| origin_of(&path[..end].join(".")));
+    let origin = known_origin.or_else(|| origin_of(&key)).or_else(of_list);
+    let origin = origin.unwrap_or_default();
+    let value = find(figment, &path);
+    let value = value.as_ref().map_or_else(|| "missing".to_owned(), shown);
     let reason = match error.kind {
         Kind::UnknownVariant(_, allowed) => format!("must be one of {}", allowed.join(", ")),
         Kind::InvalidType(_, expected) | Kind::InvalidValue(_, expected) => match allowed::<T>(figment, path) {
@@ -333,6 +333,16 @@ fn explain<T: Extract>(figment: &Figment, error: figment::Error) -> SettingsErro
         value,
         reason,
     }
+}
+
+/// The value at `path`, in which a number may be the place in a list.
+fn find(figment: &Figment, path: &[String]) -> Option<Value> {
+    (1..=path.len()).rev().find_map(|end| {
+        let (path, places) = path.split_at(end);
+        let value = figment.find_value(&path.join(".")).ok()?;
+        let mut places = places.iter().map(|place| place.parse::<usize>().ok());
+        places.try_fold(value, |value, place| value.into_array()?.into_iter().nth(place?))
+    })
 }
 
 /// The allowed values of the setting at `path`, if it has a fixed set of them. serde names them only in the error about an

@@ -31,7 +31,7 @@ mod plan;
 use super::listed::key_of;
 use super::rbac::{CATCH_UP, OURS, Rbac, keep};
 use crate::mirror::is_id;
-use plan::{Refused, Why};
+use plan::{Ceiling, Refused, Why};
 
 pub(crate) use plan::{Limits, plan as plan_rules};
 
@@ -139,7 +139,10 @@ impl Reconciler for AuthorizationRoleController {
         let ceiling = self.rbac.ceiling();
         let limits = Limits {
             allow_privileged: self.rbac.settings.allow_privileged,
-            ceiling: ceiling.as_deref(),
+            ceiling: self.rbac.settings.ceiling.as_deref().map(|name| Ceiling {
+                name,
+                rules: ceiling.as_ref().map(|role| role.rules.as_deref().unwrap_or_default()),
+            }),
             everywhere: self.is_bound_everywhere(key.name()),
         };
         let (rules, refused) = plan::plan(&role.spec.rules, limits);

@@ -10,6 +10,7 @@
 //!   both roles give is never missing.
 //! - Ownership cannot cross namespaces, so a finalizer keeps an `AuthorizationRoleBinding` that the cloud does not list any more until its
 //!   binding is gone, and a binding that is left without is deleted.
+//! - A binding that a finalizer of others keeps is emptied, and reported.
 //! - A binding of others is reported and left alone.
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
 use kube::{Client, Resource as _};
+use serde_json::json;
 use tidewaiter_api::access::{self, Subject};
 use tidewaiter_api::containership::{AuthorizationRoleBinding, AuthorizationRoleBindingSpec};
 use tidewaiter_api::names::AUTHORIZATION_ROLE_BINDING_FINALIZER;
@@ -256,7 +258,12 @@ impl AuthorizationRoleBindingController {
                 Some(_) => self.perform(&step, target, &self.in_namespaces).await?,
             }
         }
-        Ok(Next::UntilChanged)
+        let kept = plan::kept(&existing);
+        if kept.is_empty() {
+            Ok(Next::UntilChanged)
+        } else {
+            Err(BindingError::Kept(kept))
+        }
     }
 
     /// What is there; None while a cache does not show our last write.
@@ -305,6 +312,13 @@ impl AuthorizationRoleBindingController {
                     Err(error) if error.is_gone() => Ok(()),
                     deleted => deleted,
                 },
+                None => Ok(()),
+            },
+            (Step::Empty { .. }, _) => match cached {
+                Some(cached) => {
+                    let patched = self.writer.patch::<B>(cached.meta(), json!({ "subjects": null })).await;
+                    patched.map(drop)
+                }
                 None => Ok(()),
             },
             (Step::Put { fresh, .. }, Some(target)) => {

@@ -1,9 +1,10 @@
 //! What the two controllers of RBAC share: caches, settings, how objects of theirs are recognised, and when a custom resource is let go.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Client, Resource};
 use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding};
@@ -101,10 +102,9 @@ impl Rbac {
         self.bindings.notify_list(wake);
     }
 
-    /// The rules of the ceiling: None without the setting, and no rules while the role does not exist.
-    pub(super) fn ceiling(&self) -> Option<Vec<PolicyRule>> {
-        let roles = self.ceiling.as_ref()?.iter();
-        Some(roles.filter_map(|role| role.rules.clone()).flatten().collect())
+    /// The role that the setting names; None without the setting.
+    pub(super) fn ceiling(&self) -> Option<Arc<ClusterRole>> {
+        self.ceiling.as_ref()?.iter().next()
     }
 }
 

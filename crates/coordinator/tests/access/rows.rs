@@ -219,3 +219,56 @@ async fn what_others_made_is_not_touched() {
     assert!(roles.get_opt(&role).await.unwrap().is_some());
     assert_eq!(versions().await, bindings);
 }
+
+#[tokio::test]
+async fn what_a_finalizer_of_others_keeps_gives_nobody_anything_and_is_reported() {
+    let world = World::start().await;
+    let (first, second, everywhere, in_apps) = (id(), id(), id(), id());
+    world.namespace("apps").await;
+    world.role(&first, &[on(&["pods"], &["get", "list"])]).await;
+    world.role(&second, &[on(&["pods"], &["get"])]).await;
+    world.bind_user(&everywhere, &first, "ann", "").await;
+    world.bind_user(&in_apps, &first, "bob", "apps").await;
+    let running = world.run(RbacSettings::default()).await;
+    world.becomes("ann", ("list", "pods", "apps"), true).await;
+    world.becomes("bob", ("list", "pods", "apps"), true).await;
+    let (cluster, apps): (Api<ClusterRoleBinding>, Api<RoleBinding>) = (world.all(), world.within("apps"));
+    let finalizers = |value: Value| Patch::Merge(json!({"metadata": {"finalizers": value}}));
+    let kept = finalizers(json!(["lab.example.com/kept"]));
+    cluster.patch(&everywhere, &merge(), &kept).await.unwrap();
+    apps.patch(&in_apps, &merge(), &kept).await.unwrap();
+    world.is_quiet().await;
+
+    // Another role, through a stand-in; and nothing any more.
+    world.bind_user(&everywhere, &second, "ann", "").await;
+    world.delete(&world.bindings(), &in_apps).await;
+    world.becomes("ann", ("list", "pods", "apps"), false).await;
+    world.becomes("bob", ("list", "pods", "apps"), false).await;
+    assert!(world.may("ann", &[], "get", "pods", "apps").await);
+    for (name, kept) in [
+        (&everywhere, format!("ClusterRoleBinding {everywhere}")),
+        (&in_apps, format!("RoleBinding apps/{in_apps}")),
+    ] {
+        let note = world.event(name, "DeletionBlocked").await;
+        assert!(note.contains(&kept), "{note}");
+    }
+    let is_emptied = |found: &Value| found["subjects"].is_null() && !found["metadata"]["deletionTimestamp"].is_null();
+    world.shows(&cluster, &everywhere, is_emptied).await;
+    world.shows(&apps, &in_apps, is_emptied).await;
+    world.is_quiet().await;
+
+    // It lets them go.
+    cluster
+        .patch(&everywhere, &merge(), &finalizers(Value::Null))
+        .await
+        .unwrap();
+    apps.patch(&in_apps, &merge(), &finalizers(Value::Null)).await.unwrap();
+    world.is_gone(&apps, &in_apps).await;
+    world.is_gone(&world.bindings(), &in_apps).await;
+    let is_bound = |found: &Value| found["roleRef"]["name"] == json!(second) && !found["subjects"].is_null();
+    world.shows(&cluster, &everywhere, is_bound).await;
+    world.is_gone(&cluster, &format!("{everywhere}-next")).await;
+    assert!(world.may("ann", &[], "get", "pods", "apps").await);
+    world.is_quiet().await;
+    drop(running);
+}

@@ -85,6 +85,21 @@ async fn only_manifests_with_the_newest_signature_of_a_trusted_key_are_applied()
         world.config_is(name, None).await;
     }
 
+    // A signature that is corrected counts, and one that becomes bad is told of at once: nothing else of the plugin changes.
+    offer(
+        3,
+        "1.0.0",
+        &ours.signed(3, "1.0.0", &json!([[config("three", "1")]]), TIME),
+    );
+    world.is_ready(3, "1.0.0").await;
+    offer(
+        3,
+        "1.0.0",
+        &stranger.signed(3, "1.0.0", &json!([[config("three", "1")]]), TIME),
+    );
+    world.condition(3, "1.0.0", "Stalled", "True SignatureRefused").await;
+    world.config_is("three", Some("1")).await;
+
     // An upgrade, by another key. Then the cloud goes back, with the good signature of then.
     offer(1, "1.1.0", &other.signed(1, "1.1.0", &manifests("2"), TIME + 100));
     world.is_ready(1, "1.1.0").await;

@@ -176,10 +176,16 @@ impl World {
 
     /// The same with any text.
     pub fn offer_text(&self, number: usize, version: &str, body: String) {
+        let signature = serde_json::from_str(&body)
+            .ok()
+            .and_then(|body: Value| body.get("signature").cloned());
         self.cloud
             .set(format!("/plugins/{}", id(number)), Answer::Exactly(200, vec![], body));
         let mut plugin = Kind::Plugin.object(number, 0);
         plugin["version"] = json!(version);
+        if let Some(signature) = signature {
+            plugin["signature"] = signature;
+        }
         let mut listed = self.listed.lock().unwrap();
         listed.retain(|other| other["id"] != plugin["id"]);
         listed.push(plugin);

@@ -12,6 +12,7 @@ struct Role {
     poll_seconds: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     region: Option<String>,
+    ports: Vec<u16>,
     lease: Lease,
 }
 
@@ -36,6 +37,7 @@ impl Default for Role {
             mode: Mode::Enforce,
             poll_seconds: 30,
             region: None,
+            ports: Vec::new(),
             lease: Lease::default(),
         }
     }
@@ -114,7 +116,7 @@ type Row = (
 
 #[test]
 fn errors_name_the_setting_the_value_the_source_and_the_remedy() {
-    let rows: [Row; 11] = [
+    let rows: [Row; 12] = [
         (
             "mode: maybe",
             &[],
@@ -132,6 +134,11 @@ fn errors_name_the_setting_the_value_the_source_and_the_remedy() {
         ("mode: 7", &[], &["mode is 7", "must be one of enforce, warn"]),
         ("pollSeconds: often", &[], &["pollSeconds is \"often\"", "must be u32"]),
         ("pollSeconds: -1", &[], &["pollSeconds is -1", "must be u32"]),
+        (
+            "ports: [1, here]",
+            &[],
+            &["the settings file ", "ports.1 is \"here\"", "must be u16"],
+        ),
         (
             "adminAddress: here",
             &[],

@@ -200,12 +200,20 @@ impl CoordinatorSettings {
         if self.endpoints.tls_certificate.is_some() != self.endpoints.tls_key.is_some() {
             bail!("endpoints.tlsCertificate and endpoints.tlsKey belong together: set both or neither");
         }
+        let is_name = |name: &String| !name.is_empty() && !name.contains(['/', '%']);
+        if let Some(name) = self.rbac_ceiling.as_ref().filter(|name| !is_name(name)) {
+            bail!(
+                "{}: rbacCeiling is {}, must be the name of a ClusterRole; leave it out for no ceiling",
+                origins.of("rbacCeiling"),
+                quoted(name)
+            );
+        }
         let denied = self.plugin_deny.iter().map(|kind| ("pluginDeny", kind));
         let rows = self.plugin_namespaces.rows();
         let permitted = rows.flat_map(|(_, row)| row.cluster_scoped.iter().map(|kind| ("pluginNamespaces", kind)));
         if let Some((setting, kind)) = denied.chain(permitted).find(|(_, kind)| !is_kind(kind)) {
             bail!(
-                "{}: {setting} has {}, must be kinds with their groups, for example ClusterRoleBinding.rbac.authorization.k8s.io or Secret",
+                "{}: {setting} has {}, must be kinds, for example ClusterRoleBinding.rbac.authorization.k8s.io, or Secret for one without a group or of any",
                 origins.of(setting),
                 quoted(kind)
             );

@@ -323,12 +323,16 @@ fn what_limits_plugins_is_read_from_the_file_and_the_environment() {
     write(&file, "pluginApproval: manual\n");
     assert!(printed(&[&settings], &[]).out.contains("pluginApproval: manual"));
     for (line, words) in [
-        ("pluginTrust: [RWQ]", "minisign.pub"),
+        ("pluginTrust: [RWQ]", "pluginTrust.0 is \"RWQ\""),
+        (
+            "rbacCeiling: ''",
+            "rbacCeiling is \"\", must be the name of a ClusterRole",
+        ),
         ("pluginNamespaces: {a/b/c: {namespaces: []}}", "TYPE/IMPLEMENTATION"),
         ("pluginNamespaces: {a: {namespaces: [A_b]}}", "is no namespace"),
         (
             "pluginNamespaces: {a: {namespaces: [], clusterScoped: [secret]}}",
-            "must be kinds with their groups",
+            "must be kinds, for example",
         ),
         ("pluginNamespaces: {a: {names: []}}", "namespaces"),
         ("pluginServiceAccounts: {a: default}", "write NAMESPACE/NAME"),

@@ -5,16 +5,25 @@ use std::fmt::{self, Display};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use tidewaiter_api::access::{self, FullControl};
 use tidewaiter_api::containership::AuthorizationRule;
+use tidewaiter_api::values::quoted;
 
 /// What limits the rules.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits<'a> {
     /// Whether rules that amount to full control are permitted.
     pub(crate) allow_privileged: bool,
-    /// The rules beyond which nothing is permitted.
-    pub(crate) ceiling: Option<&'a [PolicyRule]>,
+    /// Beyond which nothing is permitted.
+    pub(crate) ceiling: Option<Ceiling<'a>>,
     /// Whether a binding gives the role in all namespaces.
     pub(crate) everywhere: bool,
+}
+
+/// The `ClusterRole` that `rbacCeiling` names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ceiling<'a> {
+    pub(crate) name: &'a str,
+    /// Its rules; None while there is no such role, and then nothing is permitted.
+    pub(crate) rules: Option<&'a [PolicyRule]>,
 }
 
 /// A rule that is not applied.
@@ -35,6 +44,8 @@ pub(crate) enum Why {
     AllSecrets,
     /// The first part of it that the ceiling does not include.
     Beyond(String),
+    /// There is no role of this name, which `rbacCeiling` names.
+    NoCeiling(String),
 }
 
 impl Why {
@@ -45,7 +56,7 @@ impl Why {
         match self {
             Self::Invalid(_) => "invalid",
             Self::FullControl(_) | Self::AllSecrets => "privileged",
-            Self::Beyond(_) => "ceiling",
+            Self::Beyond(_) | Self::NoCeiling(_) => "ceiling",
         }
     }
 }
@@ -66,6 +77,11 @@ impl Display for Why {
                  allowPrivileged: true",
             ),
             Self::Beyond(part) => write!(f, "is beyond rbacCeiling, which does not permit \"{part}\""),
+            Self::NoCeiling(name) => write!(
+                f,
+                "is not permitted: rbacCeiling is {}, and there is no ClusterRole of that name",
+                quoted(name)
+            ),
         }
     }
 }
@@ -95,7 +111,11 @@ fn refusal(rule: &PolicyRule, limits: Limits<'_>) -> Option<Why> {
         full.or_else(|| all_secrets.then_some(Why::AllSecrets))
     };
     let beyond = || {
-        let part = access::beyond(limits.ceiling?, rule)?;
+        let Ceiling { name, rules } = limits.ceiling?;
+        let Some(rules) = rules else {
+            return Some(Why::NoCeiling(name.to_owned()));
+        };
+        let part = access::beyond(rules, rule)?;
         Some(Why::Beyond(access::words(&part)))
     };
     access::invalid(rule)
@@ -192,7 +212,10 @@ mod tests {
             (
                 Limits {
                     allow_privileged: allowed,
-                    ceiling: Some(&ceiling),
+                    ceiling: Some(Ceiling {
+                        name: "c",
+                        rules: Some(&ceiling),
+                    }),
                     everywhere,
                 },
                 &["get pods"],
@@ -200,7 +223,7 @@ mod tests {
             ),
             (
                 Limits {
-                    ceiling: Some(&[]),
+                    ceiling: Some(Ceiling { name: "c", rules: None }),
                     ..NONE
                 },
                 &[],
@@ -232,5 +255,20 @@ mod tests {
 
     fn owned(texts: &[&str]) -> Vec<String> {
         texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_ceiling_that_does_not_exist_is_named() {
+        let limits = Limits {
+            ceiling: Some(Ceiling {
+                name: "viw",
+                rules: None,
+            }),
+            ..NONE
+        };
+        let (_, refused) = plan(&[on(&[""], &["pods"], &["get"])], limits);
+        let expected =
+            "\"get pods\" is not permitted: rbacCeiling is \"viw\", and there is no ClusterRole of that name";
+        assert_eq!(refused[0].to_string(), expected);
     }
 }

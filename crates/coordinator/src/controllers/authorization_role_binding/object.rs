@@ -12,6 +12,8 @@ const CLUSTER_ROLE: &str = "ClusterRole";
 pub(super) trait Binding: Cacheable + Serialize {
     fn new(metadata: ObjectMeta, role: &str, subject: &Subject) -> Self;
     fn role_ref(&self) -> &RoleRef;
+    /// Whether it gives nobody anything.
+    fn is_empty(&self) -> bool;
 }
 
 impl Binding for ClusterRoleBinding {
@@ -26,6 +28,10 @@ impl Binding for ClusterRoleBinding {
     fn role_ref(&self) -> &RoleRef {
         &self.role_ref
     }
+
+    fn is_empty(&self) -> bool {
+        self.subjects.as_ref().is_none_or(Vec::is_empty)
+    }
 }
 
 impl Binding for RoleBinding {
@@ -39,6 +45,10 @@ impl Binding for RoleBinding {
 
     fn role_ref(&self) -> &RoleRef {
         &self.role_ref
+    }
+
+    fn is_empty(&self) -> bool {
+        self.subjects.as_ref().is_none_or(Vec::is_empty)
     }
 }
 

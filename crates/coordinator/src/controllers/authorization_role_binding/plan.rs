@@ -1,4 +1,7 @@
 //! In which order bindings are written and deleted, so that a right that stays is never missing. Pure.
+//!
+//! A finalizer of others may keep a binding that is deleted. It is emptied, so that it gives nothing, and a stand-in gives what it gave until
+//! it is gone.
 
 use tidewaiter_api::access::Subject;
 
@@ -23,6 +26,12 @@ pub(super) struct Existing {
     name: String,
     /// The `ClusterRole` that it binds.
     role: Option<String>,
+    /// Whether it is being deleted: a finalizer keeps it.
+    deleting: bool,
+    /// Whether a finalizer will keep it when it is deleted.
+    finalizers: bool,
+    /// Whether it gives nobody anything.
+    empty: bool,
 }
 
 impl Existing {
@@ -32,8 +41,39 @@ impl Existing {
             namespace: meta.namespace.clone(),
             name: meta.name.clone().unwrap_or_default(),
             role: role_of(binding).map(str::to_owned),
+            deleting: meta.deletion_timestamp.is_some(),
+            finalizers: meta
+                .finalizers
+                .as_ref()
+                .is_some_and(|finalizers| !finalizers.is_empty()),
+            empty: binding.is_empty(),
         }
     }
+
+    /// What takes it away. What a finalizer keeps, or will keep, is emptied, and deleted when that is seen: each write is conditional.
+    fn removal(&self) -> Option<Step> {
+        let (namespace, name) = (self.namespace.clone(), self.name.clone());
+        if !self.goes() && !self.empty {
+            Some(Step::Empty { namespace, name })
+        } else {
+            (!self.deleting).then_some(Step::Delete { namespace, name })
+        }
+    }
+
+    /// Whether its name is free once it is deleted.
+    fn goes(&self) -> bool {
+        !self.deleting && !self.finalizers
+    }
+}
+
+/// The finalizers of others keep these, which give nothing any more.
+pub(super) fn kept(existing: &[Existing]) -> Vec<String> {
+    let kept = existing.iter().filter(|it| it.deleting);
+    let name = |it: &Existing| match &it.namespace {
+        Some(namespace) => format!("RoleBinding {namespace}/{}", it.name),
+        None => format!("ClusterRoleBinding {}", it.name),
+    };
+    kept.map(name).collect()
 }
 
 /// One write.
@@ -45,6 +85,8 @@ pub(super) enum Step {
         name: String,
         fresh: bool,
     },
+    /// Takes the subjects of the binding of this name.
+    Empty { namespace: Option<String>, name: String },
     /// Deletes the binding of this name.
     Delete { namespace: Option<String>, name: String },
 }
@@ -52,13 +94,15 @@ pub(super) enum Step {
 impl Step {
     pub(super) fn namespace(&self) -> Option<&str> {
         match self {
-            Self::Put { namespace, .. } | Self::Delete { namespace, .. } => namespace.as_deref(),
+            Self::Put { namespace, .. } | Self::Empty { namespace, .. } | Self::Delete { namespace, .. } => {
+                namespace.as_deref()
+            }
         }
     }
 
     pub(super) fn name(&self) -> &str {
         match self {
-            Self::Put { name, .. } | Self::Delete { name, .. } => name,
+            Self::Put { name, .. } | Self::Empty { name, .. } | Self::Delete { name, .. } => name,
         }
     }
 }
@@ -73,13 +117,10 @@ pub(super) fn id_of(name: &str) -> &str {
     name.strip_suffix(STAND_IN).unwrap_or(name)
 }
 
-/// The writes, one after the other: first what gives the rights of the target, then the deletion of everything else.
+/// The writes, one after the other: first what gives the rights of the target, then the removal of everything else.
 pub(super) fn plan(name: &str, target: Option<&Target>, existing: &[Existing]) -> Vec<Step> {
-    let mut steps = Vec::new();
-    let delete = |it: &Existing| Step::Delete {
-        namespace: it.namespace.clone(),
-        name: it.name.clone(),
-    };
+    let stand_in = stand_in(name);
+    let (mut steps, mut kept) = (Vec::new(), Vec::new());
     if let Some(target) = target {
         let put = |name: &str, fresh| Step::Put {
             namespace: target.namespace.clone(),
@@ -90,31 +131,36 @@ pub(super) fn plan(name: &str, target: Option<&Target>, existing: &[Existing]) -
             let mut all = existing.iter();
             all.find(|it| it.namespace == target.namespace && it.name == name)
         };
-        let binds = |it: &Existing| it.role.as_ref() == Some(&target.role);
-        let replaced = here(name).filter(|it| !binds(it));
-        if let Some(replaced) = replaced {
-            let stand_in = stand_in(name);
-            let outdated = here(&stand_in).filter(|it| !binds(it));
-            steps.extend(outdated.map(delete));
-            steps.push(put(&stand_in, outdated.is_some()));
-            steps.push(delete(replaced));
-            steps.push(put(name, true));
-            steps.push(Step::Delete {
-                namespace: target.namespace.clone(),
-                name: stand_in,
-            });
-        } else {
-            steps.push(put(name, false));
+        let serves = |it: &Existing| it.role.as_ref() == Some(&target.role) && !it.deleting;
+        match here(name).filter(|it| !serves(it)) {
+            None => {
+                steps.push(put(name, false));
+                kept.push(name);
+            }
+            Some(replaced) => {
+                let outdated = here(&stand_in).filter(|it| !serves(it));
+                steps.extend(outdated.and_then(Existing::removal));
+                if outdated.is_none_or(Existing::goes) {
+                    steps.push(put(&stand_in, outdated.is_some()));
+                }
+                steps.extend(replaced.removal());
+                if replaced.goes() {
+                    steps.push(put(name, true));
+                    steps.push(Step::Delete {
+                        namespace: target.namespace.clone(),
+                        name: stand_in.clone(),
+                    });
+                }
+                kept.extend([name, stand_in.as_str()]);
+            }
         }
     }
-    let kept = |it: &Existing| target.is_some_and(|target| it.namespace == target.namespace && it.name == name);
-    let planned: Vec<Step> = existing.iter().filter(|it| !kept(it)).map(delete).collect();
-    steps.extend(
-        planned
-            .into_iter()
-            .filter(|step| !steps.contains(step))
-            .collect::<Vec<_>>(),
-    );
+    let stays = |it: &Existing| {
+        let here = target.is_some_and(|target| it.namespace == target.namespace);
+        here && kept.contains(&it.name.as_str())
+    };
+    let others = existing.iter().filter(|it| !stays(it));
+    steps.extend(others.filter_map(Existing::removal));
     steps
 }
 
@@ -135,7 +181,27 @@ mod tests {
             namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
             name: name.to_owned(),
             role: (!role.is_empty()).then(|| role.to_owned()),
+            deleting: false,
+            finalizers: false,
+            empty: false,
         }
+    }
+
+    /// The same, with a finalizer.
+    fn held(it: Existing) -> Existing {
+        Existing { finalizers: true, ..it }
+    }
+
+    /// It is being deleted, and a finalizer keeps it.
+    fn deleting(it: Existing) -> Existing {
+        Existing {
+            deleting: true,
+            ..held(it)
+        }
+    }
+
+    fn emptied(it: Existing) -> Existing {
+        Existing { empty: true, ..it }
     }
 
     fn planned(target: Option<&Target>, existing: &[Existing]) -> String {
@@ -147,6 +213,7 @@ mod tests {
             let sign = match step {
                 Step::Put { fresh: false, .. } => "=",
                 Step::Put { fresh: true, .. } => "+",
+                Step::Empty { .. } => "0",
                 Step::Delete { .. } => "-",
             };
             format!("{sign}{place}{}", step.name())
@@ -197,6 +264,35 @@ mod tests {
                 Some(target("", "s")),
                 vec![there("", "b", "q"), there("", "b-next", "r")],
                 "-b-next +b-next -b +b -b-next",
+            ),
+            // A finalizer will keep it, keeps it, and gave way.
+            (None, vec![held(there("", "b", "r"))], "0b"),
+            (None, vec![emptied(held(there("", "b", "r")))], "-b"),
+            (None, vec![deleting(there("", "b", "r"))], "0b"),
+            (None, vec![emptied(deleting(there("", "b", "r")))], ""),
+            (
+                None,
+                vec![emptied(deleting(there("", "b", "r"))), there("", "b-next", "r")],
+                "-b-next",
+            ),
+            (Some(target("", "r")), vec![held(there("", "b", "q"))], "=b-next 0b"),
+            (
+                Some(target("", "r")),
+                vec![emptied(held(there("", "b", "q"))), there("", "b-next", "r")],
+                "=b-next -b",
+            ),
+            (
+                Some(target("", "r")),
+                vec![emptied(deleting(there("", "b", "q"))), there("", "b-next", "r")],
+                "=b-next",
+            ),
+            (Some(target("", "r")), vec![deleting(there("", "b", "r"))], "=b-next 0b"),
+            (Some(target("n", "r")), vec![deleting(there("", "b", "r"))], "=n/b 0b"),
+            // It keeps the stand-in, too: nothing can be bound.
+            (
+                Some(target("", "s")),
+                vec![deleting(there("", "b", "q")), deleting(there("", "b-next", "r"))],
+                "0b-next 0b",
             ),
         ] {
             assert_eq!(planned(target.as_ref(), &existing), expected, "{existing:?}");

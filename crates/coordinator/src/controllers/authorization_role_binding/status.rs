@@ -46,6 +46,9 @@ impl Wait {
 pub(super) enum BindingError {
     #[error("the binding waits: {0}")]
     Waits(Wait),
+    /// Finalizers of others keep what was deleted.
+    #[error("finalizers of others keep {}", .0.join(", "))]
+    Kept(Vec<String>),
     #[error(transparent)]
     Write(#[from] WriteError),
 }
@@ -54,7 +57,7 @@ impl ReconcileError for BindingError {
     fn retry(&self) -> Retry {
         match self {
             // Its arrival starts a pass.
-            Self::Waits(_) => Retry::Slow,
+            Self::Waits(_) | Self::Kept(_) => Retry::Slow,
             Self::Write(error) => error.retry(),
         }
     }
@@ -62,13 +65,14 @@ impl ReconcileError for BindingError {
     fn class(&self) -> &'static str {
         match self {
             Self::Waits(wait) => wait.word(),
+            Self::Kept(_) => "finalizer",
             Self::Write(error) => error.class(),
         }
     }
 
     fn is_refusal(&self) -> bool {
         match self {
-            Self::Waits(_) => true,
+            Self::Waits(_) | Self::Kept(_) => true,
             Self::Write(error) => error.is_refusal(),
         }
     }
@@ -85,6 +89,13 @@ impl ReconcileError for BindingError {
                 };
                 let note = format!("{state}: {wait}. It is bound as soon as it exists.");
                 Some(Notice::warning("BindingWaits", "Bind", note))
+            }
+            Self::Kept(kept) => {
+                let note = format!(
+                    "Finalizers of others keep what is deleted: {}. It gives nobody anything any more. Let whoever set the finalizers remove them.",
+                    kept.join(", ")
+                );
+                Some(Notice::warning("DeletionBlocked", "Unbind", note))
             }
             Self::Write(error) => error.notice(),
         }

@@ -22,8 +22,9 @@ use super::account::PluginAccount;
 use super::health::{Health, health, is_inert};
 use super::health_check::HealthCheck;
 use super::job::JobState;
-use super::object::{Object, ObjectId, digest};
+use super::object::{Object, ObjectId};
 use super::observed::Live;
+use crate::digest::digest;
 
 mod observe;
 mod others;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tidewaiter_api::containership::PendingVersion;
 
-use super::object::digest;
+use crate::digest::digest;
 
 /// The key of the diff in its Secret.
 pub const DIFF_KEY: &str = "diff";

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tidewaiter_api::containership::{Plugin, PluginSpec};
+use tidewaiter_api::names::SIGNATURE_ANNOTATION;
 use tidewaiter_api::values::quoted;
 use tidewaiter_cloud::client::{Client, Cluster, ETag, Fetched};
 use tidewaiter_cloud::models::values::PluginId;
 use tidewaiter_kit::{Packed, Packer, Pass, SharedClock};
 
 use super::by_plugin::Identity;
+use super::gate::annotation;
 use super::problem::{PluginError, Problem};
 use super::record::Record;
 use super::release::{Refused, Release};
@@ -41,6 +43,8 @@ struct Held {
     /// What they were signed for, with the version.
     identity: Identity,
     version: String,
+    /// The digest of the signature, as the Plugin said.
+    signature: Option<String>,
     previous: Option<String>,
     etag: Option<ETag>,
     /// When they were fetched (monotonic).
@@ -78,8 +82,10 @@ impl Manifests {
         let identity = Identity::of(&plugin.spec);
         let same = |held: &Held| held.identity == identity && held.version == *version && held.previous == previous;
         let held = self.held().get(&name).filter(|held| same(held)).cloned();
+        let signature = annotation(plugin, SIGNATURE_ANNOTATION);
         let now = self.clock.monotonic();
-        if let Some(held) = held.as_ref().filter(|held| now < held.at + REFRESH / 2) {
+        let is_fresh = |held: &&Held| now < held.at + REFRESH / 2 && held.signature == signature;
+        if let Some(held) = held.as_ref().filter(is_fresh) {
             return Ok(Some(self.packer.unpack(&held.release)));
         }
         let etag = held.as_ref().and_then(|held| held.etag.clone());
@@ -90,7 +96,12 @@ impl Manifests {
             (Ok(Fetched::Complete { value, etag }), _) => (value, etag),
             (Ok(Fetched::Unchanged), Some(held)) => {
                 let release = self.packer.unpack(&held.release);
-                self.held().insert(name, Held { at: now, ..held });
+                let held = Held {
+                    at: now,
+                    signature,
+                    ..held
+                };
+                self.held().insert(name, held);
                 return Ok(Some(release));
             }
             (Ok(Fetched::Unchanged), None) => return Ok(None),
@@ -113,6 +124,7 @@ impl Manifests {
         let held = Held {
             identity,
             version: version.clone(),
+            signature,
             previous,
             etag,
             at: now,

@@ -23,7 +23,6 @@ use super::by_plugin::Identity;
 use super::diff::PluginDiff;
 use super::fetch::REFRESH;
 use super::namespaces;
-use super::object::digest;
 use super::problem::{PluginError, Problem};
 use super::proposal::{Step, proposal};
 use super::record::Record;
@@ -31,6 +30,7 @@ use super::release::{Refused, Release};
 use super::status::{APPROVAL_NEEDED, Facts, State, approval_needed};
 use super::store::{is_too_large, then};
 use super::{PluginController, Saved};
+use crate::digest::digest;
 
 /// A version to apply.
 pub(super) struct Goal {
@@ -284,6 +284,6 @@ impl PluginController {
     }
 }
 
-fn annotation(plugin: &Plugin, name: &str) -> Option<String> {
+pub(super) fn annotation(plugin: &Plugin, name: &str) -> Option<String> {
     plugin.metadata.annotations.as_ref()?.get(name).cloned()
 }

@@ -1,8 +1,7 @@
-//! How objects of plugins are named and digested.
+//! How objects of plugins are named.
 
-use std::fmt::{self, Display, Write as _};
+use std::fmt::{self, Display};
 
-use aws_lc_rs::digest::{Context, SHA256};
 use kube::core::GroupVersionKind;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -88,19 +87,4 @@ impl From<&AppliedObject> for ObjectId {
             name: applied.name.clone(),
         }
     }
-}
-
-/// The SHA-256 of these texts, in hexadecimal digits; where one ends is part of it.
-pub(super) fn digest<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
-    let mut context = Context::new(&SHA256);
-    for part in parts {
-        context.update(&(part.len() as u64).to_be_bytes());
-        context.update(part.as_bytes());
-    }
-    let mut text = String::with_capacity(64);
-    for byte in context.finish().as_ref() {
-        // A String takes everything.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }

@@ -144,7 +144,15 @@ impl Problem {
             let message = status.message.trim_end_matches('.');
             &message[..message.floor_char_boundary(SAID)]
         };
+        let ends = status.code == 403 && status.message.contains("because it is being terminated");
         let (reason, remedy) = match status.code {
+            403 if ends => (
+                "ApplyFailed",
+                format!(
+                    "The namespace {} is being deleted. It is tried again: the namespace must go, or what keeps it (kubectl describe namespace).",
+                    id.namespace
+                ),
+            ),
             401 | 403 => ("Denied", denied(&status.message, account)),
             422 if is_immutable(&status.message) => (
                 "ImmutableField",
@@ -159,7 +167,7 @@ impl Problem {
         Self {
             reason,
             note: format!("cannot {verb} {id}: {said}. {remedy}"),
-            passes: !(400..=422).contains(&status.code) || status.code == 409 || status.code == 408,
+            passes: !(400..=422).contains(&status.code) || status.code == 409 || status.code == 408 || ends,
         }
     }
 }

@@ -6,11 +6,12 @@
 use std::collections::BTreeSet;
 
 use super::job::JobState;
-use super::object::{Object, ObjectId, digest};
+use super::object::{Object, ObjectId};
 use super::observed::{Live, Observed, Seen};
 use super::record::Record;
 use super::release::Release;
 use super::settings::PluginDrift;
+use crate::digest::digest;
 
 /// What would be done with an object.
 #[derive(Clone, Debug, PartialEq)]

@@ -12,7 +12,8 @@ use tidewaiter_api::values::quoted;
 
 use super::by_plugin::is_key;
 use super::health_check::{HealthCheck, SentCheck, health_checks};
-use super::object::{Object, ObjectId, digest};
+use super::object::{Object, ObjectId};
+use crate::digest::digest;
 use identity::{annotation, identity, is_tidewaiters};
 
 mod identity;

@@ -2,13 +2,14 @@
 
 use kube::Client;
 use tidewaiter_api::containership::{Plugin, PluginSpec};
-use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
+use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, SIGNATURE_ANNOTATION};
 use tidewaiter_cloud::client::{ChangedKind, Cluster};
 use tidewaiter_cloud::models;
 use tidewaiter_kit::Cache;
 use tidewaiter_kit::cache::CacheBuilder;
 
 use super::or_empty;
+use crate::digest::digest;
 use crate::mirror::kind::{Listed, MirroredKind, Source, named};
 
 /// The plugins of the cluster.
@@ -34,6 +35,11 @@ impl MirroredKind for Plugins {
     }
 
     fn resource(&self, plugin: models::Plugin) -> Option<Plugin> {
+        let mut metadata = named(&plugin.id);
+        metadata.annotations = plugin.spec.signature.map(|signature| {
+            let digest = digest([&*signature.to_string()]);
+            [(SIGNATURE_ANNOTATION.to_owned(), digest)].into()
+        });
         let spec = PluginSpec {
             id: plugin.id.to_string(),
             added_at: or_empty(plugin.added_at),
@@ -43,7 +49,7 @@ impl MirroredKind for Plugins {
             implementation: plugin.spec.implementation.to_string(),
         };
         Some(Plugin {
-            metadata: named(&spec.id),
+            metadata,
             spec,
             status: None,
         })

@@ -76,6 +76,7 @@ const HEALTHY: [(&str, [u32; 2]); 41] = [
     (r#"tidewaiter_role_rules_refused{reason="privileged"}"#, [0, 0]),
     (r#"tidewaiter_role_bindings_waiting{for="role"}"#, [0, 0]),
     (r#"tidewaiter_plugins{state="stalled"}"#, [0, 0]),
+    (r#"tidewaiter_plugins{state="awaits_approval"}"#, [0, 0]),
     ("tidewaiter_plugin_objects_drifted", [0, 0]),
     (
         r#"tidewaiter_reconcile_errors_total{controller="plugin",class="denied"}"#,
@@ -205,6 +206,11 @@ const TROUBLE: [(&str, &str, Option<u32>); 38] = [
         Some(1),
     ),
     ("PluginsStalled", r#"tidewaiter_plugins{state="stalled"}"#, Some(1)),
+    (
+        "PluginsAwaitApproval",
+        r#"tidewaiter_plugins{state="awaits_approval"}"#,
+        Some(1),
+    ),
     ("PluginObjectsDrifted", "tidewaiter_plugin_objects_drifted", Some(1)),
     (
         "CoordinatorWritesFailing",

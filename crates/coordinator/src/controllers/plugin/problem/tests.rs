@@ -22,6 +22,13 @@ fn a_failed_write_names_the_object_what_was_said_and_what_helps() {
     let webhook = "failed calling webhook \"check.example.com\": connection refused";
     for (code, said, reason, passes, remedy) in [
         (403, "forbidden", "Denied", false, "deploy/coordinator/plugins"),
+        (
+            403,
+            "unable to create new content in namespace n because it is being terminated",
+            "ApplyFailed",
+            true,
+            "The namespace n is being deleted",
+        ),
         (422, immutable, "ImmutableField", false, "on-immutable: replace"),
         (
             422,
