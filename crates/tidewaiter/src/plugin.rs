@@ -136,8 +136,9 @@ async fn rollback(args: &PluginRollbackArgs) -> Result<()> {
         .as_ref()
         .map_or("none", |applied| &applied.version);
     print(&format!(
-        "{}: back from version {} to version {} of {} (revision {})\n",
+        "{}: from version {} of the cloud (applied: {}) back to version {} of {} (revision {})\n",
         title(&plugin),
+        printable(&plugin.spec.version),
         printable(applied),
         printable(&release.version),
         release.at,
