@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::runtime::watcher;
 use serde_json::{Value, json};
 use tidewaiter_api::containership::Plugin;
@@ -139,6 +139,7 @@ fn chapter(found: &Found, bare: &[f64]) -> Chapter {
 /// Seconds of the bare client for each plugin.
 async fn bare() -> Result<Vec<f64>> {
     let cluster = control_plane().await;
+    permit(&cluster).await;
     let mut seconds = Vec::new();
     for plugin in 0..ALONE {
         let namespace = numbered("plugin", plugin);
@@ -151,10 +152,21 @@ async fn bare() -> Result<Vec<f64>> {
     Ok(seconds)
 }
 
+/// Lets the service account apply plugins.
+async fn permit(cluster: &ControlPlane) {
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+    cluster.apply_manifests(deploy.join("coordinator/plugins")).await;
+    let all: Api<ConfigMap> = Api::all(cluster.client(&account()));
+    eventually("the permission to apply plugins", SOON, async || {
+        let listed = all.list_metadata(&ListParams::default().limit(1)).await;
+        listed.map(drop).map_err(|error| error.to_string())
+    })
+    .await;
+}
+
 async fn of_coordinator(program: &Path) -> Result<Found> {
     let bed = Bed::start(program, 1).await?;
-    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
-    bed.cluster.apply_manifests(deploy.join("coordinator/plugins")).await;
+    permit(&bed.cluster).await;
     let coordinator = bed.coordinator();
     coordinator.ready().await;
     let mut wire = Wire::open(bed.cloud.address).await?;
