@@ -6,7 +6,7 @@ SHELL := bash
 # Warnings are errors here, not in the source.
 STRICT := -D warnings
 
-.PHONY: help demo test bench fmt lint docs unit assets deny
+.PHONY: help demo test bench fmt lint docs unit assets deny image
 
 help: ## What can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -35,6 +35,7 @@ docs:
 
 # A test of xtask itself has cargo build xtask with the features of the whole workspace: `cargo xtask` would build its dependencies again.
 unit: assets
+	hack/image/tools
 	cargo test --workspace --no-run
 	target/debug/xtask test
 
@@ -50,3 +51,11 @@ assets: ## etcd, the Kubernetes control plane, Helm, moto, fake-gcs-server, Prom
 deny: ## Licences, sources and duplicates of dependencies (installs cargo-deny)
 	command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
 	cargo deny check bans licenses sources
+
+# As in the Containerfile: with the example, cargo would enable more features of the dependencies.
+image: ## The image with its digest, SBOM and licences, in dist/ (BINARY=file packs that binary; installs cargo-cyclonedx and cargo-about)
+	hack/image/tools
+	command -v cargo-cyclonedx >/dev/null || cargo install --locked cargo-cyclonedx
+	command -v cargo-about >/dev/null || cargo install --locked --features cli cargo-about
+	$(if $(BINARY),,cargo build --locked --release --package tidewaiter)
+	image=$$(hack/image/build $(BINARY)) && hack/image/bill "$$image"

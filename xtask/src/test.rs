@@ -18,7 +18,7 @@ use serde_json::Value;
 
 /// The targets that take longest, which start first, the longest before the others. Those that compute (`simulation`, `histories`) lie
 /// between those that wait, so that neither the cores nor the places are idle.
-const LONGEST: [&str; 20] = [
+const LONGEST: [&str; 21] = [
     "server",
     "controller",
     "coordinator",
@@ -28,6 +28,7 @@ const LONGEST: [&str; 20] = [
     "plugins",
     "histories",
     "cloud_server",
+    "image",
     "verdicts",
     "tidewaiter_coordinator",
     "conformance",

@@ -1,6 +1,6 @@
 //! The flags of the server commands of `tidewaiter cloud`, which run on the server's machine. No flag takes a secret.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -32,6 +32,25 @@ pub(crate) struct ServerPlace {
 
     #[command(flatten)]
     pub(crate) flags: ServerFlags,
+}
+
+impl ServerPlace {
+    /// The flags with which another command uses the same server, quoted for a shell. `data` is named in any case.
+    ///
+    /// # Errors
+    /// A flag contains a NUL character, which no shell can pass on.
+    pub(crate) fn to_flags(&self, data: &Path) -> Result<String, shlex::QuoteError> {
+        let settings = self.settings.as_ref().map(|path| path.display().to_string());
+        let flags = [
+            ("--settings", settings),
+            ("--data", Some(data.display().to_string())),
+            ("--database", self.flags.database.clone()),
+        ];
+        let given = flags
+            .iter()
+            .filter_map(|(flag, value)| Some([*flag, value.as_deref()?]));
+        shlex::try_join(given.flatten())
+    }
 }
 
 /// The settings that have a flag. A flag that is not given is absent, so that the file and the environment apply.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tidewaiter_testkit::eventually;
+use tidewaiter_testkit::{Program, eventually};
 
 use crate::world::{EMAIL, Land, On, Place, SOON};
 
@@ -13,7 +13,7 @@ async fn a_new_user_gets_from_nothing_to_a_login() {
     for wanted in [
         "Organization  Acme",
         EMAIL,
-        "tidewaiter cloud serve --data",
+        "tidewaiter cloud serve --settings",
         "tidewaiter cloud login --server",
     ] {
         assert!(said.contains(wanted), "no {wanted} in {said}");
@@ -38,6 +38,29 @@ async fn a_new_user_gets_from_nothing_to_a_login() {
     let (code, said) = place.run(&words).await;
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("already"), "{said}");
+}
+
+#[tokio::test]
+async fn the_next_step_after_init_serves_the_same_database() {
+    let place = Place::new(On::Sqlite).await;
+    let data = place.scratch.path().join("a folder");
+    let database = format!("sqlite://{}/another.db", place.scratch.path().display());
+    let program = place.init_program().arg("--data").arg(&data);
+    let (code, said) = place.run_program(program.args(["--database", &database])).await;
+    assert_eq!(code, 0, "{said}");
+    let next = said
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("tidewaiter cloud serve "));
+    let flags = shlex::split(next.expect("the command that serves")).unwrap();
+    let program = Program::new(env!("CARGO_BIN_EXE_tidewaiter"))
+        .name("serve")
+        .args(["cloud", "serve", "--print-config"])
+        .args(flags);
+    let (code, printed) = place.run_program(program).await;
+    assert_eq!(code, 0, "{printed}");
+    for wanted in [format!("data: {}", data.display()), format!("database: {database}")] {
+        assert!(printed.contains(&wanted), "no {wanted} in {printed}");
+    }
 }
 
 #[tokio::test]
