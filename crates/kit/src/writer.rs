@@ -114,18 +114,34 @@ impl Writer {
     where
         K: Resource<DynamicType = ()> + Serialize,
     {
-        let (meta, mut body) = (desired.meta(), body(desired));
-        if let Some(cached) = cached {
-            if has_our_fields(&self.manager, &body, cached) {
-                return Ok(None);
-            }
-            // An object that was deleted, or created again under the name, is not touched.
-            body["metadata"]["uid"] = json!(cached.meta().uid);
+        let Some(cached) = cached else {
+            let params = PatchParams::apply(&self.manager).force();
+            let meta = desired.meta();
+            let request = request::<K>(meta).patch(name(meta), &params, &Patch::Apply(body(desired)));
+            return self.send::<K>(Verb::Apply, meta, None, request).await.map(Some);
+        };
+        if self.is_applied(desired, cached) {
+            return Ok(None);
         }
+        // An object that was deleted, or created again under the name, is not touched.
+        self.apply_over(desired, cached.meta()).await.map(Some)
+    }
+
+    /// As [`Writer::apply`], to the object that is as `seen` says, which no cache may show yet: our own last write of it returned that. It is sent
+    /// in any case.
+    ///
+    /// # Errors
+    /// As [`Writer::apply`].
+    pub async fn apply_over<K>(&self, desired: &K, seen: &ObjectMeta) -> Result<ObjectMeta, WriteError>
+    where
+        K: Resource<DynamicType = ()> + Serialize,
+    {
+        let (meta, mut body) = (desired.meta(), body(desired));
+        body["metadata"]["uid"] = json!(seen.uid);
         let params = PatchParams::apply(&self.manager).force();
         let request = request::<K>(meta).patch(name(meta), &params, &Patch::Apply(body));
-        let before = cached.and_then(|cached| cached.meta().resource_version.as_deref());
-        self.send::<K>(Verb::Apply, meta, before, request).await.map(Some)
+        self.send::<K>(Verb::Apply, meta, seen.resource_version.as_deref(), request)
+            .await
     }
 
     /// Whether `cached` shows that [`Writer::apply`] of `desired` would send nothing.

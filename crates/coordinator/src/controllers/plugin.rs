@@ -105,8 +105,8 @@ struct PluginController {
     board: Board,
 }
 
-/// The inventory as it is in the cluster.
-struct Saved(Option<PluginInventorySpec>);
+/// The inventory as it is in the cluster, with the metadata of its last write: the cache may not show that yet.
+struct Saved(Option<(PluginInventorySpec, ObjectMeta)>);
 
 impl Reconciler for PluginController {
     const NAME: &'static str = "plugin";
@@ -149,7 +149,7 @@ impl Reconciler for PluginController {
             .as_ref()
             .map(|inventory| Record::read(&inventory.spec))
             .unwrap_or_default();
-        let mut saved = Saved(inventory.map(|inventory| inventory.spec.clone()));
+        let mut saved = Saved(inventory.map(|inventory| (inventory.spec.clone(), inventory.metadata.clone())));
         let mut facts = Facts::of(&record);
         let mut work = Work {
             plugin: &mut plugin,
@@ -202,7 +202,7 @@ impl PluginController {
                 }));
             }
             // Before anything is created, so that no crash leaves something behind.
-            if !saved.0.as_ref().is_some_and(|saved| record.is_kept_by(saved)) {
+            if !saved.0.as_ref().is_some_and(|(saved, _)| record.is_kept_by(saved)) {
                 self.save(key, record, saved).await?;
             }
             let performed = engine.perform(name, plan.actions, record).await;
@@ -254,15 +254,14 @@ impl PluginController {
 
     async fn save(&self, key: &Key, record: &Record, saved: &mut Saved) -> Result<(), WriteError> {
         let spec = record.write();
-        if saved.0.as_ref() == Some(&spec) {
+        if saved.0.as_ref().is_some_and(|(saved, _)| *saved == spec) {
             return Ok(());
         }
         // An apply of an empty spec would make it null, which the schema refuses.
         if spec == PluginInventorySpec::default() {
-            if let Some(known) = self.inventories.get(key) {
-                self.writer.delete::<PluginInventory>(&known.metadata).await?;
+            if let Some((_, known)) = saved.0.take() {
+                self.writer.delete::<PluginInventory>(&known).await?;
             }
-            saved.0 = None;
             return Ok(());
         }
         let desired = PluginInventory {
@@ -273,11 +272,11 @@ impl PluginController {
             },
             spec: spec.clone(),
         };
-        match saved.0 {
-            None => drop(self.writer.apply_new(&desired, |_| true).await?),
-            Some(_) => drop(self.writer.apply(&desired, None).await?),
-        }
-        saved.0 = Some(spec);
+        let written = match &saved.0 {
+            None => self.writer.apply_new(&desired, |_| true).await?,
+            Some((_, known)) => self.writer.apply_over(&desired, known).await?,
+        };
+        saved.0 = Some((spec, written));
         Ok(())
     }
 }

@@ -188,7 +188,10 @@ async fn a_node_follows_its_pool_in_the_cloud() {
     .await;
 }
 
-#[expect(clippy::disallowed_methods, reason = "the pace of the writes is that of the real clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the pace of the writes is that of the real clock"
+)]
 fn now() -> Instant {
     Instant::now()
 }

@@ -111,6 +111,28 @@ async fn what_somebody_changes_is_corrected_or_reported() {
 }
 
 #[tokio::test]
+async fn one_write_corrects_a_change() {
+    const CHANGES: usize = 15;
+    let world = World::start().await;
+    let all: Vec<Value> = (0..300).map(|number| config(&format!("c{number}"), "1")).collect();
+    world.offer(1, "1.0.0", &json!([all]));
+    let running = world.run(PluginSettings::default()).await;
+    world.is_ready(1, "1.0.0").await;
+    world.is_quiet().await;
+    let mark = world.plane().audit_mark().await;
+    for number in 0..CHANGES {
+        let (name, change) = (format!("c{number}"), Patch::Merge(json!({"data": {"a": "changed"}})));
+        let configs = world.configs();
+        configs.patch(&name, &PatchParams::default(), &change).await.unwrap();
+        world.config_is(&name, Some("1")).await;
+    }
+    let written = world.written_since(mark).await;
+    let corrections = written.iter().filter(|write| write.contains("configmaps")).count();
+    assert_eq!(corrections, CHANGES, "{written:?}");
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn an_object_that_is_changed_all_the_time_is_corrected_less_often() {
     let world = World::start().await;
     world.offer(1, "1.0.0", &json!([[config("one", "1")]]));
