@@ -38,8 +38,9 @@ unit: assets
 	cargo test --workspace --no-run
 	target/debug/xtask test
 
-assets: ## etcd, the Kubernetes control plane, Helm, moto, fake-gcs-server, Prometheus, PostgreSQL and Schemathesis, put once into the cache
+assets: ## etcd, the Kubernetes control plane, what real nodes run, Helm, moto, fake-gcs-server, Prometheus, PostgreSQL and Schemathesis, put once into the cache
 	hack/kube-assets/build
+	hack/node-assets/build
 	hack/helm/build
 	hack/moto
 	hack/fake-gcs-server/build
