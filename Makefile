@@ -40,13 +40,13 @@ unit: assets
 
 assets: ## etcd, the Kubernetes control plane, what real nodes run, Helm, moto, fake-gcs-server, Prometheus, PostgreSQL and Schemathesis, put once into the cache
 	hack/kube-assets/build
-	hack/node-assets/build
 	hack/helm/build
 	hack/moto
 	hack/fake-gcs-server/build
 	hack/prometheus
 	hack/postgresql
 	hack/schemathesis
+	hack/node-assets/build
 
 deny: ## Licences, sources and duplicates of dependencies (installs cargo-deny)
 	command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
