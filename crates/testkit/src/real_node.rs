@@ -301,6 +301,12 @@ impl RealNode {
             let _ = rustix::process::waitid(WaitId::Pid(as_pid(self.machine.pid())), until);
         }
         self.machine.kill();
+        // The kernel would remove it a moment later, when another node may already use its name.
+        let mut delete = std::process::Command::new("ip");
+        let _ = delete
+            .args(["link", "delete", &self.slot.interface()])
+            .stderr(Stdio::null())
+            .status();
         for hierarchy in HIERARCHIES {
             remove_cgroup(&self.slot.cgroup(hierarchy));
         }

@@ -20,7 +20,9 @@ remove() {
         tries=$((tries + 1))
         sleep 0.02
     done
-    [ ! -e "/sys/class/net/tw$1" ] || ip link delete "tw$1"
+    for interface in /sys/class/net/"tw$1" /sys/class/net/"tw$1"-*; do
+        [ ! -e "$interface" ] || ip link delete "${interface##*/}" || true
+    done
 }
 
 mkdir -p "$locks"
