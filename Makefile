@@ -39,7 +39,7 @@ unit: assets
 	cargo test --workspace --no-run
 	target/debug/xtask test
 
-assets: ## etcd, the Kubernetes control plane, Helm, moto, fake-gcs-server, Prometheus, PostgreSQL and Schemathesis, put once into the cache
+assets: ## etcd, the Kubernetes control plane, what real nodes run, Helm, moto, fake-gcs-server, Prometheus, PostgreSQL and Schemathesis, put once into the cache
 	hack/kube-assets/build
 	hack/helm/build
 	hack/moto
@@ -47,6 +47,7 @@ assets: ## etcd, the Kubernetes control plane, Helm, moto, fake-gcs-server, Prom
 	hack/prometheus
 	hack/postgresql
 	hack/schemathesis
+	hack/node-assets/build
 
 deny: ## Licences, sources and duplicates of dependencies (installs cargo-deny)
 	command -v cargo-deny >/dev/null || cargo install --locked cargo-deny

@@ -22,6 +22,7 @@ const LONGEST: [&str; 21] = [
     "server",
     "controller",
     "coordinator",
+    "nodes",
     "simulation",
     "attacks",
     "mirror",
@@ -51,10 +52,15 @@ pub struct Options {
     /// Tests that run at the same time in each of them.
     #[arg(long, default_value_t = 4)]
     threads: usize,
+    /// A test binary that is left out, such as `nodes` where there is no root. Can be given several times.
+    #[arg(long, value_name = "NAME")]
+    except: Vec<String>,
 }
 
 /// A test binary, or the documentation tests of all crates.
 struct Job {
+    /// Of the target.
+    name: String,
     /// As cargo prints it.
     title: String,
     command: Command,
@@ -72,6 +78,13 @@ struct Outcome {
 pub fn run(options: &Options) -> Result<()> {
     let start = now();
     let mut jobs = build()?;
+    for name in &options.except {
+        ensure!(
+            jobs.iter().any(|job| job.name == *name),
+            "--except {name}: no test binary has this name; it is that of a file or folder in a crate's tests"
+        );
+    }
+    jobs.retain(|job| !options.except.contains(&job.name));
     jobs.push(documentation_tests());
     jobs.sort_by_key(|job| job.rank);
     let count = jobs.len();
@@ -184,6 +197,7 @@ fn job(message: &Value) -> Option<Job> {
     // As cargo does.
     command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder);
     Some(Job {
+        name: name.to_owned(),
         title: format!("{}", shown.display()),
         command,
         rank: LONGEST
@@ -197,6 +211,7 @@ fn documentation_tests() -> Job {
     let mut command = cargo();
     command.args(["test", "--workspace", "--doc", "--quiet"]);
     Job {
+        name: "doc".to_owned(),
         title: "documentation tests".to_owned(),
         command,
         rank: LONGEST.len(),

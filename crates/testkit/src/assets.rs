@@ -1,4 +1,4 @@
-//! Where the real components lie that tests start: the control plane, Helm, moto, fake-gcs-server, Prometheus,
+//! Where the real components lie that tests start: the control plane, what real nodes run, Helm, moto, fake-gcs-server, Prometheus,
 //! Postgres and Schemathesis.
 //!
 //! Never downloads or builds anything: what is missing fails the test with the line that installs it. The versions are those that
@@ -7,6 +7,10 @@
 use std::path::PathBuf;
 
 const GO_MOD: &str = include_str!("../../../hack/kube-assets/go.mod");
+const KUBELET_GO_MOD: &str = include_str!("../../../hack/node-assets/kubelet-1.35/go.mod");
+const CONTAINERD_GO_MOD: &str = include_str!("../../../hack/node-assets/containerd/go.mod");
+const CRANE_GO_MOD: &str = include_str!("../../../hack/node-assets/crane/go.mod");
+const NODE_TREE: &str = include_str!("../../../hack/node-tree");
 const HELM_GO_MOD: &str = include_str!("../../../hack/helm/go.mod");
 const FAKE_GCS_GO_MOD: &str = include_str!("../../../hack/fake-gcs-server/go.mod");
 const MOTO_PINS: &str = include_str!("../../../hack/moto-requirements.txt");
@@ -35,6 +39,43 @@ pub fn binary(name: &str) -> PathBuf {
         "{} is missing: run hack/kube-assets/build",
         path.display()
     );
+    path
+}
+
+/// The folder with what real nodes run (`kubelet-<version>`, `containerd`, …), from the cache that `hack/node-assets/build` fills.
+///
+/// # Panics
+/// When it is not there, naming the folder and the remedy.
+#[must_use]
+pub fn node_programs() -> PathBuf {
+    let required = |go_mod, module| required(go_mod, module).expect("hack/node-assets requires its programs");
+    let versions = [
+        kubernetes_version(),
+        previous_kubelet_version(),
+        required(CONTAINERD_GO_MOD, "github.com/containerd/containerd/v2"),
+        required(CRANE_GO_MOD, "github.com/google/go-containerregistry"),
+    ];
+    let path = cache_folder().join("node-assets").join(versions.join("-"));
+    assert!(
+        path.is_dir(),
+        "{} is missing: run hack/node-assets/build",
+        path.display()
+    );
+    path
+}
+
+/// The folder whose `root` is the root tree of real nodes, from the cache that `hack/node-tree` fills.
+///
+/// # Panics
+/// When it is not there, naming the folder and the remedy.
+#[must_use]
+pub fn node_tree() -> PathBuf {
+    let suite = NODE_TREE
+        .lines()
+        .find_map(|line| line.strip_prefix("suite="))
+        .expect("hack/node-tree says its suite");
+    let path = cache_folder().join(format!("node-tree-{suite}"));
+    assert!(path.is_dir(), "{} is missing: run hack/node-tree", path.display());
     path
 }
 
@@ -137,10 +178,25 @@ pub fn schemathesis() -> PathBuf {
 /// The Kubernetes version that `hack/kube-assets` pins, as `v1.36.3`.
 #[must_use]
 pub fn kubernetes_version() -> &'static str {
-    GO_MOD
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("k8s.io/kubernetes "))
-        .expect("hack/kube-assets/go.mod requires k8s.io/kubernetes")
+    required(GO_MOD, "k8s.io/kubernetes").expect("hack/kube-assets/go.mod requires k8s.io/kubernetes")
+}
+
+/// That of the kubelet of the release before, which `hack/node-assets` pins, as `v1.35.4`.
+#[must_use]
+pub fn previous_kubelet_version() -> &'static str {
+    required(KUBELET_GO_MOD, "k8s.io/kubernetes")
+        .expect("hack/node-assets/kubelet-1.35/go.mod requires k8s.io/kubernetes")
+}
+
+/// The version of a module that a go.mod requires, alone or in a list.
+fn required(go_mod: &'static str, module: &str) -> Option<&'static str> {
+    go_mod.lines().find_map(|line| {
+        let line = line.trim();
+        line.strip_prefix("require ")
+            .unwrap_or(line)
+            .strip_prefix(module)?
+            .strip_prefix(' ')
+    })
 }
 
 /// Where `hack/` puts what it builds; the same rule as in `hack/lib/cache.sh`.

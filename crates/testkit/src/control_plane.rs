@@ -1,4 +1,4 @@
-//! A real etcd and kube-apiserver of a test's own, and kube-controller-manager on request.
+//! A real etcd and kube-apiserver of a test's own, and kube-controller-manager, kube-scheduler and real nodes on request.
 //!
 //! Authorization is Node and RBAC, `NodeRestriction` is on, users are client certificates, every request is in the audit log. What is kept
 //! true: a control plane that was returned answers; its port and its data stay the same over restarts; nothing of it is left when it
@@ -14,11 +14,11 @@ mod pki;
 mod reused;
 mod servers;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -37,10 +37,19 @@ pub use self::identity::Identity;
 use self::pki::Pki;
 pub(crate) use self::pki::write_private;
 pub use self::reused::Reused;
+pub(crate) use self::servers::SERVICES;
+use crate::real_node::Network;
 use crate::{Process, Scratch, assets, eventually, kubeconfig};
 
 /// How long servers may take to start: 3 s on an idle machine, much more where many tests start theirs.
 const START: Duration = Duration::from_secs(90);
+
+/// What a client in another file system needs, as PEM.
+pub(crate) struct Credentials {
+    pub(crate) authority: String,
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+}
 
 /// A running control plane. Dropped, it is gone.
 #[derive(Debug)]
@@ -48,13 +57,16 @@ pub struct ControlPlane {
     etcd: Process,
     apiserver: Process,
     controller_manager: Option<Process>,
+    scheduler: Option<Process>,
     pki: Pki,
-    port: u16,
+    address: SocketAddr,
     /// What has been numbered: kubeconfig files, markers.
     numbers: AtomicU64,
     audit: Mutex<AuditLog>,
     clients: Clients,
     scratch: Scratch,
+    /// Of its real nodes.
+    network: Option<Arc<Network>>,
 }
 
 impl ControlPlane {
@@ -79,19 +91,19 @@ impl ControlPlane {
     /// Where the API server listens.
     #[must_use]
     pub fn url(&self) -> String {
-        url(self.port)
+        url(self.address)
     }
 
     /// The same without `https://`.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
+        self.address
     }
 
     /// What a client of this identity needs to know.
     #[must_use]
     pub fn config(&self, identity: &Identity) -> Config {
-        config(&self.pki, self.port, identity)
+        config(&self.pki, self.address, identity)
     }
 
     /// The client of this identity. It belongs to the runtime that it is made in, and each `#[tokio::test]` has its own: never keep one
@@ -265,6 +277,32 @@ impl ControlPlane {
         self.controller_manager.as_ref()
     }
 
+    /// The kube-scheduler process, when there are to be real nodes.
+    #[must_use]
+    pub fn scheduler(&self) -> Option<&Process> {
+        self.scheduler.as_ref()
+    }
+
+    /// The network of its real nodes.
+    ///
+    /// # Panics
+    /// When it was started without.
+    pub(crate) fn network(&self) -> &Arc<Network> {
+        let network = self.network.as_ref();
+        network.expect("real nodes need a control plane of ControlPlane::builder().with_nodes()")
+    }
+
+    /// The certificate and the key of this identity, and the certificate of the authority, as PEM.
+    pub(crate) fn credentials(&self, identity: &Identity) -> Credentials {
+        let read = |path: &Path| std::fs::read_to_string(path).expect("our own file");
+        let files = self.pki.client(identity);
+        Credentials {
+            authority: read(&self.pki.path("ca.crt")),
+            certificate: read(&files.certificate),
+            key: read(&files.key),
+        }
+    }
+
     /// The folder with its logs, keys and data.
     #[must_use]
     pub fn folder(&self) -> &Path {
@@ -332,13 +370,13 @@ fn copy_folder(from: &Path, to: &Path) {
     assert!(copied.expect("cp").success(), "{} is not copied", from.display());
 }
 
-fn url(port: u16) -> String {
-    format!("https://127.0.0.1:{port}")
+fn url(address: SocketAddr) -> String {
+    format!("https://{address}")
 }
 
-fn config(pki: &Pki, port: u16, identity: &Identity) -> Config {
+fn config(pki: &Pki, address: SocketAddr, identity: &Identity) -> Config {
     let files = pki.client(identity);
-    let mut config = Config::new(url(port).parse().expect("an URL"));
+    let mut config = Config::new(url(address).parse().expect("an URL"));
     config.root_cert = Some(vec![pki.authority()]);
     config.auth_info.client_certificate = Some(files.certificate.display().to_string());
     config.auth_info.client_key = Some(files.key.display().to_string());

@@ -1,8 +1,9 @@
-//! A control plane to try things on: `cargo run -p tidewaiter-testkit --bin control-plane [-- --controller-manager]`.
+//! A control plane to try things on: `cargo run -p tidewaiter-testkit --bin control-plane [-- --controller-manager | --node]`, the latter
+//! with a real node, as root.
 //!
 //! Says where its kubeconfig lies and runs until Ctrl-C or SIGTERM; whatever ends it takes everything away.
 
-use tidewaiter_testkit::{ControlPlane, Identity, assets};
+use tidewaiter_testkit::{ControlPlane, Identity, KubeletVersion, NodeOptions, RealNode, assets};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main]
@@ -13,7 +14,19 @@ async fn main() -> std::io::Result<()> {
     if std::env::args().any(|argument| argument == "--controller-manager") {
         builder = builder.with_controller_manager();
     }
+    let with_node = std::env::args().any(|argument| argument == "--node");
+    if with_node {
+        builder = builder.with_nodes();
+    }
     let control_plane = builder.start().await;
+    let mut node = None;
+    if with_node {
+        let options = NodeOptions::new("node");
+        node = Some(RealNode::start(&control_plane, KubeletVersion::Current, &options).await);
+    }
+    if let Some(node) = &node {
+        println!("node: {}", node.address());
+    }
     println!("folder: {}", control_plane.folder().display());
     println!(
         "export KUBECONFIG={}",

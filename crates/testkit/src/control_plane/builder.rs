@@ -1,8 +1,9 @@
 //! How a control plane starts: on a port that nobody else has taken meanwhile, and with what else it is to have.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::Api;
@@ -11,6 +12,7 @@ use kube::{Client, Config};
 use super::clients::Clients;
 use super::pki::{Pki, write_private};
 use super::{ControlPlane, Identity, START, config, servers};
+use crate::real_node::Network;
 use crate::{Process, Scratch, eventually, free_port};
 
 /// How often another port is tried when a server finds its own taken.
@@ -21,6 +23,7 @@ const PORTS: usize = 10;
 #[must_use]
 pub struct ControlPlaneBuilder {
     controller_manager: bool,
+    nodes: bool,
     authentication: Option<PathBuf>,
 }
 
@@ -29,6 +32,13 @@ impl ControlPlaneBuilder {
     pub fn with_controller_manager(mut self) -> Self {
         self.controller_manager = true;
         self
+    }
+
+    /// Makes a network for [`RealNode`](crate::RealNode)s, in which the API server listens, and runs kube-controller-manager and
+    /// kube-scheduler.
+    pub fn with_nodes(mut self) -> Self {
+        self.nodes = true;
+        self.with_controller_manager()
     }
 
     /// Trusts the issuers of tokens that this file names: an `AuthenticationConfiguration` of `apiserver.config.k8s.io`.
@@ -44,29 +54,38 @@ impl ControlPlaneBuilder {
     pub async fn start(self) -> ControlPlane {
         let scratch = Scratch::new("control-plane");
         let folder = scratch.path();
-        let pki = Pki::create(folder.join("pki"));
+        let network = self.nodes.then(|| Arc::new(Network::claim()));
+        let ip = network
+            .as_ref()
+            .map_or(Ipv4Addr::LOCALHOST, |network| network.address());
+        let pki = Pki::create(folder.join("pki"), ip);
         write_private(&folder.join("audit-policy.yaml"), servers::AUDIT_POLICY);
         let etcd = Process::start(&scratch, servers::etcd(folder));
         for _ in 0..PORTS {
-            let port = free_port();
+            let address = SocketAddr::from((ip, free_port()));
             let apiserver = Process::start(
                 &scratch,
-                servers::apiserver(folder, &pki, port, self.authentication.as_deref()),
+                servers::apiserver(folder, &pki, address, self.nodes, self.authentication.as_deref()),
             );
-            if ready(&config(&pki, port, &Identity::Admin), &apiserver, &etcd).await {
+            if ready(&config(&pki, address, &Identity::Admin), &apiserver, &etcd).await {
                 let mut control_plane = ControlPlane {
                     etcd,
                     apiserver,
                     controller_manager: None,
+                    scheduler: None,
                     pki,
-                    port,
+                    address,
                     numbers: AtomicU64::default(),
                     audit: Mutex::default(),
                     clients: Clients::default(),
                     scratch,
+                    network,
                 };
                 if self.controller_manager {
                     control_plane.start_controller_manager().await;
+                }
+                if self.nodes {
+                    control_plane.start_scheduler();
                 }
                 return control_plane;
             }
@@ -76,12 +95,18 @@ impl ControlPlaneBuilder {
 }
 
 impl ControlPlane {
+    fn start_scheduler(&mut self) {
+        let identity = Identity::user("system:kube-scheduler", &[]);
+        let program = servers::scheduler(&self.kubeconfig(&identity));
+        self.scheduler = Some(Process::start(&self.scratch, program));
+    }
+
     async fn start_controller_manager(&mut self) {
         let identity = Identity::user("system:kube-controller-manager", &[]);
-        let program = servers::controller_manager(&self.kubeconfig(&identity), &self.pki);
+        let program = servers::controller_manager(&self.kubeconfig(&identity), &self.pki, self.network.as_deref());
         let process = self.controller_manager.insert(Process::start(&self.scratch, program));
         let accounts: Api<ServiceAccount> = Api::default_namespaced(
-            Client::try_from(config(&self.pki, self.port, &Identity::Admin)).expect("a client"),
+            Client::try_from(config(&self.pki, self.address, &Identity::Admin)).expect("a client"),
         );
         eventually(
             "kube-controller-manager to create the default service account",

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -14,6 +15,7 @@ use rcgen::{
 };
 
 use super::Identity;
+use super::servers::FIRST_SERVICE;
 
 /// X.520 organizationName. A client's groups are its subject's organizations; rcgen holds one value for each type, so the second one is
 /// given by its number.
@@ -33,9 +35,9 @@ pub(super) struct ClientFiles {
 }
 
 impl Pki {
-    /// Makes the authority (`ca.crt`), the server's certificate (`apiserver.crt`, `.key`) and the pair of keys that service account
-    /// tokens are signed with (`sa.key`, `sa.pub`) in a new folder.
-    pub(super) fn create(folder: PathBuf) -> Self {
+    /// Makes the authority (`ca.crt`), the server's certificate (`apiserver.crt`, `.key`), which is good for this address and for that of
+    /// the Service `kubernetes`, and the pair of keys that service account tokens are signed with (`sa.key`, `sa.pub`) in a new folder.
+    pub(super) fn create(folder: PathBuf, address: Ipv4Addr) -> Self {
         std::fs::create_dir(&folder).expect("a folder for keys");
         let mut params = CertificateParams::new([]).expect("no names");
         params.distinguished_name.push(DnType::CommonName, "tidewaiter-testkit");
@@ -53,8 +55,11 @@ impl Pki {
             authority,
             clients: Mutex::default(),
         };
+        let address = address.to_string();
         let names = [
+            address.as_str(),
             "127.0.0.1",
+            FIRST_SERVICE,
             "localhost",
             "kubernetes",
             "kubernetes.default",

@@ -1,0 +1,6 @@
+//go:build tools
+
+// Package tools keeps in go.mod what hack/node-assets/build builds but no Go file here imports.
+package tools
+
+import _ "github.com/google/go-containerregistry/cmd/crane"
