@@ -6,7 +6,7 @@ SHELL := bash
 # Warnings are errors here, not in the source.
 STRICT := -D warnings
 
-.PHONY: help demo test bench fmt lint docs unit assets deny image
+.PHONY: help demo test bench fmt lint docs unit nodes assets deny image
 
 help: ## What can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -37,9 +37,15 @@ docs:
 unit: assets
 	hack/image/tools
 	cargo test --workspace --no-run
-	target/debug/xtask test
+	target/debug/xtask test --except nodes
+	@echo "The tests on real nodes are apart: make nodes"
 
-assets: ## etcd, the Kubernetes control plane, what real nodes run, Helm, moto, fake-gcs-server, Prometheus, PostgreSQL and Schemathesis, put once into the cache
+nodes: assets ## The tests on real nodes (root, cgroups of version 1; builds kubelet and containerd once)
+	hack/node-assets/build
+	cargo test --workspace --no-run
+	target/debug/xtask test --only nodes
+
+assets: ## etcd, the Kubernetes control plane, Helm, moto, fake-gcs-server, Prometheus, PostgreSQL and Schemathesis, put once into the cache
 	hack/kube-assets/build
 	hack/helm/build
 	hack/moto
@@ -47,7 +53,6 @@ assets: ## etcd, the Kubernetes control plane, what real nodes run, Helm, moto, 
 	hack/prometheus
 	hack/postgresql
 	hack/schemathesis
-	hack/node-assets/build
 
 deny: ## Licences, sources and duplicates of dependencies (installs cargo-deny)
 	command -v cargo-deny >/dev/null || cargo install --locked cargo-deny

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 /// The targets that take longest, which start first, the longest before the others. Those that compute (`simulation`, `histories`) lie
 /// between those that wait, so that neither the cores nor the places are idle.
-const LONGEST: [&str; 21] = [
+const LONGEST: [&str; 22] = [
     "server",
     "controller",
     "coordinator",
@@ -55,6 +55,9 @@ pub struct Options {
     /// A test binary that is left out, such as `nodes` where there is no root. Can be given several times.
     #[arg(long, value_name = "NAME")]
     except: Vec<String>,
+    /// The test binary that alone is run.
+    #[arg(long, value_name = "NAME", conflicts_with = "except")]
+    only: Option<String>,
 }
 
 /// A test binary, or the documentation tests of all crates.
@@ -78,14 +81,17 @@ struct Outcome {
 pub fn run(options: &Options) -> Result<()> {
     let start = now();
     let mut jobs = build()?;
-    for name in &options.except {
+    for name in options.except.iter().chain(&options.only) {
         ensure!(
             jobs.iter().any(|job| job.name == *name),
-            "--except {name}: no test binary has this name; it is that of a file or folder in a crate's tests"
+            "no test binary is called {name}: it is the name of a file or folder in a crate's tests"
         );
     }
     jobs.retain(|job| !options.except.contains(&job.name));
     jobs.push(documentation_tests());
+    if let Some(only) = &options.only {
+        jobs.retain(|job| job.name == *only);
+    }
     jobs.sort_by_key(|job| job.rank);
     let count = jobs.len();
     let queue = Mutex::new(VecDeque::from(jobs));

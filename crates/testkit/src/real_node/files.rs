@@ -73,6 +73,11 @@ pub(super) async fn write(
     )
     .await;
     copy(pause.archive(), &files.join("opt/pause.tar"));
+    // The processes of pods outlive their units: a reboot would wait 90 s for them.
+    file(
+        "etc/systemd/system.conf.d/stop.conf",
+        "[Manager]\nDefaultTimeoutStopSec=5s\n",
+    );
     for (name, unit) in units(control_plane, slot, version, options) {
         file(&format!("etc/systemd/system/{name}.service"), &unit);
         let wanted = files.join("etc/systemd/system/multi-user.target.wants");
