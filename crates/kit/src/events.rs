@@ -1,7 +1,7 @@
 //! Events on objects: what the owner of an object should read in `kubectl describe`.
 //!
 //! Publishing never waits: a notice goes into a bounded queue, and one task sends the Events one after the other, so that those of
-//! one object keep their order. The same words on the same object are published once in 50 minutes (the API server
+//! one object keep their order, and at a moderate rate, so that many of them give way to the work that they tell of. The same words on the same object are published once in 50 minutes (the API server
 //! forgets an Event after an hour), and no object gets more than a handful in a row, whatever somebody does to it. A failure to publish is
 //! logged; it never fails the work that had something to report, and the next attempt may publish the same notice.
 //!
@@ -29,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::Tasks;
+use crate::allowance::Allowance;
 use crate::chain::Chain;
 use crate::client::is_fenced;
 use crate::clock::{SharedClock, timeout};
@@ -39,6 +40,12 @@ use recent::{Admitted, Recent};
 
 /// Notices that wait to be sent. A notice on each of 4,000 Nodes at once takes some 2 MiB.
 const QUEUE: usize = 4_096;
+
+/// How fast they are sent. The Events on a thousand new objects would be a quarter of all requests otherwise.
+const PACE: Allowance = Allowance {
+    burst: 100,
+    refill: Duration::from_millis(20),
+};
 
 /// How long queued notices may be sent at shutdown: less than the work under way has.
 const DRAIN: Duration = Duration::from_millis(300);
@@ -165,6 +172,7 @@ impl Events {
             queue,
             shared: Arc::clone(&shared),
             last: 0,
+            full_at: None,
         };
         tasks.spawn("events", publisher.run(tasks.shutdown_token()));
         Self {
@@ -243,6 +251,8 @@ struct Publisher {
     shared: Arc<Shared>,
     /// The nanosecond in the name of the last Event. The next one gets another, however coarse the clock is.
     last: i128,
+    /// When as many as in a burst may be sent again.
+    full_at: Option<Duration>,
 }
 
 impl Publisher {
@@ -251,7 +261,7 @@ impl Publisher {
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => break,
-                Some(queued) = self.queue.recv() => self.send(queued).await,
+                Some(queued) = self.next() => self.send(queued).await,
             };
             if self.queue.is_empty() {
                 self.report_dropped();
@@ -263,6 +273,17 @@ impl Publisher {
             info!("the queued Events are not published: the API server takes them too slowly");
         }
         Ok(())
+    }
+
+    /// The next notice, as soon as it may be sent.
+    async fn next(&mut self) -> Option<Queued> {
+        let clock = Arc::clone(&self.shared.clock);
+        while let Err(wait) = PACE.take(self.full_at, clock.monotonic()) {
+            clock.sleep(wait).await;
+        }
+        let queued = self.queue.recv().await;
+        self.full_at = PACE.take(self.full_at, clock.monotonic()).ok();
+        queued
     }
 
     /// Sends what is queued at shutdown.

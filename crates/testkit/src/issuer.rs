@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use serde_json::{Value, json};
 
 use crate::control_plane::write_private;
@@ -16,6 +16,8 @@ use crate::control_plane::write_private;
 pub fn certificate(folder: &Path) -> String {
     let mut params = CertificateParams::new(Vec::new()).expect("no names");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    // With the same name as the certificate, curl takes that for self-signed.
+    params.distinguished_name.push(DnType::CommonName, "tidewaiter-testkit");
     let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority");
     let key = KeyPair::generate().expect("a key");
     let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("a name");

@@ -62,7 +62,9 @@ impl Terminal {
             "stty sane iutf8 rows {ROWS} cols {COLUMNS}; {}",
             line(&quoted.join(" "))
         );
-        let mut script = Command::new("script");
+        // Whoever started the tests may ignore these signals (nohup, a shell in the background), and a command inherits that.
+        let mut script = Command::new("env");
+        script.args(["--default-signal=HUP,INT,QUIT", "script"]);
         let variables = command.get_envs().filter_map(|(key, value)| Some((key, value?)));
         script
             .env_clear()

@@ -31,7 +31,7 @@ const JITTER: f64 = 0.1;
 /// itself polls at each interval while it is interrupted.
 const QUIET_INTERVALS: u32 = 5;
 
-/// Between two lists of one kind, however often the stream names it.
+/// After a list because the stream named the kind, however often it does so. After a poll there is none: the next change would wait for it.
 const REST: Duration = Duration::from_millis(500);
 
 /// The first list does not wait longer than this for the change stream.
@@ -141,11 +141,11 @@ impl<K: MirroredKind> Lister<K> {
             let mut poll = Poll::After(FIRST);
             let mut retries = Retries::new(&self.cloud.client, self.cloud.interval, self.clock.clone());
             loop {
-                tokio::select! {
+                let named = tokio::select! {
                     biased;
-                    () = self.asked.notified() => {}
-                    () = self.due(poll) => {}
-                }
+                    () = self.asked.notified() => true,
+                    () = self.due(poll) => false,
+                };
                 if self.pause.is_paused() {
                     self.pause.until(false).await;
                     self.board.started(K::NAME);
@@ -155,7 +155,9 @@ impl<K: MirroredKind> Lister<K> {
                     Ok(()) => {
                         poll = Poll::Regularly;
                         retries.succeeded();
-                        self.clock.sleep(REST).await;
+                        if named {
+                            self.clock.sleep(REST).await;
+                        }
                     }
                     Err(asked) => {
                         poll = Poll::After(Duration::ZERO);

@@ -12,9 +12,9 @@ use tidewaiter_coordinator::controllers::{
 };
 use tidewaiter_testkit::{AuditMark, eventually};
 
-use crate::cluster::{Running, SOON, coordinator, deploy};
+use crate::cluster::{Running, SOON, coordinator};
 use crate::jobs::{ends, job, name_of};
-use crate::world::{World, config, definition, id};
+use crate::world::{World, config, id};
 
 pub fn manual() -> PluginSettings {
     PluginSettings {
@@ -23,7 +23,7 @@ pub fn manual() -> PluginSettings {
     }
 }
 
-fn secret(value: &str) -> Value {
+pub fn secret(value: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login"}, "stringData": {"password": value}})
 }
 
@@ -54,7 +54,7 @@ impl World {
     }
 
     /// The diff of what awaits approval.
-    async fn diff(&self, number: usize) -> PluginDiff {
+    pub async fn diff(&self, number: usize) -> PluginDiff {
         let secrets = Api::<Secret>::namespaced(self.client(), CONTAINERSHIP_NAMESPACE);
         let secret = secrets.get(&plugin_diff_secret(&id(number))).await.unwrap();
         PluginDiff::unpack(&secret.data.unwrap()[DIFF_KEY].0).unwrap()
@@ -116,7 +116,7 @@ impl World {
 }
 
 /// The changes, as `operation object`.
-fn words(diff: &PluginDiff) -> Vec<String> {
+pub fn words(diff: &PluginDiff) -> Vec<String> {
     let words = diff.changes.iter().map(|change| {
         let operation = format!("{:?}", change.operation).to_lowercase();
         let note = if change.note.is_empty() {
@@ -268,92 +268,6 @@ async fn changes_meanwhile(world: &World, (running, pending): (Running, PendingV
     world.withdraw(1);
     world.is_forgotten(1).await;
     world.stores(1, 0).await;
-    running.stop().await;
-}
-
-#[tokio::test]
-async fn what_cannot_be_rendered_yet_is_shown_as_the_manifests_say() {
-    let world = World::start().await;
-    let group = "approval.example.com";
-    let widget = |value: &str| json!({"apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": {"name": "w", "namespace": "approval"}, "spec": {"a": value}});
-    let namespace = || json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "approval"}});
-    let mut inside = config("inside", "1");
-    inside["metadata"]["namespace"] = json!("approval");
-    // Each dry run of a new Service gives it another address.
-    let service = || json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "approval"}, "spec": {"type": "NodePort", "ports": [{"port": 80}]}});
-    let all = |value: &str| json!([[namespace(), definition(group), widget(value), inside, service()]]);
-    world.offer(1, "1.0.0", &all("1"));
-    let running = world.run(manual()).await;
-    let pending = world.pending(1, "1.0.0").await;
-    assert_eq!(
-        words(&world.diff(1).await),
-        [
-            "create Namespace approval",
-            &format!("create CustomResourceDefinition.apiextensions.k8s.io widgets.{group}"),
-            &format!("create Widget.{group} approval/w (as in the manifests)"),
-            "create ConfigMap approval/inside (as in the manifests)",
-            "create Service default/approval",
-        ]
-    );
-    world.approve(1, &pending.digest).await;
-    world.is_ready(1, "1.0.0").await;
-    // The next version needs another look at the widget alone. What was approved is not asked about again.
-    world.offer(1, "1.1.0", &all("2"));
-    world.pending(1, "1.1.0").await;
-    let diff = world.diff(1).await;
-    assert_eq!(words(&diff), [format!("change Widget.{group} approval/w")]);
-    assert_eq!(diff.changes[0].differences[0].path, "spec.a");
-    running.stop().await;
-}
-
-#[tokio::test]
-async fn a_version_is_rendered_and_applied_as_the_service_account() {
-    let world = World::without_rights().await;
-    let namespace = r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "monitoring"}}"#;
-    world.plane().apply(namespace).await;
-    world
-        .plane()
-        .apply_manifests(deploy("coordinator/plugin-accounts"))
-        .await;
-    let settings = PluginSettings {
-        accounts: ByPlugin::from([("*", "containership-core/plugin-metrics".parse().unwrap())]),
-        ..manual()
-    };
-    let monitoring = |name: &str| {
-        let mut object = config(name, "1");
-        object["metadata"]["namespace"] = json!("monitoring");
-        object
-    };
-    let mark = world.plane().audit_mark().await;
-    world.offer(1, "1.0.0", &json!([[monitoring("one")]]));
-    // What the account may not read is shown as what is in the way.
-    world.offer(2, "1.0.0", &json!([[monitoring("two"), secret("hunter2")]]));
-    let running = world.run(settings).await;
-    let pending = world.pending(1, "1.0.0").await;
-    world.pending(2, "1.0.0").await;
-    let second = world.diff(2).await;
-    assert_eq!(second.changes[0].object, "ConfigMap monitoring/two");
-    let blocked = &second.changes[1];
-    assert_eq!(
-        (blocked.operation, &*blocked.object),
-        (Operation::Blocked, "Secret default/login")
-    );
-    assert!(
-        blocked.note.contains("containership-core/plugin-metrics"),
-        "{blocked:?}"
-    );
-    world.approve(1, &pending.digest).await;
-    world.is_ready(1, "1.0.0").await;
-    let configs = world.objects("v1", "configmaps", "ConfigMap", Some("monitoring"));
-    world.shows(&configs, "one", |found| found["data"]["a"] == "1").await;
-    world.shows(&configs, "two", Value::is_null).await;
-    let all = world.plane().audit().await.since(mark).by(&coordinator());
-    let own = all.filter(|entry| entry.impersonated_user.is_none() && entry.object_ref.resource == "configmaps");
-    let own: Vec<String> = own
-        .iter()
-        .map(|entry| format!("{} {}", entry.verb, entry.uri))
-        .collect();
-    assert_eq!(own, [""; 0], "requests with the rights of the coordinator");
     running.stop().await;
 }
 

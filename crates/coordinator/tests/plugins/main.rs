@@ -21,6 +21,7 @@ mod pods;
 mod popular;
 mod races;
 mod random;
+mod rendering;
 mod rollback;
 #[path = "../mirror/script.rs"]
 #[allow(

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::client::by_hand;
+use crate::clock::ManualClock;
 use crate::leader::Leadership;
 use crate::tasks::TaskEnded;
 use crate::testing::{beside, kit, settle};
@@ -25,6 +26,7 @@ struct World {
     /// The API server answers as many requests as there are permits.
     answers: Arc<Semaphore>,
     leadership: Leadership,
+    clock: ManualClock,
     shutdown: CancellationToken,
     tasks: JoinHandle<Result<(), TaskEnded>>,
 }
@@ -69,6 +71,7 @@ fn world() -> World {
         answer,
         answers,
         leadership,
+        clock,
         shutdown,
         tasks: beside(tasks.run_until(pending())),
     }
@@ -223,6 +226,25 @@ async fn whoever_publishes_does_not_wait_and_each_object_keeps_its_order() {
 }
 
 #[tokio::test]
+async fn many_give_way_to_other_work() {
+    let world = world();
+    for n in 0..150 {
+        world.events.publish(&named(&n.to_string()), notice("x"));
+    }
+    let burst = usize::try_from(PACE.burst).unwrap();
+    while world.arrived().len() < burst {
+        settle().await;
+    }
+    for arrived in [burst, burst + 1, burst + 2] {
+        settle().await;
+        assert_eq!(world.arrived().len(), arrived);
+        world.clock.sleeping(1).await;
+        world.clock.advance(PACE.refill);
+        settle().await;
+    }
+}
+
+#[tokio::test]
 async fn a_notice_that_found_the_queue_full_may_be_published_again() {
     let world = world();
     world.answers.forget_permits(Semaphore::MAX_PERMITS);
@@ -235,6 +257,7 @@ async fn a_notice_that_found_the_queue_full_may_be_published_again() {
     assert_eq!(world.events.shared.dropped.load(Ordering::Relaxed), 1);
     world.answers.add_permits(Semaphore::MAX_PERMITS);
     while world.arrived().len() < QUEUE + 1 {
+        world.clock.advance(PACE.refill);
         settle().await;
     }
     settle().await;

@@ -118,6 +118,9 @@ impl Display for Loss {
 /// The start of a holder's name, or of a reason, that is shown, in bytes: everyone with permission to write the Lease can write any name.
 const SHOWN: usize = 253;
 
+/// The shortest time between two tries to renew.
+const LAST_RETRIES: Duration = Duration::from_millis(250);
+
 /// Takes part in the election. One for each process.
 #[derive(Debug)]
 pub struct Elector {
@@ -273,9 +276,10 @@ impl Elector {
                     Ok(Renewal::Renewed(lease, began)) => break (*lease, began),
                     Ok(Renewal::Lost(loss)) => return Err(loss),
                     Err(error) => {
-                        let left_ms = deadline.saturating_sub(self.now()).as_millis();
-                        warn!(left_ms, error = %Chain(&error), "cannot renew the Lease");
-                        due = self.now() + timing.retry_period();
+                        let left = deadline.saturating_sub(self.now());
+                        warn!(left_ms = left.as_millis(), error = %Chain(&error), "cannot renew the Lease");
+                        // More often towards the deadline, so that a server that is back in time is used.
+                        due = self.now() + timing.retry_period().min((left / 2).max(LAST_RETRIES));
                     }
                 }
             };

@@ -11,12 +11,20 @@ use tokio::signal::unix::{SignalKind, signal};
 async fn main() -> std::io::Result<()> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut builder = ControlPlane::builder();
-    if std::env::args().any(|argument| argument == "--controller-manager") {
-        builder = builder.with_controller_manager();
-    }
-    let with_node = std::env::args().any(|argument| argument == "--node");
-    if with_node {
-        builder = builder.with_nodes();
+    let mut with_node = false;
+    for argument in std::env::args().skip(1) {
+        builder = match &*argument {
+            "--controller-manager" => builder.with_controller_manager(),
+            "--node" => {
+                with_node = true;
+                builder.with_nodes()
+            }
+            _ => {
+                return Err(std::io::Error::other(
+                    "usage: control-plane [--controller-manager | --node]",
+                ));
+            }
+        };
     }
     let control_plane = builder.start().await;
     let mut node = None;

@@ -324,12 +324,22 @@ impl CloudSettings {
     }
 }
 
-/// Whether it is a kind with its group: `Deployment.apps`, `Secret`.
+/// Whether it is a kind with its group and without a version: `Deployment.apps`, `Secret`.
 fn is_kind(text: &str) -> bool {
     let (kind, group) = text.split_once('.').unwrap_or((text, "core"));
     let is_kind = kind.starts_with(|first: char| first.is_ascii_uppercase());
     let in_group = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
-    is_kind && kind.bytes().all(|byte| byte.is_ascii_alphanumeric()) && !group.is_empty() && group.bytes().all(in_group)
+    is_kind
+        && kind.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        && !group.is_empty()
+        && group.bytes().all(in_group)
+        && !is_version(group)
+}
+
+/// Whether the text is a version of an API, as `v1beta1`: no group has such a name.
+fn is_version(text: &str) -> bool {
+    text.strip_prefix('v')
+        .is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()) && !rest.contains('.'))
 }
 
 /// The error, with the setting and its source in place of the variable.

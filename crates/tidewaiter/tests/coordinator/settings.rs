@@ -335,6 +335,7 @@ fn what_limits_plugins_is_read_from_the_file_and_the_environment() {
             "must be kinds, for example",
         ),
         ("pluginNamespaces: {a: {names: []}}", "namespaces"),
+        ("pluginDeny: [Secret.v1]", "must be kinds, for example"),
         ("pluginServiceAccounts: {a: default}", "write NAMESPACE/NAME"),
         ("pluginApproval: auto", "manual"),
         ("pluginApproval: {a/b/c: manual}", "TYPE/IMPLEMENTATION"),

@@ -1,5 +1,6 @@
 use serde_json::json;
 
+use super::super::render::packed;
 use super::*;
 
 /// The differences, as `path: before -> after`.
@@ -112,6 +113,10 @@ fn it_is_read_as_it_was_stored_and_nothing_else_is() {
     let small = diff.clone().without_differences();
     assert_eq!((small.digest(), small.pending()), (diff.digest(), diff.pending()));
     assert_eq!(PluginDiff::unpack(&small.pack()).unwrap().digest(), diff.digest());
+    // One that is too large is stored without its differences.
+    let size = diff.pack().len();
+    assert_eq!(packed(&diff, size), diff.pack());
+    assert_eq!(packed(&diff, size - 1), small.pack());
     for forged in [
         &b""[..],
         b"abc",
