@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use kube::{Client, Resource as _};
 use tidewaiter_api::cloud_sync::CLOUD_SYNC;
 use tidewaiter_cloud::client::{self as cloud, Cluster};
-use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
+use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT, MANY_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Controller, ControllerContext, Key, Queue, Reconciler as _, Tasks, Writer};
 
@@ -191,7 +191,7 @@ impl<'a> Mirror<'a> {
         };
         let listing = lister.run(leadership.clone(), self.tasks.shutdown_token());
         self.tasks.spawn(format!("sync/{}", K::NAME), listing);
-        let writer = self.clients.for_controller(K::CONTROLLER, DEFAULT_IN_FLIGHT);
+        let writer = self.clients.for_controller(K::CONTROLLER, MANY_IN_FLIGHT);
         let list = shared.list.clone();
         let controller = SyncController {
             shared,

@@ -16,6 +16,7 @@ use kube::Resource;
 use serde::Serialize;
 
 use crate::cache::{Cache, Cacheable};
+use crate::client::MANY_IN_FLIGHT;
 use crate::events::Notice;
 use crate::index::Index;
 use crate::key::Key;
@@ -26,8 +27,8 @@ mod everywhere;
 
 pub use everywhere::{Desired, Difference, Everywhere};
 
-/// Writes of one pass at once.
-const CONCURRENCY: usize = 8;
+/// Writes of one pass at once, as far as the controller has permits.
+const CONCURRENCY: usize = MANY_IN_FLIGHT;
 
 /// Our own write is not in the cache yet: its change starts a pass. This is the fallback, should somebody have undone it.
 const CATCH_UP: Duration = Duration::from_secs(1);

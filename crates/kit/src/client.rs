@@ -66,6 +66,9 @@ pub const MOST_IN_FLIGHT: usize = 32;
 /// What a controller gets that needs nothing special: at 10 ms for each write, 800 writes a second.
 pub const DEFAULT_IN_FLIGHT: usize = 8;
 
+/// What a controller gets that writes thousands of objects in a first sync.
+pub const MANY_IN_FLIGHT: usize = 16;
+
 /// Events under way at once, beside [`IN_FLIGHT`]: no flood of Events delays a write that matters.
 const EVENTS_IN_FLIGHT: usize = 2;
 

@@ -43,8 +43,8 @@ const QUEUE: usize = 4_096;
 
 /// How fast they are sent. The Events on a thousand new objects would be a quarter of all requests otherwise.
 const PACE: Allowance = Allowance {
-    burst: 100,
-    refill: Duration::from_millis(20),
+    burst: 50,
+    refill: Duration::from_millis(50),
 };
 
 /// How long queued notices may be sent at shutdown: less than the work under way has.

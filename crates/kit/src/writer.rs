@@ -7,7 +7,7 @@
 
 use std::fmt::{self, Debug};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{PartialObjectMeta, Request};
 use kube::{Client, Resource};
@@ -29,6 +29,9 @@ use unseen::Unseen;
 
 /// Responses need only say the metadata: a patched Node would come back with its 15 kB.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json";
+
+/// A version that no object has (the first write to etcd makes revision 2): an apply that names it can only create.
+pub const NO_VERSION: &str = "1";
 
 /// Writes for one controller.
 pub struct Writer {
@@ -172,9 +175,8 @@ impl Writer {
             .await
     }
 
-    /// Creates `desired` by server-side apply, so that a later [`Writer::apply`] owns exactly its fields. Reads first whether an object of
-    /// the name exists, past every cache. If one is created in between, none of its values is overwritten, and what was added to it is
-    /// given up again.
+    /// Creates `desired` by server-side apply, so that a later [`Writer::apply`] owns exactly its fields. It names a version that no object
+    /// has, so nothing of an object that exists is changed, and no request is needed to find out whether there is one.
     ///
     /// # Errors
     /// When there is an object of the name: [`WriteError::is_conflict`] if it is `ours`, [`WriteError::is_foreign`] if not.
@@ -182,24 +184,18 @@ impl Writer {
     where
         K: Resource<DynamicType = ()> + Serialize,
     {
-        let meta = desired.meta();
-        if let Some(found) = self.read::<K>(meta).await? {
-            let error = WriteError::new::<K>(Verb::Create, meta, exists());
-            return Err(if ours(&found) { error } else { error.of_foreign() });
-        }
-        let apply = |body| {
-            let request = request::<K>(meta).patch(name(meta), &PatchParams::apply(&self.manager), &Patch::Apply(body));
-            self.send::<K>(Verb::Create, meta, None, request)
+        let (meta, mut body) = (desired.meta(), body(desired));
+        body["metadata"]["resourceVersion"] = json!(NO_VERSION);
+        let request = request::<K>(meta).patch(name(meta), &PatchParams::apply(&self.manager), &Patch::Apply(body));
+        let error = match self.send::<K>(Verb::Create, meta, None, request).await {
+            Err(error) if error.is_conflict() => error,
+            done => return done,
         };
-        let created = apply(body(desired)).await?;
-        let others = |entry: &ManagedFieldsEntry| entry.manager.as_deref() != Some(&self.manager);
-        if !created.managed_fields.iter().flatten().any(others) {
-            return Ok(created);
-        }
-        let identity = json!({"apiVersion": K::api_version(&()), "kind": K::kind(&()),
-            "metadata": {"name": meta.name, "namespace": meta.namespace}});
-        apply(identity).await?;
-        Err(WriteError::new::<K>(Verb::Create, meta, exists()))
+        let Some(found) = self.read::<K>(meta).await? else {
+            return Err(error);
+        };
+        let error = WriteError::new::<K>(Verb::Create, meta, exists());
+        Err(if ours(&found) { error } else { error.of_foreign() })
     }
 
     /// Deletes the object of the uid and version of `seen`.

@@ -19,7 +19,7 @@ use prometheus::IntGaugeVec;
 use serde_json::json;
 use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding};
 use tidewaiter_api::names::AUTHORIZATION_ROLE_FINALIZER;
-use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
+use tidewaiter_kit::client::{Clients, MANY_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
     Change, Children, ChildrenError, Controller, ControllerContext, Finalizer, Key, Metrics, Next, Notice, Pass, Queue,
@@ -64,7 +64,7 @@ pub(super) fn start(
         let made = made.keys().into_iter().map(|key| key_of(key.name()));
         roles.keys().into_iter().chain(made).for_each(|key| relisted.push(key));
     });
-    let client = clients.for_controller(AuthorizationRoleController::NAME, DEFAULT_IN_FLIGHT);
+    let client = clients.for_controller(AuthorizationRoleController::NAME, MANY_IN_FLIGHT);
     let reconciler = AuthorizationRoleController {
         rbac: rbac.clone(),
         children: Children::new(rbac.cluster_roles.clone(), OURS, |role| {

@@ -22,7 +22,7 @@ use serde_json::json;
 use tidewaiter_api::access::{self, Subject};
 use tidewaiter_api::containership::{AuthorizationRoleBinding, AuthorizationRoleBindingSpec};
 use tidewaiter_api::names::AUTHORIZATION_ROLE_BINDING_FINALIZER;
-use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
+use tidewaiter_kit::client::{Clients, MANY_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
     Cache, Change, Controller, ControllerContext, Finalizer, Index, Key, Metadata, Next, Pass, Queue, Reconciler,
@@ -74,7 +74,7 @@ pub(super) fn start(
     rbac.everywhere.notify(made_of(&queue));
     in_namespaces.notify(made_of(&queue));
     rbac.notify_lists(all_bindings(&queue, rbac, &by_name));
-    let client = clients.for_controller(AuthorizationRoleBindingController::NAME, DEFAULT_IN_FLIGHT);
+    let client = clients.for_controller(AuthorizationRoleBindingController::NAME, MANY_IN_FLIGHT);
     let reconciler = AuthorizationRoleBindingController {
         rbac: rbac.clone(),
         in_namespaces: in_namespaces.clone(),

@@ -68,7 +68,7 @@ impl<K: Cacheable> Listed<K> {
     /// Calls `wake` when the cloud lists others.
     pub(super) fn notify_list(&self, wake: impl Fn() + Send + Sync + 'static) {
         if let Some(list) = &self.list {
-            list.notify(wake);
+            list.notify(move |_| wake());
         }
     }
 }

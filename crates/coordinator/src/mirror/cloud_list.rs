@@ -20,7 +20,26 @@ pub struct CloudList(Arc<Shared>);
 struct Shared {
     /// None before the first complete list of this process.
     names: Mutex<Option<Names>>,
-    wakes: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
+    wakes: Mutex<Vec<Wake>>,
+}
+
+/// Is called with the names of which something else is known than before.
+type Wake = Box<dyn Fn(&Changed) + Send + Sync>;
+
+/// The names of which a new list says something else than the one before.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Changed {
+    All,
+    Only(BTreeSet<String>),
+}
+
+impl Changed {
+    pub(crate) fn concerns(&self, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(names) => names.contains(name),
+        }
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -32,27 +51,41 @@ struct Names {
     complete: bool,
 }
 
+impl Names {
+    /// What differs from the list before.
+    fn since(&self, before: Option<&Self>) -> Changed {
+        match before {
+            Some(before) if before.complete == self.complete => {
+                let listed = self.listed.symmetric_difference(&before.listed);
+                let withheld = self.withheld.symmetric_difference(&before.withheld);
+                Changed::Only(listed.chain(withheld).cloned().collect())
+            }
+            _ => Changed::All,
+        }
+    }
+}
+
 impl CloudList {
     /// These are listed, but for those that are `withheld`. Unless this is `complete`, of the others it is not known.
     pub(crate) fn set(&self, listed: BTreeSet<String>, withheld: BTreeSet<String>, complete: bool) {
-        let names = Some(Names {
+        let names = Names {
             listed,
             withheld,
             complete,
-        });
-        let changed = {
-            let mut before = lock(&self.0.names);
-            std::mem::replace(&mut *before, names) != *before
         };
-        if changed {
+        let mut known = lock(&self.0.names);
+        let changed = names.since(known.as_ref());
+        *known = Some(names);
+        drop(known);
+        if changed != Changed::Only(BTreeSet::new()) {
             for wake in lock(&self.0.wakes).iter() {
-                wake();
+                wake(&changed);
             }
         }
     }
 
     /// Calls `wake` when it changes.
-    pub(crate) fn notify(&self, wake: impl Fn() + Send + Sync + 'static) {
+    pub(crate) fn notify(&self, wake: impl Fn(&Changed) + Send + Sync + 'static) {
         lock(&self.0.wakes).push(Box::new(wake));
     }
 
@@ -172,12 +205,29 @@ mod tests {
     fn it_wakes_when_it_changes() {
         let (list, woken) = (CloudList::default(), Arc::new(AtomicUsize::new(0)));
         let counter = Arc::clone(&woken);
-        list.notify(move || {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&told);
+        list.notify(move |changed| {
             counter.fetch_add(1, Ordering::Relaxed);
+            log.lock()
+                .unwrap()
+                .push([LISTED, OTHER].map(|name| changed.concerns(name)));
         });
-        for (names, times) in [(&[][..], 1), (&[][..], 1), (&[LISTED], 2), (&[LISTED], 2)] {
-            list.set(names.iter().map(ToString::to_string).collect(), [].into(), true);
+        for (names, withheld, times) in [
+            (&[][..], &[][..], 1),
+            (&[], &[], 1),
+            (&[LISTED], &[], 2),
+            (&[LISTED], &[], 2),
+            (&[LISTED], &[OTHER], 3),
+        ] {
+            let set = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+            list.set(set(names), set(withheld), true);
             assert_eq!(woken.load(Ordering::Relaxed), times);
         }
+        list.set([LISTED.to_owned()].into(), [OTHER.to_owned()].into(), false);
+        assert_eq!(
+            *told.lock().unwrap(),
+            [[true; 2], [true, false], [false, true], [true; 2]]
+        );
     }
 }

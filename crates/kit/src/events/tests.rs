@@ -262,6 +262,7 @@ async fn a_notice_that_found_the_queue_full_may_be_published_again() {
     }
     settle().await;
     assert_eq!(world.events.shared.dropped.load(Ordering::Relaxed), 0, "it was logged");
+    world.clock.advance(PACE.refill);
     world.publish(&named("dropped"), notice("x")).await;
     assert_eq!(world.arrived().last().unwrap().0, "dropped");
 }

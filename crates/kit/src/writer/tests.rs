@@ -50,6 +50,11 @@ fn absent() -> (u16, Value) {
     (404, status)
 }
 
+fn conflict() -> (u16, Value) {
+    let status = json!({"kind": "Status", "status": "Failure", "code": 409, "reason": "Conflict", "message": "no"});
+    (409, status)
+}
+
 #[tokio::test]
 async fn a_patch_rests_on_the_uid_and_the_version_that_were_observed() {
     let (writer, requests) = writer(vec![(200, object("8", "x"))]);
@@ -93,41 +98,28 @@ async fn what_was_written_is_awaited_until_the_cache_shows_it() {
 
 #[tokio::test]
 async fn a_new_object_overwrites_nothing_of_one_that_exists_all_the_same() {
-    let (writer, requests) = writer(vec![
-        absent(),
-        (200, object("8", "somebody")),
-        (200, object("9", "somebody")),
-    ]);
+    let (writer, requests) = writer(vec![conflict(), (200, object("8", "tidewaiter/test"))]);
     let error = writer.apply_new(&account(None), |_| true).await.unwrap_err();
     assert!(error.is_conflict());
-    let requests = std::mem::take(&mut *requests.lock().unwrap()).split_off(1);
-    assert!(
-        requests.iter().all(|(_, uri, _)| !uri.contains("force")),
-        "{requests:?}"
-    );
-    let identity = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "s", "namespace": "n"}});
-    assert_eq!(requests[1].2, identity, "what was added is given up");
-}
-
-#[tokio::test]
-async fn an_object_that_the_cache_does_not_show_yet_is_not_touched() {
-    let (writer, requests) = writer(vec![(200, object("8", "tidewaiter/test"))]);
-    assert!(
-        writer
-            .apply_new(&account(None), |_| true)
-            .await
-            .unwrap_err()
-            .is_conflict()
-    );
-    assert_eq!(requests.lock().unwrap().len(), 1, "it is read, and nothing is written");
+    let requests = std::mem::take(&mut *requests.lock().unwrap());
+    let methods: Vec<_> = requests.iter().map(|(method, ..)| &**method).collect();
+    assert_eq!(methods, ["PATCH", "GET"]);
+    let (_, uri, body) = &requests[0];
+    assert!(!uri.contains("force"), "{uri}");
+    assert_eq!(body["metadata"]["resourceVersion"], NO_VERSION);
 }
 
 #[tokio::test]
 async fn an_object_of_somebody_else_is_reported_and_is_no_obstacle_to_a_finalizer() {
-    let (writer, requests) = writer(vec![(200, object("8", "somebody")), (200, object("8", "somebody"))]);
+    let (writer, requests) = writer(vec![
+        conflict(),
+        (200, object("8", "somebody")),
+        (200, object("8", "somebody")),
+    ]);
     let error = writer.apply_new(&account(None), |_| false).await.unwrap_err();
     assert!(error.is_foreign() && error.is_refusal() && !error.is_conflict());
     assert_eq!(error.notice().unwrap().reason, "ForeignObject");
+    requests.lock().unwrap().clear();
     let meta = account(None).metadata;
     let gone = writer.confirm_gone::<ServiceAccount>(&meta, |_| false).await.unwrap();
     assert!(gone.is_some(), "ours is gone");

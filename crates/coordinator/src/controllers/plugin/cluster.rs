@@ -16,6 +16,7 @@ use kube::discovery::{Scope, pinned_group};
 use kube::{Api, Client, Error};
 use serde_json::{Value, json};
 use tidewaiter_api::names::PLUGIN_LABEL;
+use tidewaiter_kit::writer::NO_VERSION;
 use tokio::task::spawn_blocking;
 
 use super::account::PluginAccount;
@@ -34,8 +35,6 @@ mod versions;
 const MANAGER: &str = "tidewaiter/plugin";
 /// Objects in a page of a list.
 const PAGE: u32 = 500;
-/// A version that no object has (etcd's first write is the second revision): an apply that names it can only create.
-const NO_VERSION: &str = "1";
 /// The end of the log of a failed job.
 const TAIL_LINES: i64 = 10;
 const TAIL_BYTES: usize = 400;

@@ -8,8 +8,8 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 
 /// Requests at once before any has ended.
 const FEW: usize = 4;
-/// The most at once: half of the permits of the controller.
-const MOST: usize = 16;
+/// The most at once: three quarters of the permits of the controller.
+const MOST: usize = 24;
 
 /// Performs them all; the results come in any order.
 pub(super) async fn perform<T>(requests: Vec<BoxFuture<'_, T>>) -> Vec<T> {

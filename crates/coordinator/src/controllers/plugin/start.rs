@@ -80,11 +80,15 @@ pub(in crate::controllers) fn start(
     let waiting_for = Waiting::default();
     plugins.notify(wakes(&waiting_for, &queue));
     inventories.notify(wakes(&waiting_for, &queue));
-    let (all, kept, waiting) = (plugins.clone(), inventories.clone(), queue.clone());
-    listed.notify(move || {
+    let (all, kept, relisted, waits) = (plugins.clone(), inventories.clone(), queue.clone(), waiting_for.clone());
+    // Only those that are concerned: a pass lists the objects of its plugin.
+    listed.notify(move |changed| {
         for key in all.keys().into_iter().chain(kept.keys()) {
-            waiting.push(key);
+            if changed.concerns(key.name()) {
+                relisted.push(key);
+            }
         }
+        waits.wake(&relisted);
     });
     let client = clients.for_controller(PluginController::NAME, MOST_IN_FLIGHT);
     let reconciler = PluginController {

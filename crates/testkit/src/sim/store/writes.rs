@@ -140,7 +140,8 @@ impl Store {
         let metadata = &call.body["metadata"];
         match &before {
             Some(before) => self.check_preconditions(&key, before, metadata)?,
-            None if metadata["uid"].is_string() || metadata["resourceVersion"].is_string() => {
+            // Whatever version it names, as a real one.
+            None if metadata["uid"].is_string() => {
                 return Err(Refused::conflict(
                     &self.resource(&key),
                     &key.name,
