@@ -186,14 +186,15 @@ impl Site {
             let folders = self.folders(changes)?;
             let watched = [&folders.ssh, &folders.scripts];
             let watched: Vec<&OwnedFd> = watched.into_iter().flat_map(|it| &it.folders).collect();
-            let watched = self.watcher.add_folders(&watched).map_err(not_watched)?;
+            // Without watches, there is still a pass every minute.
+            let watched = self.watcher.add_folders(&watched);
             let (Some(ssh), Some(scripts)) = (folders.ssh.last(), folders.scripts.last()) else {
                 break;
             };
             let keys = self.apply_script(state, scripts, changes).and_then(|script| {
                 let (parts, keys) = self.apply_keys(state, ssh, logins, changes)?;
-                self.watcher.settle(watched, &[&script, &keys]).map_err(not_watched)?;
-                Ok(parts)
+                let settled = watched.and_then(|folders| self.watcher.settle(folders, &[&script, &keys]));
+                settled.map(|()| parts).map_err(not_watched)
             });
             match keys {
                 Err(HostError::Mounted { path }) => {
