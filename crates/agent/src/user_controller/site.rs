@@ -193,7 +193,8 @@ impl Site {
             };
             let keys = self.apply_script(state, scripts, changes).and_then(|script| {
                 let (parts, keys) = self.apply_keys(state, ssh, logins, changes)?;
-                let settled = watched.and_then(|folders| self.watcher.settle(folders, &[&script, &keys]));
+                let files: Vec<&OwnedFd> = [&script].into_iter().chain(&keys).collect();
+                let settled = watched.and_then(|folders| self.watcher.settle(folders, &files));
                 settled.map(|()| parts).map_err(not_watched)
             });
             match keys {
@@ -245,44 +246,41 @@ impl Site {
         })
     }
 
-    /// Returns the file's lines, and the file, open.
+    /// Returns the file's lines, and the file, open. What somebody changes after the look starts another pass, because the folder is watched.
     fn apply_keys(
         &self,
         state: &mut State,
         folder: &OwnedFd,
         logins: &Logins,
         changes: &mut Vec<String>,
-    ) -> Result<(Parts, OwnedFd), HostError> {
+    ) -> Result<(Parts, Option<OwnedFd>), HostError> {
         let target = Target {
             format: &self.format,
             logins,
             foreign: self.settings.foreign_lines,
             owner: self.settings.owner(),
         };
-        for _ in 0..RACES {
-            let found = self.host.find(folder, KEYS)?;
-            let Plan {
-                write,
-                tampering,
-                parts,
-            } = plan(target, &found, state.left.as_ref());
-            changes.extend(tampering.into_iter().map(|what| format!("{KEYS} {what}")));
-            match (write, found) {
-                (Some(content), found) => self.put(folder, content, found, target)?,
-                (None, Found::File(file)) => {
-                    state.left = Some(Left {
-                        logins: logins.clone(),
-                        break_glass: parts.break_glass().map(<[u8]>::to_vec).collect(),
-                        inode: file.inode,
-                    });
-                    return Ok((parts, file.fd));
-                }
-                (None, _) => {}
-            }
-            // What is written now was not changed by others.
-            state.left = None;
+        let mut found = self.host.find(folder, KEYS)?;
+        let Plan {
+            write,
+            tampering,
+            parts,
+        } = plan(target, &found, state.left.as_ref());
+        changes.extend(tampering.into_iter().map(|what| format!("{KEYS} {what}")));
+        if let Some(content) = write {
+            self.put(folder, content, found, target)?;
+            found = self.host.find(folder, KEYS)?;
         }
-        Err(HostError::Raced { path: KEYS.to_owned() })
+        let file = match found {
+            Found::File(file) => Some(file),
+            Found::Absent | Found::Other(_) => None,
+        };
+        state.left = Some(Left {
+            logins: logins.clone(),
+            break_glass: parts.break_glass().map(<[u8]>::to_vec).collect(),
+            inode: file.as_ref().map_or(0, |file| file.inode),
+        });
+        Ok((parts, file.map(|file| file.fd)))
     }
 
     /// Writes the file, and once more when somebody wrote lines to the old one after it was read.
