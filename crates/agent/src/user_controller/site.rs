@@ -264,10 +264,11 @@ impl Site {
         let Plan {
             write,
             tampering,
-            parts,
+            mut parts,
         } = plan(target, &found, state.left.as_ref());
         changes.extend(tampering.into_iter().map(|what| format!("{KEYS} {what}")));
         if let Some(content) = write {
+            parts = self.format.parse(&content);
             self.put(folder, content, found, target)?;
             found = self.host.find(folder, KEYS)?;
         }

@@ -180,6 +180,19 @@ fn every_tampering_is_undone_and_named() {
 }
 
 #[test]
+fn a_thousand_users_have_a_line_each() {
+    let world = World::new();
+    let site = world.site();
+    pass(&site, wanted(0..1_000));
+    let right = world.content();
+    assert_eq!(right.lines().filter(|line| line.starts_with("command=")).count(), 1_000);
+    assert!(right.contains(&world.line(0)) && right.contains(&world.line(999)));
+    fs::remove_file(world.file()).unwrap();
+    pass(&site, wanted(0..1_000));
+    assert_eq!(world.content(), right);
+}
+
+#[test]
 fn nothing_is_written_when_nothing_changed() {
     let world = World::new();
     let site = world.site();
