@@ -76,15 +76,12 @@ async fn every_change_is_undone_at_once_and_reported() {
         println!("{what}");
         agent.restored(restores).await;
     }
-    let report = agent
-        .report(|status| status.tampering.len() >= 12 && status.restores >= 12)
-        .await;
-    let status = report.status.unwrap();
+    // Changes that follow each other fast are undone together.
+    let report = agent.report(|status| status.restores >= 6).await;
+    let tampering = report.status.unwrap().tampering;
     assert!(
-        status
-            .tampering
-            .iter()
-            .any(|it| it.what.contains("replaced by a symbolic link"))
+        tampering.iter().any(|it| it.what.contains("was missing")),
+        "{tampering:?}"
     );
     world.event(&agent.node, "AuthorizedKeysRestored").await;
 }
