@@ -28,6 +28,16 @@ async fn users_come_and_go() {
     agent.has(&[(1, 0), (2, 2)]).await;
     world.remove(1).await;
     agent.has(&[(2, 2)]).await;
+    // What the alerts read.
+    for (series, value) in [
+        ("tidewaiter_agent_applied", 1.0),
+        ("tidewaiter_agent_removals_held", 0.0),
+        ("tidewaiter_agent_keys_expiring", 0.0),
+        ("tidewaiter_agent_refused_keys", 0.0),
+        ("tidewaiter_agent_restores_total{file=\"authorized_keys\"}", 0.0),
+    ] {
+        assert!((agent.metric(series).await - value).abs() < 0.5, "{series}");
+    }
 }
 
 #[tokio::test]
