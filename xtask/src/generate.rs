@@ -51,6 +51,7 @@ fn crds(root: &Path) -> Result<Vec<(PathBuf, String)>> {
         let folders = match role {
             Role::Controller => ["deploy/crds", "deploy/chart/files/crds/controller"],
             Role::Coordinator => ["deploy/crds/coordinator", "deploy/chart/files/crds/coordinator"],
+            Role::Agent => ["deploy/crds/agent", "deploy/chart/files/crds/agent"],
         };
         for crd in role.crds() {
             let name = format!("{}.yaml", crd.spec.names.plural);

@@ -114,7 +114,7 @@ pub struct KindSync {
     #[schemars(length(min = 1, max = 63))]
     pub kind: String,
     /// When a response of the cloud was last applied (UTC, whole seconds), as of the last write of this status. A success that changes
-    /// nothing else is not written, so use the metric to see how old the state is. Absent before the first success.
+    /// nothing else is written once an hour, so use the metric to see how old the state is. Absent before the first success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
     pub last_success: Option<Timestamp>,

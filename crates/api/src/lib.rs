@@ -10,6 +10,7 @@ pub mod condition;
 pub mod containership;
 pub mod names;
 pub mod node_identity;
+pub mod node_report;
 pub mod plugin_inventory;
 mod schema;
 pub mod values;
@@ -18,6 +19,7 @@ pub use cloud_sync::{CloudSync, CloudSyncSpec, CloudSyncStatus, HeldDeletions, K
 pub use cluster_health::{ClusterHealth, ClusterHealthSpec, ClusterHealthStatus, HealthCounts};
 pub use condition::{Condition, ConditionStatus};
 pub use node_identity::{NodeIdentity, NodeIdentitySpec, NodeIdentityStatus, RecordedLabel};
+pub use node_report::{HostFacts, NodeReport, NodeReportStatus, RefusedKey, Tampering, UserKeys};
 pub use plugin_inventory::{AcceptedRelease, AppliedObject, PluginInventory, PluginInventorySpec};
 pub use values::{
     ClusterName, InstanceGroupName, InvalidValue, LabelKey, LabelSource, LabelValue, Lifecycle, NodeName, NodeUid,
@@ -34,11 +36,13 @@ pub enum Role {
     Controller,
     /// The coordinator.
     Coordinator,
+    /// The agent.
+    Agent,
 }
 
 impl Role {
     /// All roles that have kinds.
-    pub const ALL: [Self; 2] = [Self::Controller, Self::Coordinator];
+    pub const ALL: [Self; 3] = [Self::Controller, Self::Coordinator, Self::Agent];
 
     /// The `CustomResourceDefinition`s that this role needs, in the order in which to apply them.
     ///
@@ -53,6 +57,7 @@ impl Role {
                 crds.push(PluginInventory::crd());
                 crds
             }
+            Self::Agent => vec![node_report::crd()],
         }
     }
 }

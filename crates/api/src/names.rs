@@ -32,6 +32,9 @@ pub const CONTAINERSHIP_ACCOUNT: &str = "containership";
 /// Namespace of the coordinator and of what it mirrors.
 pub const CONTAINERSHIP_NAMESPACE: &str = "containership-core";
 
+/// Name of the ConfigMap in [`CONTAINERSHIP_NAMESPACE`] that requests the removal of everything that the coordinator manages.
+pub const TERMINATE_MARKER: &str = "tidewaiter-terminate";
+
 /// The label of a Node, and of a `NodePoolLabel`, whose value is the id of the node pool in the cloud.
 pub const NODE_POOL_LABEL: &str = "containership.io/node-pool-id";
 

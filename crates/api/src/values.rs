@@ -8,12 +8,14 @@ mod label;
 mod name;
 mod provider_id;
 mod secret;
+mod ssh_key_line;
 
 pub use label::{LabelKey, LabelSource, LabelValue};
 pub use name::{ClusterName, InstanceGroupName, NodeName, NodeUid, ServiceAccountName};
 pub use provider_id::ProviderId;
 pub use secret::SecretText;
 pub(crate) use secret::opaque;
+pub use ssh_key_line::SshKeyLine;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use kube::Client;
 use kube::core::ObjectMeta;
-use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
+use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, TERMINATE_MARKER};
 use tidewaiter_kit::cache::Gone;
 use tidewaiter_kit::client::{DEFAULT_IN_FLIGHT, MOST_IN_FLIGHT};
 use tidewaiter_kit::role::Role;
@@ -30,7 +30,7 @@ use marker::{Marker, requested};
 use sweep::Terminator;
 
 /// The name of the marker. Its namespace is that of the coordinator.
-pub const MARKER: &str = "tidewaiter-terminate";
+pub const MARKER: &str = TERMINATE_MARKER;
 
 /// The request to terminate, and its progress. Clones share it.
 #[derive(Clone, Debug)]

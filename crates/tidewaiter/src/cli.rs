@@ -95,6 +95,9 @@ pub(crate) enum Command {
     /// and pull secrets, labels Nodes, and reports the nodes to the cloud (replaces the coordinator of the Containership cluster manager)
     #[command(after_help = crate::coordinator::help())]
     Coordinator(CoordinatorArgs),
+    /// Runs the agent of one node: writes which users may log in there with which SSH key, and undoes what others change (replaces the agent
+    /// of the Containership cluster manager)
+    Agent(AgentArgs),
     /// Releases changes that the coordinator holds: deletions of most objects of a kind, and additions of many role
     /// bindings at once
     Release(ReleaseArgs),
@@ -103,7 +106,7 @@ pub(crate) enum Command {
     Plugin(PluginCommand),
     /// Validates the cluster: instance groups, instances, Nodes and system pods (as kops validate cluster); changes nothing
     Validate(ValidateArgs),
-    /// Explains why a Node has or lacks a label, and what a user or a team may do in the cluster
+    /// Explains why a Node has or lacks a label, what a user or a team may do in the cluster, and who can log in on a node
     #[command(subcommand)]
     Explain(Explain),
     /// Manages or serves the cloud from which clusters mirror users, registries, plugins, labels, roles and upgrades
@@ -128,6 +131,7 @@ pub(crate) enum Command {
 pub(crate) enum CrdRole {
     Controller,
     Coordinator,
+    Agent,
 }
 
 impl From<CrdRole> for Role {
@@ -135,6 +139,7 @@ impl From<CrdRole> for Role {
         match role {
             CrdRole::Controller => Self::Controller,
             CrdRole::Coordinator => Self::Coordinator,
+            CrdRole::Agent => Self::Agent,
         }
     }
 }
@@ -181,6 +186,20 @@ impl ControllerArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CoordinatorArgs {
+    /// The settings file (YAML). Environment variables (TIDEWAITER_…) override it, and flags override both
+    #[arg(long, value_name = "FILE")]
+    pub(crate) settings: Option<PathBuf>,
+
+    /// Prints the effective settings in the format of the settings file, then exits
+    #[arg(long)]
+    pub(crate) print_config: bool,
+
+    #[command(flatten)]
+    pub(crate) flags: RoleFlags,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AgentArgs {
     /// The settings file (YAML). Environment variables (TIDEWAITER_…) override it, and flags override both
     #[arg(long, value_name = "FILE")]
     pub(crate) settings: Option<PathBuf>,

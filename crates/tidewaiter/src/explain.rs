@@ -1,10 +1,11 @@
-//! `tidewaiter explain`: explains why a Node has or lacks a label, and what a user or a team may do in the cluster.
+//! `tidewaiter explain`: explains why a Node has or lacks a label, what a user or a team may do in the cluster, and who can log in.
 //!
 //! It only reads. Its output comes from the same functions that the controllers use.
 
 mod access;
 mod forgeries;
 mod group;
+mod logins;
 mod node;
 mod output;
 mod sources;
@@ -23,6 +24,7 @@ pub(crate) fn main(question: &Explain) -> Result<(), Failure> {
         Explain::Node(args) => runtime.block_on(node::explain(args)),
         Explain::Forgeries(args) => runtime.block_on(forgeries::explain(args)),
         Explain::Access(args) => runtime.block_on(access::explain(args)),
+        Explain::Logins => logins::where_to_look().map_err(Failure::Running),
     };
     // A credential plugin or a DNS lookup may block a thread.
     runtime.shutdown_background();

@@ -1,5 +1,6 @@
 //! The binary: flags, settings and wiring. The functions of a role are in the role's crate.
 
+mod agent;
 mod cli;
 mod cloud;
 mod cloud_server;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         Command::Validate(args) => return validate::main(&args).unwrap_or_else(|error| fail(&error, 1)),
         Command::Controller(args) => controller::main(&args),
         Command::Coordinator(args) => coordinator::main(&args),
+        Command::Agent(args) => agent::main(&args),
         Command::Release(args) => release::main(&args),
         Command::Plugin(command) => plugin::main(&command),
         Command::Cloud(CloudCommand::Server(command)) => cloud_server::main(&command),

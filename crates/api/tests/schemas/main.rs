@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tidewaiter_api::containership::Plugin;
 use tidewaiter_api::{
-    CloudSync, ClusterHealth, Condition, InstanceGroupName, LabelKey, LabelValue, NodeIdentity, NodeUid,
+    CloudSync, ClusterHealth, Condition, InstanceGroupName, LabelKey, LabelValue, NodeIdentity, NodeReport, NodeUid,
     PluginInventory, crds,
 };
 use tidewaiter_testkit::{ControlPlane, Identity};
@@ -102,6 +102,42 @@ fn plugin_inventory() -> Value {
             "objects": [{"group": "apps", "version": "v1", "kind": "Deployment", "namespace": "n", "name": "d", "digest": "ab", "fields": "cd"}],
         },
     })
+}
+
+/// A complete report.
+fn node_report() -> Value {
+    let time = "2026-01-12T09:21:08Z";
+    json!({
+        "apiVersion": "tidewaiter.dev/v1alpha1",
+        "kind": "NodeReport",
+        "metadata": {"name": "node-a"},
+        "spec": {},
+        "status": {
+            "agentVersion": "0.1.0", "host": {"kernel": "6.12.0", "architecture": "x86_64", "bootId": "b"}, "keys": 1,
+            "users": [{"id": "u", "fingerprints": ["SHA256:a"], "since": time}],
+            "refusedKeys": 1, "refused": [{"user": "u", "key": "laptop", "reason": "the key must be of another type"}],
+            "foreignLines": 1, "breakGlassLines": 1, "otherFingerprints": ["SHA256:b"], "restores": 1,
+            "tampering": [{"at": time, "what": "authorized_keys has the mode 0666"}],
+            "conditions": [
+                {"type": "Applied", "status": "True", "reason": "Applied", "message": "", "lastTransitionTime": time},
+            ],
+        },
+    })
+}
+
+fn node_report_cases() -> Vec<Case> {
+    vec![
+        case("/status/agentVersion", values(&["", "2"]), vec![json!(1)]),
+        case("/status/host/bootId", values(&["", "a"]), vec![json!(1)]),
+        counts("/status/keys"),
+        counts("/status/restores"),
+        counts("/status/foreignLines"),
+        timestamps("/status/users/0/since"),
+        case("/status/users/0/fingerprints/0", values(&["", "a"]), vec![json!(1)]),
+        case("/status/refused/0/reason", values(&["", "a"]), vec![json!(1)]),
+        timestamps("/status/tampering/0/at"),
+        case("/status/conditions/0/status", values(&["False"]), values(&["", "true"])),
+    ]
 }
 
 /// A Plugin with the status that the plugin controller writes.
@@ -412,6 +448,8 @@ async fn the_api_server_refuses_what_the_types_refuse() {
     let client = control_plane().await.client(&Identity::Admin);
     compare::<NodeIdentity>(client.clone(), Ask::Create, node_identity(), node_identity_cases()).await;
     compare::<ClusterHealth>(client.clone(), Ask::Create, cluster_health(), cluster_health_cases()).await;
+
+    compare::<NodeReport>(client.clone(), Ask::Create, node_report(), node_report_cases()).await;
 
     let api = api_of::<CloudSync>(client.clone(), &cloud_sync());
     let create = PostParams::default();

@@ -17,8 +17,11 @@ pub(crate) enum Explain {
     Node(ExplainNodeArgs),
     /// Lists the Nodes refused as forged, and what `onForgery: quarantine` would change on each; changes nothing
     Forgeries(ExplainForgeriesArgs),
-    /// Shows what a user or a team of the cloud may do in the cluster now, by which binding, and what is refused or waits; changes nothing
+    /// Shows what a user or a team of the cloud may do in the cluster now, by which binding, on which nodes a user can log in, and who can log
+    /// in on a node; what is refused or waits; changes nothing
     Access(ExplainAccessArgs),
+    /// Says where each node records who has logged in; reads nothing
+    Logins,
 }
 
 #[derive(Debug, Args)]
@@ -50,6 +53,10 @@ pub(crate) struct AccessSubjects {
     /// A team, by id; more than once for several. With --user: the teams of the user, which the cluster does not know
     #[arg(long, value_name = "ID")]
     pub(crate) team: Vec<String>,
+
+    /// A node: who can log in there. With --user: only this user
+    #[arg(long, value_name = "NODE")]
+    pub(crate) node: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -1,26 +1,80 @@
-//! `tidewaiter explain access`: what a user or a team may do in the cluster, and by which binding.
+//! `tidewaiter explain access`: what a user or a team may do in the cluster, and by which binding, and who can log in on which node.
 
 use anyhow::Result;
 use kube::Client;
+use serde::Serialize;
+use tidewaiter_agent::logins::{self, LoginQuestion, LoginsExplained};
 use tidewaiter_coordinator::access::{self, AccessExplained, Question, RoleExplained};
 use tidewaiter_kit::role::kube_config;
-use tidewaiter_kit::{Kit, Leadership, SystemClock, client};
+use tidewaiter_kit::{Chain, Kit, Leadership, SystemClock, client};
 
 use super::output::{Table, print};
 use crate::Failure;
 use crate::cli::ExplainAccessArgs;
 
+/// Both answers.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    #[serde(flatten)]
+    access: Option<AccessExplained>,
+    /// Who can log in; absent if no user and no node is asked about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logins: Option<LoginsExplained>,
+    /// Why it is not known who can log in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logins_unknown: Option<String>,
+}
+
 /// Prints the answer.
 pub(super) async fn explain(args: &ExplainAccessArgs) -> Result<(), Failure> {
     let client = reader(args).await.map_err(Failure::Configuration)?;
-    let question = Question {
-        user: args.subjects.user.clone(),
-        teams: args.subjects.team.clone(),
-        namespace: args.namespace.clone(),
+    let answer = answer(&client, args).await.map_err(Failure::Running)?;
+    print(args.output, &answer, || all_tables(&answer)).map_err(Failure::Running)
+}
+
+async fn answer(client: &Client, args: &ExplainAccessArgs) -> Result<Answer> {
+    let asked = &args.subjects;
+    let mut answer = Answer {
+        access: None,
+        logins: None,
+        logins_unknown: None,
     };
-    let explained = access::explain(&client, &question).await;
-    let explained = explained.map_err(|error| Failure::Running(error.into()))?;
-    print(args.output, &explained, || tables(&explained)).map_err(Failure::Running)
+    if asked.user.is_some() || !asked.team.is_empty() {
+        let question = Question {
+            user: asked.user.clone(),
+            teams: asked.team.clone(),
+            namespace: args.namespace.clone(),
+        };
+        answer.access = Some(access::explain(client, &question).await?);
+    }
+    if asked.user.is_none() && asked.node.is_none() {
+        return Ok(answer);
+    }
+    // The names are those of the Users, and the id is exact.
+    let found = answer.access.as_ref().and_then(|access| access.user.as_ref());
+    let question = LoginQuestion {
+        user: found.map(|user| user.id.clone()),
+        node: asked.node.clone(),
+    };
+    match logins::explain(client, &question).await {
+        Ok(found) => answer.logins = Some(found),
+        Err(error) if asked.node.is_some() => return Err(error.into()),
+        // What the user may do in the cluster is an answer without it.
+        Err(error) => answer.logins_unknown = Some(Chain(&error).to_string()),
+    }
+    Ok(answer)
+}
+
+fn all_tables(answer: &Answer) -> Vec<Table> {
+    let mut all: Vec<Table> = answer.access.iter().flat_map(tables).collect();
+    all.extend(answer.logins.iter().flat_map(super::logins::tables));
+    if let Some(why) = &answer.logins_unknown {
+        let mut unknown = Table::new("", &[]);
+        unknown.row(["Log in on nodes", &format!("not known: {why}")]);
+        all.push(unknown);
+    }
+    all
 }
 
 /// A client that cannot write.

@@ -83,6 +83,7 @@ async fn names_that_look_like_numbers_stay_texts() {
     let values = json!({
         "image": {"repository": "1", "tag": "30", "pullSecrets": ["123"]},
         "controller": role(json!({"kopsConfigMap": "123", "priorityClassName": "123", "settings": {"lease": {"name": "1e5"}}})),
+        "agent": role(json!({"priorityClassName": "123"})),
         "coordinator": role(json!({"settings": settings, "secrets": {"cloud": "123", "tls": "1e5"}, "priorityClass": {"name": "123"},
             "service": {"annotations": {"1": "true"}}})),
         "cloud": role(json!({"settings": database, "namespace": "123", "priorityClass": {"name": "1e5"},
@@ -152,6 +153,7 @@ fn each_role_accepts_the_settings_that_are_rendered_for_it() {
         ("hetzner", "controller", &["controller", &kops][..]),
         ("coordinator", "coordinator", &["coordinator"]),
         ("limited", "coordinator", &["coordinator"]),
+        ("agent", "agent", &["agent"]),
         ("cloud", "cloud", &["cloud", "serve"]),
     ] {
         let rendered = objects(&template_of(&values_of(set), &[]).output());

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tidewaiter_testkit::{ControlPlane, Identity, assets};
 
 /// The value sets with golden files, besides that of the manifests in `deploy/`.
-const SETS: [&str; 5] = ["controller", "hetzner", "coordinator", "limited", "cloud"];
+const SETS: [&str; 6] = ["controller", "hetzner", "coordinator", "limited", "agent", "cloud"];
 
 /// What a program printed.
 struct Ran {

@@ -102,7 +102,7 @@ fn completed(mut values: Value) -> Value {
     if image.is_empty() {
         values["image"]["repository"] = "registry.example.com/tidewaiter".into();
     }
-    let roles = ["controller", "coordinator", "cloud"];
+    let roles = ["controller", "coordinator", "agent", "cloud"];
     if roles.iter().all(|role| values[role]["enabled"] != true) {
         values["controller"]["enabled"] = true.into();
     }
@@ -154,7 +154,8 @@ async fn what_the_schema_accepts_is_rendered_and_accepted_by_the_api_server() {
 }
 
 /// The objects that permit keys that the schema does not know: the roles check their settings, and Helm sets `global`.
-const OPEN: [&str; 7] = [
+const OPEN: [&str; 8] = [
+    "/agent/settings",
     "/cloud/settings",
     "/controller/settings",
     "/coordinator/settings",

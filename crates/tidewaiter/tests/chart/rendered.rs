@@ -41,6 +41,7 @@ fn a_role_brings_its_definitions_which_helm_keeps() {
     for (set, folder) in [
         ("controller", "crds"),
         ("coordinator", "crds/coordinator"),
+        ("agent", "crds/agent"),
         ("cloud", ""),
     ] {
         let rendered = objects(&template_of(&values_of(set), &[]).output());
@@ -153,7 +154,12 @@ fn values_that_cannot_be_meant_are_refused_by_name() {
     for (values, wanted) in [
         (
             json!({"image": image}),
-            &["controller.enabled", "coordinator.enabled", "cloud.enabled"][..],
+            &[
+                "controller.enabled",
+                "coordinator.enabled",
+                "agent.enabled",
+                "cloud.enabled",
+            ][..],
         ),
         (
             json!({"controller": {"enabled": true}}),

@@ -4,20 +4,17 @@
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
-use ssh_key::{Algorithm, EcdsaCurve, HashAlg, PublicKey};
 use tidewaiter_api::InvalidValue;
+use tidewaiter_api::values::SshKeyLine;
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 
 use super::{invalid, shown_and_read, text_value};
 
 const KIND: &str = "SSH public key";
 const MAX_BYTES: usize = 8 * 1024;
-const MAX_COMMENT: usize = 256;
 /// Its private key was deleted.
 const EXAMPLE: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG/rsOVAgJS+D+rWBWNBgfdevP0BO3X6IQI1/grYrdb5 alice@example.com";
-/// RFC 8301 requires at least 2048; much larger ones are not in use, and OpenSSH rejects more than 16384.
-const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=16384;
 
 /// A public key of a type that OpenSSH supports, in one line: the type, the key in base64 and an optional comment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,52 +50,11 @@ impl FromStr for SshPublicKey {
 }
 
 fn parse(text: &str) -> Result<SshPublicKey, &'static str> {
-    if text.len() > MAX_BYTES {
-        return Err("must be at most 8192 bytes");
-    }
-    if text.contains("PRIVATE KEY") {
-        return Err("must be the public key, from the file that ends in .pub");
-    }
-    if !text.bytes().all(|b| b == b' ' || b.is_ascii_graphic()) {
-        return Err("must be one line of printable ASCII characters");
-    }
-    let key = PublicKey::from_openssh(text.trim())
-        .map_err(|_| "must be \"TYPE BASE64\" or \"TYPE BASE64 COMMENT\" as in a .pub file, without options")?;
-    allowed(&key)?;
-    if key.comment().len() > MAX_COMMENT {
-        return Err("must have a comment of at most 256 characters");
-    }
-    let line = key
-        .to_openssh()
-        .map_err(|_| "must be a key that can be serialized again")?;
-    let fingerprint = Fingerprint(key.fingerprint(HashAlg::Sha256).to_string());
-    Ok(SshPublicKey { line, fingerprint })
-}
-
-fn allowed(key: &PublicKey) -> Result<(), &'static str> {
-    match key.algorithm() {
-        Algorithm::Ed25519
-        | Algorithm::SkEd25519
-        | Algorithm::SkEcdsaSha2NistP256
-        | Algorithm::Ecdsa {
-            curve: EcdsaCurve::NistP256 | EcdsaCurve::NistP384 | EcdsaCurve::NistP521,
-        } => Ok(()),
-        Algorithm::Rsa { .. } => {
-            let modulus = key.key_data().rsa().and_then(|rsa| rsa.n.as_positive_bytes());
-            let bits = modulus.map_or(0, |bytes| {
-                bytes.len() * 8 - bytes.first().map_or(0, |byte| byte.leading_zeros() as usize)
-            });
-            if RSA_BITS.contains(&bits) {
-                Ok(())
-            } else {
-                Err("must be an RSA key of 2048 to 16384 bits")
-            }
-        }
-        _ => Err(
-            "must be of type ssh-ed25519, ecdsa-sha2-nistp256, -nistp384, -nistp521, ssh-rsa, \
-                  sk-ssh-ed25519@openssh.com or sk-ecdsa-sha2-nistp256@openssh.com",
-        ),
-    }
+    let key = SshKeyLine::parse(text)?;
+    Ok(SshPublicKey {
+        line: key.as_str().to_owned(),
+        fingerprint: Fingerprint(key.fingerprint().to_owned()),
+    })
 }
 
 impl Serialize for SshPublicKey {

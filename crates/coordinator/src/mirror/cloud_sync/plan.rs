@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tidewaiter_api::cloud_sync::{HELD, RELEASE_ANNOTATION, SYNCED};
 use tidewaiter_api::{CloudSync, CloudSyncStatus, Condition, ConditionStatus, HeldDeletions, KindSync, RefusedObject};
 use tidewaiter_kit::{Notice, NoticeKind};
@@ -19,6 +19,10 @@ const TOLD: usize = 5;
 
 /// A response that takes longer than this is late.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An unchanged status is written again after this time, with the time at which the cloud last answered: agents remove keys that were not
+/// confirmed for `keysExpireAfter`, which is 12 hours at least.
+const CONFIRMED_EVERY: SignedDuration = SignedDuration::from_hours(1);
 
 /// The reason of the conditions while deletions are held.
 const DELETIONS_HELD: &str = "DeletionsHeld";
@@ -87,7 +91,7 @@ pub(super) fn plan(standing: &CloudSync, loops: &[LoopState], now: Timestamp) ->
         kinds: loops.iter().map(|state| kind(state, &before)).collect(),
         conditions: conditions.to_vec(),
     };
-    if is_same(&before, &status) {
+    if is_same(&before, &status) && !is_stale(&before, &status) {
         return None;
     }
     let is_flip = |condition: &&Condition| {
@@ -109,6 +113,14 @@ fn is_same(before: &CloudSyncStatus, after: &CloudSyncStatus) -> bool {
         status
     };
     timeless(before) == timeless(after)
+}
+
+/// Whether the time at which the cloud last answered is so old in the status that agents could take the users for not confirmed.
+fn is_stale(before: &CloudSyncStatus, after: &CloudSyncStatus) -> bool {
+    before.kinds.iter().zip(&after.kinds).any(|(before, after)| {
+        let times = before.last_success.zip(after.last_success);
+        times.is_some_and(|(written, now)| now.duration_since(written) >= CONFIRMED_EVERY)
+    })
 }
 
 fn notice(condition: &Condition) -> Notice {

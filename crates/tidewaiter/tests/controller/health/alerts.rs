@@ -9,7 +9,7 @@ use tidewaiter_testkit::prometheus::promtool;
 use super::monitoring::{alerts, rules};
 
 /// What the two replicas say of a healthy cluster, each value at the edge of what is healthy.
-const HEALTHY: [(&str, [u32; 2]); 42] = [
+const HEALTHY: [(&str, [u32; 2]); 48] = [
     (
         r#"tidewaiter_cluster_verdict{cluster_name="c",verdict="failed"}"#,
         [0, 0],
@@ -82,10 +82,17 @@ const HEALTHY: [(&str, [u32; 2]); 42] = [
         r#"tidewaiter_reconcile_errors_total{controller="plugin",class="denied"}"#,
         [5, 0],
     ),
+    // Agents elect no leader.
+    (r#"tidewaiter_leader{namespace="tidewaiter-agent"}"#, [0, 0]),
+    (r#"tidewaiter_agent_restores_total{file="authorized_keys"}"#, [5, 0]),
+    ("tidewaiter_agent_applied", [1, 1]),
+    ("tidewaiter_agent_removals_held", [0, 0]),
+    ("tidewaiter_agent_keys_expiring", [0, 0]),
+    ("tidewaiter_agent_refused_keys", [0, 0]),
 ];
 
 /// Each alert with what makes it fire: the value of a series of the first replica, just over the edge. None: of neither replica.
-const TROUBLE: [(&str, &str, Option<u32>); 39] = [
+const TROUBLE: [(&str, &str, Option<u32>); 44] = [
     (
         "ClusterValidationFailed",
         r#"tidewaiter_cluster_verdict{cluster_name="c",verdict="failed"}"#,
@@ -217,6 +224,15 @@ const TROUBLE: [(&str, &str, Option<u32>); 39] = [
         r#"tidewaiter_reconcile_errors_total{controller="plugin",class="denied"}"#,
         Some(1),
     ),
+    (
+        "AuthorizedKeysRestored",
+        r#"tidewaiter_agent_restores_total{file="authorized_keys"}"#,
+        Some(1),
+    ),
+    ("AuthorizedKeysNotApplied", "tidewaiter_agent_applied", Some(0)),
+    ("UserRemovalHeld", "tidewaiter_agent_removals_held", Some(1)),
+    ("UserKeysExpiring", "tidewaiter_agent_keys_expiring", Some(1)),
+    ("UserKeysRefused", "tidewaiter_agent_refused_keys", Some(1)),
 ];
 
 /// The minutes for which all is well, at the beginning and at the end.

@@ -63,7 +63,7 @@ async fn every_panel_and_every_alert_has_something_to_go_by() {
         for series in series_of(alert["expr"].as_str().unwrap()) {
             let conditional =
                 ["tidewaiter_quarantine_held", "tidewaiter_reconcile_errors_total"].contains(&series.as_str());
-            if !conditional && !is_of_coordinator(&series) {
+            if !conditional && !is_of_another_role(&series) {
                 prometheus.finds(&series, |samples| !samples.is_empty()).await;
             }
         }
@@ -101,14 +101,15 @@ fn without_patience(mut rules: Value) -> Value {
     rules
 }
 
-/// Its own test looks for them: `tests/coordinator/monitoring.rs`.
-fn is_of_coordinator(series: &str) -> bool {
+/// The test of the coordinator looks for its own: `tests/coordinator/monitoring.rs`. Those of the agent are in `tests/agent`.
+fn is_of_another_role(series: &str) -> bool {
     [
         "tidewaiter_registr",
         "tidewaiter_cloud_s",
         "tidewaiter_node_pool",
         "tidewaiter_role_",
         "tidewaiter_plugin",
+        "tidewaiter_agent_",
     ]
     .iter()
     .any(|prefix| series.starts_with(prefix))

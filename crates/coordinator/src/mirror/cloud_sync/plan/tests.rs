@@ -314,6 +314,22 @@ fn a_response_that_is_late_is_told_and_until_then_nothing_is_written() {
     assert_eq!(message, "Plugin: listed, but the cluster cannot be read: no such kind");
 }
 
+/// Agents remove keys that the mirror does not confirm for half a day.
+#[test]
+fn an_unchanged_status_is_written_again_after_an_hour() {
+    let before = standing(&[applied("User")]);
+    let written = before.status.as_ref().unwrap().kinds[0].last_success.unwrap();
+    let after = |seconds| {
+        let now = written + std::time::Duration::from_secs(seconds);
+        let mut state = applied("User");
+        state.last_success = Some(now);
+        plan(&before, &[state], now)
+    };
+    assert_eq!(after(3_599), None);
+    let again = after(3_600).unwrap();
+    assert!(again.status.kinds[0].last_success > Some(written) && again.notices.is_empty());
+}
+
 #[test]
 fn what_all_kinds_have_in_common_is_said_once() {
     let loops = ["Plugin", "Registry", "User"].map(|resource| with(resource, fails));

@@ -1,0 +1,186 @@
+//! The files of the host: the only code of the agent that opens, writes or removes one.
+//!
+//! - Everything is below one folder. Each component of a path is opened by itself with `openat2(2)`, which follows no symbolic link and
+//!   crosses no mount, and is then used by its descriptor: no path is resolved twice.
+//! - A file is written beside its place under a random name (`O_EXCL`), gets its owner and mode by the descriptor, is flushed, and takes
+//!   the place in one step (`RENAME_EXCHANGE`). So a reader sees the old file or the new one, and so does a machine that loses its power.
+//! - What was in the place comes out under the random name, whatever it was: a file, a link, a pipe, a folder. What had been written to it
+//!   after it was read is returned, so that no line is lost.
+//! - A folder with content is never deleted. It is moved aside, and so is a folder in which something is mounted.
+
+mod folder;
+mod replace;
+
+use std::fmt::Debug;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+pub use folder::Opened;
+pub use replace::Replaced;
+
+/// A system call on the host's files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// Opens a folder or a file.
+    Open,
+    /// Reads content, metadata or names.
+    Read,
+    /// Creates a file under a random name.
+    Create,
+    /// Writes content.
+    Write,
+    /// Sets owner, mode or flags.
+    Change,
+    /// Flushes a file or a folder.
+    Sync,
+    /// Renames or exchanges.
+    Rename,
+    /// Removes a name.
+    Remove,
+    /// Creates a folder.
+    MakeFolder,
+}
+
+/// Is asked before each system call on the host's files: where tests make calls fail, and end the process between two of them.
+pub trait HostCalls: Debug + Send + Sync + 'static {
+    /// Lets the call take place, or fails in its stead.
+    ///
+    /// # Errors
+    /// The error with which the call fails.
+    fn before(&self, call: Call) -> Result<(), Errno>;
+}
+
+/// Lets every call take place.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AllCalls;
+
+impl HostCalls for AllCalls {
+    fn before(&self, _: Call) -> Result<(), Errno> {
+        Ok(())
+    }
+}
+
+/// A file or folder of the host that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HostError {
+    /// A system call failed.
+    #[error("{path} cannot be {action}")]
+    Call {
+        /// What was to be done: `opened`, `written`.
+        action: &'static str,
+        /// The path, below the agent's folder unless it is that folder.
+        path: String,
+        /// The error of the operating system.
+        #[source]
+        source: Errno,
+    },
+    /// Something is mounted there, so what is written would not be seen by others.
+    #[error("{path} is covered by a mount: unmount it on the node")]
+    Mounted {
+        /// The path.
+        path: String,
+    },
+    /// Somebody replaces it as fast as it is restored.
+    #[error("{path} is replaced again and again while it is opened: find the process on the node that does so")]
+    Raced {
+        /// The path.
+        path: String,
+    },
+}
+
+impl HostError {
+    fn call(action: &'static str, path: &str, source: Errno) -> Self {
+        Self::Call {
+            action,
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    /// A short word for a metric.
+    #[must_use]
+    pub fn class(&self) -> &'static str {
+        match self {
+            Self::Call { source, .. } => match *source {
+                Errno::NOSPC | Errno::DQUOT => "full",
+                Errno::ROFS => "read_only",
+                Errno::PERM | Errno::ACCESS => "denied",
+                _ => "host",
+            },
+            Self::Mounted { .. } => "mounted",
+            Self::Raced { .. } => "raced",
+        }
+    }
+}
+
+/// The owner of the agent's files and folders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+}
+
+/// The mode of the agent's folders. sshd's `StrictModes` refuses folders that others may write.
+pub const FOLDER_MODE: u32 = 0o755;
+
+/// The agent's folder on the host. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Host {
+    root: PathBuf,
+    owner: Owner,
+    calls: Arc<dyn HostCalls>,
+}
+
+/// What is in the place of a file.
+#[derive(Debug)]
+pub enum Found {
+    /// Nothing.
+    Absent,
+    /// Something other than a regular file, in words.
+    Other(&'static str),
+    /// A regular file.
+    File(Box<FoundFile>),
+}
+
+/// A regular file as it was found.
+#[derive(Debug)]
+pub struct FoundFile {
+    /// Its content, at most [`MOST_BYTES`] of whole lines.
+    pub content: Vec<u8>,
+    /// Its owner.
+    pub owner: Owner,
+    /// Its permissions.
+    pub mode: u32,
+    /// How many names it has.
+    pub links: u64,
+    /// Which file it is.
+    pub inode: u64,
+    /// Whether it is immutable or append-only.
+    pub is_locked: bool,
+    /// Open, for a watch.
+    pub fd: OwnedFd,
+}
+
+/// Of a file, more is not read.
+pub const MOST_BYTES: usize = 8 * 1024 * 1024;
+
+impl Host {
+    /// The files below `root`, which belong to `owner`.
+    #[must_use]
+    pub fn new(root: &Path, owner: Owner, calls: Arc<dyn HostCalls>) -> Self {
+        Self {
+            root: root.to_owned(),
+            owner,
+            calls,
+        }
+    }
+
+    fn before(&self, call: Call) -> Result<(), Errno> {
+        self.calls.before(call)
+    }
+}

@@ -1,0 +1,194 @@
+//! Reads and replaces single files.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, openat2, renameat, renameat_with, unlinkat};
+use rustix::io::{Errno, write};
+use tidewaiter_kit::random;
+
+use super::folder::{RESOLVE, kind, locks, owner, retry};
+use super::{Call, Found, FoundFile, Host, HostError, MOST_BYTES};
+
+/// Between the name of a file and the random part of the name under which the next one is written.
+const NEXT: &str = ".tidewaiter-";
+
+/// What was in the place of a file that was replaced.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Replaced {
+    /// Nothing, or what is not a file, in words.
+    Other(String),
+    /// A file with this content.
+    File(Vec<u8>),
+}
+
+impl Host {
+    /// What is in the place of the file `name`, without following a link and without opening a device or a pipe.
+    ///
+    /// # Errors
+    /// When it cannot be read, and [`HostError::Mounted`] when something is mounted over it.
+    pub fn find(&self, folder: &OwnedFd, name: &str) -> Result<Found, HostError> {
+        match self.open_found(folder, name) {
+            Ok(found) => Ok(found),
+            Err(Errno::NOENT) => Ok(Found::Absent),
+            Err(Errno::LOOP) => Ok(Found::Other("a symbolic link")),
+            Err(Errno::XDEV) => Err(HostError::Mounted { path: name.to_owned() }),
+            Err(source) => Err(HostError::call("read", name, source)),
+        }
+    }
+
+    fn open_found(&self, folder: &OwnedFd, name: &str) -> Result<Found, Errno> {
+        self.before(Call::Open)?;
+        let path = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let path = retry(|| openat2(folder, name, path, Mode::empty(), RESOLVE))?;
+        let stat = self.stat(&path)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Ok(Found::Other(kind(&stat)));
+        }
+        self.before(Call::Open)?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let fd = retry(|| openat2(folder, name, flags, Mode::empty(), RESOLVE))?;
+        let stat = self.stat(&fd)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Ok(Found::Other(kind(&stat)));
+        }
+        self.before(Call::Read)?;
+        Ok(Found::File(Box::new(FoundFile {
+            content: read_lines(&fd)?,
+            owner: owner(&stat),
+            mode: stat.st_mode & 0o7777,
+            links: stat.st_nlink,
+            inode: stat.st_ino,
+            is_locked: locks(&fd)?.is_some(),
+            fd,
+        })))
+    }
+
+    /// Puts a file with this content and mode in the place of whatever is at `name`. `found` is what was there when the content was decided.
+    ///
+    /// # Errors
+    /// When it cannot be written: the old file is there as it was, and nothing else.
+    pub fn replace(
+        &self,
+        folder: &OwnedFd,
+        name: &str,
+        content: &[u8],
+        mode: u32,
+        found: &Found,
+    ) -> Result<Replaced, HostError> {
+        let next = format!(".{name}{NEXT}{:016x}", random::u64());
+        let put = || {
+            self.write_next(folder, &next, content, mode)?;
+            if let Found::File(found) = found {
+                self.unlock(&found.fd)?;
+            }
+            self.take_place(folder, &next, name)
+        };
+        match put() {
+            Ok(was_there) => self
+                .settle(folder, &next, was_there)
+                .map_err(|source| HostError::call("replaced", name, source)),
+            Err(source) => {
+                let _ = self.remove(folder, &next);
+                Err(HostError::call("written", name, source))
+            }
+        }
+    }
+
+    fn write_next(&self, folder: &OwnedFd, next: &str, content: &[u8], mode: u32) -> Result<(), Errno> {
+        self.before(Call::Create)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = retry(|| openat2(folder, next, flags, Mode::RUSR | Mode::WUSR, RESOLVE))?;
+        let mut left = content;
+        while !left.is_empty() {
+            self.before(Call::Write)?;
+            let written = write(&fd, left)?;
+            left = left.get(written..).unwrap_or_default();
+        }
+        self.own(&fd, mode)?;
+        self.sync(&fd)
+    }
+
+    /// Returns whether something was there, which is then at `next`.
+    fn take_place(&self, folder: &OwnedFd, next: &str, name: &str) -> Result<bool, Errno> {
+        let rename = |flags| {
+            self.before(Call::Rename)?;
+            renameat_with(folder, next, folder, name, flags)
+        };
+        for _ in 0..8 {
+            match rename(RenameFlags::EXCHANGE) {
+                Ok(()) => return Ok(true),
+                Err(Errno::NOENT) => {}
+                // The file system cannot exchange, so what is there must be a file.
+                Err(Errno::INVAL | Errno::NOSYS) => {
+                    self.before(Call::Rename)?;
+                    return renameat(folder, next, folder, name).map(|()| false);
+                }
+                Err(error) => return Err(error),
+            }
+            match rename(RenameFlags::NOREPLACE) {
+                Ok(()) => return Ok(false),
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Errno::BUSY)
+    }
+
+    /// Flushes the folder, and takes away what was in the place.
+    fn settle(&self, folder: &OwnedFd, next: &str, was_there: bool) -> Result<Replaced, Errno> {
+        self.sync(folder)?;
+        if !was_there {
+            return Ok(Replaced::Other("nothing".to_owned()));
+        }
+        let old = self.open_found(folder, next);
+        if let Ok(Found::File(old)) = old {
+            self.unlock(&old.fd)?;
+            self.remove(folder, next)?;
+            return Ok(Replaced::File(old.content));
+        }
+        self.displace(folder, next).map(Replaced::Other)
+    }
+
+    fn remove(&self, folder: &OwnedFd, name: &str) -> Result<(), Errno> {
+        self.before(Call::Remove)?;
+        unlinkat(folder, name, AtFlags::empty())
+    }
+
+    /// Removes what an agent that was killed has left of the file `name`.
+    ///
+    /// # Errors
+    /// When the folder cannot be read, or a file cannot be removed.
+    pub fn sweep(&self, folder: &OwnedFd, name: &str) -> Result<(), HostError> {
+        let begin = format!(".{name}{NEXT}");
+        let sweep = || {
+            self.before(Call::Read)?;
+            for entry in Dir::read_from(folder)? {
+                let entry = entry?;
+                let found = entry.file_name();
+                if found.to_bytes().starts_with(begin.as_bytes()) {
+                    let found = String::from_utf8_lossy(found.to_bytes());
+                    self.displace(folder, &found)?;
+                }
+            }
+            Ok(())
+        };
+        sweep().map_err(|source| HostError::call("cleaned", name, source))
+    }
+}
+
+/// The content, up to the limit and then up to the last whole line.
+fn read_lines(fd: &OwnedFd) -> Result<Vec<u8>, Errno> {
+    let failed = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+    let file = File::from(fd.try_clone().map_err(failed)?);
+    let mut content = Vec::new();
+    file.take(MOST_BYTES as u64 + 1)
+        .read_to_end(&mut content)
+        .map_err(failed)?;
+    if content.len() > MOST_BYTES {
+        let end = content.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        content.truncate(end);
+    }
+    Ok(content)
+}

@@ -1,0 +1,191 @@
+//! Who can log in on which node, for a person who asks: from the Users, from what each agent reports, and from how old that is.
+//!
+//! - What an agent has applied decides, not what a User asks for. A key that a User asks for and no report has is listed by itself, and so is
+//!   a key that a report has and no User asks for any more.
+//! - A report says what its agent last did. The state of the Node says whether the agent can still do anything.
+//! - Nothing is written, and nothing is read from a node.
+
+mod describe;
+
+use k8s_openapi::api::core::v1::Node as FullNode;
+use kube::core::ObjectMeta;
+use kube::{Api, Client, Resource};
+use serde::{Deserialize, Serialize};
+use tidewaiter_api::NodeReport;
+use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
+use tidewaiter_kit::cache::list_all;
+use tidewaiter_kit::{Cacheable, Guarded};
+
+use crate::user_controller::User;
+pub use describe::describe;
+
+/// What is asked.
+#[derive(Clone, Debug, Default)]
+pub struct LoginQuestion {
+    /// Only this user, by id or by name.
+    pub user: Option<String>,
+    /// Only this node.
+    pub node: Option<String>,
+}
+
+/// The answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoginsExplained {
+    /// The keys that agents have applied.
+    pub applied: Vec<LoginExplained>,
+    /// The keys that Users ask for and agents have not applied, or not any more.
+    pub pending: Vec<PendingExplained>,
+    /// The keys that agents refuse.
+    pub refused: Vec<RefusedExplained>,
+    /// The nodes, and how far their reports can be relied on.
+    pub nodes: Vec<NodeExplained>,
+}
+
+/// A key with which somebody can log in.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoginExplained {
+    /// The node.
+    pub node: String,
+    /// The id of the user.
+    pub user: String,
+    /// The name of the user; empty when there is no such User any more.
+    pub name: String,
+    /// The fingerprint of the key.
+    pub fingerprint: String,
+    /// Since when the user has exactly these keys there.
+    pub since: String,
+}
+
+/// A difference between the Users and a report.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PendingExplained {
+    /// The node.
+    pub node: String,
+    /// The id of the user.
+    pub user: String,
+    /// The name of the user; empty when there is no such User any more.
+    pub name: String,
+    /// The fingerprint of the key.
+    pub fingerprint: String,
+    /// What is due: `add` or `remove`.
+    pub due: &'static str,
+    /// Why it is not done, as far as the report says it.
+    pub why: String,
+}
+
+/// A key that is not written.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RefusedExplained {
+    /// The name of the User object.
+    pub user: String,
+    /// The name of the key.
+    pub key: String,
+    /// Why.
+    pub why: String,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeExplained {
+    /// Its name.
+    pub node: String,
+    /// Whether the report is what the agent last saw, and it still runs.
+    pub is_current: bool,
+    /// What the report says, and why it may be old.
+    pub state: String,
+    /// Lines that are not the agent's.
+    pub foreign_lines: u32,
+    /// Lines marked as break-glass.
+    pub break_glass_lines: u32,
+    /// The fingerprints in these lines.
+    pub other_fingerprints: Vec<String>,
+    /// How often the agent undid a change since it started.
+    pub restores: u32,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum LoginsError {
+    /// There is no such node, and no report of it.
+    #[error("there is no Node {0:?} in this cluster, and no NodeReport of it: kubectl get nodes lists them")]
+    NoNode(String),
+    /// The API server does not know the kind.
+    #[error(
+        "this cluster has no {0}: install the agent and the coordinator, or apply their definitions in deploy/crds"
+    )]
+    NoDefinition(&'static str),
+    /// The API server does not let itself be read.
+    #[error("{what} cannot be read")]
+    Read {
+        /// What was to be read.
+        what: &'static str,
+        /// Why it was not.
+        source: kube::Error,
+    },
+}
+
+/// A Node with its condition `Ready`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Resource)]
+#[resource(inherit = FullNode)]
+pub struct Node {
+    #[serde(deserialize_with = "tidewaiter_kit::slim::without_labels")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    status: NodeStatus,
+}
+
+/// A slim status.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct NodeStatus {
+    #[serde(default)]
+    conditions: Vec<NodeCondition>,
+}
+
+/// A slim condition.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct NodeCondition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+}
+
+impl Node {
+    fn is_ready(&self) -> bool {
+        let mut conditions = self.status.conditions.iter();
+        conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    }
+}
+
+/// Answers the question.
+///
+/// # Errors
+/// As [`LoginsError`] says. That nobody can log in is an answer.
+pub async fn explain(client: &Client, question: &LoginQuestion) -> Result<LoginsExplained, LoginsError> {
+    let users = list::<User>(Api::namespaced(client.clone(), CONTAINERSHIP_NAMESPACE), "Users").await?;
+    let reports = list::<NodeReport>(Api::all(client.clone()), "NodeReports").await?;
+    let nodes = list::<Node>(Api::all(client.clone()), "Nodes").await?;
+    if let Some(node) = &question.node {
+        let named = |meta: &ObjectMeta| meta.name.as_ref() == Some(node);
+        let is_known = nodes.iter().any(|it| named(&it.metadata)) || reports.iter().any(|it| named(&it.metadata));
+        if !is_known {
+            return Err(LoginsError::NoNode(node.clone()));
+        }
+    }
+    Ok(describe(&users, &reports, &nodes, question))
+}
+
+async fn list<K>(api: Api<Guarded<K>>, what: &'static str) -> Result<Vec<K>, LoginsError>
+where
+    K: Cacheable + serde::de::DeserializeOwned,
+{
+    match list_all(&api).await {
+        Ok((items, _)) => Ok(items),
+        Err(kube::Error::Api(status)) if status.code == 404 => Err(LoginsError::NoDefinition(what)),
+        Err(source) => Err(LoginsError::Read { what, source }),
+    }
+}

@@ -1,0 +1,270 @@
+//! The answer, from what was read. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidewaiter_api::node_report::APPLIED;
+use tidewaiter_api::{ConditionStatus, NodeReport, NodeReportStatus};
+
+use super::{LoginExplained, LoginQuestion, LoginsExplained, Node, NodeExplained, PendingExplained, RefusedExplained};
+use crate::user_controller::{User, Wanted, wanted};
+
+/// A key of a user: the id, and the fingerprint.
+type UserKey = (String, String);
+
+/// Compares what the Users ask for with what the reports say.
+#[must_use]
+pub fn describe(users: &[User], reports: &[NodeReport], nodes: &[Node], question: &LoginQuestion) -> LoginsExplained {
+    let users: Vec<Shared<'_>> = users.iter().map(Shared).collect();
+    let wanted = wanted(&users);
+    let asked = Asked::new(&users, question);
+    let due = asked.due(&wanted);
+    let reports: BTreeMap<&str, &NodeReport> = reports.iter().map(|report| (name(&report.metadata), report)).collect();
+    let nodes: BTreeMap<&str, &Node> = nodes.iter().map(|node| (name(&node.metadata), node)).collect();
+    let names: BTreeSet<&str> = reports.keys().chain(nodes.keys()).copied().collect();
+    let names = names
+        .into_iter()
+        .filter(|name| question.node.as_deref().is_none_or(|asked| asked == *name));
+    let mut answer = LoginsExplained::default();
+    for node in names {
+        let report = reports.get(node).and_then(|report| report.status.as_ref());
+        asked.compare(node, report, &due, &mut answer);
+        answer
+            .nodes
+            .push(explained(node, nodes.get(node).copied(), reports.get(node).copied()));
+    }
+    let refused = wanted.refused.iter().filter(|refused| asked.is_asked(&refused.user));
+    answer.refused = refused
+        .map(|refused| RefusedExplained {
+            user: refused.user.clone(),
+            key: refused.key.clone(),
+            why: refused.reason.clone(),
+        })
+        .collect();
+    answer
+}
+
+/// A borrowed User, for [`wanted`].
+struct Shared<'a>(&'a User);
+
+impl AsRef<User> for Shared<'_> {
+    fn as_ref(&self) -> &User {
+        self.0
+    }
+}
+
+/// Who is asked about.
+struct Asked<'a> {
+    user: Option<&'a str>,
+    /// The names of the users, by id.
+    names: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> Asked<'a> {
+    fn new(users: &[Shared<'a>], question: &'a LoginQuestion) -> Self {
+        let specs = users.iter().map(|user| &user.0.spec);
+        Self {
+            user: question.user.as_deref(),
+            names: specs.map(|spec| (spec.id.as_str(), spec.name.as_str())).collect(),
+        }
+    }
+
+    fn is_asked(&self, id: &str) -> bool {
+        self.user.is_none_or(|user| user == id || user == self.name(id))
+    }
+
+    fn name(&self, id: &str) -> &'a str {
+        self.names.get(id).copied().unwrap_or_default()
+    }
+
+    /// The keys that should be on every node.
+    fn due(&self, wanted: &Wanted) -> BTreeSet<UserKey> {
+        let users = wanted.logins.iter().map(|(id, keys)| (id.to_string(), keys));
+        let users = users.filter(|(id, _)| self.is_asked(id));
+        users
+            .flat_map(|(id, keys)| keys.iter().map(move |key| (id.clone(), key.fingerprint.clone())))
+            .collect()
+    }
+
+    fn compare(
+        &self,
+        node: &str,
+        report: Option<&NodeReportStatus>,
+        due: &BTreeSet<UserKey>,
+        answer: &mut LoginsExplained,
+    ) {
+        let mut present = BTreeSet::new();
+        let users = report.iter().flat_map(|report| &report.users);
+        for user in users.filter(|user| self.is_asked(&user.id)) {
+            for fingerprint in &user.fingerprints {
+                present.insert((user.id.clone(), fingerprint.clone()));
+                answer.applied.push(LoginExplained {
+                    node: node.to_owned(),
+                    user: user.id.clone(),
+                    name: self.name(&user.id).to_owned(),
+                    fingerprint: fingerprint.clone(),
+                    since: user.since.to_string(),
+                });
+            }
+        }
+        let why = why(report);
+        let pending = |(user, fingerprint): &UserKey, due| PendingExplained {
+            node: node.to_owned(),
+            user: user.clone(),
+            name: self.name(user).to_owned(),
+            fingerprint: fingerprint.clone(),
+            due,
+            why: why.clone(),
+        };
+        answer
+            .pending
+            .extend(due.difference(&present).map(|key| pending(key, "add")));
+        answer
+            .pending
+            .extend(present.difference(due).map(|key| pending(key, "remove")));
+    }
+}
+
+/// Why an agent has not done what is due.
+fn why(report: Option<&NodeReportStatus>) -> String {
+    let Some(report) = report else {
+        return "the node has no report: its agent does not run, or cannot reach the API server".to_owned();
+    };
+    let applied = report.conditions.iter().find(|condition| condition.type_ == APPLIED);
+    match applied {
+        Some(condition) if condition.status != ConditionStatus::True => condition.message.clone(),
+        _ => "the agent has not reported the change yet".to_owned(),
+    }
+}
+
+fn explained(name: &str, node: Option<&Node>, report: Option<&NodeReport>) -> NodeExplained {
+    let status = report.and_then(|report| report.status.as_ref());
+    let applied = report.and_then(|report| report.condition(APPLIED));
+    let is_applied = applied.is_some_and(|condition| condition.status == ConditionStatus::True);
+    let state = match (node, applied) {
+        (None, _) => "there is no such Node any more; the report is what its agent last said".to_owned(),
+        (Some(_), None) => "no report: the agent does not run here, or cannot reach the API server".to_owned(),
+        (Some(node), Some(_)) if !node.is_ready() => {
+            "the Node is not Ready: the report may be old, and who could log in still can".to_owned()
+        }
+        (Some(_), Some(condition)) => condition.message.clone(),
+    };
+    NodeExplained {
+        node: name.to_owned(),
+        is_current: is_applied && node.is_some_and(Node::is_ready),
+        state,
+        foreign_lines: status.map_or(0, |status| status.foreign_lines),
+        break_glass_lines: status.map_or(0, |status| status.break_glass_lines),
+        other_fingerprints: status
+            .map(|status| status.other_fingerprints.clone())
+            .unwrap_or_default(),
+        restores: status.map_or(0, |status| status.restores),
+    }
+}
+
+fn name(meta: &kube::core::ObjectMeta) -> &str {
+    meta.name.as_deref().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const A: &str = "00000000-0000-4000-8000-00000000000a";
+    const B: &str = "00000000-0000-4000-8000-00000000000b";
+    const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG/rsOVAgJS+D+rWBWNBgfdevP0BO3X6IQI1/grYrdb5";
+    const PRINT: &str = "SHA256:m17ZU7hsyzWBFKqJ1CFX9iV5aFCCCwvuDg+IdcK5NY4";
+
+    fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn user(id: &str, name: &str, keys: &[&str]) -> User {
+        let keys: Vec<Value> = keys.iter().map(|key| json!({"key": key, "name": "laptop"})).collect();
+        read(json!({"metadata": {"name": id}, "spec": {"id": id, "name": name, "ssh_keys": keys}}))
+    }
+
+    fn report(node: &str, users: &[&str], applied: &str) -> NodeReport {
+        let users: Vec<Value> = users
+            .iter()
+            .map(|id| json!({"id": id, "fingerprints": [PRINT], "since": "2026-01-01T00:00:00Z"}))
+            .collect();
+        read(
+            json!({"metadata": {"name": node}, "spec": {}, "status": {"users": users, "breakGlassLines": 1,
+            "conditions": [{"type": "Applied", "status": applied, "reason": "NotWritten", "message": "the disk is full",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}),
+        )
+    }
+
+    fn node(name: &str, ready: &str) -> Node {
+        read(json!({"metadata": {"name": name}, "status": {"conditions": [{"type": "Ready", "status": ready}]}}))
+    }
+
+    fn pending(answer: &LoginsExplained) -> Vec<(&str, &str, &str, &str)> {
+        let rows = answer.pending.iter();
+        rows.map(|row| (row.node.as_str(), row.user.as_str(), row.due, row.why.as_str()))
+            .collect()
+    }
+
+    #[test]
+    fn promised_applied_and_stale_are_told_apart() {
+        let users = [user(A, "alice", &[KEY]), user(B, "bob", &["bad"])];
+        let reports = [
+            report("n1", &[A], "True"),
+            report("n2", &[B], "False"),
+            report("gone", &[A], "True"),
+        ];
+        let nodes = [node("n1", "True"), node("n2", "Unknown"), node("n3", "True")];
+        let answer = describe(&users, &reports, &nodes, &LoginQuestion::default());
+        let applied: Vec<_> = answer
+            .applied
+            .iter()
+            .map(|row| (row.node.as_str(), row.name.as_str()))
+            .collect();
+        assert_eq!(applied, [("gone", "alice"), ("n1", "alice"), ("n2", "bob")]);
+        let no_report = "the node has no report: its agent does not run, or cannot reach the API server";
+        assert_eq!(
+            pending(&answer),
+            [
+                ("n2", A, "add", "the disk is full"),
+                ("n2", B, "remove", "the disk is full"),
+                ("n3", A, "add", no_report)
+            ]
+        );
+        let current: Vec<_> = answer
+            .nodes
+            .iter()
+            .map(|node| (node.node.as_str(), node.is_current))
+            .collect();
+        assert_eq!(current, [("gone", false), ("n1", true), ("n2", false), ("n3", false)]);
+        assert_eq!(
+            (answer.refused[0].user.as_str(), answer.refused[0].key.as_str()),
+            (B, "laptop")
+        );
+    }
+
+    #[test]
+    fn one_user_or_one_node_is_asked_about() {
+        let users = [user(A, "alice", &[KEY]), user(B, "bob", &["bad"])];
+        let reports = [report("n1", &[A, B], "True"), report("n2", &[A], "True")];
+        let nodes = [node("n1", "True"), node("n2", "True")];
+        let asked = |user: Option<&str>, node: Option<&str>| {
+            let question = LoginQuestion {
+                user: user.map(str::to_owned),
+                node: node.map(str::to_owned),
+            };
+            let answer = describe(&users, &reports, &nodes, &question);
+            let applied = answer.applied.iter().map(|row| format!("{} {}", row.node, row.name));
+            (
+                applied.collect::<Vec<_>>().join(", "),
+                answer.refused.len(),
+                answer.nodes.len(),
+            )
+        };
+        assert_eq!(asked(Some("alice"), None), ("n1 alice, n2 alice".to_owned(), 0, 2));
+        assert_eq!(asked(Some(B), None), ("n1 bob".to_owned(), 1, 2));
+        assert_eq!(asked(None, Some("n2")), ("n2 alice".to_owned(), 1, 1));
+        assert_eq!(asked(Some("alice"), Some("n1")), ("n1 alice".to_owned(), 0, 1));
+    }
+}

@@ -1,0 +1,195 @@
+//! The node report controller: writes what the agent did into the `NodeReport` of its node, when it differs from what is there.
+//!
+//! Only this agent can write the object: the admission policy compares its name with the node in the agent's token. An object that
+//! somebody deleted or changed is written again within the hour.
+
+mod plan;
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kube::Client;
+use kube::api::Api;
+use tidewaiter_api::{HostFacts, NodeReport, NodeReportStatus};
+use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
+use tidewaiter_kit::{
+    Controller, ControllerContext, Guarded, Key, Next, Pass, Queue, ReconcileError, Reconciler, Retry, SharedClock,
+    Tasks, WriteError, Writer,
+};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::identity::{Identity, IdentityError};
+use crate::user_controller::Told;
+use plan::plan;
+
+/// Between two writes: while somebody changes the files again and again, the report does not follow each change.
+const REST: Duration = Duration::from_secs(5);
+
+/// For how long a value that was read or written is assumed to be unchanged.
+const TRUST: Duration = Duration::from_hours(1);
+
+fn key() -> Key {
+    Key::new("node")
+}
+
+/// The controller.
+struct NodeReportController {
+    identity: Identity,
+    told: watch::Receiver<Told>,
+    client: Client,
+    writer: Writer,
+    clock: SharedClock,
+    facts: HostFacts,
+    known: Mutex<Option<Known>>,
+}
+
+/// The report as it was last read or written.
+#[derive(Clone)]
+struct Known {
+    status: Option<NodeReportStatus>,
+    /// Monotonic.
+    read: Duration,
+    written: Option<Duration>,
+}
+
+/// Why the report is not written.
+#[derive(Debug, thiserror::Error)]
+enum ReportError {
+    /// The Node is not known.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// Reading.
+    #[error("the NodeReport cannot be read")]
+    Read(#[source] kube::Error),
+    /// Writing.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+impl ReconcileError for ReportError {
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Identity(IdentityError::Asked(error)) | Self::Read(error) => Retry::of(error),
+            Self::Identity(IdentityError::NoNode | IdentityError::OtherNode { .. }) => Retry::Slow,
+            Self::Write(error) => error.retry(),
+        }
+    }
+
+    fn class(&self) -> &'static str {
+        match self {
+            Self::Identity(_) => "identity",
+            Self::Read(_) => "read",
+            Self::Write(error) => error.class(),
+        }
+    }
+}
+
+/// Starts to write whatever is told.
+pub(crate) fn start(
+    identity: Identity,
+    told: watch::Receiver<Told>,
+    clients: &Clients,
+    context: &ControllerContext,
+    tasks: &mut Tasks,
+) {
+    let queue = Queue::new();
+    let client = clients.for_controller(NodeReportController::NAME, DEFAULT_IN_FLIGHT);
+    let clock = Arc::clone(&context.kit.clock);
+    let queueing = queue_updates(told.clone(), queue.clone(), tasks.shutdown_token());
+    tasks.spawn("node-report/updates", queueing);
+    let controller = NodeReportController {
+        identity,
+        told,
+        writer: Writer::new(client.clone(), NodeReportController::NAME, Arc::clone(&clock)),
+        client,
+        clock,
+        facts: host_facts(),
+        known: Mutex::default(),
+    };
+    Controller::new(controller, queue).start(context.clone(), tasks);
+}
+
+async fn queue_updates(
+    mut told: watch::Receiver<Told>,
+    queue: Queue,
+    shutdown: CancellationToken,
+) -> Result<(), Infallible> {
+    let queueing = async {
+        while told.changed().await.is_ok() {
+            queue.push(key());
+        }
+        std::future::pending::<()>().await;
+    };
+    shutdown.run_until_cancelled(queueing).await;
+    Ok(())
+}
+
+/// What the kernel says. The kernel is that of the host.
+fn host_facts() -> HostFacts {
+    let system = rustix::system::uname();
+    let boot_id = tidewaiter_kit::files::read("/proc/sys/kernel/random/boot_id".as_ref()).unwrap_or_default();
+    HostFacts {
+        kernel: system.release().to_string_lossy().into_owned(),
+        architecture: system.machine().to_string_lossy().into_owned(),
+        boot_id: String::from_utf8_lossy(&boot_id).trim().to_owned(),
+    }
+}
+
+impl Reconciler for NodeReportController {
+    const NAME: &'static str = "node-report";
+    type Error = ReportError;
+
+    async fn reconcile(&self, pass: &mut Pass) -> Result<Next, ReportError> {
+        let told = self.told.borrow().clone();
+        let claim = self.identity.claim(&self.client).await?;
+        pass.about(self.identity.reference());
+        let known = self.observe(&claim.name).await?;
+        let Some(status) = plan(known.status.as_ref(), &told, &self.facts, self.clock.now()) else {
+            return Ok(Next::After(TRUST));
+        };
+        let age = known
+            .written
+            .map_or(REST, |written| self.clock.monotonic().saturating_sub(written));
+        if age < REST {
+            return Ok(Next::Pending(REST.saturating_sub(age)));
+        }
+        let report = NodeReport::of_node(&claim.name, &claim.uid, status.clone());
+        let written = self.writer.apply(&report, None).await;
+        let now = self.clock.monotonic();
+        // Whether a write that failed took place is not known.
+        *self.lock() = written.is_ok().then_some(Known {
+            status: Some(status),
+            read: now,
+            written: Some(now),
+        });
+        written?;
+        Ok(Next::After(TRUST))
+    }
+}
+
+impl NodeReportController {
+    async fn observe(&self, name: &str) -> Result<Known, ReportError> {
+        let now = self.clock.monotonic();
+        let known = self.lock().clone();
+        if let Some(known) = known.filter(|known| now.saturating_sub(known.read) < TRUST) {
+            return Ok(known);
+        }
+        let api: Api<Guarded<NodeReport>> = Api::all(self.client.clone());
+        let found = api.get_opt(name).await.map_err(ReportError::Read)?;
+        // One that cannot be decoded is written anew.
+        let found = found.and_then(|Guarded(report)| report.ok());
+        let known = Known {
+            status: found.and_then(|report| report.status),
+            read: now,
+            written: None,
+        };
+        *self.lock() = Some(known.clone());
+        Ok(known)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

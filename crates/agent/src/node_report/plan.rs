@@ -1,0 +1,130 @@
+//! What the report should say, if it does not say so already. Pure.
+
+use jiff::Timestamp;
+use tidewaiter_api::node_report::{APPLIED, KEYS_EXPIRING, MOST_NAMED, MOST_USERS};
+use tidewaiter_api::{Condition, ConditionStatus, HostFacts, NodeReportStatus, RefusedKey, Tampering, UserKeys};
+
+use crate::user_controller::expiry::Expiry;
+use crate::user_controller::{Outcome, Refused, Told};
+
+/// What is to be written over `before`. Nothing when it says the same, and nothing before anything is known.
+pub(super) fn plan(
+    before: Option<&NodeReportStatus>,
+    told: &Told,
+    facts: &HostFacts,
+    now: Timestamp,
+) -> Option<NodeReportStatus> {
+    let conditions = before.map_or(&[][..], |before| &before.conditions);
+    let mut status = match &told.outcome {
+        Some(outcome) if outcome.logins.is_some() => of_outcome(outcome, before, now),
+        // What an earlier agent applied is still so, as far as this one knows.
+        _ => before.cloned().unwrap_or_default(),
+    };
+    env!("CARGO_PKG_VERSION").clone_into(&mut status.agent_version);
+    status.host = facts.clone();
+    status.restores = told.restores;
+    status.tampering = told.tampering.iter().map(tampering).collect();
+    status.conditions = vec![applied(told, conditions, now)?];
+    if let Some(outcome) = &told.outcome {
+        status.conditions.extend(expiring(outcome, conditions, now));
+    }
+    (before != Some(&status)).then_some(status)
+}
+
+fn of_outcome(outcome: &Outcome, before: Option<&NodeReportStatus>, now: Timestamp) -> NodeReportStatus {
+    let logins = outcome.logins.iter().flatten();
+    let users: Vec<UserKeys> = logins
+        .map(|(id, keys)| {
+            let id = id.to_string();
+            let fingerprints: Vec<String> = keys.iter().map(|key| key.fingerprint.clone()).collect();
+            let same = |user: &&UserKeys| user.id == id && user.fingerprints == fingerprints;
+            let known = before.and_then(|before| before.users.iter().find(same));
+            let since = known.map_or_else(|| whole_seconds(now), |known| known.since);
+            UserKeys {
+                id,
+                fingerprints,
+                since,
+            }
+        })
+        .take(MOST_USERS)
+        .collect();
+    NodeReportStatus {
+        keys: count(users.iter().map(|user| user.fingerprints.len()).sum()),
+        users,
+        refused_keys: count(outcome.refused.len()),
+        refused: outcome.refused.iter().take(MOST_NAMED).map(refused).collect(),
+        foreign_lines: count(outcome.foreign_lines),
+        break_glass_lines: count(outcome.break_glass_lines),
+        other_fingerprints: outcome.other_fingerprints.iter().take(MOST_NAMED).cloned().collect(),
+        ..NodeReportStatus::default()
+    }
+}
+
+/// None before the first pass.
+fn applied(told: &Told, before: &[Condition], now: Timestamp) -> Option<Condition> {
+    let (status, reason, message) = match (&told.error, &told.outcome) {
+        (Some(error), _) => (ConditionStatus::False, "NotWritten", error.as_str()),
+        (None, None) => return None,
+        (None, Some(outcome)) if outcome.logins.is_none() => (
+            ConditionStatus::Unknown,
+            "NotListed",
+            "the Users were not listed yet, and authorized_keys is not as an agent leaves it; it stays as it is",
+        ),
+        (None, Some(outcome)) if outcome.is_held => (
+            ConditionStatus::False,
+            "RemovalHeld",
+            "most users, or the last one, would lose access; their keys stay until CloudSync confirms it",
+        ),
+        (None, Some(_)) => (ConditionStatus::True, "Applied", "authorized_keys is as the Users say"),
+    };
+    Some(Condition::new(APPLIED, status, reason, message, before, now))
+}
+
+fn expiring(outcome: &Outcome, before: &[Condition], now: Timestamp) -> Option<Condition> {
+    let (status, message) = match outcome.expiry {
+        Expiry::Off => return None,
+        Expiry::Confirmed(_) => (ConditionStatus::False, "the mirror of the cloud confirms the users"),
+        Expiry::Soon(_) => (
+            ConditionStatus::True,
+            "the mirror of the cloud has not confirmed the users for long; within hours their keys are removed, except break-glass keys: see that the coordinator reaches the cloud",
+        ),
+        Expiry::Expired => (
+            ConditionStatus::True,
+            "the mirror of the cloud has not confirmed the users for keysExpireAfter; their keys were removed, except break-glass keys: see that the coordinator reaches the cloud",
+        ),
+    };
+    Some(Condition::new(
+        KEYS_EXPIRING,
+        status,
+        outcome.expiry.word(),
+        message,
+        before,
+        now,
+    ))
+}
+
+fn refused(refused: &Refused) -> RefusedKey {
+    RefusedKey {
+        user: refused.user.chars().take(253).collect(),
+        key: refused.key.clone(),
+        reason: refused.reason.clone(),
+    }
+}
+
+fn tampering((at, what): &(Timestamp, String)) -> Tampering {
+    Tampering {
+        at: whole_seconds(*at),
+        what: what.chars().take(1024).collect(),
+    }
+}
+
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn whole_seconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
+#[cfg(test)]
+mod tests;

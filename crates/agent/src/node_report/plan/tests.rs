@@ -1,0 +1,124 @@
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::*;
+use crate::authorized_keys::{LoginKey, Logins};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn logins(users: &[(u128, &str)]) -> Logins {
+    let mut logins = Logins::new();
+    for (id, fingerprint) in users {
+        let key = LoginKey {
+            data: String::new(),
+            fingerprint: (*fingerprint).to_owned(),
+        };
+        logins.entry(Uuid::from_u128(*id)).or_default().push(key);
+    }
+    logins
+}
+
+fn outcome(users: &[(u128, &str)]) -> Outcome {
+    Outcome {
+        logins: Some(logins(users)),
+        refused: vec![],
+        is_held: false,
+        expiry: Expiry::Off,
+        tampering: vec![],
+        foreign_lines: 0,
+        break_glass_lines: 0,
+        other_fingerprints: vec![],
+        wait: None,
+    }
+}
+
+fn told(outcome: Outcome) -> Told {
+    Told {
+        outcome: Some(Arc::new(outcome)),
+        ..Told::default()
+    }
+}
+
+fn planned(before: Option<&NodeReportStatus>, told: &Told, second: i64) -> Option<NodeReportStatus> {
+    plan(before, told, &HostFacts::default(), at(second))
+}
+
+#[test]
+fn each_state_has_its_condition() {
+    let unknown = Outcome {
+        logins: None,
+        ..outcome(&[])
+    };
+    let held = Outcome {
+        is_held: true,
+        ..outcome(&[(1, "a")])
+    };
+    let failed = Told {
+        error: Some("No space left on device".to_owned()),
+        ..told(outcome(&[]))
+    };
+    for (told, status, reason) in [
+        (told(outcome(&[(1, "a")])), ConditionStatus::True, "Applied"),
+        (told(unknown), ConditionStatus::Unknown, "NotListed"),
+        (told(held), ConditionStatus::False, "RemovalHeld"),
+        (failed, ConditionStatus::False, "NotWritten"),
+    ] {
+        let report = planned(None, &told, 1).unwrap();
+        let [condition] = &report.conditions[..] else {
+            panic!("{:?}", report.conditions)
+        };
+        assert_eq!((condition.status, condition.reason.as_str()), (status, reason));
+    }
+    assert_eq!(planned(None, &Told::default(), 1), None, "before the first pass");
+}
+
+#[test]
+fn expiry_is_announced_and_said() {
+    let hour = Duration::from_hours(1);
+    for (expiry, status, reason) in [
+        (Expiry::Confirmed(hour), ConditionStatus::False, "Confirmed"),
+        (Expiry::Soon(hour), ConditionStatus::True, "NotConfirmed"),
+        (Expiry::Expired, ConditionStatus::True, "Expired"),
+    ] {
+        let told = told(Outcome { expiry, ..outcome(&[]) });
+        let report = planned(None, &told, 1).unwrap();
+        let condition = &report.conditions[1];
+        assert_eq!((condition.status, condition.reason.as_str()), (status, reason));
+    }
+}
+
+#[test]
+fn the_same_is_not_written_again_and_times_stay() {
+    let first = planned(None, &told(outcome(&[(1, "a"), (2, "b")])), 10).unwrap();
+    assert_eq!(planned(Some(&first), &told(outcome(&[(1, "a"), (2, "b")])), 20), None);
+    let second = planned(Some(&first), &told(outcome(&[(1, "a"), (2, "c"), (3, "d")])), 30).unwrap();
+    let since: Vec<i64> = second.users.iter().map(|user| user.since.as_second()).collect();
+    assert_eq!((since, second.keys), (vec![10, 30, 30], 3));
+}
+
+#[test]
+fn an_agent_that_knows_nothing_leaves_what_the_last_one_said() {
+    let first = planned(None, &told(outcome(&[(1, "a")])), 10).unwrap();
+    let failed = Told {
+        error: Some("full".to_owned()),
+        ..Told::default()
+    };
+    let after = planned(Some(&first), &failed, 20).unwrap();
+    assert_eq!(after.users, first.users);
+}
+
+#[test]
+fn changes_of_others_are_listed() {
+    let told = Told {
+        restores: 3,
+        tampering: VecDeque::from([(at(5), "authorized_keys has the mode 0666".to_owned())]),
+        ..told(outcome(&[]))
+    };
+    let report = planned(None, &told, 6).unwrap();
+    assert_eq!((report.restores, report.tampering[0].at), (3, at(5)));
+}

@@ -1,0 +1,145 @@
+//! The agent's own settings.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+pub use crate::authorized_keys::ForeignLines;
+use crate::host::Owner;
+use crate::user_controller::expiry::SHORTEST;
+
+/// What becomes of the users' keys when the agent stops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum OnStop {
+    /// They stay, so that a roll-out or a reboot locks nobody out.
+    #[default]
+    Keep,
+    /// They are removed: for an uninstallation.
+    Clear,
+}
+
+/// The settings of the agent, besides those of every role.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct AgentSettings {
+    /// The name of the node. The chart sets it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_name: Option<String>,
+    /// The agent's folder on the host. It has the same path in the agent's container.
+    #[serde(deserialize_with = "folder")]
+    pub folder: String,
+    /// The user id of the owner of the files: root, or the account as which users log in.
+    pub owner_uid: u32,
+    /// The group id of the owner.
+    pub owner_gid: u32,
+    /// What becomes of the users' keys when the agent stops.
+    pub on_stop: OnStop,
+    /// What becomes of lines that are neither the agent's nor marked as break-glass.
+    pub foreign_lines: ForeignLines,
+    /// For how long keys stay that the mirror of the cloud does not confirm. Without it, they stay.
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "expiry",
+        serialize_with = "duration_text"
+    )]
+    pub keys_expire_after: Option<Duration>,
+}
+
+impl Default for AgentSettings {
+    fn default() -> Self {
+        Self {
+            node_name: None,
+            folder: "/etc/containership".to_owned(),
+            owner_uid: 0,
+            owner_gid: 0,
+            on_stop: OnStop::default(),
+            foreign_lines: ForeignLines::default(),
+            keys_expire_after: None,
+        }
+    }
+}
+
+impl AgentSettings {
+    pub(crate) fn owner(&self) -> Owner {
+        Owner {
+            uid: self.owner_uid,
+            gid: self.owner_gid,
+        }
+    }
+}
+
+/// The path becomes a part of a command in `authorized_keys`, in quotes.
+fn folder<'de, D: Deserializer<'de>>(value: D) -> Result<String, D::Error> {
+    let text = String::deserialize(value)?;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    if text.starts_with('/') && text.len() > 1 && !text.ends_with('/') && text.chars().all(is_plain) {
+        Ok(text)
+    } else {
+        Err(D::Error::custom(
+            "must be an absolute path of letters, digits, '.', '_', '-' and '/', for example /etc/containership",
+        ))
+    }
+}
+
+fn expiry<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::Error> {
+    let refused = || {
+        D::Error::custom(
+            "must be a duration with a unit, from 12h on, for example 72h; leave it out, and keys do not expire",
+        )
+    };
+    let Some(text) = Option::<String>::deserialize(value).map_err(|_| refused())? else {
+        return Ok(None);
+    };
+    let parsed: Option<SignedDuration> = text.parse().ok();
+    let duration = parsed.and_then(|duration| Duration::try_from(duration).ok());
+    duration
+        .filter(|duration| *duration >= SHORTEST)
+        .map(Some)
+        .ok_or_else(refused)
+}
+
+#[expect(clippy::ref_option, reason = "serde gives a reference to the field")]
+fn duration_text<S: Serializer>(value: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    let seconds = value.map(|duration| format!("{}s", duration.as_secs()));
+    seconds.serialize(serializer)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read(settings: Value) -> Result<AgentSettings, String> {
+        serde_json::from_value(settings).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let settings = read(json!({"keysExpireAfter": "72h", "onStop": "clear", "foreignLines": "remove"})).unwrap();
+        assert_eq!(settings.keys_expire_after, Some(Duration::from_hours(72)));
+        let again = read(serde_json::to_value(&settings).unwrap()).unwrap();
+        assert_eq!(again.keys_expire_after, settings.keys_expire_after);
+        assert_eq!(again.on_stop, OnStop::Clear);
+    }
+
+    #[test]
+    fn a_wrong_value_says_what_is_allowed() {
+        for (setting, value, words) in [
+            ("keysExpireAfter", json!("11h"), "from 12h on"),
+            ("keysExpireAfter", json!(72), "with a unit"),
+            ("keysExpireAfter", json!("-72h"), "from 12h on"),
+            ("folder", json!("etc"), "must be an absolute path"),
+            ("folder", json!("/"), "must be an absolute path"),
+            ("folder", json!("/etc/a b"), "must be an absolute path"),
+            ("folder", json!("/etc/a\" x"), "must be an absolute path"),
+            ("onStop", json!("stay"), "expected `keep` or `clear`"),
+        ] {
+            let error = read(json!({setting: value})).unwrap_err();
+            assert!(error.contains(words), "{setting}: {error}");
+        }
+    }
+}

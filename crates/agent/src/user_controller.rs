@@ -1,0 +1,200 @@
+//! The user controller: makes `authorized_keys` of the node what the Users of the cluster say, and undoes what others change.
+//!
+//! A pass looks at everything: the Users, what the mirror of the cloud says of them, and the files. It starts when a User changes, when the
+//! watcher sees a change in the agent's folders, and every minute. It writes only what is not as it should be.
+//!
+//! Before the first list of the Users, and while the API server is away, who could log in can log in. It never writes an empty file because
+//! it knows nothing.
+
+mod brake;
+pub(crate) mod expiry;
+mod pace;
+mod plan;
+mod site;
+mod status;
+mod wanted;
+
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tidewaiter_api::CloudSync;
+use tidewaiter_api::cloud_sync::CLOUD_SYNC;
+use tidewaiter_kit::cache::Gone;
+use tidewaiter_kit::{
+    Backoff, Cache, Chain, Key, Next, Notice, Pass, Queue, ReconcileError, Reconciler, Retry, SharedClock,
+};
+use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use crate::host::HostError;
+use brake::MirrorState;
+pub(crate) use site::{Input, Outcome, Site};
+pub(crate) use status::{Status, Told};
+pub(crate) use wanted::{Refused, User, Wanted, wanted};
+
+/// The safety net: some changes are no event, such as those of another kernel on a network file system.
+const LOOK_AGAIN: Duration = Duration::from_mins(1);
+
+/// A full disk or a read-only host recovers without an event.
+pub(crate) const RETRIES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
+
+/// There is one file.
+pub(crate) fn key() -> Key {
+    Key::new("authorized_keys")
+}
+
+/// Why the files are not as they should be.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UserError {
+    /// A file of the host.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The thread that wrote panicked, or the runtime ended.
+    #[error("the files were not written")]
+    Thread(#[source] tokio::task::JoinError),
+}
+
+impl ReconcileError for UserError {
+    fn retry(&self) -> Retry {
+        Retry::Backoff
+    }
+
+    fn class(&self) -> &'static str {
+        match self {
+            Self::Host(error) => error.class(),
+            Self::Thread(_) => "thread",
+        }
+    }
+
+    fn notice(&self) -> Option<Notice> {
+        let note = format!("The keys of users cannot be written: {}.", Chain(self));
+        Some(Notice::warning("AuthorizedKeysNotWritten", "Write", note))
+    }
+}
+
+/// What the controller reads.
+#[derive(Clone, Debug)]
+pub(crate) struct Observed {
+    users: Cache<User>,
+    sync: Cache<CloudSync>,
+    markers: Cache<Marker>,
+    /// Counts the changes of Users.
+    changes: Arc<AtomicU64>,
+}
+
+/// The object that says that the coordinator removes everything.
+pub(crate) type Marker = crate::start::Marker;
+
+impl Observed {
+    /// Starts a pass for each change, and one when the Users are known.
+    pub(crate) fn new(users: Cache<User>, sync: Cache<CloudSync>, markers: Cache<Marker>, queue: &Queue) -> Self {
+        let changes = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&changes);
+        users.derive(move |_| {
+            counted.fetch_add(1, Ordering::SeqCst);
+        });
+        users.notify(queue.always(key()));
+        sync.notify(queue.always(key()));
+        markers.notify(queue.always(key()));
+        Self {
+            users,
+            sync,
+            markers,
+            changes,
+        }
+    }
+
+    /// No change starts a pass when there is no User.
+    pub(crate) async fn first_list(self, queue: Queue, shutdown: CancellationToken) -> Result<(), Gone> {
+        if let Some(synced) = shutdown.run_until_cancelled(self.users.synced()).await {
+            synced?;
+            queue.push(key());
+            shutdown.cancelled().await;
+        }
+        Ok(())
+    }
+}
+
+/// The controller. Its one key is the file.
+pub(crate) struct UserController {
+    pub(crate) site: Arc<Site>,
+    pub(crate) observed: Observed,
+    pub(crate) status: Status,
+    pub(crate) clock: SharedClock,
+    pub(crate) known: Mutex<Option<(u64, Arc<Wanted>)>>,
+}
+
+impl Reconciler for UserController {
+    const NAME: &'static str = "user";
+    type Error = UserError;
+
+    async fn reconcile(&self, pass: &mut Pass) -> Result<Next, UserError> {
+        pass.about(self.status.node());
+        let input = self.observe();
+        let has_users = input.wanted.is_some();
+        let site = Arc::clone(&self.site);
+        let result = spawn_blocking(move || site.pass(&input))
+            .await
+            .map_err(UserError::Thread)?;
+        let outcome = match result {
+            Ok(Some(outcome)) => outcome,
+            Ok(None) => return Ok(Next::UntilChanged),
+            Err(error) => {
+                self.status.failed(&error);
+                return Err(error.into());
+            }
+        };
+        self.status.publish(&outcome);
+        Ok(next(&outcome, has_users))
+    }
+}
+
+impl UserController {
+    fn observe(&self) -> Input {
+        let marked = !self.observed.markers.is_empty();
+        let sync = self.observed.sync.get(&Key::new(CLOUD_SYNC));
+        Input {
+            wanted: self.observed.users.is_synced().then(|| self.wanted()),
+            mirror: MirrorState::of(sync.as_deref(), marked),
+            now: self.clock.monotonic(),
+        }
+    }
+
+    /// Parses the keys of all Users when one has changed: a thousand users take longer than the restore of a file may.
+    fn wanted(&self) -> Arc<Wanted> {
+        let changes = self.observed.changes.load(Ordering::SeqCst);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, wanted)) = &*known
+            && *of == changes
+        {
+            return Arc::clone(wanted);
+        }
+        let new = Arc::new(wanted(self.observed.users.iter()));
+        *known = Some((changes, Arc::clone(&new)));
+        new
+    }
+}
+
+fn next(outcome: &Outcome, has_users: bool) -> Next {
+    if let Some(wait) = outcome.wait {
+        return Next::Pending(wait);
+    }
+    if outcome.is_held || !has_users {
+        return Next::Pending(LOOK_AGAIN);
+    }
+    let due = outcome.expiry.next().unwrap_or(LOOK_AGAIN);
+    Next::After(due.min(LOOK_AGAIN))
+}
+
+/// At shutdown, ends all passes, and removes the users' keys if the settings say so.
+pub(crate) async fn stop(site: Arc<Site>, shutdown: CancellationToken) -> Result<(), Infallible> {
+    shutdown.cancelled().await;
+    let stopped = spawn_blocking(move || site.stop()).await;
+    if let Ok(Err(error)) = stopped {
+        warn!(error = %Chain(&error), "the keys of users are not removed");
+    }
+    Ok(())
+}

@@ -1,0 +1,374 @@
+//! The users' files on the node: decides who may log in, and makes the files so.
+//!
+//! One lock is around a whole pass, so that nothing is written after the agent was told to stop. Calls block, for as long as the disk does.
+
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use super::brake::{Brake, MirrorState};
+use super::expiry::{Expiry, expiry};
+use super::pace::Pace;
+use super::plan::{Left, MODE, Plan, Target, plan};
+use super::wanted::{Refused, Wanted};
+use crate::authorized_keys::{Format, Logins, Parts, fingerprint};
+use crate::host::{Found, Host, HostError, Opened, Replaced};
+use crate::login_script;
+use crate::settings::{AgentSettings, OnStop};
+use crate::watcher::Watcher;
+
+const SSH: [&str; 2] = ["home", ".ssh"];
+const KEYS: &str = "authorized_keys";
+const SCRIPTS: [&str; 1] = ["scripts"];
+const SCRIPT: &str = "containership_login.sh";
+
+/// How often a file is written again because somebody wrote it at the same moment.
+const RACES: usize = 8;
+
+/// The users' files.
+#[derive(Debug)]
+pub(crate) struct Site {
+    host: Host,
+    format: Format,
+    settings: AgentSettings,
+    watcher: Watcher,
+    state: Mutex<State>,
+}
+
+/// What a pass knows of the cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct Input {
+    /// What the Users ask for; None before their first list.
+    pub(crate) wanted: Option<Arc<Wanted>>,
+    pub(crate) mirror: MirrorState,
+    /// Monotonic.
+    pub(crate) now: Duration,
+}
+
+/// What a pass did.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    /// Who can log in; None when that is not known yet, and nothing was touched.
+    pub(crate) logins: Option<Logins>,
+    pub(crate) refused: Vec<Refused>,
+    /// Whether the removal of many users waits for the mirror.
+    pub(crate) is_held: bool,
+    pub(crate) expiry: Expiry,
+    /// What others had changed, in words. It is undone.
+    pub(crate) tampering: Vec<String>,
+    pub(crate) foreign_lines: usize,
+    pub(crate) break_glass_lines: usize,
+    /// The fingerprints of keys in these lines.
+    pub(crate) other_fingerprints: Vec<String>,
+    /// Nothing was done, because restores follow each other too fast.
+    pub(crate) wait: Option<Duration>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Whether the agent was told to stop.
+    is_stopped: bool,
+    /// Whether what a killed agent left was removed.
+    is_swept: bool,
+    /// Who may log in. Before the first list of the Users, that is who the file says, if the agent wrote it.
+    accepted: Option<Logins>,
+    left: Option<Left>,
+    has_script: bool,
+    brake: Brake,
+    pace: Pace,
+    /// When the mirror last confirmed the users; monotonic.
+    confirmed: Duration,
+    last_success: Option<Timestamp>,
+}
+
+/// The folders of a pass.
+struct Folders {
+    ssh: Opened,
+    scripts: Opened,
+}
+
+impl Site {
+    /// The files as they are, at the monotonic time `now`.
+    pub(crate) fn new(host: Host, settings: AgentSettings, watcher: Watcher, now: Duration) -> Self {
+        let script = format!("{}/{}/{SCRIPT}", settings.folder, SCRIPTS[0]);
+        Self {
+            format: Format::new(&script),
+            host,
+            settings,
+            watcher,
+            state: Mutex::new(State {
+                confirmed: now,
+                ..State::default()
+            }),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the files as they should be. None after [`Site::stop`].
+    pub(crate) fn pass(&self, input: &Input) -> Result<Option<Outcome>, HostError> {
+        let mut state = self.state();
+        if state.is_stopped {
+            return Ok(None);
+        }
+        if !state.is_swept {
+            self.begin(&mut state, input.now)?;
+        }
+        let mut outcome = state.decide(input, self.settings.keys_expire_after);
+        outcome.wait = state.pace.wait(input.now);
+        let Some(logins) = outcome.logins.clone().filter(|_| outcome.wait.is_none()) else {
+            return Ok(Some(outcome));
+        };
+        let parts = self.apply(&mut state, &logins, &mut outcome.tampering)?;
+        if !outcome.tampering.is_empty() {
+            state.pace.count(input.now);
+        }
+        outcome.foreign_lines = parts.foreign().count();
+        outcome.break_glass_lines = parts.break_glass().count();
+        let others = parts.foreign().chain(parts.break_glass());
+        outcome.other_fingerprints = others.filter_map(fingerprint).collect();
+        Ok(Some(outcome))
+    }
+
+    /// Ends all passes, and removes the users' keys if the settings say so.
+    pub(crate) fn stop(&self) -> Result<(), HostError> {
+        let mut state = self.state();
+        state.is_stopped = true;
+        if self.settings.on_stop == OnStop::Clear {
+            self.apply(&mut state, &Logins::new(), &mut Vec::new())?;
+        }
+        Ok(())
+    }
+
+    /// Reads who can log in, if the file is one that the agent wrote, and removes what a killed agent left.
+    fn begin(&self, state: &mut State, now: Duration) -> Result<(), HostError> {
+        if let Some(scripts) = self.host.look(&SCRIPTS).ok().flatten()
+            && let Some(folder) = scripts.last()
+        {
+            self.host.sweep(folder, SCRIPT)?;
+        }
+        // A link in place of a folder is put right by the first pass that knows the users.
+        if let Some(ssh) = self.host.look(&SSH).ok().flatten()
+            && let Some(folder) = ssh.last()
+        {
+            self.host.sweep(folder, KEYS)?;
+            if let Ok(Found::File(file)) = self.host.find(folder, KEYS) {
+                let parts = self.format.parse(&file.content);
+                let logins = self.format.logins(&parts);
+                state.brake = Brake::new(ids(&logins), now);
+                let is_ours = self.format.render(&parts, &logins, self.settings.foreign_lines) == file.content;
+                state.accepted = (is_ours && !logins.is_empty()).then_some(logins);
+            }
+        }
+        state.is_swept = true;
+        Ok(())
+    }
+
+    fn apply(&self, state: &mut State, logins: &Logins, tampering: &mut Vec<String>) -> Result<Parts, HostError> {
+        let is_first = state.left.is_none();
+        let mut found = Vec::new();
+        let result = self.apply_all(state, logins, &mut found);
+        if !is_first {
+            tampering.append(&mut found);
+        }
+        result
+    }
+
+    /// `changes` gets what others had changed.
+    fn apply_all(&self, state: &mut State, logins: &Logins, changes: &mut Vec<String>) -> Result<Parts, HostError> {
+        for _ in 0..RACES {
+            let folders = self.folders(changes)?;
+            let watched = [&folders.ssh, &folders.scripts];
+            let watched: Vec<&OwnedFd> = watched.into_iter().flat_map(|it| &it.folders).collect();
+            // Without watches, there is still a pass every minute.
+            let watched = self.watcher.add_folders(&watched);
+            let (Some(ssh), Some(scripts)) = (folders.ssh.last(), folders.scripts.last()) else {
+                break;
+            };
+            let keys = self.apply_script(state, scripts, changes).and_then(|script| {
+                let (parts, keys) = self.apply_keys(state, ssh, logins, changes)?;
+                let files: Vec<&OwnedFd> = [&script].into_iter().chain(&keys).collect();
+                let settled = watched.and_then(|folders| self.watcher.settle(folders, &files));
+                settled.map(|()| parts).map_err(not_watched)
+            });
+            match keys {
+                Err(HostError::Mounted { path }) => {
+                    let folder = if path == SCRIPT { &SCRIPTS[..] } else { &SSH };
+                    let path = [folder, &[path.as_str()]].concat();
+                    self.host.move_parent_aside(&path, changes)?;
+                }
+                result => return result,
+            }
+        }
+        Err(HostError::Raced { path: KEYS.to_owned() })
+    }
+
+    fn folders(&self, changes: &mut Vec<String>) -> Result<Folders, HostError> {
+        let mut ssh = self.host.ensure(&SSH)?;
+        let mut scripts = self.host.ensure(&SCRIPTS)?;
+        changes.append(&mut ssh.repairs);
+        changes.append(&mut scripts.repairs);
+        Ok(Folders { ssh, scripts })
+    }
+
+    /// Returns the script, open.
+    fn apply_script(
+        &self,
+        state: &mut State,
+        folder: &OwnedFd,
+        changes: &mut Vec<String>,
+    ) -> Result<OwnedFd, HostError> {
+        for _ in 0..RACES {
+            let found = self.host.find(folder, SCRIPT)?;
+            if let Found::File(file) = found
+                && file.content == login_script::SCRIPT.as_bytes()
+                && (file.owner, file.mode, file.links) == (self.settings.owner(), login_script::MODE, 1)
+                && !file.is_locked
+            {
+                state.has_script = true;
+                return Ok(file.fd);
+            }
+            let found = self.host.find(folder, SCRIPT)?;
+            let content = login_script::SCRIPT.as_bytes();
+            self.host.replace(folder, SCRIPT, content, login_script::MODE, &found)?;
+            if state.has_script {
+                changes.push(format!("{SCRIPT} was not as the agent wrote it"));
+            }
+        }
+        Err(HostError::Raced {
+            path: SCRIPT.to_owned(),
+        })
+    }
+
+    /// Returns the file's lines, and the file, open. What somebody changes after the look starts another pass, because the folder is watched.
+    fn apply_keys(
+        &self,
+        state: &mut State,
+        folder: &OwnedFd,
+        logins: &Logins,
+        changes: &mut Vec<String>,
+    ) -> Result<(Parts, Option<OwnedFd>), HostError> {
+        let target = Target {
+            format: &self.format,
+            logins,
+            foreign: self.settings.foreign_lines,
+            owner: self.settings.owner(),
+        };
+        let mut found = self.host.find(folder, KEYS)?;
+        let Plan {
+            write,
+            tampering,
+            mut parts,
+        } = plan(target, &found, state.left.as_ref());
+        changes.extend(tampering.into_iter().map(|what| format!("{KEYS} {what}")));
+        if let Some(content) = write {
+            parts = self.format.parse(&content);
+            self.put(folder, content, found, target)?;
+            found = self.host.find(folder, KEYS)?;
+        }
+        let file = match found {
+            Found::File(file) => Some(file),
+            Found::Absent | Found::Other(_) => None,
+        };
+        state.left = Some(Left {
+            logins: logins.clone(),
+            break_glass: parts.break_glass().map(<[u8]>::to_vec).collect(),
+            inode: file.as_ref().map_or(0, |file| file.inode),
+        });
+        Ok((parts, file.map(|file| file.fd)))
+    }
+
+    /// Writes the file, and once more when somebody wrote lines to the old one after it was read.
+    fn put(
+        &self,
+        folder: &OwnedFd,
+        mut content: Vec<u8>,
+        mut found: Found,
+        target: Target<'_>,
+    ) -> Result<(), HostError> {
+        for _ in 0..RACES {
+            let replaced = self.host.replace(folder, KEYS, &content, MODE, &found)?;
+            let (Replaced::File(old), Found::File(read)) = (replaced, &found) else {
+                return Ok(());
+            };
+            let merged = self
+                .format
+                .render(&self.format.parse(&old), target.logins, target.foreign);
+            if old == read.content || merged == content {
+                return Ok(());
+            }
+            content = merged;
+            found = self.host.find(folder, KEYS)?;
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn decide(&mut self, input: &Input, expire_after: Option<Duration>) -> Outcome {
+        let mut is_held = false;
+        if let Some(wanted) = &input.wanted {
+            is_held = self.accept(wanted, input);
+        }
+        if input.mirror.last_success > self.last_success {
+            self.last_success = input.mirror.last_success;
+            self.confirmed = input.now;
+        }
+        let expiry = expiry(expire_after, self.confirmed, input.now);
+        let logins = match expiry {
+            Expiry::Expired => self.accepted.as_ref().map(|_| Logins::new()),
+            _ => self.accepted.clone(),
+        };
+        Outcome {
+            logins,
+            refused: input
+                .wanted
+                .as_ref()
+                .map(|wanted| wanted.refused.clone())
+                .unwrap_or_default(),
+            is_held,
+            expiry,
+            tampering: Vec::new(),
+            foreign_lines: 0,
+            break_glass_lines: 0,
+            other_fingerprints: Vec::new(),
+            wait: None,
+        }
+    }
+
+    /// Accepts what the Users ask for. Returns whether removals are held; everything else is accepted.
+    fn accept(&mut self, wanted: &Wanted, input: &Input) -> bool {
+        let present = ids(&wanted.logins);
+        if self.brake.holds(&present, wanted.users, &input.mirror) {
+            // A file that the agent did not write stays as it is meanwhile.
+            if let Some(accepted) = &mut self.accepted {
+                accepted.extend(wanted.logins.clone());
+            }
+            return true;
+        }
+        self.brake.release(present, wanted.users, &input.mirror, input.now);
+        self.accepted = Some(wanted.logins.clone());
+        false
+    }
+}
+
+fn ids(logins: &Logins) -> BTreeSet<Uuid> {
+    logins.keys().copied().collect()
+}
+
+fn not_watched(source: rustix::io::Errno) -> HostError {
+    HostError::Call {
+        action: "watched",
+        path: "the agent's folder".to_owned(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests;

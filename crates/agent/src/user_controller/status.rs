@@ -1,0 +1,218 @@
+//! What the user controller tells: metrics, Events on the Node, the log, and what the report of the node says.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use prometheus::{IntCounterVec, IntGauge, IntGaugeVec};
+use tidewaiter_api::node_report::MOST_NAMED;
+use tidewaiter_kit::metrics::{Metrics, MetricsError};
+use tidewaiter_kit::{Chain, Events, Notice, SharedClock};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use super::expiry::Expiry;
+use super::site::Outcome;
+use crate::host::HostError;
+use crate::identity::Identity;
+
+/// What the report of the node is made of.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told {
+    /// What the last pass that did not fail did.
+    pub(crate) outcome: Option<Arc<Outcome>>,
+    /// Why the last pass failed.
+    pub(crate) error: Option<String>,
+    /// How often a change was undone.
+    pub(crate) restores: u32,
+    /// The last changes that others made.
+    pub(crate) tampering: VecDeque<(Timestamp, String)>,
+}
+
+/// Tells it.
+pub(crate) struct Status {
+    identity: Identity,
+    events: Events,
+    clock: SharedClock,
+    told: watch::Sender<Told>,
+    metrics: UserMetrics,
+}
+
+/// The label of restores: the file of the keys, and everything else.
+const FILES: [&str; 2] = ["authorized_keys", "other"];
+
+struct UserMetrics {
+    users: IntGauge,
+    keys: IntGauge,
+    refused: IntGauge,
+    other_lines: IntGaugeVec,
+    is_applied: IntGauge,
+    is_held: IntGauge,
+    is_expiring: IntGauge,
+    restores: IntCounterVec,
+}
+
+impl UserMetrics {
+    fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
+        let new = Self {
+            users: metrics.gauge(
+                "tidewaiter_agent_users",
+                "Number of users with a key in authorized_keys of this node.",
+            )?,
+            keys: metrics.gauge(
+                "tidewaiter_agent_keys",
+                "Number of keys of users in authorized_keys of this node.",
+            )?,
+            refused: metrics.gauge(
+                "tidewaiter_agent_refused_keys",
+                "Number of keys in Users that are not written.",
+            )?,
+            other_lines: metrics.gauge_vec(
+                "tidewaiter_agent_other_lines",
+                "Number of lines in authorized_keys that are not the agent's, by kind (foreign, break_glass).",
+                &["kind"],
+            )?,
+            is_applied: metrics.gauge(
+                "tidewaiter_agent_applied",
+                "1 while authorized_keys of this node is as the Users say, else 0.",
+            )?,
+            is_held: metrics.gauge(
+                "tidewaiter_agent_removals_held",
+                "1 while the removal of many users waits for the mirror of the cloud, else 0.",
+            )?,
+            is_expiring: metrics.gauge(
+                "tidewaiter_agent_keys_expiring",
+                "1 from hours before keys that the mirror does not confirm are removed, else 0.",
+            )?,
+            restores: metrics.counter_vec(
+                "tidewaiter_agent_restores_total",
+                "Changes of others to the agent's files that were undone, by file.",
+                &["file"],
+            )?,
+        };
+        // The first increase counts only if there was a value before.
+        for file in FILES {
+            new.restores.with_label_values(&[file]);
+        }
+        Ok(new)
+    }
+}
+
+impl Status {
+    pub(crate) fn new(
+        identity: Identity,
+        events: Events,
+        clock: SharedClock,
+        metrics: &Metrics,
+    ) -> Result<Self, MetricsError> {
+        Ok(Self {
+            identity,
+            events,
+            clock,
+            told: watch::Sender::default(),
+            metrics: UserMetrics::new(metrics)?,
+        })
+    }
+
+    /// The Node, for Events.
+    pub(super) fn node(&self) -> ObjectReference {
+        self.identity.reference()
+    }
+
+    /// What was told, and each change of it.
+    pub(crate) fn told(&self) -> watch::Receiver<Told> {
+        self.told.subscribe()
+    }
+
+    /// A pass failed.
+    pub(super) fn failed(&self, error: &HostError) {
+        self.metrics.is_applied.set(0);
+        let error = Chain(error).to_string();
+        self.told.send_if_modified(|told| {
+            let is_new = told.error.as_ref() != Some(&error);
+            told.error = Some(error);
+            is_new
+        });
+    }
+
+    /// A pass did this.
+    pub(super) fn publish(&self, outcome: &Outcome) {
+        self.measure(outcome);
+        for what in &outcome.tampering {
+            let file = FILES[usize::from(!what.starts_with(FILES[0]))];
+            self.metrics.restores.with_label_values(&[file]).inc();
+            warn!(what, "restored");
+            let note = format!(
+                "On the node, somebody changed what the agent wrote: {what}. It was restored. The kernel does not say which process it was."
+            );
+            let notice = Notice::warning("AuthorizedKeysRestored", "Restore", note);
+            self.events.publish(&self.node(), notice);
+        }
+        if outcome.is_held {
+            let note = "Most users, or the last one, would lose access to the node. Their keys stay until CloudSync confirms it.";
+            self.events
+                .publish(&self.node(), Notice::warning("UserRemovalHeld", "Hold", note));
+        }
+        // While restores are slowed down, the files were not looked at.
+        if outcome.wait.is_none() {
+            self.tell(outcome);
+        }
+    }
+
+    fn tell(&self, outcome: &Outcome) {
+        let now = self.clock.now();
+        self.told.send_if_modified(|told| {
+            let before = told.outcome.as_ref().and_then(|before| before.logins.as_ref());
+            if before != outcome.logins.as_ref()
+                && let Some(logins) = &outcome.logins
+            {
+                info!(users = logins.len(), "the users that can log in");
+            }
+            let is_same = told.error.is_none() && told.outcome.as_ref().is_some_and(|before| before.says(outcome));
+            told.error = None;
+            told.outcome = Some(Arc::new(outcome.clone()));
+            if !outcome.tampering.is_empty() {
+                told.restores = told.restores.saturating_add(1);
+            }
+            told.tampering
+                .extend(outcome.tampering.iter().map(|what| (now, what.clone())));
+            let excess = told.tampering.len().saturating_sub(MOST_NAMED);
+            told.tampering.drain(..excess);
+            !is_same || !outcome.tampering.is_empty()
+        });
+    }
+
+    fn measure(&self, outcome: &Outcome) {
+        let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        let metrics = &self.metrics;
+        if let Some(logins) = &outcome.logins {
+            metrics.users.set(count(logins.len()));
+            metrics.keys.set(count(logins.values().map(Vec::len).sum()));
+        }
+        metrics.refused.set(count(outcome.refused.len()));
+        if outcome.wait.is_none() {
+            let lines = &metrics.other_lines;
+            lines.with_label_values(&["foreign"]).set(count(outcome.foreign_lines));
+            lines
+                .with_label_values(&["break_glass"])
+                .set(count(outcome.break_glass_lines));
+        }
+        let is_applied = outcome.logins.is_some() && outcome.wait.is_none() && !outcome.is_held;
+        metrics.is_applied.set(i64::from(is_applied));
+        metrics.is_held.set(i64::from(outcome.is_held));
+        let is_expiring = matches!(outcome.expiry, Expiry::Soon(_) | Expiry::Expired);
+        metrics.is_expiring.set(i64::from(is_expiring));
+    }
+}
+
+impl Outcome {
+    /// Whether a report of both says the same.
+    fn says(&self, other: &Self) -> bool {
+        let said = |it: &Self| (it.is_held, it.foreign_lines, it.break_glass_lines, it.expiry.word());
+        said(self) == said(other)
+            && self.logins == other.logins
+            && self.refused == other.refused
+            && self.other_fingerprints == other.other_fingerprints
+    }
+}

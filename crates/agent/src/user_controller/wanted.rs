@@ -1,0 +1,178 @@
+//! Which keys the Users of the cluster ask for, and which are refused. Pure.
+//!
+//! Whoever may write a User may let that user log in, and nothing more: an id becomes a part of a command only as the UUID that it is, a
+//! key becomes a line only as the key that was parsed, and one user's bad key affects nobody else.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube::Resource;
+use kube::core::ObjectMeta;
+use serde::{Deserialize, Deserializer, Serialize};
+use tidewaiter_api::containership::User as FullUser;
+use tidewaiter_api::values::{SshKeyLine, printable};
+use uuid::Uuid;
+
+use crate::authorized_keys::{LoginKey, Logins};
+
+/// The keys of a user that are written.
+const MOST_KEYS: usize = 64;
+
+/// The size of all keys that are written: a third of what is read of a file.
+const MOST_BYTES: usize = 2 * 1024 * 1024;
+
+/// A key takes this much beside its data: the command and the id.
+const OVERHEAD: usize = 128;
+
+/// A slim User.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Resource)]
+#[resource(inherit = FullUser)]
+pub struct User {
+    /// Name and uid.
+    #[serde(deserialize_with = "tidewaiter_kit::slim::without_labels")]
+    pub(crate) metadata: ObjectMeta,
+    /// What is read of the spec.
+    pub(crate) spec: UserSpec,
+}
+
+/// A slim spec.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct UserSpec {
+    pub(crate) id: String,
+    #[serde(default)]
+    pub(crate) name: String,
+    #[serde(default, deserialize_with = "null_is_empty")]
+    pub(crate) ssh_keys: Vec<UserKey>,
+}
+
+/// A slim key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct UserKey {
+    #[serde(default)]
+    pub(crate) name: String,
+    pub(crate) key: String,
+}
+
+/// Go writes an empty list as `null`.
+fn null_is_empty<'de, D: Deserializer<'de>>(value: D) -> Result<Vec<UserKey>, D::Error> {
+    Ok(Option::deserialize(value)?.unwrap_or_default())
+}
+
+/// What the Users ask for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// The keys to write.
+    pub(crate) logins: Logins,
+    /// The keys that are not written.
+    pub(crate) refused: Vec<Refused>,
+    /// The number of Users.
+    pub(crate) users: usize,
+}
+
+/// A key that is not written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    /// The name of the User object.
+    pub(crate) user: String,
+    /// The name of the key or its position; empty for all keys of the user.
+    pub(crate) key: String,
+    /// Why, in words.
+    pub(crate) reason: String,
+}
+
+impl User {
+    fn object_name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// The id, if it is written as the cloud writes it: any other form could be that of two users.
+    pub(crate) fn id(&self) -> Option<Uuid> {
+        let text = &self.spec.id;
+        let id = Uuid::try_parse(text).ok()?;
+        (id.hyphenated().to_string() == *text && self.object_name() == text).then_some(id)
+    }
+}
+
+/// What `users` ask for. A User that is being deleted asks for nothing.
+pub(crate) fn wanted<U: AsRef<User>>(users: impl IntoIterator<Item = U>) -> Wanted {
+    let mut wanted = Wanted::default();
+    let mut by_id = BTreeMap::new();
+    for user in users {
+        if user.as_ref().metadata.deletion_timestamp.is_some() {
+            continue;
+        }
+        wanted.users += 1;
+        match user.as_ref().id() {
+            Some(id) => {
+                by_id.insert(id, user);
+            }
+            None => wanted.refuse(
+                user.as_ref(),
+                "",
+                "the id must be a UUID in lower case, and the name of the object",
+            ),
+        }
+    }
+    let (mut owners, mut bytes) = (BTreeMap::new(), 0);
+    for (id, user) in &by_id {
+        wanted.add(*id, user.as_ref(), &mut owners, &mut bytes);
+    }
+    wanted
+}
+
+impl Wanted {
+    fn refuse(&mut self, user: &User, key: &str, reason: impl Into<String>) {
+        self.refused.push(Refused {
+            user: printable(user.object_name()),
+            key: printable(key).chars().take(64).collect(),
+            reason: reason.into(),
+        });
+    }
+
+    /// `owners` has the user of each key that is written.
+    fn add(&mut self, id: Uuid, user: &User, owners: &mut BTreeMap<String, Uuid>, bytes: &mut usize) {
+        let mut own = BTreeSet::new();
+        for (index, given) in user.spec.ssh_keys.iter().enumerate() {
+            let position = format!("number {}", index + 1);
+            let name = if given.name.is_empty() { &position } else { &given.name };
+            if index >= MOST_KEYS {
+                self.refuse(
+                    user,
+                    "",
+                    format!("only the first {MOST_KEYS} keys of a user are written"),
+                );
+                break;
+            }
+            let key = match SshKeyLine::parse(&given.key) {
+                Ok(key) => LoginKey::from(&key),
+                Err(rule) => {
+                    self.refuse(user, name, format!("the key {rule}"));
+                    continue;
+                }
+            };
+            if !own.insert(key.data.clone()) {
+                continue;
+            }
+            if let Some(other) = owners.get(&key.data) {
+                let reason =
+                    format!("the key is also that of the user {other}, and sshd could not tell whose login it is");
+                self.refuse(user, name, reason);
+                continue;
+            }
+            let size = key.data.len() + OVERHEAD;
+            if *bytes + size > MOST_BYTES {
+                self.refuse(
+                    user,
+                    name,
+                    format!("the keys of all users take more than {MOST_BYTES} bytes"),
+                );
+                continue;
+            }
+            *bytes += size;
+            owners.insert(key.data.clone(), id);
+            self.logins.entry(id).or_default().push(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

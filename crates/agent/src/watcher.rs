@@ -1,0 +1,131 @@
+//! Starts a pass whenever something changes in the agent's folders.
+//!
+//! The folders are watched, and the files themselves: a change through another name of a file (a hard link) is no event of the folder.
+//! Watches are set through descriptors, so no path is resolved. What an event says is not read: each pass looks at everything, so an
+//! overflow of the queue of events loses nothing. A mount over a folder is no event of inotify; the kernel's list of mounts tells of it.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init, remove_watch};
+use rustix::io::Errno;
+use tidewaiter_kit::{Key, Queue};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio_util::sync::CancellationToken;
+
+/// All that may change what a reader of a folder finds.
+const FOLDER: WatchFlags = WatchFlags::CREATE
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::MOVE)
+    .union(WatchFlags::MODIFY)
+    .union(WatchFlags::ATTRIB)
+    .union(WatchFlags::DELETE_SELF)
+    .union(WatchFlags::MOVE_SELF);
+
+/// All that may change what a reader of a file finds.
+const FILE: WatchFlags = WatchFlags::MODIFY.union(WatchFlags::ATTRIB);
+
+/// The kernel's list of mounts: a change of it is an exceptional condition of this file (`proc_pid_mountinfo(5)`).
+const MOUNTS: &str = "/proc/self/mountinfo";
+
+/// Watches that cannot be set or read.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// There is no inotify instance, or no more watches.
+    #[error(
+        "files of the node cannot be watched: raise fs.inotify.max_user_instances and fs.inotify.max_user_watches on the node"
+    )]
+    Inotify(#[source] Errno),
+    /// The runtime or the list of mounts cannot be used.
+    #[error("changes of files or mounts of the node cannot be awaited")]
+    Await(#[source] std::io::Error),
+}
+
+/// What is watched. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Watcher {
+    inotify: Arc<OwnedFd>,
+    watched: Arc<Mutex<BTreeSet<i32>>>,
+}
+
+impl Watcher {
+    pub(crate) fn new() -> Result<Self, WatchError> {
+        let inotify = init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).map_err(WatchError::Inotify)?;
+        Ok(Self {
+            inotify: Arc::new(inotify),
+            watched: Arc::default(),
+        })
+    }
+
+    /// Watches these folders, besides what is watched.
+    pub(crate) fn add_folders(&self, folders: &[&OwnedFd]) -> Result<Vec<i32>, Errno> {
+        folders.iter().map(|fd| self.add(fd, FOLDER)).collect()
+    }
+
+    /// Watches these files and what `folders` are, and nothing else any more.
+    pub(crate) fn settle(&self, folders: Vec<i32>, files: &[&OwnedFd]) -> Result<(), Errno> {
+        let files: Result<Vec<i32>, Errno> = files.iter().map(|fd| self.add(fd, FILE)).collect();
+        let now: BTreeSet<i32> = folders.into_iter().chain(files?).collect();
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        for gone in watched.difference(&now) {
+            // The watch of a file that is gone is gone already.
+            let _ = remove_watch(&self.inotify, *gone);
+        }
+        *watched = now;
+        Ok(())
+    }
+
+    fn add(&self, fd: &OwnedFd, flags: WatchFlags) -> Result<i32, Errno> {
+        let added = add_watch(&self.inotify, format!("/proc/self/fd/{}", fd.as_raw_fd()), flags)?;
+        self.watched
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(added);
+        Ok(added)
+    }
+
+    /// Queues `key` for each change, until shutdown.
+    pub(crate) async fn run(self, queue: Queue, key: Key, shutdown: CancellationToken) -> Result<(), WatchError> {
+        let events = registered(self.inotify.try_clone(), Interest::READABLE)?;
+        let mounts = registered(File::open(MOUNTS).map(OwnedFd::from), Interest::PRIORITY)?;
+        let watching = async {
+            loop {
+                tokio::select! {
+                    ready = events.readable() => {
+                        let mut ready = ready.map_err(WatchError::Await)?;
+                        drain(events.get_ref()).map_err(WatchError::Inotify)?;
+                        ready.clear_ready();
+                    }
+                    ready = mounts.ready(Interest::PRIORITY) => ready.map_err(WatchError::Await)?.clear_ready(),
+                }
+                queue.push(key.clone());
+            }
+        };
+        shutdown.run_until_cancelled(watching).await.unwrap_or(Ok(()))
+    }
+}
+
+#[expect(
+    deprecated,
+    reason = "the replacement is unsafe for the sake of types that do not own what they register; this one does"
+)]
+fn registered(fd: std::io::Result<OwnedFd>, interest: Interest) -> Result<AsyncFd<OwnedFd>, WatchError> {
+    fd.and_then(|fd| AsyncFd::with_interest(fd, interest))
+        .map_err(WatchError::Await)
+}
+
+fn drain(inotify: &OwnedFd) -> Result<(), Errno> {
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let mut events = Reader::new(inotify, &mut buffer);
+    loop {
+        match events.next() {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! `NodeReport`: what the agent of a node has done to the node's files: who can log in there with which key, what was refused, and what
+//! others changed.
+//!
+//! A report is cluster-scoped, has the name of its Node and is owned by it. Only the agent of that node writes it: a
+//! `ValidatingAdmissionPolicy` compares the name with the node in the agent's token. It has no status subresource, because one write
+//! updates everything.
+
+#![allow(
+    unreachable_pub,
+    reason = "KubeSchema repeats the struct inside a function of its own"
+)]
+#![allow(clippy::duplicated_attributes, reason = "two columns of one type are no duplicate")]
+
+use jiff::Timestamp;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{CustomResource, CustomResourceExt, KubeSchema};
+use schemars::JsonSchema;
+use schemars::transform::RecursiveTransform;
+use serde::{Deserialize, Serialize};
+
+use crate::condition::{Condition, TIMESTAMP_PATTERN};
+use crate::schema::{kubernetes_integer, without_status_subresource};
+
+/// Condition type: whether the node's `authorized_keys` is as the Users of the cluster say.
+pub const APPLIED: &str = "Applied";
+
+/// Condition type: whether keys are removed soon, or were removed, because the mirror has not confirmed them for `keysExpireAfter`. Absent
+/// while keys do not expire.
+pub const KEYS_EXPIRING: &str = "KeysExpiring";
+
+/// Users that a report names at most.
+pub const MOST_USERS: usize = 10_000;
+
+/// Refused keys, break-glass keys and changes that a report names at most.
+pub const MOST_NAMED: usize = 16;
+
+/// Has no fields: the status follows from the node alone.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[kube(
+    group = "tidewaiter.dev",
+    version = "v1alpha1",
+    kind = "NodeReport",
+    plural = "nodereports",
+    shortname = "nrep",
+    category = "tidewaiter",
+    doc = "Who can log in on a node, as its agent applied it, what was refused, and what others changed. Written by the agent of the node, owned by its Node.",
+    status = "NodeReportStatus",
+    derive = "PartialEq",
+    printcolumn(
+        name = "Applied",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Applied\")].status",
+        description = "Whether authorized_keys is as the Users say"
+    ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Applied\")].reason",
+        description = "The reason for it"
+    ),
+    printcolumn(
+        name = "Keys",
+        type_ = "integer",
+        json_path = ".status.keys",
+        description = "The number of keys of users"
+    ),
+    printcolumn(
+        name = "Restores",
+        type_ = "integer",
+        json_path = ".status.restores",
+        description = "How often the agent has undone a change since it started"
+    ),
+    printcolumn(
+        name = "Version",
+        type_ = "string",
+        json_path = ".status.agentVersion",
+        description = "The version of the agent",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Applied\")].message",
+        description = "Details",
+        priority = 1
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeReportSpec {}
+
+/// What the agent has done, and what it found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(transform = RecursiveTransform(kubernetes_integer))]
+pub struct NodeReportStatus {
+    /// The version of the agent.
+    #[serde(default)]
+    #[schemars(length(max = 64))]
+    pub agent_version: String,
+    /// What an upgrade needs to know of the host.
+    #[serde(default)]
+    pub host: HostFacts,
+    /// The number of keys of users in `authorized_keys`.
+    #[serde(default)]
+    pub keys: u32,
+    /// The users with a key in `authorized_keys`, by id.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = MOST_USERS), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
+    pub users: Vec<UserKeys>,
+    /// The number of keys that were refused.
+    #[serde(default)]
+    pub refused_keys: u32,
+    /// The first keys that were refused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = MOST_NAMED))]
+    pub refused: Vec<RefusedKey>,
+    /// The lines of `authorized_keys` that are not the agent's and not marked as break-glass.
+    #[serde(default)]
+    pub foreign_lines: u32,
+    /// The lines that are marked as break-glass.
+    #[serde(default)]
+    pub break_glass_lines: u32,
+    /// The fingerprints of the first keys in foreign and break-glass lines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = MOST_NAMED), inner(length(max = 128)))]
+    pub other_fingerprints: Vec<String>,
+    /// How often the agent has undone a change since it started.
+    #[serde(default)]
+    pub restores: u32,
+    /// The last changes that the agent found, newest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = MOST_NAMED))]
+    pub tampering: Vec<Tampering>,
+    /// The conditions `Applied` and `KeysExpiring`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// What an upgrade needs to know of the host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(description = "What an upgrade needs to know of the host.")]
+pub struct HostFacts {
+    /// The release of the kernel, for example `6.12.0`.
+    #[serde(default)]
+    #[schemars(length(max = 128))]
+    pub kernel: String,
+    /// The architecture, as `uname -m` prints it.
+    #[serde(default)]
+    #[schemars(length(max = 128))]
+    pub architecture: String,
+    /// Differs after each boot of the node.
+    #[serde(default)]
+    #[schemars(length(max = 64))]
+    pub boot_id: String,
+}
+
+/// The keys of a user in `authorized_keys`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(description = "The keys of a user in authorized_keys.")]
+pub struct UserKeys {
+    /// The id of the user in the cloud.
+    #[schemars(length(max = 64))]
+    pub id: String,
+    /// The SHA-256 fingerprints of the keys.
+    #[schemars(length(max = 64), inner(length(max = 128)))]
+    pub fingerprints: Vec<String>,
+    /// Since when exactly these keys of the user are there (UTC, whole seconds).
+    #[schemars(with = "String", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
+    pub since: Timestamp,
+}
+
+/// A key that was not written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(description = "A key that was not written to authorized_keys.")]
+pub struct RefusedKey {
+    /// The name of the User object.
+    #[schemars(length(max = 253))]
+    pub user: String,
+    /// The name of the key, or its position; empty when all keys of the user are refused.
+    #[serde(default)]
+    #[schemars(length(max = 256))]
+    pub key: String,
+    /// Why, in plain words.
+    #[schemars(length(max = 1024))]
+    pub reason: String,
+}
+
+/// A change that somebody else made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(description = "A change to the agent's files that somebody else made.")]
+pub struct Tampering {
+    /// When the agent found it (UTC, whole seconds).
+    #[schemars(with = "String", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
+    pub at: Timestamp,
+    /// What was changed, and by whom as far as that is known.
+    #[schemars(length(max = 1024))]
+    pub what: String,
+}
+
+impl NodeReport {
+    /// The report of the node `name`. The Node owns it, so it is garbage collected with the Node.
+    #[must_use]
+    pub fn of_node(name: &str, uid: &str, status: NodeReportStatus) -> Self {
+        let mut report = Self::new(name, NodeReportSpec {});
+        report.metadata.owner_references = Some(vec![OwnerReference {
+            api_version: "v1".to_owned(),
+            kind: "Node".to_owned(),
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+            ..OwnerReference::default()
+        }]);
+        report.status = Some(status);
+        report
+    }
+
+    /// The condition of this type, if the report has one.
+    #[must_use]
+    pub fn condition(&self, type_: &str) -> Option<&Condition> {
+        self.status.as_ref()?.conditions.iter().find(|c| c.type_ == type_)
+    }
+}
+
+/// The definition, without the status subresource that the derive adds for every type with a status.
+#[must_use]
+pub fn crd() -> CustomResourceDefinition {
+    without_status_subresource(NodeReport::crd())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_named_and_owned_by_its_node() {
+        let report = NodeReport::of_node("node-a", "u-1", NodeReportStatus::default());
+        let owner = &report.metadata.owner_references.as_ref().unwrap()[0];
+        assert_eq!(report.metadata.name.as_deref(), Some("node-a"));
+        assert_eq!(
+            (owner.kind.as_str(), owner.name.as_str(), owner.uid.as_str()),
+            ("Node", "node-a", "u-1")
+        );
+    }
+}

@@ -1,0 +1,70 @@
+//! Who can log in, as tables, and where nodes record who has.
+
+use std::io::{self, Write as _};
+
+use anyhow::{Context as _, Result};
+use tidewaiter_agent::logins::LoginsExplained;
+
+use super::output::Table;
+
+const WHERE: &str = "\
+Each node records SSH logins in its own journal. Tidewaiter reads nothing from nodes: look there, or where your log collector sends it.
+
+  journalctl -t containership-login     each login of a user of the cloud: user_id, account, from
+  journalctl -t sshd -t sshd-session    what sshd says of each connection: the fingerprint of the key, refusals
+  last -F                               sessions with a terminal
+
+The user_id is the id of the User without dashes: tidewaiter explain access --user ID shows the name, the nodes and the fingerprints.
+A login with a break-glass key or another foreign key has no user_id: only sshd records it, by its fingerprint, which
+tidewaiter explain access --node NODE lists.
+";
+
+/// Says where to look.
+pub(super) fn where_to_look() -> Result<()> {
+    match io::stdout().write_all(WHERE.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("writing to standard output"),
+    }
+}
+
+pub(super) fn tables(found: &LoginsExplained) -> Vec<Table> {
+    let mut applied = Table::new("CAN LOG IN", &["NODE", "USER", "NAME", "KEY", "SINCE"]);
+    for row in &found.applied {
+        let name = if row.name.is_empty() {
+            "(no such User any more)"
+        } else {
+            &row.name
+        };
+        applied.row([&row.node, &row.user, name, &row.fingerprint, &row.since]);
+    }
+    if found.applied.is_empty() {
+        applied.row(["-", "nobody, as far as agents report", "", "", ""]);
+    }
+    let mut pending = Table::new("NOT APPLIED YET", &["NODE", "USER", "NAME", "KEY", "DUE", "WHY"]);
+    for row in &found.pending {
+        pending.row([&row.node, &row.user, &row.name, &row.fingerprint, row.due, &row.why]);
+    }
+    let mut refused = Table::new("REFUSED KEYS", &["USER", "KEY", "WHY"]);
+    for row in &found.refused {
+        refused.row([&row.user, &row.key, &row.why]);
+    }
+    let mut others = Table::new(
+        "OTHER KEYS IN AUTHORIZED_KEYS",
+        &["NODE", "BREAK-GLASS LINES", "FOREIGN LINES", "KEYS"],
+    );
+    let with_others = found
+        .nodes
+        .iter()
+        .filter(|node| node.break_glass_lines + node.foreign_lines > 0);
+    for node in with_others {
+        let (glass, foreign) = (node.break_glass_lines.to_string(), node.foreign_lines.to_string());
+        others.row([&node.node, &glass, &foreign, &node.other_fingerprints.join(" ")]);
+    }
+    let mut nodes = Table::new("NODES", &["NODE", "REPORT", "RESTORES", "STATE"]);
+    for node in &found.nodes {
+        let current = if node.is_current { "current" } else { "not reliable" };
+        nodes.row([&node.node, current, &node.restores.to_string(), &node.state]);
+    }
+    let tables = [applied, pending, refused, others, nodes];
+    tables.into_iter().filter(|table| !table.is_empty()).collect()
+}

@@ -1,0 +1,161 @@
+//! The watcher: what others change is undone at once, not at the next periodic look.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::world::{KEYS, World};
+
+/// A change, and its name.
+type Tamper<'a> = (&'static str, &'a dyn Fn(&Path));
+
+#[tokio::test]
+async fn every_change_is_undone_at_once_and_reported() {
+    let world = World::start().await;
+    world.user(1, &[KEYS[0]]).await;
+    let agent = world.agent(&[("TIDEWAITER_FOREIGN_LINES", "remove")]).await;
+    agent.has(&[(1, 0)]).await;
+    agent.report(|status| status.keys == 1).await;
+    let changes: [Tamper<'_>; 12] = [
+        ("an intruder's line", &|file| {
+            let line = format!("{}{} intruder\n", fs::read_to_string(file).unwrap(), KEYS[1]);
+            fs::write(file, line).unwrap();
+        }),
+        ("replaced by rename", &|file| {
+            let other = file.with_file_name("other");
+            fs::write(&other, format!("{}\n", KEYS[1])).unwrap();
+            fs::rename(other, file).unwrap();
+        }),
+        ("moved away", &|file| {
+            fs::rename(file, file.with_file_name("away")).unwrap();
+        }),
+        ("removed", &|file| fs::remove_file(file).unwrap()),
+        ("truncated", &|file| {
+            fs::File::options().write(true).open(file).unwrap().set_len(10).unwrap();
+        }),
+        ("another mode", &|file| {
+            fs::set_permissions(file, fs::Permissions::from_mode(0o666)).unwrap();
+        }),
+        ("a link", &|file| {
+            fs::remove_file(file).unwrap();
+            symlink("/dev/null", file).unwrap();
+        }),
+        ("a folder", &|file| {
+            fs::remove_file(file).unwrap();
+            fs::create_dir(file).unwrap();
+        }),
+        ("another name", &|file| {
+            fs::hard_link(file, file.ancestors().nth(3).unwrap().join("copy")).unwrap();
+        }),
+        ("the folder moved and created again", &|file| {
+            let ssh = file.parent().unwrap();
+            fs::rename(ssh, ssh.with_file_name("moved")).unwrap();
+            // The agent may have been faster.
+            let _ = fs::create_dir(ssh);
+        }),
+        ("the parent removed", &|file| {
+            let home = file.ancestors().nth(2).unwrap();
+            fs::rename(home, home.with_file_name("gone")).unwrap();
+            fs::remove_dir_all(home.with_file_name("gone")).unwrap();
+        }),
+        ("through a name elsewhere", &|file| {
+            // Written through another name of the file: no event of its folder.
+            let copy = file.ancestors().nth(3).unwrap().join("again");
+            fs::hard_link(file, &copy).unwrap();
+            let _ = fs::write(&copy, "x");
+        }),
+    ];
+    for (number, (what, change)) in changes.into_iter().enumerate() {
+        agent.tamper(change);
+        agent.has(&[(1, 0)]).await;
+        let restores = u32::try_from(number + 1).unwrap();
+        println!("{what}");
+        agent.restored(restores).await;
+    }
+    // Changes that follow each other fast are undone together.
+    let report = agent.report(|status| status.restores >= 6).await;
+    let tampering = report.status.unwrap().tampering;
+    assert!(
+        tampering.iter().any(|it| it.what.contains("was missing")),
+        "{tampering:?}"
+    );
+    world.event(&agent.node, "AuthorizedKeysRestored").await;
+}
+
+/// More events than the queue of inotify takes.
+#[tokio::test]
+async fn an_overflow_of_the_queue_loses_nothing() {
+    let world = World::start().await;
+    world.user(1, &[KEYS[0]]).await;
+    let agent = world.agent(&[]).await;
+    agent.has(&[(1, 0)]).await;
+    let most = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+    let most: usize = most.trim().parse().unwrap();
+    agent.process.pause();
+    let noise = agent.file().with_file_name("noise");
+    for _ in 0..=(most / 2) {
+        drop(fs::File::create(&noise).unwrap());
+        fs::remove_file(&noise).unwrap();
+    }
+    agent.tamper(|file| fs::remove_file(file).unwrap());
+    agent.process.resume();
+    agent.has(&[(1, 0)]).await;
+}
+
+/// The loser of a fight is neither the disk nor the processor, and the file is right in the end.
+#[tokio::test]
+async fn a_fight_with_another_writer_is_bounded() {
+    let world = World::start().await;
+    world.user(1, &[KEYS[0]]).await;
+    let agent = world.agent(&[]).await;
+    agent.has(&[(1, 0)]).await;
+    let file = agent.file();
+    let mut fought = 0;
+    let end = Instant::now() + Duration::from_secs(5);
+    while Instant::now() < end {
+        let _ = fs::write(&file, "");
+        fought += 1;
+        tokio::task::yield_now().await;
+    }
+    let restores = agent
+        .metric("tidewaiter_agent_restores_total{file=\"authorized_keys\"}")
+        .await;
+    assert!(fought > 200, "{fought}");
+    assert!(
+        (1.0..200.0).contains(&restores),
+        "{restores} restores, {fought} changes"
+    );
+    agent.has(&[(1, 0)]).await;
+}
+
+/// Root on the node mounts something over the folder, and over the file. The agent is in a mount namespace of its own, as in its container.
+#[tokio::test]
+async fn a_mount_is_undone() {
+    let world = World::start().await;
+    world.user(1, &[KEYS[0]]).await;
+    let agent = world.agent_in_namespace().await;
+    agent.has(&[(1, 0)]).await;
+    let mount = |arguments: &[&str], over: &Path| {
+        let pid = agent.process.pid().to_string();
+        let mut command = Command::new("nsenter");
+        command.args(["-t", &pid, "--user", "--preserve-credentials", "--mount", "mount"]);
+        command.args(arguments).arg(over);
+        assert!(command.status().unwrap().success(), "{command:?}");
+    };
+    mount(&["-t", "tmpfs", "none"], agent.file().parent().unwrap());
+    agent.has(&[(1, 0)]).await;
+    mount(&["--bind", "/dev/null"], &agent.file());
+    agent.has(&[(1, 0)]).await;
+    let moved = fs::read_dir(&agent.folder).unwrap().filter_map(Result::ok);
+    let moved: Vec<_> = moved.map(|entry| entry.file_name()).collect();
+    assert!(
+        moved
+            .iter()
+            .any(|name| name.to_string_lossy().starts_with(".tidewaiter-displaced-")),
+        "{moved:?}"
+    );
+}
