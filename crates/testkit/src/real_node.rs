@@ -242,9 +242,14 @@ impl RealNode {
                 Some(node) if boot_id(&node) == boot.trim() && is_so(&node) => Ok(()),
                 node => {
                     let status = node.and_then(|node| node.status).unwrap_or_default();
-                    let log = self.log(Unit::Kubelet);
-                    let tail = &log[log.floor_char_boundary(log.len().saturating_sub(4_000))..];
-                    Err(format!("{:?}; the end of kubelet's log:\n{tail}", status.conditions))
+                    let [kubelet, containerd] = [Unit::Kubelet, Unit::Containerd].map(|unit| {
+                        let log = self.log(unit);
+                        log[log.floor_char_boundary(log.len().saturating_sub(4_000))..].to_owned()
+                    });
+                    Err(format!(
+                        "{:?}; the end of containerd's log:\n{containerd}\nand of kubelet's:\n{kubelet}",
+                        status.conditions
+                    ))
                 }
             }
         })

@@ -17,6 +17,7 @@ use tidewaiter_testkit::{
 };
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::{REPOSITORY, SOON, VERSION, images, output, repository, shown, tried};
 
@@ -28,18 +29,25 @@ const BUCKET: &str = "state";
 /// A newer image than [`VERSION`].
 pub const NEWER: &str = "0.1.1-test";
 
+/// Sites at the same time. A node has 16 of the 128 inotify instances that Linux gives a user by default: without one, containerd
+/// starts without its interface for kubelet. Other tests on the machine need some, too.
+const SITES: usize = 2;
+static FREE: Semaphore = Semaphore::const_new(SITES);
+
 pub struct Site {
     pub nodes: Vec<RealNode>,
     pub registry: Registry,
     pub moto: Moto,
     pub control_plane: ControlPlane,
     pub scratch: Scratch,
+    _place: SemaphorePermit<'static>,
 }
 
 impl Site {
     /// Two nodes, each of an InstanceGroup; the second one has the kubelet of the release before. The registry has both images and
     /// the newer one, and the nodes have the first one.
     pub async fn start(groups: [&str; 2]) -> Self {
+        let place = FREE.acquire().await.unwrap();
         let (control_plane, images) = tokio::join!(ControlPlane::builder().with_nodes().start(), images());
         let IpAddr::V4(gateway) = control_plane.address().ip() else {
             panic!("nodes have IPv4");
@@ -84,6 +92,7 @@ impl Site {
             moto,
             control_plane,
             scratch: Scratch::new("site"),
+            _place: place,
         };
         site.configure().await;
         site
