@@ -89,7 +89,8 @@ fn rendered(root: &Path) -> Result<BTreeMap<String, Vec<String>>> {
     let chart = root.join("deploy/chart");
     let values = chart.join("raw/values.yaml");
     let output = run(Command::new(helm(root)?)
-        .args(["template", "tidewaiter", "--namespace", "default", "--values"])
+        // The tests are for `helm test`.
+        .args(["template", "tidewaiter", "--skip-tests", "--namespace", "default", "--values"])
         .args([&values, &chart]))?;
     let mut documents: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for document in output.split("---\n").filter(|document| !document.is_empty()) {

@@ -4,8 +4,9 @@
 //! until a signal or the first task that ends. [`run`] adds what a role in a cluster needs: the kubeconfig, the Lease, the fenced
 //! client, Events and the admin port. A role is its settings and a function that starts its controllers.
 //!
-//! Invariants: ports are bound and credentials are read before that function is called, and the kit's own tasks (ports, leader
-//! election) start after it has succeeded. A role that cannot start has written nothing.
+//! Invariants: addresses are checked and credentials are read before that function is called, and the kit's own tasks (ports,
+//! leader election) start after it has succeeded. A role that cannot start has written nothing. A port that another process uses
+//! delays nothing else: it is served when it is free.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -13,7 +14,6 @@ use std::pin::pin;
 use std::time::Duration;
 
 use axum::Router;
-use tokio::net::TcpListener;
 use tokio::runtime;
 use tracing::{info, warn};
 
@@ -22,7 +22,7 @@ use crate::clock::SystemClock;
 use crate::controller::{ControllerContext, Pause};
 use crate::events::{Events, Reporter};
 use crate::leader::{self, Elector, LeaseSettings, Timing};
-use crate::serve;
+use crate::serve::{self, Port};
 use crate::tasks::{GRACE, TaskEnded, stop_signal};
 use crate::telemetry::{self, LogSettings};
 use crate::{Kit, Leadership, Tasks, admin};
@@ -38,7 +38,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// Why a process ended without a signal.
 #[derive(Debug, thiserror::Error)]
 pub enum RoleError {
-    /// Flags, settings or files are wrong, or an address is in use. Nothing was started: exit code 2.
+    /// Flags, settings or files are wrong, or an address is not one of this machine. Nothing was started: exit code 2.
     #[error(transparent)]
     Configuration(BoxError),
     /// A task ended, or leadership was lost: exit code 1.
@@ -122,7 +122,7 @@ pub struct Role<'a> {
 
 impl Role<'_> {
     /// Serves `router` on a port of the role's own.
-    pub fn serve(&mut self, name: &'static str, port: TcpListener, router: Router) {
+    pub fn serve(&mut self, name: &'static str, port: Port, router: Router) {
         serve_on(self.tasks, &self.context.kit, name, port, router);
     }
 }
@@ -166,7 +166,7 @@ async fn run_process<E: Into<BoxError>>(
     start: impl AsyncFnOnce(&mut Process) -> Result<(), E>,
 ) -> Result<(), RoleError> {
     let kit = Kit::new(SystemClock::shared()).map_err(RoleError::running)?;
-    let health = serve::bind("healthAddress", spec.health_address);
+    let health = Port::open("healthAddress", spec.health_address);
     let health = health.await.map_err(RoleError::configuration)?;
     let tasks = Tasks::new(kit.clock.clone()).with_grace(spec.grace);
     let mut process = Process { kit, tasks };
@@ -210,7 +210,7 @@ pub fn run<E: Into<BoxError>>(
         let Process { kit, tasks } = process;
         let config = kube_config(settings.kubeconfig.as_deref(), None).await?;
         let origin = cluster::origin(settings.kubeconfig.as_deref());
-        let admin = serve::bind("adminAddress", settings.admin_address).await?;
+        let admin = Port::open("adminAddress", settings.admin_address).await?;
         let (elector, role) = role(name, spec.lease, &config, kit, tasks).await?;
         start(role).await.map_err(Into::into)?;
         info!(server = %config.cluster_url, from = origin, "the API server");
@@ -280,9 +280,14 @@ async fn role<'a>(
     ))
 }
 
-fn serve_on(tasks: &mut Tasks, kit: &Kit, name: &'static str, port: TcpListener, router: Router) {
-    let shutdown = tasks.shutdown_token();
-    tasks.spawn(name, serve::serve(port, router, kit.clock.clone(), shutdown));
+fn serve_on(tasks: &mut Tasks, kit: &Kit, name: &'static str, port: Port, router: Router) {
+    let (shutdown, clock) = (tasks.shutdown_token(), kit.clock.clone());
+    tasks.spawn(name, async move {
+        let Some(listener) = shutdown.run_until_cancelled(port.listener(&*clock)).await else {
+            return Ok(());
+        };
+        serve::serve(listener, router, clock, shutdown).await
+    });
 }
 
 #[cfg(test)]

@@ -34,12 +34,14 @@ use tracing::{debug, warn};
 use crate::clock::{SharedClock, timeout};
 
 mod connections;
+mod port;
 #[cfg(test)]
 mod tests;
 mod timer;
 mod tls;
 
 use connections::Connections;
+pub use port::Port;
 use timer::ClockTimer;
 pub use tls::{Certificate, TlsError};
 
@@ -61,7 +63,7 @@ pub struct BindError {
     /// The setting that names the address.
     setting: &'static str,
     address: SocketAddr,
-    /// The error of the operating system: the address is in use, or is not an address of this machine.
+    /// The error of the operating system: for example, the address is not one of this machine.
     source: io::Error,
 }
 

@@ -9,6 +9,7 @@
 
 mod front;
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use rcgen::{KeyPair, PKCS_RSA_SHA256};
@@ -43,7 +44,13 @@ impl FakeGcsServer {
                 .args(["-host", "127.0.0.1", "-public-host", "127.0.0.1"])
                 .args(["-port", &port.to_string()])
         };
-        let server = Server::start("fake-gcs-server", "/_internal/healthcheck", program).await;
+        let server = Server::start(
+            Ipv4Addr::LOCALHOST,
+            "fake-gcs-server",
+            "/_internal/healthcheck",
+            program,
+        )
+        .await;
         let front = Arc::new(Front::of(server));
         let port = front::open(&front).await;
         Self { front, port }

@@ -6,6 +6,8 @@
 //! It takes any credentials. What a test needs to set up is here, in the Query and REST forms of AWS; what is under test goes
 //! through the real SDK.
 
+use std::net::Ipv4Addr;
+
 use reqwest::Method;
 
 use crate::assets;
@@ -59,9 +61,14 @@ impl Moto {
     /// # Panics
     /// When moto is not installed, with the line that installs it; when it does not come up, with its log.
     pub async fn start() -> Self {
-        let program =
-            |port: u16| Program::new(assets::moto_server()).args(["-H", "127.0.0.1", "-p", &port.to_string()]);
-        Self(Server::start("moto", "/moto-api/data.json", program).await)
+        Self::start_on(Ipv4Addr::LOCALHOST).await
+    }
+
+    /// The same on another address of this machine: where real nodes reach it.
+    pub async fn start_on(address: Ipv4Addr) -> Self {
+        let host = address.to_string();
+        let program = |port: u16| Program::new(assets::moto_server()).args(["-H", &host, "-p", &port.to_string()]);
+        Self(Server::start(address, "moto", "/moto-api/data.json", program).await)
     }
 
     /// Where EC2, S3 and all others are.

@@ -1,7 +1,7 @@
 //! Ports for servers that cannot choose one themselves.
 
 use std::fs::File;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Range;
 
 /// Below what Linux gives to outgoing connections (32768 and up), so that nobody's client sits on a port between two starts.
@@ -11,19 +11,24 @@ const PORTS: Range<u16> = 20_000..32_000;
 /// locked.
 ///
 /// A process that is no test may take it before its user binds it.
+#[must_use]
+pub fn free_port() -> u16 {
+    free_port_on(Ipv4Addr::LOCALHOST)
+}
+
+/// The same on another address of this machine.
 #[expect(
     clippy::disallowed_methods,
     reason = "tests that run at once must choose different ports"
 )]
-#[must_use]
-pub fn free_port() -> u16 {
+pub(crate) fn free_port_on(address: Ipv4Addr) -> u16 {
     let locks = std::env::temp_dir().join("tidewaiter-ports");
     std::fs::create_dir_all(&locks).expect("a folder for the locks of ports");
     let is_ours = |port: &u16| {
         let Ok(lock) = File::create(locks.join(port.to_string())) else {
             return false;
         };
-        let is_free = lock.try_lock().is_ok() && TcpListener::bind(("127.0.0.1", *port)).is_ok();
+        let is_free = lock.try_lock().is_ok() && TcpListener::bind((address, *port)).is_ok();
         if is_free {
             // Held until the process ends.
             std::mem::forget(lock);

@@ -6,30 +6,35 @@
 //! [`kill`](Postgres::kill) ends them one by one; dropped, it is told to end at once and awaited. One that is not dropped, as the shared
 //! one, ends all the same, but leaves its lock in the kernel: a System V segment of 56 bytes.
 
+use std::net::Ipv4Addr;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use tokio::sync::OnceCell;
 
+use crate::port::free_port_on;
 use crate::process::{Process, Program};
-use crate::{Scratch, assets, eventually, free_port};
+use crate::{Scratch, assets, eventually};
 
 /// Its files are made in a second; on a busy machine they are not.
 const READY: Duration = Duration::from_mins(1);
 
 const USER: &str = "tidewaiter";
 
+/// In the folder of one that serves TLS.
+const AUTHORITY: &str = "ca.crt";
+
 /// Debian's `nobody`, and its group.
 const NOBODY: u32 = 65_534;
 
 /// For tests: a crash of the machine is not to be survived.
-const SETTINGS: [&str; 9] = [
-    "listen_addresses=127.0.0.1",
+const SETTINGS: [&str; 8] = [
     "unix_socket_directories=",
     "fsync=off",
     "jit=off",
@@ -46,9 +51,11 @@ const SETTINGS: [&str; 9] = [
 #[derive(Debug)]
 pub struct Postgres {
     process: Process,
+    address: Ipv4Addr,
     port: u16,
     password: String,
     databases: AtomicU32,
+    scratch: Scratch,
 }
 
 impl Postgres {
@@ -62,17 +69,37 @@ impl Postgres {
     ///
     /// # Panics
     /// When it is not installed, with the line that installs it; when it does not come up, with its log.
-    #[expect(clippy::disallowed_methods, reason = "a password that nobody else knows")]
     pub async fn start() -> Self {
+        Self::start_at(Ipv4Addr::LOCALHOST, false).await
+    }
+
+    /// The same on another address of this machine, where real nodes reach it, over TLS alone. Also the certificate (PEM) of the
+    /// authority that has signed its own, which is no public one.
+    ///
+    /// # Panics
+    /// As [`start`](Self::start).
+    pub async fn start_on(address: Ipv4Addr) -> (Self, String) {
+        let postgres = Self::start_at(address, true).await;
+        let authority = std::fs::read_to_string(postgres.scratch.path().join(AUTHORITY));
+        (postgres, authority.expect("our own file"))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a password that nobody else knows")]
+    async fn start_at(address: Ipv4Addr, tls: bool) -> Self {
         let scratch = Scratch::new("postgres");
-        let home = Home::prepare(&scratch);
+        let home = Home::prepare(&scratch, address);
         let password = format!("{:016x}", fastrand::u64(..));
         home.initialize(&scratch, &password).await;
+        if tls {
+            home.serve_tls(&scratch);
+        }
         for attempt in 1..=5 {
-            let port = free_port();
+            let port = free_port_on(address);
             let name = format!("postgres-{attempt}");
             let postgres = Self {
                 process: Process::start(&scratch, home.server(port).name(name)),
+                scratch: scratch.clone(),
+                address,
                 port,
                 password: password.clone(),
                 databases: AtomicU32::new(0),
@@ -88,7 +115,10 @@ impl Postgres {
     /// The address of a database, with user and password.
     #[must_use]
     pub fn url(&self, database: &str) -> String {
-        format!("postgres://{USER}:{}@127.0.0.1:{}/{database}", self.password, self.port)
+        format!(
+            "postgres://{USER}:{}@{}:{}/{database}",
+            self.password, self.address, self.port
+        )
     }
 
     /// Makes an empty database; gives its name.
@@ -169,13 +199,14 @@ impl Drop for Postgres {
 
 /// Where its programs and its files lie, and as whom it runs.
 struct Home {
+    address: Ipv4Addr,
     programs: PathBuf,
     data: PathBuf,
     as_nobody: bool,
 }
 
 impl Home {
-    fn prepare(scratch: &Scratch) -> Self {
+    fn prepare(scratch: &Scratch, address: Ipv4Addr) -> Self {
         let data = scratch.path().join("data");
         std::fs::create_dir(&data).expect("a folder");
         let installed = assets::postgres();
@@ -183,6 +214,7 @@ impl Home {
         if !as_nobody {
             let programs = installed;
             return Self {
+                address,
                 programs,
                 data,
                 as_nobody,
@@ -199,6 +231,7 @@ impl Home {
         // To be gone through, not listed.
         allow(scratch.path(), 0o711);
         Self {
+            address,
             programs,
             data,
             as_nobody,
@@ -223,9 +256,35 @@ impl Home {
         assert!(status.success(), "initdb: {status}\n{}", initdb.log_tail());
     }
 
+    /// Gives it a certificate for its address, and lets in whoever comes over TLS, from anywhere.
+    fn serve_tls(&self, scratch: &Scratch) {
+        let new_key = || KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new([]).expect("no names");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(params, new_key()).expect("a certificate authority");
+        write(&scratch.path().join(AUTHORITY), &authority.pem());
+        let key = new_key();
+        let params = CertificateParams::new([self.address.to_string()]).expect("an address");
+        let certificate = params.signed_by(&key, &authority).expect("the authority signs");
+        for (name, text) in [
+            ("server.crt", certificate.pem()),
+            ("server.key", key.serialize_pem()),
+            ("pg_hba.conf", "hostssl all all all scram-sha-256\n".to_owned()),
+            ("postgresql.auto.conf", "ssl = on\n".to_owned()),
+        ] {
+            let path = self.data.join(name);
+            write(&path, &text);
+            allow(&path, 0o600);
+            if self.as_nobody {
+                chown(&path, Some(NOBODY), Some(NOBODY)).expect("root may give a file away");
+            }
+        }
+    }
+
     fn server(&self, port: u16) -> Program {
         let settings = SETTINGS.iter().flat_map(|setting| ["-c", *setting]);
         let server = self.program("postgres").args(settings).args(["-p", &port.to_string()]);
+        let server = server.args(["-c", &format!("listen_addresses={}", self.address)]);
         server.arg("-D").arg(&self.data)
     }
 

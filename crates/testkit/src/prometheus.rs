@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -53,7 +54,7 @@ impl Prometheus {
                 ))
                 .arg(format!("--web.listen-address=127.0.0.1:{port}"))
         };
-        Self(Server::start_in(&scratch, "prometheus", "/-/ready", program).await)
+        Self(Server::start_in(&scratch, Ipv4Addr::LOCALHOST, "prometheus", "/-/ready", program).await)
     }
 
     /// Evaluates `query` now.

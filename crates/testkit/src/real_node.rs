@@ -9,7 +9,9 @@
 //! its clock ([`shift_clock`](RealNode::shift_clock) says what is done about that). What a node has written is not lost
 //! by a power cut. Cgroups are of version 1. There is no DNS.
 
+mod access;
 mod clock;
+mod ended;
 mod faults;
 mod files;
 mod image;
@@ -26,7 +28,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use rustix::process::{Pid, Signal};
 use serde_json::json;
 use tokio::process::Command;
 
@@ -40,6 +42,9 @@ use crate::{ControlPlane, Identity, Process, Program, Scratch, assets, eventuall
 
 /// A node is Ready after some seconds; on a busy machine it is not.
 const READY: Duration = Duration::from_mins(4);
+
+/// A killed node has ended within a second.
+const KILLED: Duration = Duration::from_mins(1);
 
 const NODE: &str = include_str!("real_node/node.sh");
 
@@ -165,51 +170,6 @@ impl RealNode {
         .await;
     }
 
-    /// Runs a command on the node as root and returns what it prints.
-    ///
-    /// # Panics
-    /// When it fails, with its output.
-    pub async fn run<const N: usize>(&self, command: [&str; N]) -> String {
-        run_here(self.command().args(command)).await
-    }
-
-    /// Loads an image into its containerd, under the name that it has in its archive.
-    ///
-    /// # Panics
-    /// When containerd does not accept it.
-    pub async fn load(&self, image: &Image) {
-        let archive = std::fs::File::open(image.archive()).expect("the archive of an image");
-        let import = [
-            "/opt/node/ctr",
-            "--namespace=k8s.io",
-            "images",
-            "import",
-            "--local",
-            "-",
-        ];
-        run_here(self.command().args(import).stdin(archive)).await;
-    }
-
-    /// What a unit has written to its log, over all boots.
-    ///
-    /// # Panics
-    /// When the node has no power.
-    #[must_use]
-    pub fn log(&self, unit: Unit) -> String {
-        let pid = self.first_process().expect("the node has power");
-        let log = std::fs::read(format!("/proc/{pid}/root/var/log/{}.log", unit.name()));
-        String::from_utf8_lossy(&log.unwrap_or_default()).into_owned()
-    }
-
-    /// In all namespaces of the node; arguments are the caller's to add.
-    fn command(&self) -> Command {
-        let pid = self.first_process().expect("the node has power");
-        let mut command = Command::new("nsenter");
-        command.args(["--target", &pid.to_string(), "--all", "--"]);
-        command.stdin(Stdio::null()).kill_on_drop(true);
-        command
-    }
-
     /// Process 1 of the node, by its number on this machine.
     fn first_process(&self) -> Option<u32> {
         if !self.machine.is_running() {
@@ -282,9 +242,14 @@ impl RealNode {
                 Some(node) if boot_id(&node) == boot.trim() && is_so(&node) => Ok(()),
                 node => {
                     let status = node.and_then(|node| node.status).unwrap_or_default();
-                    let log = self.log(Unit::Kubelet);
-                    let tail = &log[log.floor_char_boundary(log.len().saturating_sub(4_000))..];
-                    Err(format!("{:?}; the end of kubelet's log:\n{tail}", status.conditions))
+                    let [kubelet, containerd] = [Unit::Kubelet, Unit::Containerd].map(|unit| {
+                        let log = self.log(unit);
+                        log[log.floor_char_boundary(log.len().saturating_sub(4_000))..].to_owned()
+                    });
+                    Err(format!(
+                        "{:?}; the end of containerd's log:\n{containerd}\nand of kubelet's:\n{kubelet}",
+                        status.conditions
+                    ))
                 }
             }
         })
@@ -293,12 +258,17 @@ impl RealNode {
 
     /// Ends everything on the node at once, and returns when it has ended. Process 1 ends after all others of the node,
     /// and what started it ends after that.
-    fn end(&self) {
-        self.thaw();
+    ///
+    /// # Errors
+    /// What still runs after a minute.
+    fn end(&self) -> Result<(), String> {
         if let Some(first) = self.first_process() {
             signal(first, Signal::KILL);
-            let until = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-            let _ = rustix::process::waitid(WaitId::Pid(as_pid(self.machine.pid())), until);
+            ended::within(self.machine.pid(), KILLED, || self.thaw()).map_err(|()| {
+                let left = ended::describe(&self.slot.processes());
+                self.machine.kill();
+                format!("{}: a minute after SIGKILL these run: {left}", self.name)
+            })?;
         }
         self.machine.kill();
         // The kernel would remove it a moment later, when another node may already use its name.
@@ -310,13 +280,18 @@ impl RealNode {
         for hierarchy in HIERARCHIES {
             remove_cgroup(&self.slot.cgroup(hierarchy));
         }
+        Ok(())
     }
 }
 
 impl Drop for RealNode {
     fn drop(&mut self) {
-        self.end();
-        self.network.give_back(self.slot);
+        match self.end() {
+            Ok(()) => self.network.give_back(self.slot),
+            // A second panic would hide the first one.
+            Err(_) if std::thread::panicking() => {}
+            Err(error) => panic!("{error}"),
+        }
     }
 }
 

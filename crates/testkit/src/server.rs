@@ -1,12 +1,14 @@
 //! A server that others have written, as a process on a port of its own.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use reqwest::Client;
 
+use crate::eventually;
+use crate::port::free_port_on;
 use crate::process::{Process, Program};
 use crate::scratch::Scratch;
-use crate::{eventually, free_port};
 
 /// Some are Python programs: a cold start on a busy machine takes some seconds.
 const READY: Duration = Duration::from_mins(1);
@@ -22,27 +24,28 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts `program`, told its port, and waits until it answers at the path `health`.
+    /// Starts `program` on this address of the machine, told its port, and waits until it answers at the path `health`.
     ///
     /// # Panics
     /// When it does not come up, with its log.
-    pub(crate) async fn start(name: &str, health: &str, program: impl Fn(u16) -> Program) -> Self {
-        Self::start_in(&Scratch::new(name), name, health, program).await
+    pub(crate) async fn start(address: Ipv4Addr, name: &str, health: &str, program: impl Fn(u16) -> Program) -> Self {
+        Self::start_in(&Scratch::new(name), address, name, health, program).await
     }
 
     /// The same in a folder of the caller's, which holds what the program reads.
     pub(crate) async fn start_in(
         scratch: &Scratch,
+        address: Ipv4Addr,
         name: &str,
         health: &str,
         program: impl Fn(u16) -> Program,
     ) -> Self {
         let http = Client::builder().no_proxy().build().expect("an HTTP client");
         for attempt in 1..=5 {
-            let port = free_port();
+            let port = free_port_on(address);
             let server = Self {
                 process: Process::start(scratch, program(port).name(format!("{name}-{attempt}"))),
-                endpoint: format!("http://127.0.0.1:{port}"),
+                endpoint: format!("http://{address}:{port}"),
                 http: http.clone(),
             };
             if server.ready(name, health).await {

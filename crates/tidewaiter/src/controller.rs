@@ -13,9 +13,10 @@ use anyhow::{Context as _, Result};
 use tidewaiter_controller::controllers::{self, ControllerRole};
 use tidewaiter_controller::node_controller::LabelsFrom;
 use tidewaiter_identity::{Identifier, Lookup, LookupSettings};
+use tidewaiter_kit::Kit;
 use tidewaiter_kit::role::{self, Role, RoleSettings, RoleSpec, WithRole};
+use tidewaiter_kit::serve::Port;
 use tidewaiter_kit::settings::{environment, load};
-use tidewaiter_kit::{Kit, serve};
 use tidewaiter_kops::{ControllerConfig, Definitions, DefinitionsSettings, StateStore, StoreOptions};
 use tidewaiter_validation as validation;
 use tracing::info;
@@ -93,7 +94,7 @@ async fn start(given: &Given, mut role: Role<'_>) -> Result<()> {
     let Given { config, settings, .. } = given;
     let kit = role.context.kit.clone();
     let cloud = Cloud::of(given, &kit).await?;
-    let metrics = serve::bind("metricsAddress", settings.metrics_address).await?;
+    let metrics = Port::open("metricsAddress", settings.metrics_address).await?;
     let parts = ControllerRole {
         cluster: config.cluster_name.clone(),
         clients: role.clients.clone(),

@@ -7,6 +7,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::rt::TokioExecutor;
+use tokio::net::TcpListener;
 
 use super::*;
 use crate::Chain;
@@ -71,8 +72,8 @@ async fn a_process_that_cannot_start_says_why() {
     assert!(matches!(error, RoleError::Configuration(_)), "{error:?}");
     assert_eq!(Chain(&error).to_string(), "the disk is full");
 
-    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let address = taken.local_addr().unwrap();
+    // No machine has this address.
+    let address = SocketAddr::from(([192, 0, 2, 1], 3986));
     let mut started = false;
     let error = run_process(spec(address), pending(), async |_| {
         started = true;

@@ -9,7 +9,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSymbol};
@@ -51,23 +50,11 @@ impl RealNode {
     pub async fn shift_clock(&self, seconds: i64) {
         assert_eq!(std::env::consts::ARCH, "x86_64", "shift_clock has code for x86_64 only");
         self.pause().await;
-        for pid in processes(&self.slot.cgroup("freezer")) {
+        for pid in self.slot.processes() {
             shift(pid, seconds);
         }
         self.resume();
     }
-}
-
-/// All in this cgroup and below.
-fn processes(group: &Path) -> Vec<u32> {
-    let list = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
-    let mut pids: Vec<_> = list.lines().filter_map(|pid| pid.parse().ok()).collect();
-    for entry in std::fs::read_dir(group).into_iter().flatten().flatten() {
-        if entry.path().is_dir() {
-            pids.extend(processes(&entry.path()));
-        }
-    }
-    pids
 }
 
 /// One that has no vDSO has ended, and is not yet waited for.

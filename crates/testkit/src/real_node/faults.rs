@@ -61,15 +61,32 @@ impl RealNode {
     }
 
     /// Shuts it down in good order and starts it again; does not wait until it is Ready.
+    ///
+    /// # Panics
+    /// When it does not shut down, with what still runs.
     pub async fn reboot(&self) {
         self.run(["systemctl", "reboot", "--no-block"]).await;
-        self.machine.exited(READY).await;
+        eventually(format_args!("{} to shut down", self.name), READY, async || {
+            if self.machine.ended().is_some() {
+                return Ok(());
+            }
+            // runc freezes a container in order to kill all of it, and systemd may end runc before it thaws it. A machine
+            // would reboot all the same; a namespace waits for its last process, and a frozen one takes no signal.
+            if self.first_process().is_none_or(is_shutting_down) {
+                self.thaw();
+            }
+            Err(super::ended::describe(&self.slot.processes()))
+        })
+        .await;
         self.power_on().await;
     }
 
     /// Ends all processes of the node at once. Its disk is kept.
+    ///
+    /// # Panics
+    /// When one of them does not end.
     pub async fn power_cut(&self) {
-        self.end();
+        self.end().unwrap_or_else(|error| panic!("{error}"));
         let disk = self.scratch.path().join("disk.img");
         // The kernel gives it back a moment after the last process.
         eventually("the disk to be free", READY, async || {
@@ -105,7 +122,7 @@ impl RealNode {
 
     /// Lets them go on.
     pub fn resume(&self) {
-        self.thaw();
+        write_setting(&self.slot.cgroup("freezer").join("freezer.state"), "THAWED");
     }
 
     /// Takes its cable out: nothing comes in or goes out, and its own pods reach each other.
@@ -128,15 +145,25 @@ impl RealNode {
         self.run(["rm", "--force", FILLER]).await;
     }
 
+    /// Lets all its processes go on, those of containers that runc has frozen too.
     pub(super) fn thaw(&self) {
-        write_setting(&self.slot.cgroup("freezer").join("freezer.state"), "THAWED");
+        for group in self.slot.freezers() {
+            write_setting(&group.join("freezer.state"), "THAWED");
+        }
     }
+}
+
+/// Process 1 is systemd until all units have stopped.
+fn is_shutting_down(first: u32) -> bool {
+    let name = std::fs::read_to_string(format!("/proc/{first}/comm")).unwrap_or_default();
+    name.trim() != "systemd"
 }
 
 /// A cgroup that is gone has nothing to set.
 #[expect(clippy::disallowed_methods, reason = "a setting of the kernel, written at once")]
 fn write_setting(path: &Path, value: &str) {
-    if path.exists() {
-        std::fs::write(path, value).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    match std::fs::write(path, value) {
+        Err(error) if path.exists() => panic!("{}: {error}", path.display()),
+        _ => {}
     }
 }

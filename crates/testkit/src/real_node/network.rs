@@ -156,6 +156,26 @@ impl Slot {
     pub(super) fn cgroup(self, hierarchy: &str) -> PathBuf {
         Path::new("/sys/fs/cgroup").join(hierarchy).join(self.group())
     }
+
+    /// Those of the freezer, of the node and of all that is in it.
+    pub(super) fn freezers(self) -> Vec<PathBuf> {
+        let mut found = vec![self.cgroup("freezer")];
+        let mut next = 0;
+        while let Some(group) = found.get(next) {
+            let entries = std::fs::read_dir(group).into_iter().flatten().flatten();
+            let below: Vec<_> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+            found.extend(below);
+            next += 1;
+        }
+        found
+    }
+
+    /// All processes of the node, pods included.
+    pub(super) fn processes(self) -> Vec<u32> {
+        let list = |group: PathBuf| std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+        let lists: String = self.freezers().into_iter().map(list).collect();
+        lists.lines().filter_map(|pid| pid.parse().ok()).collect()
+    }
 }
 
 /// What this machine lacks.

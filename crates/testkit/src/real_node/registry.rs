@@ -58,6 +58,19 @@ impl Registry {
         run_here(crane.arg(format!("{}/{path}", self.address))).await;
     }
 
+    /// Puts an image that it has into it once more, with another label and under another tag: another image with the same content.
+    ///
+    /// # Panics
+    /// When it does not have the image.
+    pub async fn relabel(&self, image: &Image, tag: &str) {
+        let path = image.name().split_once('/').map_or(image.name(), |(_, path)| path);
+        let (repository, _) = path.split_once(':').expect("an image has a tag");
+        let mut crane = Command::new(assets::node_programs().join("crane"));
+        crane.args(["mutate", "--insecure", "--label", &format!("tag={tag}")]);
+        crane.args(["--tag", &format!("{}/{repository}:{tag}", self.address)]);
+        run_here(crane.arg(format!("{}/{path}", self.address))).await;
+    }
+
     /// The process: to stop, kill, pause and resume.
     #[must_use]
     pub fn process(&self) -> &Process {

@@ -8,6 +8,12 @@ async fn boot_id(node: &RealNode) -> String {
     node.node().await.status.unwrap().node_info.unwrap().boot_id
 }
 
+/// As a container is left when runc, which freezes it in order to kill all of it, is ended in between.
+async fn freeze_containers(node: &RealNode) {
+    let freeze = "for state in /sys/fs/cgroup/freezer/kubepods/*/pod*/*/freezer.state; do echo FROZEN >$state; done";
+    node.run(["sh", "-ec", freeze]).await;
+}
+
 #[tokio::test]
 async fn a_node_comes_back_from_a_power_cut_and_a_reboot() {
     let node = node("power").await;
@@ -26,9 +32,12 @@ async fn a_node_comes_back_from_a_power_cut_and_a_reboot() {
     assert_eq!(node.run(["cat", "/root/file"]).await, "kept\n");
     pod_runs(&node, 1).await;
 
+    freeze_containers(&node).await;
     node.reboot().await;
     node.ready().await;
     assert_ne!(boot_id(&node).await, second);
     assert_eq!(node.run(["cat", "/root/file"]).await, "kept\n");
     pod_runs(&node, 2).await;
+    // It can be dropped all the same.
+    freeze_containers(&node).await;
 }

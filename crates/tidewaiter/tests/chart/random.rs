@@ -144,7 +144,7 @@ async fn what_the_schema_accepts_is_rendered_and_accepted_by_the_api_server() {
         ..Config::default()
     };
     let outcome = TestRunner::new(config).run(&values(&schema, &schema).prop_map(completed), |values| {
-        let rendered = template(&values, &[]);
+        let rendered = template(&values, &["--skip-tests"]);
         prop_assert!(rendered.success, "{}", rendered.err);
         let accepted = dry_run(&cluster, &rendered.out);
         prop_assert!(accepted.success, "{}\n{}", accepted.err, rendered.out);

@@ -18,9 +18,10 @@ struct Machine {
     scratch: Scratch,
     /// The API server, EC2 and the state store in one.
     everybody: TcpListener,
-    /// Holds the port of the MetricsServer: who gets as far as listening there fails with other words.
-    taken: TcpListener,
 }
+
+/// An address that no machine has, for the MetricsServer: who gets as far as listening there fails with other words.
+const NOWHERE: &str = "192.0.2.1:3987";
 
 /// What a run that has ended has written, and its exit code.
 struct Ran {
@@ -30,11 +31,9 @@ struct Ran {
 
 impl Machine {
     fn new() -> Self {
-        let listen = || TcpListener::bind("127.0.0.1:0").unwrap();
         let machine = Self {
             scratch: Scratch::new("config-file"),
-            everybody: listen(),
-            taken: listen(),
+            everybody: TcpListener::bind("127.0.0.1:0").unwrap(),
         };
         machine.file("kubeconfig", &machine.kubeconfig());
         machine.file("good.yaml", &good().to_yaml());
@@ -53,11 +52,6 @@ impl Machine {
         format!("http://{}", self.everybody.local_addr().unwrap())
     }
 
-    /// An address that cannot be listened on.
-    fn taken(&self) -> String {
-        self.taken.local_addr().unwrap().to_string()
-    }
-
     /// Writes a file into the folder in which the binary runs.
     #[expect(clippy::disallowed_methods, reason = "nobody reads it yet")]
     fn file(&self, name: &str, content: &str) -> PathBuf {
@@ -73,7 +67,7 @@ impl Machine {
             .args(arguments.split_whitespace())
             .env("TIDEWAITER_ADMIN_ADDRESS", "127.0.0.1:0")
             .env("TIDEWAITER_HEALTH_ADDRESS", "127.0.0.1:0")
-            .env("TIDEWAITER_METRICS_ADDRESS", self.taken())
+            .env("TIDEWAITER_METRICS_ADDRESS", NOWHERE)
             .env("AWS_REGION", "us-test-1")
             .env("AWS_ENDPOINT_URL", self.url())
             .env("AWS_EC2_METADATA_DISABLED", "true")
@@ -368,8 +362,8 @@ async fn what_cannot_be_used_on_this_machine_ends_it_with_one_line() {
         ("TIDEWAITER_HEALTH_ADDRESS", "healthAddress"),
         ("TIDEWAITER_METRICS_ADDRESS", "metricsAddress"),
     ] {
-        let words = format!("{setting} is 127.0.0.1 … cannot listen there … in use");
-        machine.refuses(good().env(variable, machine.taken()), &words).await;
+        let words = format!("{setting} is {NOWHERE}: cannot listen there: Cannot assign");
+        machine.refuses(good().env(variable, NOWHERE), &words).await;
     }
     for (variable, value, words) in [
         (
@@ -479,7 +473,7 @@ async fn a_later_source_of_settings_wins_and_what_is_printed_can_be_loaded() {
         ("/lease/namespace", "kube-system".into()),
         ("/log/format", "text".into()),
         ("/adminAddress", "127.0.0.1:0".into()),
-        ("/metricsAddress", machine.taken().into()),
+        ("/metricsAddress", NOWHERE.into()),
     ] {
         assert_eq!(settings.pointer(pointer), Some(&expected), "{pointer}: {printed}");
     }

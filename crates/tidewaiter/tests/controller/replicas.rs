@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tidewaiter_api::names::{INSTANCE_GROUP_LABEL, KOPS_LEASE};
 use tidewaiter_testkit::{Action, Gate, Recorded, eventually, throughout};
 
-use crate::world::{Controller, SOON, World};
+use crate::world::{Controller, SOON, World, shown};
 
 const NODE: &str = "node-role.kubernetes.io/node";
 /// `make bench` measures the second that is promised. Without being handed over, the Lease is free after ten at the earliest.
@@ -60,6 +60,43 @@ async fn one_leads_and_another_takes_over_when_it_stops_or_dies() {
     world.has_labels(kubelet.name(), &labels).await;
     world.quiet(Duration::from_secs(2)).await;
     first.stops().await;
+}
+
+/// As kops-controller's pod and ours on one node, both with our image.
+#[tokio::test]
+async fn a_second_process_on_the_same_addresses_stands_by_and_takes_them_over() {
+    let world = World::start().await;
+    world.group("nodes", &[]);
+    let first = world.controller().await;
+    first.leads().await;
+    let admin = first.admin_address();
+    let addresses = [
+        ("TIDEWAITER_ADMIN_ADDRESS", admin.as_str()),
+        ("TIDEWAITER_METRICS_ADDRESS", &first.metrics_address),
+        ("TIDEWAITER_HEALTH_ADDRESS", &first.health_address),
+    ];
+    let second = world.controller_that_is_not_ready(&addresses);
+    for setting in ["adminAddress", "metricsAddress", "healthAddress"] {
+        let words = format!("another process uses this address … {setting}");
+        second.logs(&words).await;
+    }
+    first.stops().await;
+    let kubelet = world.join(1, "nodes").await;
+    let labels = [(INSTANCE_GROUP_LABEL, "nodes"), (NODE, "")];
+    world.has_labels(kubelet.name(), &labels).await;
+    eventually("the second one to serve all addresses", SOON, async || {
+        for (address, path) in [
+            (&admin, "/readyz"),
+            (&first.metrics_address, "/metrics"),
+            (&first.health_address, "/healthz"),
+        ] {
+            let answer = second.get(&format!("http://{address}"), path).await;
+            answer.and_then(reqwest::Response::error_for_status).map_err(shown)?;
+        }
+        Ok::<(), String>(())
+    })
+    .await;
+    second.stops().await;
 }
 
 #[tokio::test]
