@@ -571,9 +571,14 @@ async fn it_prints_definitions_completions_help_and_version() {
         serde_saphyr::from_multiple(&print(command).await).unwrap()
     };
     let (controller, coordinator) = (crds("crds controller").await, crds("crds coordinator").await);
-    assert_eq!((controller.len(), coordinator.len()), (2, 12));
-    assert!(crds("crds").await == [controller.clone(), coordinator.clone()].concat());
-    let folders = [("deploy/crds", controller), ("deploy/crds/coordinator", coordinator)];
+    let agent = crds("crds agent").await;
+    assert_eq!((controller.len(), coordinator.len(), agent.len()), (2, 12, 1));
+    assert!(crds("crds").await == [controller.clone(), coordinator.clone(), agent.clone()].concat());
+    let folders = [
+        ("deploy/crds", controller),
+        ("deploy/crds/coordinator", coordinator),
+        ("deploy/crds/agent", agent),
+    ];
     for (folder, printed) in folders
         .into_iter()
         .flat_map(|(folder, crds)| crds.into_iter().map(move |crd| (folder, crd)))
@@ -629,7 +634,7 @@ async fn it_prints_definitions_completions_help_and_version() {
 
     for (command, word) in [
         ("", "Usage: tidewaiter <COMMAND>"),
-        ("agent", "unrecognized subcommand 'agent'"),
+        ("frob", "unrecognized subcommand 'frob'"),
         ("controller --node-names maybe", "[possible values: enforce, warn]"),
         ("controller --frob", "unexpected argument '--frob'"),
     ] {

@@ -17,10 +17,12 @@ use tidewaiter_cloud::server::signing::KeyRing;
 use tidewaiter_cloud::server::token::{Claims, TokenUse, Tokens};
 use tidewaiter_cloud::server::{InitOptions, ServerParts, TokenLifetimes, found, make_keys, start, store};
 use tidewaiter_kit::{Clock as _, Kit, SystemClock, Tasks};
-use tidewaiter_testkit::{Scratch, leaks};
+use tidewaiter_testkit::{Scratch, eventually, leaks};
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 use url::Url;
+
+use crate::SOON;
 
 pub const PASSWORD: &str = "correct horse battery";
 const ISSUER: &str = "https://cloud.example.org";
@@ -74,20 +76,28 @@ fn database(folder: &Path, name: &str) -> Url {
 /// Serves a database, with the keys in the folder.
 async fn serve(folder: &Path, database: Url, tls: Option<(PathBuf, PathBuf)>) -> (SocketAddr, AbortHandle) {
     let clock = SystemClock::shared();
-    let parts = ServerParts {
-        database,
-        address: ([127, 0, 0, 1], 0).into(),
-        tls,
-        issuer: ISSUER.parse().unwrap(),
-        keys: folder.join("keys"),
-        sealing: folder.join("sealing"),
-        requests_a_second: 100_000.try_into().unwrap(),
-        requests_at_once: 512,
-        connections: 1_000,
-        lives: TokenLifetimes::default(),
-    };
-    let mut tasks = Tasks::new(clock.clone());
-    let address = start(parts, &mut tasks, &Kit::new(clock).unwrap()).await.unwrap();
+    // A process that another test starts holds the lock of a database that was just closed, until it runs its program.
+    let (address, tasks) = eventually("the database to be served", SOON, async || {
+        let parts = ServerParts {
+            database: database.clone(),
+            address: ([127, 0, 0, 1], 0).into(),
+            tls: tls.clone(),
+            issuer: ISSUER.parse().unwrap(),
+            keys: folder.join("keys"),
+            sealing: folder.join("sealing"),
+            requests_a_second: 100_000.try_into().unwrap(),
+            requests_at_once: 512,
+            connections: 1_000,
+            lives: TokenLifetimes::default(),
+        };
+        let mut tasks = Tasks::new(clock.clone());
+        let kit = Kit::new(clock.clone()).unwrap();
+        let started = start(parts, &mut tasks, &kit).await;
+        started
+            .map(|address| (address, tasks))
+            .map_err(|error| error.to_string())
+    })
+    .await;
     (
         address,
         beside(async move { drop(tasks.run_until(std::future::pending()).await) }),
