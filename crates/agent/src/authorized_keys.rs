@@ -170,7 +170,7 @@ impl Parts {
         self.before.iter().chain(&self.after).map(Vec::as_slice)
     }
 
-    /// Adds the break-glass lines of `earlier` that are missing: whoever damaged our lines has taken them away as well.
+    /// Adds the break-glass lines of `earlier` that are missing: the change that damaged our lines removed them as well.
     pub fn restore_break_glass(&mut self, earlier: &[Vec<u8>]) {
         let missing: Vec<_> = earlier
             .iter()

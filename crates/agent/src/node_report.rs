@@ -86,7 +86,7 @@ impl ReconcileError for ReportError {
     }
 }
 
-/// Starts to write whatever is told.
+/// Starts the task that writes the reports.
 pub(crate) fn start(
     identity: Identity,
     told: watch::Receiver<Told>,

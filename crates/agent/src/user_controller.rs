@@ -1,7 +1,7 @@
 //! The user controller: makes `authorized_keys` of the node what the Users of the cluster say, and undoes what others change.
 //!
 //! A pass looks at everything: the Users, what the mirror of the cloud says of them, and the files. It starts when a User changes, when the
-//! watcher sees a change in the agent's folders, and every minute. It writes only what is not as it should be.
+//! watcher sees a change in the agent's folders, and every minute. It writes only what differs from the desired state.
 //!
 //! Before the first list of the Users, and while the API server is away, who could log in can log in. It never writes an empty file because
 //! it knows nothing.

@@ -6,7 +6,7 @@ use tidewaiter_kit::role::{self, RoleSpec, WithRole};
 use tidewaiter_kit::settings::{Alias, Settings, environment, load_with};
 
 use crate::Failure;
-use crate::cli::AgentArgs;
+use crate::cli::SettingsArgs;
 use crate::controller::environment::variable;
 use crate::settings::print;
 
@@ -34,7 +34,7 @@ const WITHOUT_EFFECT: [(&str, &str); 3] = [
 ];
 
 /// Runs the role until a signal or a failure.
-pub(crate) fn main(args: &AgentArgs) -> Result<(), Failure> {
+pub(crate) fn main(args: &SettingsArgs) -> Result<(), Failure> {
     let environment = environment();
     let variables = environment.iter().cloned();
     let settings: Settings<WithRole<AgentSettings>> =

@@ -94,10 +94,10 @@ pub(crate) enum Command {
     /// Runs the coordinator: mirrors users, registries, plugins, labels and roles from the cloud, gives every namespace its service account
     /// and pull secrets, labels Nodes, and reports the nodes to the cloud (replaces the coordinator of the Containership cluster manager)
     #[command(after_help = crate::coordinator::help())]
-    Coordinator(CoordinatorArgs),
+    Coordinator(SettingsArgs),
     /// Runs the agent of one node: writes which users may log in there with which SSH key, and undoes what others change (replaces the agent
     /// of the Containership cluster manager)
-    Agent(AgentArgs),
+    Agent(SettingsArgs),
     /// Releases changes that the coordinator holds: deletions of most objects of a kind, and additions of many role
     /// bindings at once
     Release(ReleaseArgs),
@@ -184,22 +184,9 @@ impl ControllerArgs {
     }
 }
 
+// The flags of a role that has no flags of its own. (A doc comment would become the description of the command.)
 #[derive(Debug, Args)]
-pub(crate) struct CoordinatorArgs {
-    /// The settings file (YAML). Environment variables (TIDEWAITER_…) override it, and flags override both
-    #[arg(long, value_name = "FILE")]
-    pub(crate) settings: Option<PathBuf>,
-
-    /// Prints the effective settings in the format of the settings file, then exits
-    #[arg(long)]
-    pub(crate) print_config: bool,
-
-    #[command(flatten)]
-    pub(crate) flags: RoleFlags,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct AgentArgs {
+pub(crate) struct SettingsArgs {
     /// The settings file (YAML). Environment variables (TIDEWAITER_…) override it, and flags override both
     #[arg(long, value_name = "FILE")]
     pub(crate) settings: Option<PathBuf>,

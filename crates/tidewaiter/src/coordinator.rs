@@ -14,7 +14,7 @@ use tidewaiter_kit::serve::{self, Certificate};
 use tidewaiter_kit::settings::{Settings, environment, load_with};
 
 use crate::Failure;
-use crate::cli::CoordinatorArgs;
+use crate::cli::SettingsArgs;
 use crate::settings::print;
 use environment::ALIASES;
 pub(crate) use environment::help;
@@ -24,7 +24,7 @@ use settings::CoordinatorSettings;
 const NAME: &str = "tidewaiter-coordinator";
 
 /// Runs the role until a signal or a failure.
-pub(crate) fn main(args: &CoordinatorArgs) -> Result<(), Failure> {
+pub(crate) fn main(args: &SettingsArgs) -> Result<(), Failure> {
     let environment = environment();
     let Settings {
         values,
@@ -48,7 +48,7 @@ pub(crate) fn main(args: &CoordinatorArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn read(args: &CoordinatorArgs, environment: &[(String, String)]) -> Result<Settings<WithRole<CoordinatorSettings>>> {
+fn read(args: &SettingsArgs, environment: &[(String, String)]) -> Result<Settings<WithRole<CoordinatorSettings>>> {
     let variables = environment.iter().cloned();
     let settings: Settings<WithRole<CoordinatorSettings>> =
         load_with(&ALIASES, args.settings.as_deref(), variables, &args.flags)?;

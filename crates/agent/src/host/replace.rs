@@ -17,7 +17,7 @@ const NEXT: &str = ".tidewaiter-";
 /// What was in the place of a file that was replaced.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Replaced {
-    /// Nothing, or what is not a file, in words.
+    /// No object, or an object that is not a regular file: its description.
     Other(String),
     /// A file with this content.
     File(Vec<u8>),

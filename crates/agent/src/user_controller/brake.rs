@@ -1,4 +1,4 @@
-//! Whether so many users may lose their access at once. Pure.
+//! Decides whether many users may lose their access at the same time. Pure.
 //!
 //! One user that is removed loses access at once. Nobody left, or more than half of more than five users gone, may be a mistake: `kubectl
 //! delete users --all`, a definition that was deleted, a schema that drops fields, an etcd that was restored. Such a removal waits until

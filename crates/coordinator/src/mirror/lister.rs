@@ -31,7 +31,7 @@ const JITTER: f64 = 0.1;
 /// itself polls at each interval while it is interrupted.
 const QUIET_INTERVALS: u32 = 5;
 
-/// After a list because the stream named the kind, however often it does so. After a poll there is none: the next change would wait for it.
+/// The pause after a list that the change stream caused. A poll has no pause after it, because the next change would have to wait.
 const REST: Duration = Duration::from_millis(500);
 
 /// The first list does not wait longer than this for the change stream.

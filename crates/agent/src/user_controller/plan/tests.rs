@@ -93,7 +93,7 @@ fn each_change_is_named_and_undone() {
         let plan = planned(&found, Some(&left(&[])), ForeignLines::Keep);
         assert_eq!(plan.tampering, words, "{found:?}");
         assert_eq!(String::from_utf8(plan.write.unwrap()).unwrap(), whole, "{found:?}");
-        // Before the agent has left a file, nobody is accused.
+        // Before the agent has written a file, it reports no change by others.
         let first = planned(&found, None, ForeignLines::Keep);
         assert!(first.tampering.is_empty() && first.write.is_some());
     }
