@@ -13,6 +13,7 @@ mod manifests;
 mod pki;
 mod reused;
 mod servers;
+mod tokens;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -173,12 +173,18 @@ impl PluginController {
             facts,
         } = work;
         let (engine, name) = (self.engines.of(identity)?, key.name());
+        let mut known = None;
         for _ in 0..ROUNDS {
-            let observed = engine.observe(name, release, record).await;
-            let (observed, places) = observed.map_err(PluginError::Read)?;
-            namespaces::check(&self.settings, identity, release, &observed)
-                .map_err(|refused| goal.refused(record, &refused))?;
-            self.followed.add_all(&engine.cluster, &places);
+            let observed = if let Some(observed) = known.take() {
+                observed
+            } else {
+                let observed = engine.observe(name, release, record).await;
+                let (observed, places) = observed.map_err(PluginError::Read)?;
+                namespaces::check(&self.settings, identity, release, &observed)
+                    .map_err(|refused| goal.refused(record, &refused))?;
+                self.followed.add_all(&engine.cluster, &places);
+                observed
+            };
             let plan = plan(release, record, &observed, self.settings.drift);
             **record = plan.record;
             self.tell_found(plugin, &plan.drifted, &plan.used);
@@ -205,12 +211,14 @@ impl PluginController {
             if !saved.0.as_ref().is_some_and(|(saved, _)| record.is_kept_by(saved)) {
                 self.save(key, record, saved).await?;
             }
+            let only_namespaces = plan.actions.iter().flatten().all(Action::creates_namespace);
             let performed = engine.perform(name, plan.actions, record).await;
             self.tell(plugin, &performed);
             if !performed.problems.is_empty() {
                 self.save(key, record, saved).await?;
                 return Err(PluginError::Problems(performed.problems));
             }
+            known = only_namespaces.then(|| performed.with_namespaces(observed));
         }
         Ok(State::Waits(Waits {
             reason: "Changing",

@@ -22,7 +22,7 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
     const CONTROLLER: &'static str;
     /// The kinds of the change stream after which it is listed again.
     const CHANGED: &'static [ChangedKind];
-    /// The finalizer by which a controller of ours keeps a deleted resource for a moment.
+    /// The finalizer by which a controller of ours keeps a deleted resource for a moment. The resource has it from its creation.
     const FINALIZER: Option<&'static str> = None;
     /// What the cloud lists.
     type Object: Model + Send;
@@ -128,6 +128,14 @@ pub(super) fn named(id: &impl ToString) -> ObjectMeta {
     ObjectMeta {
         namespace: Some(CONTAINERSHIP_NAMESPACE.to_owned()),
         ..cluster_scoped(id)
+    }
+}
+
+/// The same, with the finalizer of the controller that removes what it makes of the resource.
+pub(super) fn kept(id: &impl ToString, finalizer: &str) -> ObjectMeta {
+    ObjectMeta {
+        finalizers: Some(vec![finalizer.to_owned()]),
+        ..named(id)
     }
 }
 

@@ -198,10 +198,10 @@ fn edited_while_deleted<R: Resource + Clone>(
     let update = deleted.filter_map(|object| {
         let mut desired = listing.desired.get(&Key::of(&**object))?.clone();
         // No finalizer can be added to it.
-        if let Some(finalizers) = &mut desired.meta_mut().finalizers {
-            let present = object.meta().finalizers.as_deref().unwrap_or_default();
-            finalizers.retain(|finalizer| present.contains(finalizer));
-        }
+        let present = object.meta().finalizers.as_deref().unwrap_or_default();
+        let finalizers = desired.meta_mut().finalizers.take().into_iter().flatten();
+        let kept: Vec<String> = finalizers.filter(|finalizer| present.contains(finalizer)).collect();
+        desired.meta_mut().finalizers = (!kept.is_empty()).then_some(kept);
         Some((desired, Arc::clone(object)))
     });
     update.collect()

@@ -202,6 +202,8 @@ impl NodePoolSync {
     async fn run(mut self) {
         self.freshness.note(self.clock.monotonic());
         let mut rest = SHORTEST_REST;
+        // Whether the change stream caused the request.
+        let mut named = false;
         let mut retries = Retries::new(&self.cloud.client, self.cloud.interval, self.clock.clone());
         loop {
             if self.pause.is_paused() {
@@ -215,21 +217,23 @@ impl NodePoolSync {
                 continue;
             }
             retries.succeeded();
-            self.clock.sleep(rest).await;
-            if self.cloud.asked.notified().now_or_never().is_some() {
-                // The list changes all the time. As long as no node moves, there is no hurry.
-                rest = match outcome {
-                    Outcome::Moved => SHORTEST_REST,
-                    _ => (rest * 2).min(LONGEST_REST),
-                };
-                continue;
+            if named {
+                self.clock.sleep(rest).await;
+                if self.cloud.asked.notified().now_or_never().is_some() {
+                    // The list changes all the time. As long as no node moves, there is no hurry.
+                    rest = match outcome {
+                        Outcome::Moved => SHORTEST_REST,
+                        _ => (rest * 2).min(LONGEST_REST),
+                    };
+                    continue;
+                }
             }
             rest = SHORTEST_REST;
-            tokio::select! {
+            named = tokio::select! {
                 biased;
-                () = self.cloud.asked.notified() => {}
-                () = self.clock.sleep(self.wait(outcome)) => {}
-            }
+                () = self.cloud.asked.notified() => true,
+                () = self.clock.sleep(self.wait(outcome)) => false,
+            };
         }
     }
 

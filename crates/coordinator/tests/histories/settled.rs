@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
+use tidewaiter_api::names::NODE_POOL_LABEL;
 
 use crate::invariants::{OF_A_PERSON, REPLICA};
 use crate::objects::{KINDS, Kind, id};
@@ -33,11 +34,13 @@ pub fn differences(world: &World) -> Vec<String> {
         }
     }
     for number in 0..NODES {
-        let (name, wanted) = (node_name(number), world.cloud.lock().truth.labels(number));
+        let name = node_name(number);
         let node = world.server.read(|objects| objects.get("nodes", "", &name).cloned());
         let Some(node) = node else { continue };
         let labels: BTreeMap<String, String> =
             serde_json::from_value(node["metadata"]["labels"].clone()).unwrap_or_default();
+        let claim = labels.get(NODE_POOL_LABEL).map(String::as_str);
+        let wanted = world.cloud.lock().truth.labels(number, claim);
         let ours =
             |key: &String| key.contains("cluster.containership.io/") || key.contains("nodepool.containership.io/");
         let there: BTreeMap<String, String> = labels.into_iter().filter(|(key, _)| ours(key)).collect();

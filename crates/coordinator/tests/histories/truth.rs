@@ -87,15 +87,17 @@ impl Truth {
         (exists && ["labels", "autoscaling-policies"].contains(&list)).then(Vec::new)
     }
 
-    /// The labels of a Node that the cloud decides.
-    pub fn labels(&self, node: usize) -> BTreeMap<String, String> {
+    /// The labels of a Node that the cloud decides. `claim` is the node pool that the Node's label names: it decides where the cloud knows no
+    /// node of the pool by name, also when the last one has just left it.
+    pub fn labels(&self, node: usize, claim: Option<&str>) -> BTreeMap<String, String> {
         let of = |kind: Kind, prefix: &str| {
             let prefix = prefix.to_owned();
             let objects = self.objects(kind).into_iter();
             objects.map(move |(number, value)| (format!("{prefix}/k{number}"), format!("v{value}")))
         };
         let mut labels: BTreeMap<_, _> = of(Kind::ClusterLabel, "cluster.containership.io").collect();
-        if self.is_in_pool(node) {
+        let is_claimed = claim == Some(POOL) && self.in_pool.is_empty();
+        if self.is_in_pool(node) || is_claimed {
             labels.extend(of(Kind::NodePoolLabel, "nodepool.containership.io"));
         }
         labels

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use kube::api::{Api, ListParams};
+use kube::ResourceExt as _;
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tidewaiter_testkit::{ApiProxy, ApiRequest, Moment, eventually};
 
 use crate::cluster::{MORE, is_killed, kills};
@@ -100,7 +101,9 @@ impl Scene {
                 ""
             };
             let (api, params) = (self.api(resource, group), ListParams::default().labels(labels));
-            let there = api.list(&params).await.unwrap().into_iter().map(|object| {
+            let there = api.list(&params).await.unwrap();
+            release(&api, &there.items).await;
+            let there = there.into_iter().map(|object| {
                 let object: Value = serde_json::to_value(object).unwrap();
                 (
                     object["metadata"]["name"].as_str().unwrap().to_owned(),
@@ -124,6 +127,22 @@ impl Scene {
             Api::namespaced_with(self.world.client(), NAMESPACE, &kind)
         }
     }
+}
+
+/// Does what the controllers of roles and bindings do, which do not run here: their finalizers go when the objects are deleted.
+async fn release(api: &Api<DynamicObject>, objects: &[DynamicObject]) {
+    let deleted = objects
+        .iter()
+        .filter(|object| object.metadata.deletion_timestamp.is_some());
+    for object in deleted {
+        let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        let released = api.patch(&object.name_any(), &PatchParams::default(), &patch).await;
+        assert!(released.is_ok() || is_gone(&released), "{released:?}");
+    }
+}
+
+fn is_gone<T>(result: &kube::Result<T>) -> bool {
+    matches!(result, Err(kube::Error::Api(status)) if status.code == 404)
 }
 
 fn is_counted(request: &ApiRequest) -> bool {

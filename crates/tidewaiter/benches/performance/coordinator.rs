@@ -1,7 +1,9 @@
-//! The coordinator: how soon a change in the cloud takes effect, service accounts and pull secrets in many namespaces, roles and bindings,
-//! plugins, and what it costs at rest.
+//! The coordinator and the agents: how soon a change in the cloud takes effect, service accounts and pull secrets in many namespaces, roles and bindings,
+//! plugins, logins, and what they cost at rest.
 
 mod access;
+mod agent;
+mod agents;
 mod applies;
 mod bare;
 mod bed;
@@ -14,6 +16,7 @@ mod rest;
 use std::time::{Duration, Instant};
 
 pub use access::measure as access;
+pub use agent::measure as agent;
 pub use latency::measure as latency;
 pub use namespaces::measure as namespaces;
 pub use plugins::measure as plugins;
@@ -37,6 +40,10 @@ pub struct Sizes {
     /// How often a permission is given and taken away in the cloud
     #[arg(long, default_value_t = 30)]
     permissions: usize,
+
+    /// How many agents watch the Users
+    #[arg(long, default_value_t = 5_000)]
+    agents: usize,
 
     /// How long the coordinator is observed at rest
     #[arg(long, default_value_t = 300)]

@@ -116,6 +116,8 @@ enum Which {
     Plugins,
     /// The coordinator at rest: memory, CPU, requests to the cloud
     Rest,
+    /// The agent: edits undone, changes of the cloud, the watches of thousands, memory and CPU at rest
+    Agent,
 }
 
 #[tokio::main(worker_threads = 2)]
@@ -161,6 +163,7 @@ async fn run(which: Which, args: &Args, bed: &mut Option<Bed>) -> Result<Chapter
         Which::Access => return coordinator::access(&args.controller, &args.coordinator).await,
         Which::Plugins => return coordinator::plugins(&args.controller).await,
         Which::Rest => return coordinator::rest(&args.controller, &args.coordinator, args.nodes).await,
+        Which::Agent => return coordinator::agent(&args.controller, &args.coordinator).await,
         _ => {}
     }
     let bed = started(bed, args).await?;
@@ -179,6 +182,7 @@ async fn run(which: Which, args: &Args, bed: &mut Option<Bed>) -> Result<Chapter
         | Which::Namespaces
         | Which::Access
         | Which::Plugins
-        | Which::Rest => unreachable!("measured without the bed"),
+        | Which::Rest
+        | Which::Agent => unreachable!("measured without the bed"),
     }
 }

@@ -6,14 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use k8s_openapi::api::authentication::v1::TokenRequest;
-use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tidewaiter_api::containership::User;
 use tidewaiter_api::{NodeReport, NodeReportStatus};
-use tidewaiter_testkit::{ControlPlane, Identity, Process, Program, Reused, Scratch, builders, eventually, free_port};
+use tidewaiter_testkit::{ControlPlane, Identity, Process, Program, Reused, Scratch, eventually, free_port};
 
 pub const SOON: Duration = Duration::from_mins(2);
 
@@ -147,28 +145,7 @@ impl World {
 
     /// A Node of this name, and the token of an agent's pod on it.
     pub async fn token(&self, node: &str) -> String {
-        let admin = self.cluster.client(&Identity::Admin);
-        let nodes: Api<Node> = Api::all(admin.clone());
-        nodes
-            .create(&PostParams::default(), &builders::node(node).build())
-            .await
-            .unwrap();
-        let pods: Api<Pod> = Api::namespaced(admin.clone(), HOME);
-        let pod = json!({"metadata": {"name": node}, "spec": {"nodeName": node, "serviceAccountName": "tidewaiter-agent",
-            "containers": [{"name": "agent", "image": "registry.invalid/tidewaiter"}]}});
-        let pod = pods
-            .create(&PostParams::default(), &serde_json::from_value(pod).unwrap())
-            .await
-            .unwrap();
-        let request: TokenRequest = serde_json::from_value(json!({"metadata": {}, "spec": {"audiences": [],
-            "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": node, "uid": pod.metadata.uid}}}))
-        .unwrap();
-        let accounts: Api<ServiceAccount> = Api::namespaced(admin, HOME);
-        let answer = accounts
-            .create_token_request("tidewaiter-agent", &PostParams::default(), &request)
-            .await
-            .unwrap();
-        answer.status.unwrap().token.unwrap()
+        self.cluster.pod_token(HOME, "tidewaiter-agent", node).await
     }
 
     pub fn kubeconfig(&self, token: &str) -> PathBuf {

@@ -54,6 +54,13 @@ pub(super) struct Place {
     pub(super) namespace: Option<String>,
 }
 
+/// An object that was applied.
+pub(super) struct Written {
+    pub(super) uid: String,
+    /// The digest of the fields that are ours.
+    pub(super) fields: String,
+}
+
 /// The API server.
 pub(super) struct Cluster {
     /// Of the coordinator itself: which kinds there are is asked so.
@@ -147,13 +154,15 @@ impl Cluster {
     }
 
     /// Applies the object. With `uid`, it changes that one only; without, it creates the object, and fails if one has appeared meanwhile.
-    /// Returns the digest of the fields that are ours then.
-    pub(super) async fn apply(&self, id: &ObjectId, object: &Object, uid: Option<&str>) -> Result<String, Error> {
+    pub(super) async fn apply(&self, id: &ObjectId, object: &Object, uid: Option<&str>) -> Result<Written, Error> {
         let kind = self.served(id, &object.version).await?;
         let (params, body) = applied(&kind, id, object, uid);
         let api = self.api(&kind, id);
         let written = api.patch_metadata(&id.name, &params, &Patch::Apply(body)).await?;
-        Ok(our_fields(&written.metadata))
+        Ok(Written {
+            fields: our_fields(&written.metadata),
+            uid: written.metadata.uid.unwrap_or_default(),
+        })
     }
 
     /// What [`Cluster::apply`] would make of the object, as the API server says without doing it.

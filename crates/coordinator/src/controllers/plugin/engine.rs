@@ -3,9 +3,9 @@
 use futures::FutureExt as _;
 use kube::Error;
 
-use super::cluster::{Cluster, Place};
+use super::cluster::{Cluster, Place, Written};
 use super::object::{Object, ObjectId};
-use super::observed::Observed;
+use super::observed::{Live, Observed, Seen};
 use super::plan::Action;
 use super::problem::{Problem, is_immutable};
 use super::record::Record;
@@ -25,6 +25,18 @@ pub(super) struct Performed {
     pub(super) corrected: Vec<ObjectId>,
     /// Namespaces and definitions that stay, and what is in them.
     pub(super) kept: Vec<(ObjectId, String)>,
+    /// What was applied.
+    applied: Vec<(ObjectId, Written)>,
+}
+
+impl Performed {
+    /// What there is after nothing but namespaces was created: they are ready at once, and nothing is in them.
+    pub(super) fn with_namespaces(self, mut observed: Observed) -> Observed {
+        for (id, Written { uid, fields }) in self.applied {
+            observed.seen.insert(id, Seen::Ours(Live::created(uid, fields)));
+        }
+        observed
+    }
 }
 
 /// What became of one action.
@@ -32,7 +44,7 @@ enum Outcome {
     Applied {
         id: ObjectId,
         digest: String,
-        fields: String,
+        written: Written,
         drift: bool,
     },
     Deleted,
@@ -61,11 +73,12 @@ impl Engine {
                     Outcome::Applied {
                         id,
                         digest,
-                        fields,
+                        written,
                         drift,
                     } => {
-                        record.apply(&id, &digest, fields);
-                        performed.corrected.extend(drift.then_some(id));
+                        record.apply(&id, &digest, written.fields.clone());
+                        performed.corrected.extend(drift.then(|| id.clone()));
+                        performed.applied.push((id, written));
                     }
                     Outcome::Deleted => {}
                     Outcome::Kept(id, what) => {
@@ -97,10 +110,10 @@ impl Engine {
 
     async fn apply(&self, id: ObjectId, object: &Object, uid: Option<String>, drift: bool) -> Outcome {
         match self.cluster.apply(&id, object, uid.as_deref()).await {
-            Ok(fields) => Outcome::Applied {
+            Ok(written) => Outcome::Applied {
                 id,
                 digest: object.digest.clone(),
-                fields,
+                written,
                 drift,
             },
             Err(Error::Api(status)) if object.replaces && status.code == 422 && is_immutable(&status.message) => {

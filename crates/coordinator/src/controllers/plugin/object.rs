@@ -40,6 +40,10 @@ impl ObjectId {
         )
     }
 
+    pub(super) fn is_namespace(&self) -> bool {
+        (self.group.as_str(), self.kind.as_str()) == ("", "Namespace")
+    }
+
     pub(super) fn is_secret(&self) -> bool {
         (self.group.as_str(), self.kind.as_str()) == ("", "Secret")
     }

@@ -24,6 +24,21 @@ pub(super) struct Live {
     pub(super) job: Option<JobState>,
 }
 
+impl Live {
+    /// An object that is as it was created, and that nothing has to make ready.
+    pub(super) fn created(uid: String, fields: String) -> Self {
+        Self {
+            uid,
+            deleting: false,
+            finalizers: Vec::new(),
+            fields,
+            writes: String::new(),
+            health: Health::Current,
+            job: None,
+        }
+    }
+}
+
 /// What has the name of an object of the plugin.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Seen {

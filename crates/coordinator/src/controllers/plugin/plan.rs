@@ -31,6 +31,12 @@ pub(super) enum Action<'a> {
     Delete { id: ObjectId, uid: String },
 }
 
+impl Action<'_> {
+    pub(super) fn creates_namespace(&self) -> bool {
+        matches!(self, Self::Apply { id, uid: None, .. } if id.is_namespace())
+    }
+}
+
 /// What the plugin waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Waits {

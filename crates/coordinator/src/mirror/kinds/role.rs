@@ -9,7 +9,7 @@ use tidewaiter_kit::Cache;
 use tidewaiter_kit::cache::CacheBuilder;
 
 use super::or_empty;
-use crate::mirror::kind::{Listed, MirroredKind, Source, named};
+use crate::mirror::kind::{Listed, MirroredKind, Source, kept};
 
 /// The roles of the cluster.
 pub(crate) struct Roles;
@@ -54,7 +54,7 @@ impl MirroredKind for Roles {
             owner_id,
         };
         Some(AuthorizationRole {
-            metadata: named(&spec.id),
+            metadata: kept(&spec.id, AUTHORIZATION_ROLE_FINALIZER),
             spec,
         })
     }

@@ -9,7 +9,7 @@ use tidewaiter_kit::Cache;
 use tidewaiter_kit::cache::CacheBuilder;
 
 use super::or_empty;
-use crate::mirror::kind::{Listed, MirroredKind, Source, named};
+use crate::mirror::kind::{Listed, MirroredKind, Source, kept};
 
 /// The role bindings that apply to the cluster.
 pub(crate) struct RoleBindings {
@@ -72,7 +72,7 @@ impl MirroredKind for RoleBindings {
             namespace: or_empty(binding.spec.namespace),
         };
         Some(AuthorizationRoleBinding {
-            metadata: named(&spec.id),
+            metadata: kept(&spec.id, AUTHORIZATION_ROLE_BINDING_FINALIZER),
             spec,
         })
     }

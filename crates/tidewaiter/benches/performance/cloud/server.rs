@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use futures::{TryStreamExt as _, stream};
 use serde_json::{Value, json};
 use tidewaiter_testkit::{Process, Program, Scratch, eventually, free_port};
@@ -12,17 +14,19 @@ use tidewaiter_testkit::{Process, Program, Scratch, eventually, free_port};
 use super::wire::{Wire, request};
 
 pub const CLUSTERS: usize = 1_000;
-const USERS: usize = 20;
+pub const USERS: usize = 20;
 const ROLES: usize = 5;
 const REGISTRIES: usize = 5;
 const SETTING_UP: usize = 64;
 const SOON: Duration = Duration::from_mins(1);
 const PASSWORD: &str = "correct horse battery staple";
-const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIFSjIL8j1rY4cUhqd7cyLRV+y01dVXDdDSVbjbRI6Kr alice@example";
 
-/// What a server has, besides its users and roles.
+/// What a server has, besides its roles.
 pub struct Contents {
     pub clusters: usize,
+    pub users: usize,
+    /// Each user has so many SSH keys.
+    pub keys: usize,
     pub registries: Vec<Value>,
 }
 
@@ -32,6 +36,8 @@ impl Contents {
         let registry = |number| private_registry(&format!("registry-{number}.example.org"), "p");
         Self {
             clusters: CLUSTERS,
+            users: USERS,
+            keys: 1,
             registries: (0..REGISTRIES).map(registry).collect(),
         }
     }
@@ -40,6 +46,34 @@ impl Contents {
 /// A registry at this host, for the account `u`.
 pub fn private_registry(host: &str, password: &str) -> Value {
     json!({"description": "ours", "provider": "private", "serveraddress": host, "credentials": {"username": "u", "password": password}})
+}
+
+/// A public key that nobody has the private one of; another one for each number. Every second one is an RSA key of 3,072 bits, the others are
+/// Ed25519 keys (RFC 4253, section 6.6; RFC 8709).
+pub fn ssh_key(number: usize) -> String {
+    let string = |bytes: &[u8]| {
+        let length = u32::try_from(bytes.len()).unwrap_or_default();
+        [&length.to_be_bytes(), bytes].concat()
+    };
+    let (algorithm, rest) = if number.is_multiple_of(2) {
+        ("ssh-ed25519", string(&numbered::<32>(number)))
+    } else {
+        // The leading zero makes it positive.
+        let modulus = [&[0], &numbered::<384>(number)[..]].concat();
+        ("ssh-rsa", [string(&[1, 0, 1]), string(&modulus)].concat())
+    };
+    let blob = [string(algorithm.as_bytes()), rest].concat();
+    format!("{algorithm} {}", STANDARD.encode(blob))
+}
+
+fn numbered<const N: usize>(number: usize) -> [u8; N] {
+    let mut random = fastrand::Rng::with_seed(number as u64);
+    let mut bytes = [0; N];
+    random.fill(&mut bytes);
+    // The highest and the lowest bit of a modulus are set.
+    bytes[0] |= 0x80;
+    bytes[N - 1] |= 1;
+    bytes
 }
 
 /// A running server.
@@ -175,17 +209,14 @@ impl Cloud {
         self.organization = format!("/v3/organizations/{}", word(&organizations[0], "id")?);
         let below = |path: &str| format!("{}/{path}", self.organization);
         let (mut users, mut registries) = (Vec::new(), Vec::new());
-        for number in 0..USERS {
+        for number in 0..contents.users {
             let user = json!({"name": format!("User {number}"), "email": format!("user-{number}@example.org")});
             let user = self.ask(&mut wire, "POST", &below("users"), &user).await?;
             let user = below(&format!("users/{}", word(&user, "id")?));
-            self.ask(
-                &mut wire,
-                "POST",
-                &format!("{user}/ssh_keys"),
-                &json!({"name": "laptop", "key": KEY}),
-            )
-            .await?;
+            for key in 0..contents.keys {
+                let key = json!({"name": format!("key-{key}"), "key": ssh_key(number * contents.keys + key)});
+                self.ask(&mut wire, "POST", &format!("{user}/ssh_keys"), &key).await?;
+            }
             users.push(user);
         }
         for registry in &contents.registries {

@@ -17,11 +17,12 @@ use super::bed::account;
 
 const MANAGER: &str = "fieldManager=tidewaiter%2Fbare";
 
+const APPLY: &str = "application/apply-patch+yaml";
+
 /// One write.
 #[derive(Clone, Debug)]
 pub struct Patch {
     path: String,
-    format: &'static str,
     body: Vec<u8>,
 }
 
@@ -30,21 +31,11 @@ impl Patch {
     pub fn apply(collection: &str, name: &str, object: &Value) -> Self {
         Self {
             path: format!("{collection}/{name}?{MANAGER}&force=true"),
-            format: "application/apply-patch+yaml",
             body: object.to_string().into_bytes(),
         }
     }
 
-    /// The patch that gives an object its finalizers.
-    fn finalizers(collection: &str, name: &str, finalizers: &[String]) -> Self {
-        Self {
-            path: format!("{collection}/{name}?{MANAGER}"),
-            format: "application/merge-patch+json",
-            body: json!({"metadata": {"finalizers": finalizers}}).to_string().into_bytes(),
-        }
-    }
-
-    /// What makes the objects of this kind with these labels as they are: all applies, then the finalizers.
+    /// What makes the objects of this kind with these labels as they are.
     pub async fn copies_of<K>(client: &Client, labels: &str) -> Result<Vec<Self>>
     where
         K: Resource<DynamicType = ()>,
@@ -52,7 +43,7 @@ impl Patch {
         let resource = ApiResource::erase::<K>(&());
         let all: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
         let list = all.list(&ListParams::default().labels(labels)).await?;
-        let (mut applies, mut finalizers) = (Vec::new(), Vec::new());
+        let mut applies = Vec::new();
         for object in list {
             let (meta, mut body) = (object.metadata, object.data);
             body["apiVersion"] = json!(resource.api_version);
@@ -65,12 +56,12 @@ impl Patch {
                 name: Some(name.clone()),
                 namespace: meta.namespace,
                 labels: meta.labels,
+                finalizers: meta.finalizers,
                 ..ObjectMeta::default()
             })?;
             applies.push(Self::apply(&collection, &name, &body));
-            finalizers.extend(meta.finalizers.map(|all| Self::finalizers(&collection, &name, &all)));
         }
-        Ok([applies, finalizers].concat())
+        Ok(applies)
     }
 }
 
@@ -79,10 +70,10 @@ impl Patch {
 pub async fn send(cluster: &ControlPlane, patches: Vec<Patch>) -> Result<Audit> {
     let (client, mark) = (cluster.client(&account()), cluster.audit_mark().await);
     stream::iter(patches)
-        .map(|Patch { path, format, body }| {
+        .map(|Patch { path, body }| {
             let client = client.clone();
             let applying = async move {
-                let request = Request::patch(path).header(CONTENT_TYPE, format).body(body)?;
+                let request = Request::patch(path).header(CONTENT_TYPE, APPLY).body(body)?;
                 client.request_text(request).await?;
                 anyhow::Ok(())
             };

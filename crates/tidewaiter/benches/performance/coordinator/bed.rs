@@ -12,7 +12,7 @@ use tidewaiter_testkit::{
     AuditMark, ControlPlane, FakeRegistries, Identity, Process, Program, Scratch, eventually, free_port,
 };
 
-use crate::cloud::server::{Cloud, Contents, private_registry};
+use crate::cloud::server::{Cloud, Contents, USERS, private_registry};
 use crate::process::Role;
 
 /// Longer than anything takes that happens in every namespace.
@@ -28,18 +28,25 @@ pub struct Bed {
     pub cluster: ControlPlane,
     pub cloud: Cloud,
     pub registries: FakeRegistries,
-    scratch: Scratch,
-    program: PathBuf,
+    pub scratch: Scratch,
+    pub program: PathBuf,
 }
 
 impl Bed {
     pub async fn start(program: &Path, clusters: usize) -> Result<Self> {
+        Self::with_users(program, clusters, USERS, 1).await
+    }
+
+    /// The same with so many users, who have so many SSH keys each.
+    pub async fn with_users(program: &Path, clusters: usize, users: usize, keys: usize) -> Result<Self> {
         let registries = FakeRegistries::start().await;
         for host in HOSTS {
             registries.accept(host, &[&format!("u:{PASSWORD}")]);
         }
         let contents = Contents {
             clusters,
+            users,
+            keys,
             registries: HOSTS.map(|host| private_registry(host, PASSWORD)).into(),
         };
         Ok(Self {
