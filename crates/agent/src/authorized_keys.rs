@@ -78,8 +78,12 @@ impl Format {
         }
     }
 
-    fn line(&self, user: Uuid, key: &LoginKey) -> String {
-        format!("{}{}\" {}\n", self.command, user.simple(), key.data)
+    fn push(&self, content: &mut Vec<u8>, user: Uuid, key: &LoginKey) {
+        let mut id = Uuid::encode_buffer();
+        let id = user.simple().encode_lower(&mut id);
+        for part in [&self.command, &*id, "\" ", &key.data, "\n"] {
+            content.extend_from_slice(part.as_bytes());
+        }
     }
 
     /// Takes a file apart.
@@ -116,15 +120,17 @@ impl Format {
         let keys = logins
             .iter()
             .flat_map(|(user, keys)| keys.iter().map(|key| (*user, key)));
-        let lines: Vec<String> = keys.map(|(user, key)| self.line(user, key)).collect();
         let kept = |line: &&Vec<u8>| foreign == ForeignLines::Keep || is_break_glass(line);
         let mut content = Vec::new();
         for line in parts.before.iter().filter(kept) {
             push_line(&mut content, line);
         }
-        if !lines.is_empty() {
+        let mut keys = keys.peekable();
+        if keys.peek().is_some() {
             push_line(&mut content, BEGIN_LINE.as_bytes());
-            content.extend(lines.concat().into_bytes());
+            for (user, key) in keys {
+                self.push(&mut content, user, key);
+            }
             content.extend_from_slice(END_LINE.as_bytes());
         }
         for line in parts.after.iter().filter(kept) {
@@ -150,7 +156,9 @@ impl Format {
         let (id, data) = text.strip_prefix(&self.command)?.split_once("\" ")?;
         let user = Uuid::try_parse(id).ok()?;
         let key = LoginKey::from(&SshKeyLine::parse(data.trim_end_matches('\n')).ok()?);
-        (self.line(user, &key).as_bytes() == line).then_some((user, key))
+        let mut written = Vec::new();
+        self.push(&mut written, user, &key);
+        (written == line).then_some((user, key))
     }
 }
 

@@ -355,9 +355,12 @@ fn allowed<T: Extract>(figment: &Figment, path: Vec<String>) -> Option<&'static 
     }
 }
 
-/// A key that cannot be a setting is a line of another file, which may be secret.
+/// A key that cannot be a setting is a line of another file, which may be secret. What is below a setting may be named as the user likes
+/// (`pluginNamespaces`), with a slash as well.
 fn name_shown(key: String) -> String {
-    if key.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '_' | '-')) {
+    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let (setting, below) = key.split_once('.').unwrap_or((&key, ""));
+    if setting.chars().all(is_plain) && below.chars().all(|c| is_plain(c) || c == '/') {
         return key;
     }
     format!("with a name of {} characters", key.chars().count())

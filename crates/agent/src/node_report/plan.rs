@@ -32,7 +32,7 @@ pub(super) fn plan(
 }
 
 fn of_outcome(outcome: &Outcome, before: Option<&NodeReportStatus>, now: Timestamp) -> NodeReportStatus {
-    let logins = outcome.logins.iter().flatten();
+    let logins = outcome.logins.iter().flat_map(|logins| logins.iter());
     let users: Vec<UserKeys> = logins
         .map(|(id, keys)| {
             let id = id.to_string();

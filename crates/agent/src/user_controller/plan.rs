@@ -1,5 +1,7 @@
 //! What is to be written to `authorized_keys`, and what others did to it. Pure.
 
+use std::sync::Arc;
+
 use crate::authorized_keys::{ForeignLines, Format, Logins, Parts};
 use crate::host::{Found, FoundFile, Owner};
 
@@ -10,7 +12,7 @@ pub(crate) const MODE: u32 = 0o600;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Left {
     /// Who could log in by it.
-    pub(crate) logins: Logins,
+    pub(crate) logins: Arc<Logins>,
     /// Its break-glass lines when our lines were last intact.
     pub(crate) break_glass: Vec<Vec<u8>>,
     /// Which file it is.

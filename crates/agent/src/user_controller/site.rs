@@ -53,7 +53,7 @@ pub(crate) struct Input {
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     /// Who can log in; None when that is not known yet, and nothing was touched.
-    pub(crate) logins: Option<Logins>,
+    pub(crate) logins: Option<Arc<Logins>>,
     pub(crate) refused: Vec<Refused>,
     /// Whether the removal of many users waits for the mirror.
     pub(crate) is_held: bool,
@@ -75,7 +75,7 @@ struct State {
     /// Whether what a killed agent left was removed.
     is_swept: bool,
     /// Who may log in. Before the first list of the Users, that is who the file says, if the agent wrote it.
-    accepted: Option<Logins>,
+    accepted: Option<Arc<Logins>>,
     left: Option<Left>,
     has_script: bool,
     brake: Brake,
@@ -141,7 +141,7 @@ impl Site {
         let mut state = self.state();
         state.is_stopped = true;
         if self.settings.on_stop == OnStop::Clear {
-            self.apply(&mut state, &Logins::new(), &mut Vec::new())?;
+            self.apply(&mut state, &Arc::default(), &mut Vec::new())?;
         }
         Ok(())
     }
@@ -163,14 +163,14 @@ impl Site {
                 let logins = self.format.logins(&parts);
                 state.brake = Brake::new(ids(&logins), now);
                 let is_ours = self.format.render(&parts, &logins, self.settings.foreign_lines) == file.content;
-                state.accepted = (is_ours && !logins.is_empty()).then_some(logins);
+                state.accepted = (is_ours && !logins.is_empty()).then(|| Arc::new(logins));
             }
         }
         state.is_swept = true;
         Ok(())
     }
 
-    fn apply(&self, state: &mut State, logins: &Logins, tampering: &mut Vec<String>) -> Result<Parts, HostError> {
+    fn apply(&self, state: &mut State, logins: &Arc<Logins>, tampering: &mut Vec<String>) -> Result<Parts, HostError> {
         let is_first = state.left.is_none();
         let mut found = Vec::new();
         let result = self.apply_all(state, logins, &mut found);
@@ -181,7 +181,12 @@ impl Site {
     }
 
     /// `changes` gets what others had changed.
-    fn apply_all(&self, state: &mut State, logins: &Logins, changes: &mut Vec<String>) -> Result<Parts, HostError> {
+    fn apply_all(
+        &self,
+        state: &mut State,
+        logins: &Arc<Logins>,
+        changes: &mut Vec<String>,
+    ) -> Result<Parts, HostError> {
         for _ in 0..RACES {
             let folders = self.folders(changes)?;
             let watched = [&folders.ssh, &folders.scripts];
@@ -251,7 +256,7 @@ impl Site {
         &self,
         state: &mut State,
         folder: &OwnedFd,
-        logins: &Logins,
+        logins: &Arc<Logins>,
         changes: &mut Vec<String>,
     ) -> Result<(Parts, Option<OwnedFd>), HostError> {
         let target = Target {
@@ -277,7 +282,7 @@ impl Site {
             Found::Absent | Found::Other(_) => None,
         };
         state.left = Some(Left {
-            logins: logins.clone(),
+            logins: Arc::clone(logins),
             break_glass: parts.break_glass().map(<[u8]>::to_vec).collect(),
             inode: file.as_ref().map_or(0, |file| file.inode),
         });
@@ -322,7 +327,7 @@ impl State {
         }
         let expiry = expiry(expire_after, self.confirmed, input.now);
         let logins = match expiry {
-            Expiry::Expired => self.accepted.as_ref().map(|_| Logins::new()),
+            Expiry::Expired => self.accepted.as_ref().map(|_| Arc::default()),
             _ => self.accepted.clone(),
         };
         Outcome {
@@ -348,12 +353,12 @@ impl State {
         if self.brake.holds(&present, wanted.users, &input.mirror) {
             // A file that the agent did not write stays as it is meanwhile.
             if let Some(accepted) = &mut self.accepted {
-                accepted.extend(wanted.logins.clone());
+                Arc::make_mut(accepted).extend((*wanted.logins).clone());
             }
             return true;
         }
         self.brake.release(present, wanted.users, &input.mirror, input.now);
-        self.accepted = Some(wanted.logins.clone());
+        self.accepted = Some(Arc::clone(&wanted.logins));
         false
     }
 }

@@ -4,6 +4,7 @@
 //! key becomes a line only as the key that was parsed, and one user's bad key affects nobody else.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use kube::Resource;
 use kube::core::ObjectMeta;
@@ -61,7 +62,7 @@ fn null_is_empty<'de, D: Deserializer<'de>>(value: D) -> Result<Vec<UserKey>, D:
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// The keys to write.
-    pub(crate) logins: Logins,
+    pub(crate) logins: Arc<Logins>,
     /// The keys that are not written.
     pub(crate) refused: Vec<Refused>,
     /// The number of Users.
@@ -169,7 +170,7 @@ impl Wanted {
             }
             *bytes += size;
             owners.insert(key.data.clone(), id);
-            self.logins.entry(id).or_default().push(key);
+            Arc::make_mut(&mut self.logins).entry(id).or_default().push(key);
         }
     }
 }

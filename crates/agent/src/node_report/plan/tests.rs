@@ -25,7 +25,7 @@ fn logins(users: &[(u128, &str)]) -> Logins {
 
 fn outcome(users: &[(u128, &str)]) -> Outcome {
     Outcome {
-        logins: Some(logins(users)),
+        logins: Some(logins(users).into()),
         refused: vec![],
         is_held: false,
         expiry: Expiry::Off,

@@ -37,7 +37,7 @@ fn file(after: &str) -> FoundFile {
 
 fn left(break_glass: &[&str]) -> Left {
     Left {
-        logins: logins(),
+        logins: logins().into(),
         break_glass: break_glass.iter().map(|line| line.as_bytes().to_vec()).collect(),
         inode: 7,
     }

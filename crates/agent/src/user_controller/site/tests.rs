@@ -72,7 +72,7 @@ fn wanted(users: std::ops::Range<u128>) -> Option<Arc<Wanted>> {
     let logins: Logins = users.map(|user| (Uuid::from_u128(user), vec![key.clone()])).collect();
     Some(Arc::new(Wanted {
         users: logins.len(),
-        logins,
+        logins: logins.into(),
         refused: vec![],
     }))
 }

@@ -43,7 +43,7 @@ fn each_user_has_its_keys_once() {
 #[test]
 fn a_list_that_go_wrote_as_null_is_empty() {
     let user = object(json!({"metadata": {"name": A}, "spec": {"id": A, "ssh_keys": null}}));
-    assert_eq!(wanted([user]).logins, Logins::new());
+    assert!(wanted([user]).logins.is_empty());
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn an_id_is_a_uuid_or_nothing() {
     }
     // The API server compares the two; an object that was stored before has not been compared.
     let other = json!({"metadata": {"name": B}, "spec": {"id": A, "ssh_keys": [{"key": KEY}]}});
-    assert_eq!(wanted([object(other)]).logins, Logins::new());
+    assert!(wanted([object(other)]).logins.is_empty());
 }
 
 #[test]

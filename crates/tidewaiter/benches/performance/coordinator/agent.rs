@@ -3,11 +3,10 @@
 //!
 //! The agents write to folders of their own: nodes would be as many file systems on the same disk.
 
-use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use serde_json::json;
 use tidewaiter_testkit::usage::{Memory, cpu_seconds};
 
@@ -169,18 +168,17 @@ async fn at_rest(bed: &Bed, agent: &Agent) -> Result<Rest> {
     })
 }
 
-/// Somebody appends a line to the file, again and again.
+/// Somebody empties the file, again and again.
 async fn edits(agent: &Agent) -> Result<Vec<f64>> {
-    let (good, line) = (agent.content(), format!("{} intruder\n", ssh_key(USERS * KEYS)));
+    let good = agent.content();
     let mut restored = Vec::new();
     for _ in 0..EDITS {
         pause(PAUSE / 2).await;
-        let mut file = std::fs::File::options().append(true).open(&agent.file)?;
+        let file = std::fs::File::options().write(true).open(&agent.file)?;
         let begin = now();
-        file.write_all(line.as_bytes())?;
-        let end = agent.until(&line, false).await?;
+        file.set_len(0)?;
+        let end = agent.until(|content| content == good).await?;
         restored.push(end.duration_since(begin).as_secs_f64());
-        ensure!(agent.content() == good, "the file is another one");
     }
     Ok(restored)
 }
@@ -212,7 +210,10 @@ async fn changes(bed: &Bed, agents: &[Agent; 2]) -> Result<Vec<f64>> {
 /// When the last of the agents has written the key, or removed it.
 async fn last(agents: &[Agent; 2], key: &str, wanted: bool) -> Result<Instant> {
     let [one, other] = agents;
-    let (one, other) = tokio::try_join!(one.until(key, wanted), other.until(key, wanted))?;
+    let (one, other) = tokio::try_join!(
+        one.until(|content| content.contains(key) == wanted),
+        other.until(|content| content.contains(key) == wanted)
+    )?;
     Ok(one.max(other))
 }
 

@@ -90,11 +90,11 @@ impl Agent {
         .await;
     }
 
-    /// When the file has, or has not, this key.
-    pub async fn until(&self, key: &str, wanted: bool) -> Result<Instant> {
+    /// When the file has such a content.
+    pub async fn until(&self, wanted: impl Fn(&str) -> bool) -> Result<Instant> {
         let begin = now();
         loop {
-            if self.content().contains(key) == wanted {
+            if wanted(&self.content()) {
                 return Ok(now());
             }
             if begin.elapsed() > SOON {
