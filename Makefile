@@ -37,7 +37,7 @@ docs:
 unit: assets
 	hack/image/tools
 	cargo test --workspace --no-run
-	target/debug/xtask test --except nodes --except agent_nodes
+	target/debug/xtask test --except nodes
 	@echo "The tests on real nodes are apart: make nodes"
 
 # One binary after the other: nodes take the processors.
@@ -46,7 +46,6 @@ nodes: assets ## The tests on real nodes (root, cgroups of version 1; builds kub
 	hack/node-assets/build
 	cargo test --workspace --no-run
 	target/debug/xtask test --only nodes --binaries 1
-	target/debug/xtask test --only agent_nodes
 
 assets: ## etcd, the Kubernetes control plane, Helm, moto, fake-gcs-server, Prometheus, PostgreSQL and Schemathesis, put once into the cache
 	hack/kube-assets/build
