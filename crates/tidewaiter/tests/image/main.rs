@@ -320,3 +320,26 @@ fn a_wrong_binary_is_refused() {
         "{said}"
     );
 }
+
+#[test]
+fn a_layer_is_compressed_with_zstd_and_an_image_that_is_too_large_is_refused() {
+    for name in NAMES {
+        let manifest = BUILT.unpack(name).manifest();
+        let layers = manifest["layers"].as_array().unwrap();
+        let zstd = |layer: &&Value| layer["mediaType"] == "application/vnd.oci.image.layer.v1.tar+zstd";
+        assert_eq!(layers.iter().filter(zstd).count(), layers.len(), "{name}: {manifest}");
+    }
+    let scratch = Scratch::new("image-too-large");
+    let output = Command::new(build_script())
+        .arg(BUILT.0.binary())
+        .arg(scratch.path())
+        .env("COMPRESSION_LEVEL", "1")
+        // As many bytes as the image may have by default; that of a debug binary has more.
+        .env_remove("SIZE_LIMIT")
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("bytes compressed, more than 25000000"), "{said}");
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0, "{said}");
+}
