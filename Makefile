@@ -14,9 +14,13 @@ help: ## What can be made
 # One build for the demo and the benchmarks: the released binary and what drives it.
 RELEASE := --release --package tidewaiter --bins --example demo
 
-demo: assets ## See it work, on a real API server and a stand-in for AWS (KEEP=1 leaves it running, AUDIT=file lists the writes)
+# What real nodes run, and what makes the image that they run. The demo says what is missing, and goes on without nodes.
+NODE_ASSETS := hack/image/tools && hack/node-assets/build >/dev/null
+
+demo: assets ## See it work, on a real API server and a stand-in for AWS (KEEP=1 leaves it running, AUDIT=file lists the writes; NODES=2: on real nodes)
+	$(if $(NODES),$(NODE_ASSETS) || true)
 	cargo build $(RELEASE)
-	target/release/examples/demo $(if $(KEEP),--keep) $(if $(AUDIT),--audit $(AUDIT))
+	target/release/examples/demo $(if $(NODES),--nodes $(NODES)) $(if $(KEEP),--keep) $(if $(AUDIT),--audit $(AUDIT))
 
 test: fmt lint docs unit ## Everything that CI runs
 
