@@ -14,9 +14,13 @@ help: ## What can be made
 # One build for the demo and the benchmarks: the released binary and what drives it.
 RELEASE := --release --package tidewaiter --bins --example demo
 
-demo: assets ## See it work, on a real API server and a stand-in for AWS (KEEP=1 leaves it running, AUDIT=file lists the writes)
+# What real nodes run, and what makes the image that they run. The demo says what is missing, and goes on without nodes.
+NODE_ASSETS := hack/image/tools && hack/node-assets/build >/dev/null
+
+demo: assets ## See it work, on a real API server and a stand-in for AWS (KEEP=1 leaves it running, AUDIT=file lists the writes; NODES=2: on real nodes)
+	$(if $(NODES),$(NODE_ASSETS) || true)
 	cargo build $(RELEASE)
-	target/release/examples/demo $(if $(KEEP),--keep) $(if $(AUDIT),--audit $(AUDIT))
+	target/release/examples/demo $(if $(NODES),--nodes $(NODES)) $(if $(KEEP),--keep) $(if $(AUDIT),--audit $(AUDIT))
 
 test: fmt lint docs unit ## Everything that CI runs
 
@@ -37,7 +41,7 @@ docs:
 unit: assets
 	hack/image/tools
 	cargo test --workspace --no-run
-	target/debug/xtask test --except nodes --except agent_nodes
+	target/debug/xtask test --except nodes
 	@echo "The tests on real nodes are apart: make nodes"
 
 # One binary after the other: nodes take the processors.
@@ -46,7 +50,6 @@ nodes: assets ## The tests on real nodes (root, cgroups of version 1; builds kub
 	hack/node-assets/build
 	cargo test --workspace --no-run
 	target/debug/xtask test --only nodes --binaries 1
-	target/debug/xtask test --only agent_nodes
 
 assets: ## etcd, the Kubernetes control plane, Helm, moto, fake-gcs-server, Prometheus, PostgreSQL and Schemathesis, put once into the cache
 	hack/kube-assets/build

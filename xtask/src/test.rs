@@ -18,12 +18,11 @@ use serde_json::Value;
 
 /// The targets that take longest, which start first, the longest before the others. Those that compute (`simulation`, `histories`) lie
 /// between those that wait, so that neither the cores nor the places are idle.
-const LONGEST: [&str; 24] = [
+const LONGEST: [&str; 23] = [
     "server",
     "controller",
     "coordinator",
     "nodes",
-    "agent_nodes",
     "simulation",
     "attacks",
     "agent",

@@ -48,6 +48,17 @@ pub fn binary(name: &str) -> PathBuf {
 /// When it is not there, naming the folder and the remedy.
 #[must_use]
 pub fn node_programs() -> PathBuf {
+    let path = node_programs_folder();
+    assert!(
+        path.is_dir(),
+        "{} is missing: run hack/node-assets/build",
+        path.display()
+    );
+    path
+}
+
+/// The same, if it is there or not.
+pub(crate) fn node_programs_folder() -> PathBuf {
     let required = |go_mod, module| required(go_mod, module).expect("hack/node-assets requires its programs");
     let versions = [
         kubernetes_version(),
@@ -55,13 +66,7 @@ pub fn node_programs() -> PathBuf {
         required(CONTAINERD_GO_MOD, "github.com/containerd/containerd/v2"),
         required(CRANE_GO_MOD, "github.com/google/go-containerregistry"),
     ];
-    let path = cache_folder().join("node-assets").join(versions.join("-"));
-    assert!(
-        path.is_dir(),
-        "{} is missing: run hack/node-assets/build",
-        path.display()
-    );
-    path
+    cache_folder().join("node-assets").join(versions.join("-"))
 }
 
 /// The folder whose `root` is the root tree of real nodes, from the cache that `hack/node-tree` fills.
@@ -197,6 +202,16 @@ fn required(go_mod: &'static str, module: &str) -> Option<&'static str> {
             .strip_prefix(module)?
             .strip_prefix(' ')
     })
+}
+
+/// The folder of this repository.
+///
+/// # Panics
+/// When it was moved since this was compiled.
+#[must_use]
+pub fn repository() -> PathBuf {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    folder.canonicalize().expect("the repository is where it was compiled")
 }
 
 /// Where `hack/` puts what it builds; the same rule as in `hack/lib/cache.sh`.

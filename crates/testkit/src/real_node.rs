@@ -15,6 +15,7 @@ mod ended;
 mod faults;
 mod files;
 mod image;
+mod logins;
 mod network;
 mod options;
 mod registry;
@@ -34,10 +35,12 @@ use tokio::process::Command;
 
 pub use self::faults::Unit;
 pub use self::image::Image;
+pub use self::logins::AUTHORIZED_KEYS;
 pub(crate) use self::network::Network;
 use self::network::{HIERARCHIES, Slot};
 pub use self::options::{KubeletVersion, NodeOptions};
 pub use self::registry::Registry;
+use crate::command::printed;
 use crate::{ControlPlane, Identity, Process, Program, Scratch, assets, eventually};
 
 /// A node is Ready after some seconds; on a busy machine it is not.
@@ -60,6 +63,15 @@ pub struct RealNode {
 }
 
 impl RealNode {
+    /// What this machine lacks to run nodes.
+    #[must_use]
+    pub fn missing() -> Option<String> {
+        network::missing().or_else(|| {
+            (!assets::node_programs_folder().is_dir())
+                .then(|| "kubelet and containerd: run hack/node-assets/build".to_owned())
+        })
+    }
+
     /// Starts a node and waits until it is Ready. Like a client it belongs to the runtime that it is started in.
     ///
     /// # Panics
@@ -75,7 +87,7 @@ impl RealNode {
         std::fs::File::create_new(&disk)
             .and_then(|file| file.set_len(options.disk))
             .expect("a file for the disk");
-        run_here(
+        printed(
             Command::new("mkfs.ext4")
                 .args(["-q", "-m", "0", "-O", "^has_journal"])
                 .arg(&disk),
@@ -327,25 +339,7 @@ fn remove_cgroup(group: &Path) {
 }
 
 async fn ip(args: &[&str]) {
-    run_here(Command::new("ip").args(args)).await;
-}
-
-/// Runs a command and returns what it prints.
-async fn run_here(command: &mut Command) -> String {
-    let output = command
-        .output()
-        .await
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let (printed, errors) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    assert!(
-        output.status.success(),
-        "{command:?}: {}\n{printed}{errors}",
-        output.status
-    );
-    printed.into_owned()
+    printed(Command::new("ip").args(args)).await;
 }
 
 #[expect(clippy::disallowed_methods, reason = "a file that nobody reads yet")]

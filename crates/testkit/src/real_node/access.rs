@@ -1,13 +1,15 @@
 //! What a test does on a node as its administrator.
 
 use std::os::fd::AsFd as _;
+use std::path::Path;
 use std::process::Stdio;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tokio::process::Command;
 use tokio::sync::oneshot;
 
-use super::{Image, RealNode, Unit, run_here};
+use super::{Image, RealNode, Unit};
+use crate::command::{printed, tried};
 
 impl RealNode {
     /// Runs a command on the node as root and returns what it prints.
@@ -15,7 +17,27 @@ impl RealNode {
     /// # Panics
     /// When it fails, with its output.
     pub async fn run<const N: usize>(&self, command: [&str; N]) -> String {
-        run_here(self.command().args(command)).await
+        printed(self.command().args(command)).await
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// How it failed, with its output.
+    pub async fn try_run<const N: usize>(&self, command: [&str; N]) -> Result<String, String> {
+        tried(self.command().args(command)).await
+    }
+
+    /// A program of this machine, with its files, on the network of the node.
+    ///
+    /// # Panics
+    /// When the node has no power.
+    #[must_use]
+    pub fn program_on_its_network(&self, program: &Path) -> Command {
+        let pid = self.first_process().expect("the node has power");
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/proc/{pid}/ns/net")).arg("--").arg(program);
+        command
     }
 
     /// Loads an image into its containerd, under the name that it has in its archive.
@@ -32,7 +54,7 @@ impl RealNode {
             "--local",
             "-",
         ];
-        run_here(self.command().args(import).stdin(archive)).await;
+        printed(self.command().args(import).stdin(archive)).await;
     }
 
     /// Pulls an image into its containerd from the registry of its network, as kubelet does.

@@ -90,7 +90,8 @@ impl RealNode {
         let disk = self.scratch.path().join("disk.img");
         // The kernel gives it back a moment after the last process.
         eventually("the disk to be free", READY, async || {
-            let used = super::run_here(tokio::process::Command::new("losetup").arg("--associated").arg(&disk)).await;
+            let used =
+                crate::command::printed(tokio::process::Command::new("losetup").arg("--associated").arg(&disk)).await;
             if used.is_empty() { Ok(()) } else { Err(used) }
         })
         .await;

@@ -6,7 +6,9 @@ use aws_lc_rs::digest::{SHA256, digest};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::{copy, run_here, write_new};
+use super::{copy, write_new};
+use crate::command::printed;
+use crate::images::architecture;
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
@@ -101,15 +103,6 @@ fn sha256(bytes: &[u8]) -> String {
         })
 }
 
-/// As Go calls it.
-fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    }
-}
-
 /// The same files give the same archive.
 async fn tar(folder: &Path, archive: &Path) {
     let mut tar = Command::new("tar");
@@ -121,5 +114,5 @@ async fn tar(folder: &Path, archive: &Path) {
         "--group=0",
         "--numeric-owner",
     ]);
-    run_here(tar.arg("--file").arg(archive).arg("--directory").arg(folder).arg(".")).await;
+    printed(tar.arg("--file").arg(archive).arg("--directory").arg(folder).arg(".")).await;
 }

@@ -179,7 +179,7 @@ impl Slot {
 }
 
 /// What this machine lacks.
-fn missing() -> Option<String> {
+pub(super) fn missing() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("root".to_owned());
     }

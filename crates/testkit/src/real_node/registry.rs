@@ -3,7 +3,8 @@
 
 use tokio::process::Command;
 
-use super::{Image, run_here};
+use super::Image;
+use crate::command::printed;
 use crate::{ControlPlane, Process, Program, Scratch, assets, eventually};
 
 /// A running registry, empty at first. It ends when this is dropped.
@@ -51,11 +52,11 @@ impl Registry {
         std::fs::create_dir(&layout).expect("a folder");
         let mut tar = Command::new("tar");
         tar.arg("--extract").arg("--file").arg(image.archive());
-        run_here(tar.arg("--directory").arg(&layout)).await;
+        printed(tar.arg("--directory").arg(&layout)).await;
         let path = image.name().split_once('/').map_or(image.name(), |(_, path)| path);
         let mut crane = Command::new(assets::node_programs().join("crane"));
         crane.args(["push", "--insecure"]).arg(&layout);
-        run_here(crane.arg(format!("{}/{path}", self.address))).await;
+        printed(crane.arg(format!("{}/{path}", self.address))).await;
     }
 
     /// Puts an image that it has into it once more, with another label and under another tag: another image with the same content.
@@ -68,7 +69,7 @@ impl Registry {
         let mut crane = Command::new(assets::node_programs().join("crane"));
         crane.args(["mutate", "--insecure", "--label", &format!("tag={tag}")]);
         crane.args(["--tag", &format!("{}/{repository}:{tag}", self.address)]);
-        run_here(crane.arg(format!("{}/{path}", self.address))).await;
+        printed(crane.arg(format!("{}/{path}", self.address))).await;
     }
 
     /// The process: to stop, kill, pause and resume.

@@ -11,7 +11,7 @@ use tidewaiter_testkit::{Process, Program, Scratch, assets, eventually, free_por
 use tokio::time::Instant;
 
 use crate::narrator::{command, output, say};
-use crate::world::{SOON, Stage, World, binary, repository, show, words};
+use crate::world::{SOON, Stage, World, binary, show, words};
 
 const PASSWORD: &str = "an example of a password";
 
@@ -40,7 +40,7 @@ pub async fn begins() -> Result<Cloud> {
     let url = format!("https://{address}");
     let data = at("data");
     // As if the commands were typed in the folder of the repository.
-    symlink(repository().join("examples"), at("examples"))?;
+    symlink(assets::repository().join("examples"), at("examples"))?;
     let person = Person::new(folder.path(), "olivia");
     let init = [
         "cloud",

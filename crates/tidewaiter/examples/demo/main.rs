@@ -1,4 +1,5 @@
-//! `make demo`: Tidewaiter at work on a real API server, with moto in the place of AWS, told in a few steps.
+//! `make demo`: Tidewaiter at work on a real API server, with moto in the place of AWS, told in a few steps; or, with `NODES=2`,
+//! installed on real nodes.
 //!
 //! Everything that is shown is asked of the running components, and everything that is told is checked: what does not
 //! happen fails the demo. Whatever ends it, nothing that it started is left.
@@ -13,6 +14,7 @@ mod cloud;
 mod coordinator;
 mod health;
 mod narrator;
+mod nodes;
 mod plugins;
 mod story;
 mod times;
@@ -26,6 +28,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, anyhow};
 use clap::Parser;
 use futures::FutureExt as _;
+use tidewaiter_testkit::{ControlPlane, RealNode};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use narrator::{Narrator, explore, remark};
@@ -38,6 +41,9 @@ struct Args {
     /// Leaves everything running at the end, to look around, until Ctrl-C
     #[arg(long)]
     keep: bool,
+    /// Tells the story of so many real nodes instead, where this machine can run them
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(2..=4))]
+    nodes: Option<u8>,
     /// Writes which writes the API server received to this file, to compare two versions
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,
@@ -79,18 +85,44 @@ async fn main() -> ExitCode {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long the demo takes, for its viewer")]
+/// A story and what it plays in. Dropped, everything that it started is gone.
+trait Play {
+    /// Tells it.
+    async fn tell(&mut self, narrator: &Narrator) -> Result<()>;
+
+    /// The end of the last log, for a demo that failed.
+    fn last_log(&self) -> String;
+
+    fn cluster(&self) -> Result<&ControlPlane>;
+
+    /// How to look around while everything runs.
+    fn ways_in(&self) -> Result<String>;
+}
+
 async fn run(narrator: &Narrator, args: &Args) -> Result<()> {
+    let Some(number) = args.nodes else {
+        return play(narrator, args, World::default()).await;
+    };
+    if let Some(missing) = RealNode::missing() {
+        remark(&format!(
+            "This machine runs no nodes, which need {missing}. The demo goes on without them."
+        ));
+        return play(narrator, args, World::default()).await;
+    }
+    play(narrator, args, nodes::World::new(number)).await
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long the demo takes, for its viewer")]
+async fn play(narrator: &Narrator, args: &Args, mut world: impl Play) -> Result<()> {
     let start = Instant::now();
-    let mut world = World::default();
-    let told = AssertUnwindSafe(story::tell(narrator, &mut world)).catch_unwind().await;
+    let told = AssertUnwindSafe(world.tell(narrator)).catch_unwind().await;
     match told {
         Ok(told) => told,
         Err(panic) => Err(anyhow!("{}", words(&*panic))),
     }
     .with_context(|| world.last_log())?;
     if let Some(file) = &args.audit {
-        audit::write(file, &world.stage()?.cluster.audit().await)?;
+        audit::write(file, &world.cluster()?.audit().await)?;
     }
     narrator.over();
     if args.keep {

@@ -1,6 +1,6 @@
 //! What the story plays in: a control plane, moto with the state store and the instances, and the released controller.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ use tokio::io::AsyncWriteExt as _;
 
 use crate::cloud::{Cloud, write};
 use crate::coordinator::Coordinator;
-use crate::narrator::{command, output};
+use crate::narrator::{Narrator, command, output};
+use crate::{Play, story};
 
 pub const CLUSTER: &str = "demo.example.com";
 const BUCKET: &str = "demo-state";
@@ -143,9 +144,14 @@ impl World {
             .text()
             .await?)
     }
+}
 
-    /// The end of the last log, for a demo that failed.
-    pub fn last_log(&self) -> String {
+impl Play for World {
+    async fn tell(&mut self, narrator: &Narrator) -> Result<()> {
+        story::tell(narrator, self).await
+    }
+
+    fn last_log(&self) -> String {
         match (&self.coordinator, &self.controller) {
             (Some(coordinator), _) => format!("The end of the coordinator's log:\n{}", coordinator.log_tail()),
             (None, Some(controller)) => format!("The end of the controller's log:\n{}", controller.process.log_tail()),
@@ -153,8 +159,11 @@ impl World {
         }
     }
 
-    /// How to look around while everything runs.
-    pub fn ways_in(&self) -> Result<String> {
+    fn cluster(&self) -> Result<&ControlPlane> {
+        Ok(&self.stage()?.cluster)
+    }
+
+    fn ways_in(&self) -> Result<String> {
         let stage = self.stage()?;
         let kubeconfig = stage.cluster.kubeconfig(&Identity::Admin);
         let kubectl = assets::binary("kubectl");
@@ -265,7 +274,7 @@ impl Stage {
     pub async fn kubectl(&self, identity: &Identity, args: &[&str]) -> Result<String> {
         let output = tokio::process::Command::from(self.cluster.kubectl(identity))
             .args(args)
-            .current_dir(repository())
+            .current_dir(assets::repository())
             // Ctrl-C is the demo's to hear.
             .process_group(0)
             .kill_on_drop(true)
@@ -364,10 +373,6 @@ pub fn group(name: &str, role: &str, labels: &[(&str, &str)]) -> InstanceGroupBu
     labels
         .iter()
         .fold(group, |group, (key, value)| group.node_label(key, value))
-}
-
-pub fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// The binary of this program's own profile: this program lies in `<target>/<profile>/examples`.

@@ -8,36 +8,17 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
-use tidewaiter_testkit::Scratch;
+use tidewaiter_testkit::images::{VERSION, architecture, build_script};
+use tidewaiter_testkit::{Images, Scratch, assets};
 
 /// The user of the image: kOps' user for kops-controller.
 const USER: &str = "10011:10011";
-const VERSION: &str = env!("CARGO_PKG_VERSION");
 const NAMES: [&str; 2] = ["tidewaiter", "kops-controller"];
 /// 2026-01-02T03:04:05Z
 const TIME: &str = "1767323045";
 
 /// The images, built once for the tests that only read them.
 static BUILT: LazyLock<Built> = LazyLock::new(|| Built::new(Command::new(build_script())));
-
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .canonicalize()
-        .unwrap()
-}
-
-fn build_script() -> PathBuf {
-    repository().join("hack/image/build")
-}
-
-fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => panic!("no image is built on {other}"),
-    }
-}
 
 /// What a command printed; it succeeds.
 #[track_caller]
@@ -48,38 +29,14 @@ fn output(command: &mut Command) -> String {
     String::from_utf8(said).unwrap()
 }
 
-/// The folder into which a build wrote.
-struct Built {
-    scratch: Scratch,
-}
+/// The images of a build.
+struct Built(Images);
 
 impl Built {
     fn new(mut script: Command) -> Self {
-        let scratch = Scratch::new("image");
-        // The symbols of a debug binary are hundreds of megabytes. A released one has none.
-        let binary = scratch.path().join("binary");
-        output(
-            Command::new("strip")
-                .arg("-o")
-                .arg(&binary)
-                .arg(env!("CARGO_BIN_EXE_tidewaiter")),
-        );
-        let folder = scratch.path().join("dist");
-        let said = output(
-            script
-                .args([&binary, &folder])
-                .env("SOURCE_DATE_EPOCH", TIME)
-                .env("COMPRESSION_LEVEL", "1"),
-        );
-        let built = Self { scratch };
-        let base = built.file("tidewaiter", "tar").with_extension("");
-        assert_eq!(said.lines().last(), base.to_str(), "{said}");
-        built
-    }
-
-    fn file(&self, name: &str, ending: &str) -> PathBuf {
-        let file = format!("dist/{name}-{VERSION}-linux-{}.{ending}", architecture());
-        self.scratch.path().join(file)
+        script.env("SOURCE_DATE_EPOCH", TIME);
+        let build = Images::build_by(script.into(), Path::new(env!("CARGO_BIN_EXE_tidewaiter")));
+        Self(tokio::runtime::Runtime::new().unwrap().block_on(build))
     }
 
     fn unpack(&self, name: &str) -> Layout {
@@ -90,7 +47,7 @@ impl Built {
             Command::new("tar")
                 .arg("--extract")
                 .arg("--file")
-                .arg(self.file(name, "tar"))
+                .arg(self.0.file(name, "tar"))
                 .arg("--directory")
                 .arg(layout.scratch.path()),
         );
@@ -239,7 +196,7 @@ fn the_configuration_names_the_user_the_program_and_the_commit() {
     let commit = output(
         Command::new("git")
             .args(["rev-parse", "HEAD"])
-            .current_dir(repository()),
+            .current_dir(assets::repository()),
     );
     for (name, program) in [
         ("tidewaiter", "/usr/local/bin/tidewaiter"),
@@ -249,7 +206,7 @@ fn the_configuration_names_the_user_the_program_and_the_commit() {
         let index = layout.index();
         let reference = &index["manifests"][0]["annotations"]["org.opencontainers.image.ref.name"];
         assert_eq!(*reference, json!(format!("registry.invalid/{name}:{VERSION}")));
-        let digest = fs::read_to_string(BUILT.file(name, "digest")).unwrap();
+        let digest = fs::read_to_string(BUILT.0.file(name, "digest")).unwrap();
         assert_eq!(digest.trim_end(), index["manifests"][0]["digest"].as_str().unwrap());
 
         let config = layout.config();
@@ -292,7 +249,7 @@ fn the_same_binary_gives_the_same_bytes() {
     let again = Built::new(script);
     for name in NAMES {
         for ending in ["digest", "tar"] {
-            let [first, second] = [&BUILT, &again].map(|built| fs::read(built.file(name, ending)).unwrap());
+            let [first, second] = [&BUILT, &again].map(|built| fs::read(built.0.file(name, ending)).unwrap());
             assert!(first == second, "{name}.{ending} differs");
         }
     }
@@ -362,4 +319,27 @@ fn a_wrong_binary_is_refused() {
         said.contains(missing.to_str().unwrap()) && said.contains("cargo build --release"),
         "{said}"
     );
+}
+
+#[test]
+fn a_layer_is_compressed_with_zstd_and_an_image_that_is_too_large_is_refused() {
+    for name in NAMES {
+        let manifest = BUILT.unpack(name).manifest();
+        let layers = manifest["layers"].as_array().unwrap();
+        let zstd = |layer: &&Value| layer["mediaType"] == "application/vnd.oci.image.layer.v1.tar+zstd";
+        assert_eq!(layers.iter().filter(zstd).count(), layers.len(), "{name}: {manifest}");
+    }
+    let scratch = Scratch::new("image-too-large");
+    let output = Command::new(build_script())
+        .arg(BUILT.0.binary())
+        .arg(scratch.path())
+        .env("COMPRESSION_LEVEL", "1")
+        // As many bytes as the image may have by default; that of a debug binary has more.
+        .env_remove("SIZE_LIMIT")
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("bytes compressed, more than 25000000"), "{said}");
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0, "{said}");
 }

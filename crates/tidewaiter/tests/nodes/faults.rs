@@ -3,13 +3,12 @@
 
 use std::time::Duration;
 
+use tidewaiter_testkit::site::{CONTROL_PLANE, Cloud, SOON, Site, WORKERS, cloud};
 use tidewaiter_testkit::{RealNode, Unit, eventually};
 
-use crate::cloud::{self, Cloud};
 use crate::install::{install, is_mirrored};
 use crate::observer::seconds;
-use crate::site::{CONTROL_PLANE, Site, WORKERS};
-use crate::{SOON, now, shown};
+use crate::{now, shown, site};
 
 /// After a leader is gone without a word: 18 s are promised (`make bench` measures them), and this machine does ten things at once.
 const LABELS: Duration = Duration::from_mins(1);
@@ -25,7 +24,7 @@ struct Release {
 
 impl Release {
     async fn install() -> Self {
-        let site = Site::start([CONTROL_PLANE; 2]).await;
+        let site = site([CONTROL_PLANE; 2]).await;
         let cloud = Cloud::install(&site).await;
         install(&site, &cloud).await;
         Self { site, cloud, joined: 0 }

@@ -2,12 +2,12 @@
 //! says.
 
 use serde_json::{Value, json};
+use tidewaiter_testkit::command::printed;
+use tidewaiter_testkit::site::{CONTROL_PLANE, Cloud, SOON, Site, WORKERS, cloud};
 use tidewaiter_testkit::{RealNode, eventually};
 
-use crate::cloud::{self, Cloud};
 use crate::observer::Idle;
-use crate::site::{CONTROL_PLANE, Site, WORKERS};
-use crate::{SOON, now, took};
+use crate::{now, site, took};
 
 /// Merges the second one, an object, into the first one.
 pub fn merged(mut first: Value, second: Value) -> Value {
@@ -58,7 +58,7 @@ pub async fn is_mirrored(site: &Site, cloud: &Cloud, from: &RealNode, key: &str)
 
 #[tokio::test]
 async fn what_helm_installs_works_and_goes_as_the_documentation_says() {
-    let site = Site::start([CONTROL_PLANE, WORKERS]).await;
+    let site = site([CONTROL_PLANE, WORKERS]).await;
     let start = now();
     let cloud = Cloud::install(&site).await;
     took("the cloud", start);
@@ -75,12 +75,12 @@ async fn what_helm_installs_works_and_goes_as_the_documentation_says() {
     site.is_labelled(worker.name(), WORKERS).await;
     is_mirrored(&site, &cloud, worker, "installed").await;
     site.verdict_counts(worker, 2, 0).await;
-    let printed = site.kubectl("get nodeidentities,clusterhealths,cloudsyncs").await;
-    assert_eq!(printed.matches("Proven").count(), 2, "{printed}");
+    let records = site.kubectl("get nodeidentities,clusterhealths,cloudsyncs").await;
+    assert_eq!(records.matches("Proven").count(), 2, "{records}");
 
     for release in ["tidewaiter", "cloud --namespace tidewaiter-cloud"] {
-        let printed = crate::output(&mut site.helm_alone(&format!("test {release}"))).await;
-        assert!(printed.contains("Phase:          Succeeded"), "{printed}");
+        let said = printed(&mut site.helm_alone(&format!("test {release}"))).await;
+        assert!(said.contains("Phase:          Succeeded"), "{said}");
     }
     assert!(site.pods().await.len() == 5, "{:?}", site.pods().await);
     memory(&site).await;
@@ -140,7 +140,7 @@ async fn uninstall(site: &Site) {
         "uninstall tidewaiter --wait",
         "uninstall cloud --wait --namespace tidewaiter-cloud",
     ] {
-        crate::output(&mut site.helm_alone(words)).await;
+        printed(&mut site.helm_alone(words)).await;
     }
     let kinds = "crds,namespaces,clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,configmaps,secrets,services,\
                  daemonsets,deployments,replicasets,pods,poddisruptionbudgets,networkpolicies,priorityclasses,leases,\

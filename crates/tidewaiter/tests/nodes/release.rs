@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidewaiter_testkit::Identity;
+use tidewaiter_testkit::command::printed;
+use tidewaiter_testkit::images::VERSION;
+use tidewaiter_testkit::site::{CONTROL_PLANE, Cloud, NEWER, REPOSITORY, Site, WORKERS, client, cloud, plain};
 
-use crate::cloud::{self, Cloud, client};
 use crate::install::{install, is_mirrored, merged};
 use crate::observer::{Observer, longest_silence};
-use crate::site::{CONTROL_PLANE, NEWER, Site, WORKERS, plain};
-use crate::{REPOSITORY, VERSION, now, took};
+use crate::{now, site, took};
 
 /// A Lease that is not renewed for this long is free for anybody.
 const LEASE: Duration = Duration::from_secs(15);
@@ -33,7 +34,7 @@ async fn runs(site: &Site, tag: &str) {
 
 #[tokio::test]
 async fn an_upgrade_and_its_rollback_are_not_noticed() {
-    let site = Site::start([CONTROL_PLANE; 2]).await;
+    let site = site([CONTROL_PLANE; 2]).await;
     let newer = format!("{REPOSITORY}:{NEWER}");
     tokio::join!(site.nodes[0].pull(&newer), site.nodes[1].pull(&newer));
     let cloud = Cloud::install(&site).await;
@@ -82,7 +83,7 @@ async fn an_upgrade_and_its_rollback_are_not_noticed() {
         "rollback tidewaiter",
         &format!("rollback cloud --namespace {}", cloud::NAMESPACE),
     ] {
-        crate::output(&mut site.helm_alone(release)).await;
+        printed(&mut site.helm_alone(release)).await;
     }
     let node = site.join(4).await;
     site.is_labelled(node.name(), WORKERS).await;

@@ -3,9 +3,10 @@
 
 use kube::ResourceExt as _;
 use tidewaiter_testkit::eventually;
+use tidewaiter_testkit::images::VERSION;
+use tidewaiter_testkit::site::{CONTROL_PLANE, SOON, Site, WORKERS};
 
-use crate::site::{CONTROL_PLANE, Site, WORKERS};
-use crate::{SOON, VERSION, images};
+use crate::site;
 
 const MANIFEST: &str = "crates/tidewaiter/tests/controller/takeover/kops-controller.yaml";
 const KOPS: &str = "daemonset/kops-controller";
@@ -45,9 +46,26 @@ async fn kops_pod_runs(site: &Site, image: &str) {
     .await;
 }
 
+/// Without what docs/takeover.md has applied before, the pod can do nothing. Kubernetes calls it ready all the same, because kOps' DaemonSet
+/// has no probes; so it must not keep the Lease from a kops-controller that can.
+async fn leaves_the_lease_to_others(site: &Site) {
+    eventually("the log to say what is missing", SOON, async || {
+        let log = site.try_kubectl(&format!("-n kube-system logs {KOPS}")).await?;
+        let is_told = log.contains("the Lease is free, but this replica is not fit to lead");
+        if is_told { Ok(()) } else { Err(log) }
+    })
+    .await;
+    let holder =
+        "-n kube-system get lease kops-controller-leader --ignore-not-found -o jsonpath={.spec.holderIdentity}";
+    assert_eq!(site.kubectl(holder).await, "");
+    let ready =
+        "-n kube-system get pods -l k8s-app=kops-controller -o jsonpath={.items[*].status.containerStatuses[*].ready}";
+    assert_eq!(site.kubectl(ready).await, "true");
+}
+
 #[tokio::test]
 async fn the_container_of_kops_controller_runs_our_image() {
-    let site = Site::start([CONTROL_PLANE, WORKERS]).await;
+    let site = site([CONTROL_PLANE, WORKERS]).await;
     let [master, worker] = &site.nodes[..] else {
         unreachable!()
     };
@@ -56,16 +74,19 @@ async fn the_container_of_kops_controller_runs_our_image() {
     site.kubectl(&format!("apply -f {MANIFEST}")).await;
     reaches_aws(&site, KOPS).await;
 
-    site.kubectl("apply -f deploy/crds").await;
-    site.kubectl("apply -f deploy/controller/rbac.yaml -f deploy/takeover")
-        .await;
-    let image = images().await.kops_controller.name();
+    let image = site.images.kops_controller();
+    let image = image.name();
     assert_eq!(image, format!("registry.invalid/kops-controller:{VERSION}"));
     site.kubectl(&format!("-n kube-system set image {KOPS} kops-controller={image}"))
         .await;
     site.kubectl("-n kube-system delete pods -l k8s-app=kops-controller")
         .await;
     kops_pod_runs(&site, image).await;
+    leaves_the_lease_to_others(&site).await;
+
+    site.kubectl("apply -f deploy/crds").await;
+    site.kubectl("apply -f deploy/controller/rbac.yaml -f deploy/takeover")
+        .await;
     site.is_labelled(worker.name(), WORKERS).await;
     site.is_labelled(master.name(), CONTROL_PLANE).await;
     site.verdict_counts(worker, 2, 0).await;

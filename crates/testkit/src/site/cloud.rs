@@ -5,18 +5,23 @@ use std::net::{IpAddr, Ipv4Addr};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use reqwest::{Certificate, Method};
 use serde_json::{Value, json};
-use tidewaiter_testkit::{Postgres, Process, Program, RealNode, eventually};
 use url::Url;
 
-use crate::site::Site;
-use crate::{REPOSITORY, SOON, repository, shown};
+use super::{REPOSITORY, SOON, Site, shown};
+use crate::assets::repository;
+use crate::{Postgres, Process, Program, RealNode, eventually};
 
+/// Where it is.
 pub const NAMESPACE: &str = "tidewaiter-cloud";
-const EMAIL: &str = "olivia@example.com";
-const PASSWORD: &str = "correct horse battery staple";
+/// Of its owner.
+pub const EMAIL: &str = "olivia@example.com";
+/// Of its owner.
+pub const PASSWORD: &str = "correct horse battery staple";
 
 /// What the coordinator needs to know of it, and a client.
+#[derive(Debug)]
 pub struct Cloud {
+    /// Of its Service.
     pub address: String,
     /// The certificate of the authority, as PEM.
     pub authority: String,
@@ -151,7 +156,7 @@ fn verified(database: &Url, authority: &str) -> String {
 async fn init(site: &Site, database: &Url, authority: &str) {
     let authority = site.file("ca.crt", authority).display().to_string();
     let password = site.file("database-password", database.password().unwrap());
-    let program = Program::new(env!("CARGO_BIN_EXE_tidewaiter"))
+    let program = Program::new(site.images.binary())
         .args(["cloud", "init", "--organization", "Acme", "--email", EMAIL, "--data"])
         .arg(site.scratch.path().join("cloud"))
         .args(["--database", &verified(database, &authority)])

@@ -1,30 +1,46 @@
-//! A cluster as kOps leaves it, on real nodes: its configuration, its state store and its machines at AWS, and a registry.
+//! A cluster as kOps leaves it, on real nodes: its configuration, its state store and its machines at AWS (moto), and a registry with
+//! the images of the binary under test.
+
+mod aws;
+pub mod cloud;
+mod commands;
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
-use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
-use tidewaiter_api::names::INSTANCE_GROUP_LABEL;
-use tidewaiter_testkit::builders::{cluster, controller_config, instance_group, node};
-use tidewaiter_testkit::moto::{Launch, Launched, Moto, REGION};
-use tidewaiter_testkit::{
-    ControlPlane, Identity, Kubelet, KubeletVersion, NodeOptions, RealNode, Registry, Scratch, assets, eventually,
-};
-use tokio::io::AsyncWriteExt as _;
-use tokio::process::Command;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::{REPOSITORY, SOON, VERSION, images, output, repository, shown, tried};
+use self::aws::launch;
+pub use self::cloud::{Cloud, client};
+use crate::builders::{cluster, controller_config, instance_group, node};
+use crate::images::VERSION;
+use crate::moto::{Launched, Moto, REGION};
+use crate::{
+    ControlPlane, Identity, Images, Kubelet, KubeletVersion, NodeOptions, RealNode, Registry, Scratch, eventually,
+};
 
+/// For what takes seconds on an idle machine.
+pub const SOON: Duration = Duration::from_mins(4);
+
+/// As in the manifests of `deploy/`.
+pub const REPOSITORY: &str = "registry.invalid/tidewaiter";
+
+/// The name of the cluster.
 pub const CLUSTER: &str = "test.example.com";
-/// The InstanceGroups.
+/// The InstanceGroup of the control plane.
 pub const CONTROL_PLANE: &str = "control-plane";
+/// The InstanceGroup of workers.
 pub const WORKERS: &str = "nodes";
+/// Nodes get their addresses from here on, in the order in which they start.
+const FIRST_ADDRESS: u8 = 10;
+/// The label of a Node with its InstanceGroup.
+const INSTANCE_GROUP: &str = "kops.k8s.io/instancegroup";
 const BUCKET: &str = "state";
 /// A newer image than [`VERSION`].
 pub const NEWER: &str = "0.1.1-test";
@@ -34,64 +50,49 @@ pub const NEWER: &str = "0.1.1-test";
 const SITES: usize = 2;
 static FREE: Semaphore = Semaphore::const_new(SITES);
 
+/// A running cluster. Dropped, it is gone.
+#[derive(Debug)]
 pub struct Site {
+    /// In the order of their groups.
     pub nodes: Vec<RealNode>,
+    /// Has all images.
     pub registry: Registry,
+    /// In the place of AWS.
     pub moto: Moto,
+    /// Without anything of Tidewaiter.
     pub control_plane: ControlPlane,
+    /// For files.
     pub scratch: Scratch,
+    /// Of the binary under test.
+    pub images: Arc<Images>,
     _place: SemaphorePermit<'static>,
 }
 
 impl Site {
-    /// Two nodes, each of an InstanceGroup; the second one has the kubelet of the release before. The registry has both images and
-    /// the newer one, and the nodes have the first one.
-    pub async fn start(groups: [&str; 2]) -> Self {
-        let place = FREE.acquire().await.unwrap();
-        let (control_plane, images) = tokio::join!(ControlPlane::builder().with_nodes().start(), images());
+    /// A node for each of these InstanceGroups; all but the first have the kubelet of the release before. The registry has both images
+    /// and the newer one, and the nodes have the first one.
+    pub async fn start(images: impl Future<Output = Arc<Images>>, groups: &[&str]) -> Self {
+        let place = FREE.acquire().await.expect("never closed");
+        let (control_plane, images) = tokio::join!(ControlPlane::builder().with_nodes().start(), images);
         let IpAddr::V4(gateway) = control_plane.address().ip() else {
             panic!("nodes have IPv4");
         };
         let (moto, registry) = tokio::join!(Moto::start_on(gateway), Registry::start(&control_plane));
         moto.create_bucket(BUCKET).await;
-        let [a, b, c, _] = gateway.octets();
-        // Nodes get their addresses in the order in which they start.
-        let machines = [10, 11].map(|d| Ipv4Addr::new(a, b, c, d).to_string());
-        make_groups(&moto).await;
-        let launched = [
-            launch(&moto, groups[0], &machines[0]).await,
-            launch(&moto, groups[1], &machines[1]).await,
-        ];
-        for (machine, group) in launched.iter().zip(groups) {
-            attach(&moto, machine, group).await;
-        }
-        let versions = [KubeletVersion::Current, KubeletVersion::Previous];
-        let options: Vec<_> = launched
-            .iter()
-            .zip(groups)
-            .map(|(machine, group)| options(machine, group))
-            .collect();
-        let (first, second, ()) = tokio::join!(
-            RealNode::start(&control_plane, versions[0], &options[0]),
-            RealNode::start(&control_plane, versions[1], &options[1]),
-            async {
-                registry.push(&images.tidewaiter).await;
-                registry.push(&images.kops_controller).await;
-                registry.relabel(&images.tidewaiter, NEWER).await;
-            }
-        );
-        let nodes = vec![first, second];
-        for (node, machine) in nodes.iter().zip(&machines) {
-            assert_eq!(node.address().to_string(), *machine);
+        let options = machines(&moto, gateway, groups).await;
+        let (nodes, ()) = tokio::join!(start(&control_plane, &options), push(&registry, &images));
+        for (node, number) in nodes.iter().zip(FIRST_ADDRESS..) {
+            assert_eq!(node.address().octets()[3], number, "EC2 knows its address");
         }
         let image = format!("{REPOSITORY}:{VERSION}");
-        tokio::join!(nodes[0].pull(&image), nodes[1].pull(&image));
+        join_all(nodes.iter().map(|node| node.pull(&image))).await;
         let site = Self {
             nodes,
             registry,
             moto,
             control_plane,
             scratch: Scratch::new("site"),
+            images,
             _place: place,
         };
         site.configure().await;
@@ -144,56 +145,6 @@ impl Site {
         })
     }
 
-    /// Runs Helm with values in a file, and returns what it prints.
-    pub async fn helm(&self, words: &str, values: &Value) -> String {
-        let file = self.file("values.json", &values.to_string());
-        let mut helm = self.helm_alone(words);
-        output(helm.arg("--values").arg(file)).await
-    }
-
-    pub fn helm_alone(&self, words: &str) -> Command {
-        let mut helm = Command::new(assets::helm());
-        helm.args(words.split(' ')).current_dir(repository()).env_clear();
-        helm.env("HOME", self.scratch.path())
-            .env("KUBECONFIG", self.control_plane.kubeconfig(&Identity::Admin));
-        helm
-    }
-
-    /// Runs kubectl as an administrator, and returns what it prints.
-    pub async fn kubectl(&self, words: &str) -> String {
-        output(&mut self.kubectl_command(words)).await
-    }
-
-    /// The same, or how it failed.
-    pub async fn try_kubectl(&self, words: &str) -> Result<String, String> {
-        tried(&mut self.kubectl_command(words)).await
-    }
-
-    /// The same with something to read.
-    pub async fn kubectl_with(&self, words: &str, input: &str) -> String {
-        let mut command = self.kubectl_command(words);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        stdin.write_all(input.as_bytes()).await.unwrap();
-        drop(stdin);
-        let output = child.wait_with_output().await.unwrap();
-        assert!(output.status.success(), "kubectl {words}: {output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    fn kubectl_command(&self, words: &str) -> Command {
-        let mut command = Command::from(self.control_plane.kubectl(&Identity::Admin));
-        command.args(words.split(' ')).current_dir(repository());
-        command
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "a file that nobody reads yet")]
-    pub fn file(&self, name: &str, content: &str) -> PathBuf {
-        let path = self.scratch.path().join(name);
-        std::fs::write(&path, content).unwrap();
-        path
-    }
-
     /// Waits for the rollout of a workload.
     pub async fn rolled_out(&self, namespace: &str, workload: &str) {
         self.kubectl(&format!("-n {namespace} rollout status --timeout=4m {workload}"))
@@ -221,7 +172,7 @@ impl Site {
         eventually(format!("{name} to have the labels of {group}"), SOON, async || {
             let found = nodes.get(name).await.map_err(shown)?;
             let labels = found.labels();
-            let is_so = labels.get(INSTANCE_GROUP_LABEL).is_some_and(|found| found == group)
+            let is_so = labels.get(INSTANCE_GROUP).is_some_and(|found| found == group)
                 && labels.get("team").is_some_and(|team| team == "red");
             if is_so { Ok(()) } else { Err(format!("{labels:?}")) }
         })
@@ -334,51 +285,32 @@ pub fn plain() -> reqwest::Client {
     client.timeout(Duration::from_secs(5)).build().unwrap()
 }
 
-async fn launch(moto: &Moto, group: &str, address: &str) -> Launched {
-    let tags = vec![("KubernetesCluster", CLUSTER), ("kops.k8s.io/instancegroup", group)];
-    let launch = Launch {
-        tags,
-        address,
-        ..Launch::default()
-    };
-    moto.launch(&launch).await
-}
-
-fn form(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-    let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
-    pairs.iter().map(owned).collect()
-}
-
-/// An Auto Scaling group for each InstanceGroup, empty at first.
-async fn make_groups(moto: &Moto) {
-    let template = [
-        ("LaunchTemplateName", "machines"),
-        ("LaunchTemplateData.ImageId", "ami-12c6146b"),
-        ("LaunchTemplateData.InstanceType", "m6i.large"),
-    ];
-    moto.ec2("CreateLaunchTemplate", &form(&template)).await;
-    for group in [CONTROL_PLANE, WORKERS] {
-        let definition = [
-            ("AutoScalingGroupName", group),
-            ("AvailabilityZones.member.1", "us-east-1a"),
-            ("LaunchTemplate.LaunchTemplateName", "machines"),
-            ("LaunchTemplate.Version", "$Latest"),
-            ("MinSize", "0"),
-            ("DesiredCapacity", "0"),
-            ("MaxSize", "9"),
-            ("Tags.member.1.Key", "KubernetesCluster"),
-            ("Tags.member.1.Value", CLUSTER),
-            ("Tags.member.2.Key", "kops.k8s.io/instancegroup"),
-            ("Tags.member.2.Value", group),
-        ];
-        moto.autoscaling("CreateAutoScalingGroup", &form(&definition)).await;
+/// Launches an instance for each node of these groups.
+async fn machines(moto: &Moto, gateway: Ipv4Addr, groups: &[&str]) -> Vec<NodeOptions> {
+    aws::make_groups(moto).await;
+    let [a, b, c, _] = gateway.octets();
+    let mut made = Vec::new();
+    for (group, number) in groups.iter().zip(FIRST_ADDRESS..) {
+        let machine = launch(moto, group, &Ipv4Addr::new(a, b, c, number).to_string()).await;
+        aws::attach(moto, &machine, group).await;
+        made.push(options(&machine, group));
     }
+    made
 }
 
-/// The verdict on the cluster is on the machines of its groups.
-async fn attach(moto: &Moto, machine: &Launched, group: &str) {
-    let attach = [("AutoScalingGroupName", group), ("InstanceIds.member.1", &machine.id)];
-    moto.autoscaling("AttachInstances", &form(&attach)).await;
+async fn start(control_plane: &ControlPlane, options: &[NodeOptions]) -> Vec<RealNode> {
+    let versions = std::iter::once(KubeletVersion::Current).chain(std::iter::repeat(KubeletVersion::Previous));
+    let starts = options
+        .iter()
+        .zip(versions)
+        .map(|(options, version)| RealNode::start(control_plane, version, options));
+    join_all(starts).await
+}
+
+async fn push(registry: &Registry, images: &Images) {
+    registry.push(&images.tidewaiter()).await;
+    registry.push(&images.kops_controller()).await;
+    registry.relabel(&images.tidewaiter(), NEWER).await;
 }
 
 /// The labels of the control plane are those that kOps sets before kops-controller can run.
@@ -392,4 +324,9 @@ fn options(machine: &Launched, group: &str) -> NodeOptions {
     options
         .label("node-role.kubernetes.io/control-plane", "")
         .label("kops.k8s.io/kops-controller-pki", "")
+}
+
+/// A failed look, for [`eventually`].
+fn shown(error: impl std::fmt::Debug) -> String {
+    format!("{error:?}")
 }
