@@ -45,9 +45,9 @@ const BUCKET: &str = "state";
 /// A newer image than [`VERSION`].
 pub const NEWER: &str = "0.1.1-test";
 
-/// Sites at the same time. A node has 16 of the 128 inotify instances that Linux gives a user by default: without one, containerd
-/// starts without its interface for kubelet. Other tests on the machine need some, too.
-const SITES: usize = 2;
+/// Sites at the same time. One takes 32 of the 128 inotify instances that Linux gives a user by default: without one, containerd
+/// starts without its interface for kubelet. The machine and other tests on it need some, too.
+const SITES: usize = 3;
 static FREE: Semaphore = Semaphore::const_new(SITES);
 
 /// A running cluster. Dropped, it is gone.
@@ -235,6 +235,9 @@ impl Site {
     }
 
     /// What a program on this node gets from an address.
+    ///
+    /// # Errors
+    /// What failed.
     pub async fn get(&self, from: &RealNode, url: &str) -> Result<String, String> {
         let url = url.to_owned();
         from.on_its_network(move || async move {
@@ -244,7 +247,10 @@ impl Site {
         .await
     }
 
-    /// The gauge of the MetricsServer, behind its Service.
+    /// The gauge of the `MetricsServer`, behind its Service.
+    ///
+    /// # Errors
+    /// What failed.
     pub async fn gauge(&self, from: &RealNode, name: &str) -> Result<usize, String> {
         let service = self.service("kube-system", "kops-controller").await;
         let text = self.get(from, &format!("http://{service}:3987/metrics")).await?;
@@ -280,6 +286,7 @@ fn is_ready(pod: &Pod) -> bool {
 }
 
 /// Keeps no connection and uses no proxy.
+#[must_use]
 pub fn plain() -> reqwest::Client {
     let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0);
     client.timeout(Duration::from_secs(5)).build().unwrap()
