@@ -73,14 +73,18 @@ impl Site {
     /// and the newer one, and the nodes have the first one.
     pub async fn start(images: impl Future<Output = Arc<Images>>, groups: &[&str]) -> Self {
         let place = FREE.acquire().await.expect("never closed");
-        let (control_plane, images) = tokio::join!(ControlPlane::builder().with_nodes().start(), images);
+        let control_plane = ControlPlane::builder().with_nodes().start().await;
         let IpAddr::V4(gateway) = control_plane.address().ip() else {
             panic!("nodes have IPv4");
         };
         let (moto, registry) = tokio::join!(Moto::start_on(gateway), Registry::start(&control_plane));
         moto.create_bucket(BUCKET).await;
         let options = machines(&moto, gateway, groups).await;
-        let (nodes, ()) = tokio::join!(start(&control_plane, &options), push(&registry, &images));
+        let (nodes, images) = tokio::join!(start(&control_plane, &options), async {
+            let images = images.await;
+            push(&registry, &images).await;
+            images
+        });
         for (node, number) in nodes.iter().zip(FIRST_ADDRESS..) {
             assert_eq!(node.address().octets()[3], number, "EC2 knows its address");
         }
@@ -333,7 +337,7 @@ fn options(machine: &Launched, group: &str) -> NodeOptions {
         .label("kops.k8s.io/kops-controller-pki", "")
 }
 
-/// A failed look, for [`eventually`].
+/// A failed look, for [`eventually()`].
 fn shown(error: impl std::fmt::Debug) -> String {
     format!("{error:?}")
 }
