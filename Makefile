@@ -40,16 +40,18 @@ docs:
 # A test of xtask itself has cargo build xtask with the features of the whole workspace: `cargo xtask` would build its dependencies again.
 unit: assets
 	hack/image/tools
+	if ((EUID == 0)); then hack/node-assets/build >/dev/null; fi
 	cargo test --workspace --no-run
 	target/debug/xtask test --except nodes
-	@echo "The tests on real nodes are apart: make nodes"
+	if target/debug/can-run-nodes; then $(NODE_TESTS); else echo "The tests on real nodes did not run."; fi
 
-# One binary after the other: nodes take the processors.
-nodes: assets ## The tests on real nodes (root, cgroups of version 1; builds kubelet and containerd once)
-	hack/image/tools
-	hack/node-assets/build
+# One binary after the other, and after all others: nodes take the processors and most inotify instances.
+NODE_TESTS := target/debug/xtask test --only nodes --binaries 1
+
+nodes: assets ## The tests on real nodes alone (root, cgroups of version 1; builds kubelet and containerd once)
+	$(NODE_ASSETS)
 	cargo test --workspace --no-run
-	target/debug/xtask test --only nodes --binaries 1
+	$(NODE_TESTS)
 
 assets: ## etcd, the Kubernetes control plane, Helm, moto, fake-gcs-server, Prometheus, PostgreSQL and Schemathesis, put once into the cache
 	hack/kube-assets/build

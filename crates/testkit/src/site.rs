@@ -45,9 +45,9 @@ const BUCKET: &str = "state";
 /// A newer image than [`VERSION`].
 pub const NEWER: &str = "0.1.1-test";
 
-/// Sites at the same time. A node has 16 of the 128 inotify instances that Linux gives a user by default: without one, containerd
-/// starts without its interface for kubelet. Other tests on the machine need some, too.
-const SITES: usize = 2;
+/// Sites at the same time. One takes 32 of the 128 inotify instances that Linux gives a user by default: without one, containerd
+/// starts without its interface for kubelet. The machine and other tests on it need some, too.
+const SITES: usize = 3;
 static FREE: Semaphore = Semaphore::const_new(SITES);
 
 /// A running cluster. Dropped, it is gone.
@@ -73,14 +73,18 @@ impl Site {
     /// and the newer one, and the nodes have the first one.
     pub async fn start(images: impl Future<Output = Arc<Images>>, groups: &[&str]) -> Self {
         let place = FREE.acquire().await.expect("never closed");
-        let (control_plane, images) = tokio::join!(ControlPlane::builder().with_nodes().start(), images);
+        let control_plane = ControlPlane::builder().with_nodes().start().await;
         let IpAddr::V4(gateway) = control_plane.address().ip() else {
             panic!("nodes have IPv4");
         };
         let (moto, registry) = tokio::join!(Moto::start_on(gateway), Registry::start(&control_plane));
         moto.create_bucket(BUCKET).await;
         let options = machines(&moto, gateway, groups).await;
-        let (nodes, ()) = tokio::join!(start(&control_plane, &options), push(&registry, &images));
+        let (nodes, images) = tokio::join!(start(&control_plane, &options), async {
+            let images = images.await;
+            push(&registry, &images).await;
+            images
+        });
         for (node, number) in nodes.iter().zip(FIRST_ADDRESS..) {
             assert_eq!(node.address().octets()[3], number, "EC2 knows its address");
         }
@@ -235,6 +239,9 @@ impl Site {
     }
 
     /// What a program on this node gets from an address.
+    ///
+    /// # Errors
+    /// What failed.
     pub async fn get(&self, from: &RealNode, url: &str) -> Result<String, String> {
         let url = url.to_owned();
         from.on_its_network(move || async move {
@@ -244,7 +251,10 @@ impl Site {
         .await
     }
 
-    /// The gauge of the MetricsServer, behind its Service.
+    /// The gauge of the `MetricsServer`, behind its Service.
+    ///
+    /// # Errors
+    /// What failed.
     pub async fn gauge(&self, from: &RealNode, name: &str) -> Result<usize, String> {
         let service = self.service("kube-system", "kops-controller").await;
         let text = self.get(from, &format!("http://{service}:3987/metrics")).await?;
@@ -280,6 +290,7 @@ fn is_ready(pod: &Pod) -> bool {
 }
 
 /// Keeps no connection and uses no proxy.
+#[must_use]
 pub fn plain() -> reqwest::Client {
     let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0);
     client.timeout(Duration::from_secs(5)).build().unwrap()
@@ -326,7 +337,7 @@ fn options(machine: &Launched, group: &str) -> NodeOptions {
         .label("kops.k8s.io/kops-controller-pki", "")
 }
 
-/// A failed look, for [`eventually`].
+/// A failed look, for [`eventually()`].
 fn shown(error: impl std::fmt::Debug) -> String {
     format!("{error:?}")
 }

@@ -13,7 +13,7 @@ use crate::{ControlPlane, Identity, assets};
 const PAUSE: &str = "testkit.invalid/pause:1";
 
 /// They would look for the internet, or write to the machine's own console.
-const MASKED: [&str; 8] = [
+const MASKED: [&str; 10] = [
     "apt-daily.timer",
     "apt-daily-upgrade.timer",
     "console-getty.service",
@@ -21,6 +21,9 @@ const MASKED: [&str; 8] = [
     "e2scrub_all.timer",
     "fstrim.timer",
     "getty@tty1.service",
+    // Each takes an inotify instance, and nobody asks for a password.
+    "systemd-ask-password-console.path",
+    "systemd-ask-password-wall.path",
     // Settings are the machine's.
     "systemd-sysctl.service",
 ];

@@ -137,6 +137,7 @@ impl Cloud {
 }
 
 /// Trusts this authority alone.
+#[must_use]
 pub fn client(authority: &str) -> reqwest::Client {
     let authority = Certificate::from_pem(authority.as_bytes()).unwrap();
     let client = reqwest::Client::builder().tls_certs_only([authority]).no_proxy();

@@ -35,7 +35,10 @@ impl Site {
         printed(&mut self.kubectl_command(words)).await
     }
 
-    /// The same, or how it failed.
+    /// The same.
+    ///
+    /// # Errors
+    /// How it failed.
     pub async fn try_kubectl(&self, words: &str) -> Result<String, String> {
         tried(&mut self.kubectl_command(words)).await
     }

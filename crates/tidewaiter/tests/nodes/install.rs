@@ -7,6 +7,7 @@ use tidewaiter_testkit::site::{CONTROL_PLANE, Cloud, SOON, Site, WORKERS, cloud}
 use tidewaiter_testkit::{RealNode, eventually};
 
 use crate::observer::Idle;
+use crate::takeover::takes_over;
 use crate::{now, site, took};
 
 /// Merges the second one, an object, into the first one.
@@ -57,12 +58,21 @@ pub async fn is_mirrored(site: &Site, cloud: &Cloud, from: &RealNode, key: &str)
 }
 
 #[tokio::test]
-async fn what_helm_installs_works_and_goes_as_the_documentation_says() {
+async fn what_helm_installs_works_and_goes_and_kops_daemonset_runs_it_too() {
     let site = site([CONTROL_PLANE, WORKERS]).await;
+    works_and_goes(&site).await;
+    // What stays would hide what comes next.
+    site.kubectl("label nodes --all kops.k8s.io/instancegroup- team-").await;
+    site.kubectl("-n kube-system delete lease kops-controller-leader").await;
+    takes_over(&site).await;
+}
+
+/// As the documentation says.
+async fn works_and_goes(site: &Site) {
     let start = now();
-    let cloud = Cloud::install(&site).await;
+    let cloud = Cloud::install(site).await;
     took("the cloud", start);
-    install(&site, &cloud).await;
+    install(site, &cloud).await;
     let [master, worker] = &site.nodes[..] else {
         unreachable!()
     };
@@ -73,7 +83,7 @@ async fn what_helm_installs_works_and_goes_as_the_documentation_says() {
     let idle = Idle::start(worker, addresses, 1_200);
 
     site.is_labelled(worker.name(), WORKERS).await;
-    is_mirrored(&site, &cloud, worker, "installed").await;
+    is_mirrored(site, &cloud, worker, "installed").await;
     site.verdict_counts(worker, 2, 0).await;
     let records = site.kubectl("get nodeidentities,clusterhealths,cloudsyncs").await;
     assert_eq!(records.matches("Proven").count(), 2, "{records}");
@@ -83,7 +93,7 @@ async fn what_helm_installs_works_and_goes_as_the_documentation_says() {
         assert!(said.contains("Phase:          Succeeded"), "{said}");
     }
     assert!(site.pods().await.len() == 5, "{:?}", site.pods().await);
-    memory(&site).await;
+    memory(site).await;
 
     eventually("the probes of half a minute", SOON, async || {
         let passed = flooded.elapsed();
@@ -99,7 +109,7 @@ async fn what_helm_installs_works_and_goes_as_the_documentation_says() {
     let opened = idle.end().await;
     assert!(opened >= 1_200, "{opened} idle connections");
 
-    uninstall(&site).await;
+    uninstall(site).await;
 }
 
 /// The peak of each container, and that the limit of its pod is in force on the node.

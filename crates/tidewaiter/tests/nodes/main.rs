@@ -1,5 +1,5 @@
 //! Installation, upgrade, takeover, faults and logins on real nodes: the image of the binary under test, installed from `deploy/` as an
-//! operator installs it. `make nodes` runs them.
+//! operator installs it. `make nodes` runs them alone.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -8,11 +8,9 @@
     reason = "tests"
 )]
 
-mod agent;
-mod agent_hosts;
-mod agent_sessions;
 mod faults;
 mod install;
+mod logins;
 mod observer;
 mod release;
 mod takeover;
@@ -43,7 +41,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// For `make nodes -- --nocapture`, and for the report of a failed test.
+/// For `--nocapture`, and for the report of a failed test.
 fn took(what: &str, since: Instant) {
     println!("{what}: {:.1} s", since.elapsed().as_secs_f64());
 }

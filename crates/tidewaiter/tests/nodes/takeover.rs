@@ -1,12 +1,10 @@
-//! kOps' own DaemonSet with our image in its place, as docs/takeover.md says; and beside it that of `deploy/controller`, on the same
+//! kOps' own DaemonSet on a cluster without Tidewaiter, with our image in its place, as docs/takeover.md says; and beside it that of `deploy/controller`, on the same
 //! network of the same node.
 
 use kube::ResourceExt as _;
 use tidewaiter_testkit::eventually;
 use tidewaiter_testkit::images::VERSION;
 use tidewaiter_testkit::site::{CONTROL_PLANE, SOON, Site, WORKERS};
-
-use crate::site;
 
 const MANIFEST: &str = "crates/tidewaiter/tests/controller/takeover/kops-controller.yaml";
 const KOPS: &str = "daemonset/kops-controller";
@@ -63,16 +61,15 @@ async fn leaves_the_lease_to_others(site: &Site) {
     assert_eq!(site.kubectl(ready).await, "true");
 }
 
-#[tokio::test]
-async fn the_container_of_kops_controller_runs_our_image() {
-    let site = site([CONTROL_PLANE, WORKERS]).await;
+/// The container of kops-controller runs our image.
+pub async fn takes_over(site: &Site) {
     let [master, worker] = &site.nodes[..] else {
         unreachable!()
     };
     // As nodeup makes it.
     master.run(["mkdir", "-p", "/etc/kubernetes/kops-controller"]).await;
     site.kubectl(&format!("apply -f {MANIFEST}")).await;
-    reaches_aws(&site, KOPS).await;
+    reaches_aws(site, KOPS).await;
 
     let image = site.images.kops_controller();
     let image = image.name();
@@ -81,8 +78,8 @@ async fn the_container_of_kops_controller_runs_our_image() {
         .await;
     site.kubectl("-n kube-system delete pods -l k8s-app=kops-controller")
         .await;
-    kops_pod_runs(&site, image).await;
-    leaves_the_lease_to_others(&site).await;
+    kops_pod_runs(site, image).await;
+    leaves_the_lease_to_others(site).await;
 
     site.kubectl("apply -f deploy/crds").await;
     site.kubectl("apply -f deploy/controller/rbac.yaml -f deploy/takeover")
@@ -93,7 +90,7 @@ async fn the_container_of_kops_controller_runs_our_image() {
 
     // Its pod has the addresses. Ours runs all the same, and stands by.
     site.kubectl("apply -f deploy/controller/daemonset.yaml").await;
-    reaches_aws(&site, OURS).await;
+    reaches_aws(site, OURS).await;
     site.rolled_out("kube-system", OURS).await;
     eventually("our pod to find all addresses in use", SOON, async || {
         let log = site.try_kubectl(&format!("-n kube-system logs {OURS}")).await?;

@@ -1,5 +1,8 @@
 //! The agent's DaemonSet on two real nodes, and people who log in at their sshd, which is configured as docs/agent.md says.
 
+mod hosts;
+mod sessions;
+
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::json;
@@ -8,7 +11,7 @@ use tidewaiter_api::node_report::{NodeReport, NodeReportStatus};
 use tidewaiter_testkit::site::{SOON, Site, WORKERS};
 use tidewaiter_testkit::{AUTHORIZED_KEYS, Identity, RealNode, assets, eventually};
 
-use crate::{agent_hosts, agent_sessions, shown, site};
+use crate::{shown, site};
 
 /// The types that are written, and one that is not.
 const TYPES: [(&str, &str); 6] = [
@@ -51,7 +54,7 @@ impl World {
         for node in &site.nodes {
             node.accepts_logins().await;
         }
-        agent_hosts::small_file_system(&site.nodes[0]).await;
+        hosts::small_file_system(&site.nodes[0]).await;
         for path in ["crds/coordinator", "crds/agent", "agent"] {
             cluster
                 .apply_manifests(assets::repository().join("deploy").join(path))
@@ -125,9 +128,9 @@ async fn people_log_in_at_a_real_sshd() {
     let world = World::start().await;
     let keys = each_type_logs_in(&world).await;
     security_keys_are_accepted(&world).await;
-    agent_sessions::each_is_recorded(&world, &keys[0]).await;
+    sessions::each_is_recorded(&world, &keys[0]).await;
     changes_are_undone(&world, &keys[0]).await;
-    agent_hosts::trouble_passes(&world, &keys[0]).await;
+    hosts::trouble_passes(&world, &keys[0]).await;
 
     // A user that is removed is refused, also if somebody has made the file immutable.
     world.logs_in(world.two(), &keys[1], 1).await;
@@ -190,7 +193,7 @@ async fn changes_are_undone(world: &World, key: &str) {
         "chown 1000:1000 \"$0\"",
         "chmod 777 \"${0%/*}\"",
         "chown 1000 \"${0%/*/*}\"",
-        "mkdir /etc/containership/other && mv \"$0\" /etc/containership/other && ln -s /etc/containership/other/authorized_keys \"$0\"",
+        "mkdir /etc/containership/other && mv \"$0\" /etc/containership/other && ln -sf /etc/containership/other/authorized_keys \"$0\"",
         "rm /etc/containership/scripts/containership_login.sh",
     ] {
         two.run(["sh", "-c", change, AUTHORIZED_KEYS]).await;

@@ -4,7 +4,7 @@
 use tidewaiter_testkit::site::SOON;
 use tidewaiter_testkit::{RealNode, eventually};
 
-use crate::agent::{World, login_id};
+use super::{World, login_id};
 
 /// Each line is printed as it is: nothing is left out, added or run by another shell before.
 const AWKWARD: &str =

@@ -4,7 +4,7 @@
 use tidewaiter_api::node_report::{APPLIED, NodeReportStatus};
 use tidewaiter_testkit::{AUTHORIZED_KEYS, RealNode};
 
-use crate::agent::World;
+use super::World;
 
 /// Before the agent starts: its folder is on a file system of its own, of one MiB and 32 inodes.
 const SMALL: &str = "
