@@ -9,6 +9,7 @@
 //! - A folder with content is never deleted. It is moved aside, and so is a folder in which something is mounted.
 
 mod folder;
+pub(crate) mod mount;
 mod replace;
 
 use std::fmt::Debug;
@@ -83,6 +84,14 @@ pub enum HostError {
         /// The path.
         path: String,
     },
+    /// The folder that is mounted into the container is not the one that its path names on the host any more.
+    #[error(
+        "{path} was moved or removed on the host: the agent ends, so that the kubelet mounts the folder that is there now"
+    )]
+    Lost {
+        /// The path.
+        path: String,
+    },
     /// Somebody replaces it as fast as it is restored.
     #[error("{path} is replaced again and again while it is opened: find the process on the node that does so")]
     Raced {
@@ -111,6 +120,7 @@ impl HostError {
                 _ => "host",
             },
             Self::Mounted { .. } => "mounted",
+            Self::Lost { .. } => "lost",
             Self::Raced { .. } => "raced",
         }
     }

@@ -27,6 +27,9 @@ use plan::plan;
 /// Between two writes: while somebody changes the files again and again, the report does not follow each change.
 const REST: Duration = Duration::from_secs(5);
 
+/// An agent that starts knows the Users after a moment. Only when that takes longer, its report says so.
+const FIRST_LIST: Duration = Duration::from_secs(30);
+
 /// For how long a value that was read or written is assumed to be unchanged.
 const TRUST: Duration = Duration::from_hours(1);
 
@@ -43,6 +46,8 @@ struct NodeReportController {
     clock: SharedClock,
     facts: HostFacts,
     known: Mutex<Option<Known>>,
+    /// When the agent started (monotonic).
+    started: Duration,
 }
 
 /// The report as it was last read or written.
@@ -102,6 +107,7 @@ pub(crate) fn start(
     let controller = NodeReportController {
         identity,
         told,
+        started: clock.monotonic(),
         writer: Writer::new(client.clone(), NodeReportController::NAME, Arc::clone(&clock)),
         client,
         clock,
@@ -143,6 +149,10 @@ impl Reconciler for NodeReportController {
 
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, ReportError> {
         let told = self.told.borrow().clone();
+        let running = self.clock.monotonic().saturating_sub(self.started);
+        if told.awaits_users() && running < FIRST_LIST {
+            return Ok(Next::Pending(FIRST_LIST.saturating_sub(running)));
+        }
         let claim = self.identity.claim(&self.client).await?;
         pass.about(self.identity.reference());
         let known = self.observe(&claim.name).await?;

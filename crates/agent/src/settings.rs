@@ -87,7 +87,7 @@ fn folder<'de, D: Deserializer<'de>>(value: D) -> Result<String, D::Error> {
 fn expiry<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::Error> {
     let refused = || {
         D::Error::custom(
-            "must be a duration with a unit, from 12h on, for example 72h; leave it out, and keys do not expire",
+            "must be a duration with a unit (h, m or s), from 12h on, for example 72h; leave it out, and keys do not expire",
         )
     };
     let Some(text) = Option::<String>::deserialize(value).map_err(|_| refused())? else {

@@ -98,7 +98,10 @@ pub fn start(settings: AgentSettings, role: Role<'_>) -> Result<(), StartError> 
         observed.clone().first_list(queue.clone(), shutdown.clone()),
     );
     let clock = Arc::clone(&context.kit.clock);
+    let folder = settings.folder.clone();
     let site = Arc::new(Site::new(host, settings, watcher, clock.monotonic()));
+    let lost = user_controller::lost(Arc::clone(&site), folder, shutdown.clone());
+    tasks.spawn("user/folder", lost);
     tasks.spawn("user/stop", user_controller::stop(Arc::clone(&site), shutdown));
     let events = context.events.of(UserController::NAME);
     let status = Status::new(identity.clone(), events, Arc::clone(&clock), &context.kit.metrics)?;

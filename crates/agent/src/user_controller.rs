@@ -172,7 +172,7 @@ impl UserController {
         {
             return Arc::clone(wanted);
         }
-        let new = Arc::new(wanted(self.observed.users.iter()));
+        let new = Arc::new(wanted(self.observed.users.iter(), &self.site.accepted()));
         *known = Some((changes, Arc::clone(&new)));
         new
     }
@@ -187,6 +187,15 @@ fn next(outcome: &Outcome, has_users: bool) -> Next {
     }
     let due = outcome.expiry.next().unwrap_or(LOOK_AGAIN);
     Next::After(due.min(LOOK_AGAIN))
+}
+
+/// Ends the process when the folder on the host was moved or removed: only a new container gets the one that is there now.
+pub(crate) async fn lost(site: Arc<Site>, folder: String, shutdown: CancellationToken) -> Result<(), HostError> {
+    let lost = site.lost();
+    match shutdown.run_until_cancelled(lost.cancelled()).await {
+        Some(()) => Err(HostError::Lost { path: folder }),
+        None => Ok(()),
+    }
 }
 
 /// At shutdown, ends all passes, and removes the users' keys if the settings say so.

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tidewaiter_api::node_report::APPLIED;
 use tidewaiter_api::{ConditionStatus, NodeReport, NodeReportStatus};
+use uuid::Uuid;
 
 use super::{LoginExplained, LoginQuestion, LoginsExplained, Node, NodeExplained, PendingExplained, RefusedExplained};
+use crate::authorized_keys::Logins;
 use crate::user_controller::{User, Wanted, wanted};
 
 /// A key of a user: the id, and the fingerprint.
@@ -15,7 +17,7 @@ type UserKey = (String, String);
 #[must_use]
 pub fn describe(users: &[User], reports: &[NodeReport], nodes: &[Node], question: &LoginQuestion) -> LoginsExplained {
     let users: Vec<Shared<'_>> = users.iter().map(Shared).collect();
-    let wanted = wanted(&users);
+    let wanted = wanted(&users, &Logins::new());
     let asked = Asked::new(&users, question);
     let due = asked.due(&wanted);
     let reports: BTreeMap<&str, &NodeReport> = reports.iter().map(|report| (name(&report.metadata), report)).collect();
@@ -55,6 +57,8 @@ impl AsRef<User> for Shared<'_> {
 /// Who is asked about.
 struct Asked<'a> {
     user: Option<&'a str>,
+    /// The same as an id. The journal of a node has it without dashes.
+    id: Option<Uuid>,
     /// The names of the users, by id.
     names: BTreeMap<&'a str, &'a str>,
 }
@@ -64,12 +68,16 @@ impl<'a> Asked<'a> {
         let specs = users.iter().map(|user| &user.0.spec);
         Self {
             user: question.user.as_deref(),
+            id: question.user.as_ref().and_then(|user| Uuid::try_parse(user).ok()),
             names: specs.map(|spec| (spec.id.as_str(), spec.name.as_str())).collect(),
         }
     }
 
     fn is_asked(&self, id: &str) -> bool {
         self.user.is_none_or(|user| user == id || user == self.name(id))
+            || self
+                .id
+                .is_some_and(|asked| Uuid::try_parse(id).is_ok_and(|id| id == asked))
     }
 
     fn name(&self, id: &str) -> &'a str {
@@ -263,7 +271,9 @@ mod tests {
             )
         };
         assert_eq!(asked(Some("alice"), None), ("n1 alice, n2 alice".to_owned(), 0, 2));
-        assert_eq!(asked(Some(B), None), ("n1 bob".to_owned(), 1, 2));
+        for id in [B.to_owned(), B.replace('-', "")] {
+            assert_eq!(asked(Some(&id), None), ("n1 bob".to_owned(), 1, 2), "{id}");
+        }
         assert_eq!(asked(None, Some("n2")), ("n2 alice".to_owned(), 1, 1));
         assert_eq!(asked(Some("alice"), Some("n1")), ("n1 alice".to_owned(), 0, 1));
     }

@@ -70,10 +70,15 @@ fn applied(told: &Told, before: &[Condition], now: Timestamp) -> Option<Conditio
             "NotListed",
             "the Users were not listed yet, and authorized_keys is not as an agent leaves it; it stays as it is",
         ),
+        (None, Some(outcome)) if !outcome.is_listed => (
+            ConditionStatus::Unknown,
+            "NotListed",
+            "the Users were not listed yet; who could log in before still can",
+        ),
         (None, Some(outcome)) if outcome.is_held => (
             ConditionStatus::False,
             "RemovalHeld",
-            "most users, or the last one, would lose access; their keys stay until CloudSync confirms it",
+            "most users would lose access, or the last one, or some since the agent started; their keys stay until CloudSync confirms it",
         ),
         (None, Some(_)) => (ConditionStatus::True, "Applied", "authorized_keys is as the Users say"),
     };

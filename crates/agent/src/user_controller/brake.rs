@@ -1,17 +1,22 @@
 //! Decides whether many users may lose their access at the same time. Pure.
 //!
 //! One user that is removed loses access at once. Nobody left, or more than half of more than five users gone, may be a mistake: `kubectl
-//! delete users --all`, a definition that was deleted, a schema that drops fields, an etcd that was restored. Such a removal waits until
+//! delete users --all`, a definition that was deleted, a schema that drops fields, an etcd that was restored. A user of whose keys none
+//! stays is gone as well: otherwise whoever writes Users could lock everybody out by other keys. Such a removal waits until
 //! the mirror of the cloud confirms it: `CloudSync` is `Synced`, counts as many Users as we see, and names another list of the cloud than
 //! when the users were last complete. A termination of the coordinator, which removes all Users, confirms it, too.
+//!
+//! An agent that starts does not know what the one before it held, nor which list of the cloud that one had applied. So its first removal
+//! waits for the mirror, however few it removes, and one that may be a mistake waits for another list than that which it finds.
 
-use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tidewaiter_api::cloud_sync::SYNCED;
 use tidewaiter_api::{CloudSync, ConditionStatus};
-use uuid::Uuid;
+
+use crate::authorized_keys::Logins;
 
 /// A list with this many users or fewer is only guarded against becoming empty, as in the mirror.
 const FEW: usize = 5;
@@ -56,54 +61,82 @@ impl MirrorState {
 /// What the brake compares with.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Brake {
-    /// Who could log in when the users were last complete.
-    complete: BTreeSet<Uuid>,
-    /// Which list of the cloud that was, if it is known.
+    /// Who could log in, and with which keys, when the users were last complete.
+    complete: Arc<Logins>,
+    /// Which list of the cloud the mirror confirmed last, if it is known, and who could log in then.
     revision: Option<String>,
+    confirmed: Option<Arc<Logins>>,
     /// When somebody's access was last changed; monotonic.
     changed: Duration,
-    last: BTreeSet<Uuid>,
+    last: Arc<Logins>,
+    /// Whether an agent has started and nothing was applied since.
+    is_new: bool,
 }
 
 impl Brake {
     /// Compares with those that can log in when the agent starts.
-    pub(crate) fn new(present: BTreeSet<Uuid>, now: Duration) -> Self {
+    pub(crate) fn new(present: Arc<Logins>, now: Duration) -> Self {
         Self {
-            last: present.clone(),
+            last: Arc::clone(&present),
             complete: present,
             revision: None,
+            confirmed: None,
             changed: now,
+            is_new: true,
         }
     }
 
     /// Whether the removal of those that are not in `wanted` waits. `users` is the number of Users in the cluster.
-    pub(crate) fn holds(&self, wanted: &BTreeSet<Uuid>, users: usize, mirror: &MirrorState) -> bool {
-        let gone = self.complete.difference(wanted).count();
-        let is_empty = wanted.is_empty() && gone > 0;
-        let is_most = self.complete.len() > FEW && gone * 2 > self.complete.len();
-        (is_empty || is_most) && !self.confirms(users, mirror)
+    pub(crate) fn holds(&mut self, wanted: &Logins, users: usize, mirror: &MirrorState) -> bool {
+        if self.is_new && self.revision.is_none() && !mirror.revision.is_empty() {
+            self.revision = Some(mirror.revision.clone());
+        }
+        let (count, gone) = (self.complete.len(), gone(&self.complete, wanted));
+        let is_all = gone == count;
+        let is_most = count > FEW && gone * 2 > count;
+        if is_all || is_most {
+            return gone > 0 && !self.confirms(wanted, users, mirror);
+        }
+        gone > 0 && self.is_new && !mirror.is_terminating && !agrees(users, mirror)
     }
 
-    fn confirms(&self, users: usize, mirror: &MirrorState) -> bool {
+    /// With another list of the cloud; or with the same, when all whom it named are still there, and only what was added since is gone.
+    fn confirms(&self, wanted: &Logins, users: usize, mirror: &MirrorState) -> bool {
         let is_other = self.revision.as_ref() != Some(&mirror.revision);
-        mirror.is_terminating || (agrees(users, mirror) && is_other)
+        let has_all = || {
+            self.confirmed
+                .as_ref()
+                .is_some_and(|confirmed| gone(confirmed, wanted) == 0)
+        };
+        mirror.is_terminating || (agrees(users, mirror) && (is_other || has_all()))
     }
 
     /// `applied` was applied, and nothing is held.
-    pub(crate) fn release(&mut self, applied: BTreeSet<Uuid>, users: usize, mirror: &MirrorState, now: Duration) {
-        if applied != self.last {
+    pub(crate) fn release(&mut self, applied: &Arc<Logins>, users: usize, mirror: &MirrorState, now: Duration) {
+        self.is_new = false;
+        if *applied != self.last {
             self.changed = now;
-            self.last.clone_from(&applied);
+            self.last = Arc::clone(applied);
         }
-        if agrees(users, mirror) {
+        // With the same list of the cloud, a change of the Users is somebody else's.
+        let is_other = self.revision.as_ref() != Some(&mirror.revision);
+        if agrees(users, mirror) && is_other {
             self.revision = Some(mirror.revision.clone());
-            self.complete = applied;
+            self.confirmed = Some(Arc::clone(applied));
+            self.complete = Arc::clone(applied);
         } else if now.saturating_sub(self.changed) >= TOGETHER {
-            self.complete = applied;
-        } else {
-            self.complete.extend(applied);
+            self.complete = Arc::clone(applied);
         }
     }
+}
+
+/// How many users are gone: of their keys none is left.
+fn gone(before: &Logins, wanted: &Logins) -> usize {
+    let is_gone = |(user, keys): &(&_, &Vec<_>)| {
+        let mut now = wanted.get(*user).into_iter().flatten();
+        !now.any(|key| keys.contains(key))
+    };
+    before.iter().filter(is_gone).count()
 }
 
 /// Whether the mirror has applied its list, and all of it is what we see.
@@ -113,10 +146,26 @@ fn agrees(users: usize, mirror: &MirrorState) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use uuid::Uuid;
 
-    fn ids(numbers: std::ops::Range<u128>) -> BTreeSet<Uuid> {
-        numbers.map(Uuid::from_u128).collect()
+    use super::*;
+    use crate::authorized_keys::LoginKey;
+
+    fn key(name: &str) -> LoginKey {
+        LoginKey {
+            data: name.to_owned(),
+            fingerprint: String::new(),
+        }
+    }
+
+    /// Users with a key of this name each.
+    fn with(numbers: std::ops::Range<u128>, name: &str) -> Arc<Logins> {
+        let logins = numbers.map(|number| (Uuid::from_u128(number), vec![key(name)]));
+        Arc::new(logins.collect())
+    }
+
+    fn ids(numbers: std::ops::Range<u128>) -> Arc<Logins> {
+        with(numbers, "own")
     }
 
     fn mirror(objects: usize, revision: &str) -> MirrorState {
@@ -130,9 +179,9 @@ mod tests {
 
     /// A brake that has seen `count` users complete with the list `one`.
     fn brake(count: u128) -> Brake {
-        let mut brake = Brake::new(BTreeSet::new(), Duration::ZERO);
+        let mut brake = Brake::new(Arc::default(), Duration::ZERO);
         let users = usize::try_from(count).unwrap();
-        brake.release(ids(0..count), users, &mirror(users, "one"), Duration::ZERO);
+        brake.release(&ids(0..count), users, &mirror(users, "one"), Duration::ZERO);
         brake
     }
 
@@ -184,25 +233,86 @@ mod tests {
         for left in [9, 8, 7, 6, 5] {
             let users = usize::try_from(left).unwrap();
             assert!(!brake.holds(&ids(0..left), users, &away), "{left}");
-            brake.release(ids(0..left), users, &away, minute);
+            brake.release(&ids(0..left), users, &away, minute);
         }
         assert!(brake.holds(&ids(0..4), 4, &away));
         // Five are complete when they stay for long, or when the mirror confirms them.
         let mut later = brake.clone();
-        later.release(ids(0..5), 5, &away, minute + TOGETHER);
+        later.release(&ids(0..5), 5, &away, minute + TOGETHER);
         assert!(!later.holds(&ids(0..1), 1, &away));
-        brake.release(ids(0..5), 5, &mirror(5, "two"), minute);
+        brake.release(&ids(0..5), 5, &mirror(5, "two"), minute);
         assert!(!brake.holds(&ids(0..1), 1, &away));
     }
 
     #[test]
     fn an_agent_that_starts_compares_with_the_file() {
-        let brake = Brake::new(ids(0..3), Duration::ZERO);
+        let mut brake = Brake::new(ids(0..3), Duration::ZERO);
         assert!(brake.holds(&ids(0..0), 0, &MirrorState::default()));
         assert!(
-            !brake.holds(&ids(0..0), 0, &mirror(0, "one")),
-            "removed while it was away"
+            brake.holds(&ids(0..0), 0, &mirror(0, "one")),
+            "somebody may have deleted all Users, and the mirror counts them"
         );
+        assert!(!brake.holds(&ids(0..0), 0, &mirror(0, "two")), "the cloud says so");
+        let mut brake = Brake::new(ids(0..3), Duration::ZERO);
+        assert!(
+            !brake.holds(&ids(0..2), 2, &mirror(2, "one")),
+            "one was removed while it was away"
+        );
+    }
+
+    #[test]
+    fn what_was_held_before_a_restart_stays_held() {
+        // The agent before had removed four of eight, and held two more.
+        let away = MirrorState::default();
+        let mut brake = Brake::new(ids(0..4), Duration::ZERO);
+        assert!(brake.holds(&ids(0..2), 2, &away));
+        assert!(!brake.holds(&ids(0..2), 2, &mirror(2, "one")));
+        assert!(!brake.holds(&ids(0..5), 5, &away), "nobody is removed");
+        brake.release(&ids(0..5), 5, &away, Duration::ZERO);
+        assert!(!brake.holds(&ids(0..4), 4, &away), "one that is removed later");
+    }
+
+    #[test]
+    fn what_somebody_added_goes_again_with_the_same_list_of_the_cloud() {
+        let minute = Duration::from_mins(1);
+        let mut brake = brake(2);
+        // The mirror was away for long.
+        for now in [minute, minute + TOGETHER] {
+            assert!(!brake.holds(&ids(0..100), 100, &mirror(2, "one")));
+            brake.release(&ids(0..100), 100, &mirror(2, "one"), now);
+        }
+        assert!(
+            brake.holds(&ids(1..2), 1, &mirror(1, "one")),
+            "one of the cloud's is missing"
+        );
+        assert!(!brake.holds(&ids(0..2), 2, &mirror(2, "one")));
+    }
+
+    #[test]
+    fn other_keys_for_all_users_are_a_removal_of_all() {
+        // The mirror has stopped, and its last word is that all is well.
+        let stale = mirror(10, "one");
+        let mut brake = brake(10);
+        assert!(brake.holds(&with(0..10, "intruder"), 10, &stale));
+        // Nor one user after the other.
+        let minute = Duration::from_mins(1);
+        for changed in 1..=5 {
+            let mut logins = (*ids(changed..10)).clone();
+            logins.extend((*with(0..changed, "intruder")).clone());
+            let logins = Arc::new(logins);
+            assert!(!brake.holds(&logins, 10, &stale), "{changed}");
+            brake.release(&logins, 10, &stale, minute);
+        }
+        let mut logins = (*ids(6..10)).clone();
+        logins.extend((*with(0..6, "intruder")).clone());
+        assert!(brake.holds(&logins, 10, &stale));
+        assert!(!brake.holds(&logins, 10, &mirror(10, "two")), "the cloud says so");
+        // A second key takes none away.
+        let mut logins = (*ids(0..10)).clone();
+        for keys in logins.values_mut() {
+            keys.push(key("second"));
+        }
+        assert!(!brake.holds(&logins, 10, &stale));
     }
 
     #[test]

@@ -2,13 +2,12 @@
 //!
 //! One lock is around a whole pass, so that nothing is written after the agent was told to stop. Calls block, for as long as the disk does.
 
-use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use uuid::Uuid;
+use tokio_util::sync::CancellationToken;
 
 use super::brake::{Brake, MirrorState};
 use super::expiry::{Expiry, expiry};
@@ -16,6 +15,7 @@ use super::pace::Pace;
 use super::plan::{Left, MODE, Plan, Target, plan};
 use super::wanted::{Refused, Wanted};
 use crate::authorized_keys::{Format, Logins, Parts, fingerprint};
+use crate::host::mount::{self, Mount};
 use crate::host::{Found, Host, HostError, Opened, Replaced};
 use crate::login_script;
 use crate::settings::{AgentSettings, OnStop};
@@ -25,6 +25,9 @@ const SSH: [&str; 2] = ["home", ".ssh"];
 const KEYS: &str = "authorized_keys";
 const SCRIPTS: [&str; 1] = ["scripts"];
 const SCRIPT: &str = "containership_login.sh";
+
+/// The keys that the file may have while removals are held and Users are added: somebody may add and remove many.
+const MOST_HELD: usize = 4 * 1024 * 1024;
 
 /// How often a file is written again because somebody wrote it at the same moment.
 const RACES: usize = 8;
@@ -37,6 +40,10 @@ pub(crate) struct Site {
     settings: AgentSettings,
     watcher: Watcher,
     state: Mutex<State>,
+    /// The folder as it was mounted at the start; None outside a container.
+    mount: Option<Mount>,
+    /// Cancelled when the folder is not that of the host any more.
+    lost: CancellationToken,
 }
 
 /// What a pass knows of the cluster.
@@ -55,6 +62,8 @@ pub(crate) struct Outcome {
     /// Who can log in; None when that is not known yet, and nothing was touched.
     pub(crate) logins: Option<Arc<Logins>>,
     pub(crate) refused: Vec<Refused>,
+    /// Whether the Users were listed. Before that, who could log in still can.
+    pub(crate) is_listed: bool,
     /// Whether the removal of many users waits for the mirror.
     pub(crate) is_held: bool,
     pub(crate) expiry: Expiry,
@@ -97,6 +106,8 @@ impl Site {
         let script = format!("{}/{}/{SCRIPT}", settings.folder, SCRIPTS[0]);
         Self {
             format: Format::new(&script),
+            mount: mount::of(&settings.folder),
+            lost: CancellationToken::new(),
             host,
             settings,
             watcher,
@@ -105,6 +116,25 @@ impl Site {
                 ..State::default()
             }),
         }
+    }
+
+    /// Who can log in, as far as the agent knows.
+    pub(crate) fn accepted(&self) -> Arc<Logins> {
+        self.state().accepted.clone().unwrap_or_default()
+    }
+
+    /// Cancelled when the folder on the host was moved or removed: the mount of a container follows the old one, which nobody reads any more.
+    pub(crate) fn lost(&self) -> CancellationToken {
+        self.lost.clone()
+    }
+
+    fn check_mount(&self) -> Result<(), HostError> {
+        let folder = &self.settings.folder;
+        if self.mount.as_ref().is_none_or(|mount| mount.is_in_place(folder)) {
+            return Ok(());
+        }
+        self.lost.cancel();
+        Err(HostError::Lost { path: folder.clone() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -117,6 +147,7 @@ impl Site {
         if state.is_stopped {
             return Ok(None);
         }
+        self.check_mount()?;
         if !state.is_swept {
             self.begin(&mut state, input.now)?;
         }
@@ -160,10 +191,10 @@ impl Site {
             self.host.sweep(folder, KEYS)?;
             if let Ok(Found::File(file)) = self.host.find(folder, KEYS) {
                 let parts = self.format.parse(&file.content);
-                let logins = self.format.logins(&parts);
-                state.brake = Brake::new(ids(&logins), now);
+                let logins = Arc::new(self.format.logins(&parts));
                 let is_ours = self.format.render(&parts, &logins, self.settings.foreign_lines) == file.content;
-                state.accepted = (is_ours && !logins.is_empty()).then(|| Arc::new(logins));
+                state.accepted = (is_ours && !logins.is_empty()).then(|| Arc::clone(&logins));
+                state.brake = Brake::new(logins, now);
             }
         }
         state.is_swept = true;
@@ -274,7 +305,13 @@ impl Site {
         changes.extend(tampering.into_iter().map(|what| format!("{KEYS} {what}")));
         if let Some(content) = write {
             parts = self.format.parse(&content);
-            self.put(folder, content, found, target)?;
+            if let Err(error) = self.put(folder, content, &found, target) {
+                // Owner and mode need no space on the disk: nobody else may write the file meanwhile.
+                if let Found::File(file) = &found {
+                    self.host.own_file(&file.fd, MODE).ok();
+                }
+                return Err(error);
+            }
             found = self.host.find(folder, KEYS)?;
         }
         let file = match found {
@@ -290,16 +327,12 @@ impl Site {
     }
 
     /// Writes the file, and once more when somebody wrote lines to the old one after it was read.
-    fn put(
-        &self,
-        folder: &OwnedFd,
-        mut content: Vec<u8>,
-        mut found: Found,
-        target: Target<'_>,
-    ) -> Result<(), HostError> {
+    fn put(&self, folder: &OwnedFd, mut content: Vec<u8>, found: &Found, target: Target<'_>) -> Result<(), HostError> {
+        let mut later;
+        let mut found = found;
         for _ in 0..RACES {
-            let replaced = self.host.replace(folder, KEYS, &content, MODE, &found)?;
-            let (Replaced::File(old), Found::File(read)) = (replaced, &found) else {
+            let replaced = self.host.replace(folder, KEYS, &content, MODE, found)?;
+            let (Replaced::File(old), Found::File(read)) = (replaced, found) else {
                 return Ok(());
             };
             let merged = self
@@ -309,7 +342,8 @@ impl Site {
                 return Ok(());
             }
             content = merged;
-            found = self.host.find(folder, KEYS)?;
+            later = self.host.find(folder, KEYS)?;
+            found = &later;
         }
         Ok(())
     }
@@ -337,6 +371,7 @@ impl State {
                 .as_ref()
                 .map(|wanted| wanted.refused.clone())
                 .unwrap_or_default(),
+            is_listed: input.wanted.is_some(),
             is_held,
             expiry,
             tampering: Vec::new(),
@@ -349,22 +384,32 @@ impl State {
 
     /// Accepts what the Users ask for. Returns whether removals are held; everything else is accepted.
     fn accept(&mut self, wanted: &Wanted, input: &Input) -> bool {
-        let present = ids(&wanted.logins);
-        if self.brake.holds(&present, wanted.users, &input.mirror) {
+        if self.brake.holds(&wanted.logins, wanted.users, &input.mirror) {
             // A file that the agent did not write stays as it is meanwhile.
             if let Some(accepted) = &mut self.accepted {
-                Arc::make_mut(accepted).extend((*wanted.logins).clone());
+                add(Arc::make_mut(accepted), &wanted.logins);
             }
             return true;
         }
-        self.brake.release(present, wanted.users, &input.mirror, input.now);
+        self.brake
+            .release(&wanted.logins, wanted.users, &input.mirror, input.now);
         self.accepted = Some(Arc::clone(&wanted.logins));
         false
     }
 }
 
-fn ids(logins: &Logins) -> BTreeSet<Uuid> {
-    logins.keys().copied().collect()
+/// Adds users and keys, up to [`MOST_HELD`] bytes, and takes none away.
+fn add(accepted: &mut Logins, wanted: &Logins) {
+    let mut bytes: usize = accepted.values().flatten().map(|key| key.data.len()).sum();
+    for (user, keys) in wanted {
+        for key in keys {
+            let is_known = accepted.get(user).is_some_and(|known| known.contains(key));
+            if !is_known && bytes + key.data.len() <= MOST_HELD {
+                bytes += key.data.len();
+                accepted.entry(*user).or_default().push(key.clone());
+            }
+        }
+    }
 }
 
 fn not_watched(source: rustix::io::Errno) -> HostError {

@@ -30,6 +30,13 @@ pub(crate) struct Told {
     pub(crate) tampering: VecDeque<(Timestamp, String)>,
 }
 
+impl Told {
+    /// Whether the Users are not listed yet, and nothing is wrong.
+    pub(crate) fn awaits_users(&self) -> bool {
+        self.error.is_none() && self.outcome.as_ref().is_some_and(|outcome| !outcome.is_listed)
+    }
+}
+
 /// Tells it.
 pub(crate) struct Status {
     identity: Identity,
@@ -198,7 +205,7 @@ impl Status {
                 .with_label_values(&["break_glass"])
                 .set(count(outcome.break_glass_lines));
         }
-        let is_applied = outcome.logins.is_some() && outcome.wait.is_none() && !outcome.is_held;
+        let is_applied = outcome.is_listed && outcome.wait.is_none() && !outcome.is_held;
         metrics.is_applied.set(i64::from(is_applied));
         metrics.is_held.set(i64::from(outcome.is_held));
         let is_expiring = matches!(outcome.expiry, Expiry::Soon(_) | Expiry::Expired);
@@ -209,7 +216,15 @@ impl Status {
 impl Outcome {
     /// Whether a report of both says the same.
     fn says(&self, other: &Self) -> bool {
-        let said = |it: &Self| (it.is_held, it.foreign_lines, it.break_glass_lines, it.expiry.word());
+        let said = |it: &Self| {
+            (
+                it.is_listed,
+                it.is_held,
+                it.foreign_lines,
+                it.break_glass_lines,
+                it.expiry.word(),
+            )
+        };
         said(self) == said(other)
             && self.logins == other.logins
             && self.refused == other.refused

@@ -93,8 +93,9 @@ impl User {
     }
 }
 
-/// What `users` ask for. A User that is being deleted asks for nothing.
-pub(crate) fn wanted<U: AsRef<User>>(users: impl IntoIterator<Item = U>) -> Wanted {
+/// What `users` ask for. A User that is being deleted asks for nothing. Where there are too many keys, those who can log in (`first`) keep
+/// theirs: nobody takes their place by new Users.
+pub(crate) fn wanted<U: AsRef<User>>(users: impl IntoIterator<Item = U>, first: &Logins) -> Wanted {
     let mut wanted = Wanted::default();
     let mut by_id = BTreeMap::new();
     for user in users {
@@ -114,7 +115,8 @@ pub(crate) fn wanted<U: AsRef<User>>(users: impl IntoIterator<Item = U>) -> Want
         }
     }
     let (mut owners, mut bytes) = (BTreeMap::new(), 0);
-    for (id, user) in &by_id {
+    let (known, new): (Vec<_>, Vec<_>) = by_id.iter().partition(|(id, _)| first.contains_key(*id));
+    for (id, user) in known.into_iter().chain(new) {
         wanted.add(*id, user.as_ref(), &mut owners, &mut bytes);
     }
     wanted

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::world::{KEYS, World};
+use crate::world::{KEYS, SOON, World};
 
 /// A change, and its name.
 type Tamper<'a> = (&'static str, &'a dyn Fn(&Path));
@@ -157,5 +157,22 @@ async fn a_mount_is_undone() {
             .iter()
             .any(|name| name.to_string_lossy().starts_with(".tidewaiter-displaced-")),
         "{moved:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_agent_whose_folder_was_moved_on_the_host_ends() {
+    let world = World::start().await;
+    world.user(1, &[KEYS[0]]).await;
+    let (agent, host) = world.agent_in_container().await;
+    agent.has(&[(1, 0)]).await;
+    // Its mount follows the folder, and sshd reads the one at the path.
+    fs::rename(&host, host.with_extension("old")).unwrap();
+    fs::create_dir(&host).unwrap();
+    let status = agent.process.exited(SOON).await;
+    let log = agent.process.log();
+    assert!(
+        !status.success() && log.contains("was moved or removed on the host"),
+        "{status}: {log}"
     );
 }

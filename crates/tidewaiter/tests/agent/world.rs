@@ -182,6 +182,27 @@ impl World {
         self.ready_as(program, self.kubeconfig(&token), node, &owner).await
     }
 
+    /// The same with a folder of the host mounted, which is returned: the kubelet does so.
+    pub async fn agent_in_container(&self) -> (Agent, PathBuf) {
+        let node = self.node();
+        let token = self.token(&node).await;
+        let host = self.scratch.path().join(format!("{node}-host"));
+        fs::create_dir(&host).unwrap();
+        let script = "mount --bind \"$TIDEWAITER_FOLDER-host\" \"$TIDEWAITER_FOLDER\" && exec \"$0\" \"$@\"";
+        let arguments = [
+            "--map-root-user",
+            "--mount",
+            "/bin/sh",
+            "-c",
+            script,
+            env!("CARGO_BIN_EXE_tidewaiter"),
+        ];
+        let program = Program::new("/usr/bin/unshare").args(arguments);
+        let owner = [("TIDEWAITER_OWNER_UID", "0"), ("TIDEWAITER_OWNER_GID", "0")];
+        let agent = self.ready_as(program, self.kubeconfig(&token), node, &owner).await;
+        (agent, host)
+    }
+
     async fn ready(&self, kubeconfig: PathBuf, node: String, variables: &[(&str, &str)]) -> Agent {
         let program = Program::new(env!("CARGO_BIN_EXE_tidewaiter"));
         self.ready_as(program, kubeconfig, node, variables).await

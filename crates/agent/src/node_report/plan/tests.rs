@@ -27,6 +27,7 @@ fn outcome(users: &[(u128, &str)]) -> Outcome {
     Outcome {
         logins: Some(logins(users).into()),
         refused: vec![],
+        is_listed: true,
         is_held: false,
         expiry: Expiry::Off,
         tampering: vec![],
@@ -58,6 +59,10 @@ fn each_state_has_its_condition() {
         is_held: true,
         ..outcome(&[(1, "a")])
     };
+    let started = Outcome {
+        is_listed: false,
+        ..outcome(&[(1, "a")])
+    };
     let failed = Told {
         error: Some("No space left on device".to_owned()),
         ..told(outcome(&[]))
@@ -65,6 +70,7 @@ fn each_state_has_its_condition() {
     for (told, status, reason) in [
         (told(outcome(&[(1, "a")])), ConditionStatus::True, "Applied"),
         (told(unknown), ConditionStatus::Unknown, "NotListed"),
+        (told(started), ConditionStatus::Unknown, "NotListed"),
         (told(held), ConditionStatus::False, "RemovalHeld"),
         (failed, ConditionStatus::False, "NotWritten"),
     ] {

@@ -6,12 +6,14 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::io::Errno;
 use rustix::process::{getgid, getuid};
 use tempfile::TempDir;
+use uuid::Uuid;
 
 use super::*;
 use crate::authorized_keys::{ForeignLines, LoginKey};
-use crate::host::AllCalls;
+use crate::host::{AllCalls, Call, HostCalls};
 
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG/rsOVAgJS+D+rWBWNBgfdevP0BO3X6IQI1/grYrdb5";
 const FOREIGN: &str = "ssh-ed25519 AAAA intruder\n";
@@ -235,7 +237,20 @@ fn a_file_of_the_go_agent_stays_until_the_users_are_known() {
     // All Users are gone, and nothing confirms it.
     assert!(pass(&site, wanted(0..0)).is_held);
     assert_eq!(world.content(), old);
-    assert!(!pass(&site, wanted(0..1)).is_held);
+    // Nor the removal of one: nobody knows what the agent before held.
+    assert!(pass(&site, wanted(0..1)).is_held);
+    assert_eq!(world.content(), old);
+    let mirror = MirrorState {
+        is_synced: true,
+        objects: 1,
+        revision: "one".to_owned(),
+        ..MirrorState::default()
+    };
+    let confirmed = Input {
+        mirror,
+        ..input(wanted(0..1))
+    };
+    assert!(!site.pass(&confirmed).unwrap().unwrap().is_held);
     let content = world.content();
     assert!(
         content.contains(&world.line(0)) && !content.contains(&world.line(7)),
@@ -376,4 +391,31 @@ fn foreign_lines_are_counted_and_removed_if_asked() {
         assert_eq!(outcome.tampering.is_empty(), left == 1);
         assert_eq!(world.content().contains(FOREIGN), left == 1);
     }
+}
+
+/// There is no space for another file.
+#[derive(Debug)]
+struct Full;
+
+impl HostCalls for Full {
+    fn before(&self, call: Call) -> Result<(), Errno> {
+        if call == Call::Create {
+            Err(Errno::NOSPC)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+#[test]
+fn on_a_full_disk_nobody_else_may_write_the_file() {
+    let world = World::new();
+    pass(&world.site(), wanted(0..3));
+    let content = world.content();
+    fs::set_permissions(world.file(), fs::Permissions::from_mode(0o666)).unwrap();
+    let host = Host::new(world.folder.path(), world.settings.owner(), Arc::new(Full));
+    let site = Site::new(host, world.settings.clone(), Watcher::new().unwrap(), NOW);
+    site.pass(&input(wanted(0..3))).unwrap_err();
+    let mode = fs::metadata(world.file()).unwrap().permissions().mode();
+    assert_eq!((mode & 0o7777, world.content()), (0o600, content));
 }

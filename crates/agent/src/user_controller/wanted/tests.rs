@@ -27,6 +27,10 @@ fn data(wanted: &Wanted) -> Vec<(String, Vec<&str>)> {
         .collect()
 }
 
+fn wanted<U: AsRef<User>>(users: impl IntoIterator<Item = U>) -> Wanted {
+    super::wanted(users, &Logins::new())
+}
+
 #[test]
 fn each_user_has_its_keys_once() {
     let with_comment = format!("{KEY} alice # break-glass");
@@ -152,6 +156,13 @@ fn a_user_with_very_many_keys_does_not_fill_the_file() {
     let content = format.render(&format.parse(b""), &all.logins, ForeignLines::Keep);
     assert!(content.len() <= MOST_BYTES + 4096, "{}", content.len());
     assert!(all.refused.iter().any(|refused| refused.reason.contains("more than")));
+    // New Users take nobody's place, whatever their ids are.
+    let last = user("ffffffff-0000-4000-8000-000000000000", &[KEY]);
+    let id = last.id().unwrap();
+    let users = || users.iter().chain([&last]);
+    assert!(!wanted(users()).logins.contains_key(&id));
+    let first = Logins::from([(id, vec![])]);
+    assert!(super::wanted(users(), &first).logins.contains_key(&id));
 }
 
 /// RFC 4648, for lengths that are any.
