@@ -103,7 +103,7 @@ impl World {
         let mut groups = vec![WORKERS; self.number.into()];
         groups[0] = CONTROL_PLANE;
         let images = async { Arc::new(Images::build(&binary).await) };
-        self.site = Some(Site::start(images, &groups).await);
+        self.site = Some(Box::pin(Site::start(images, &groups)).await);
         command(
             "make image && skopeo copy oci-archive:dist/tidewaiter-0.1.0-linux-amd64.tar docker://REGISTRY/tidewaiter:0.1.0",
         );
