@@ -1,5 +1,7 @@
 //! The kinds of objects in the store, and their names in the store, the audit log and the events.
 
+use uuid::Uuid;
+
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $word:literal, $singular:literal;)+) => {
         /// A kind of object.
@@ -148,5 +150,14 @@ impl Kind {
             Self::Organization | Self::User | Self::Token | Self::Cluster | Self::ApiKey => deleted,
             _ => false,
         }
+    }
+
+    /// Whose identity a change of the object `id` may affect: a user's, or that of the object itself.
+    #[must_use]
+    pub fn decides_for(self, id: &str, deleted: bool) -> Option<Uuid> {
+        // The id of a membership ends with the user's.
+        let own = id.rsplit('.').next().unwrap_or_default();
+        self.decides_who_may(deleted)
+            .then(|| Uuid::try_parse(own).unwrap_or_default())
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::Error;
 use super::call::{Call, Reply, object, refuse_others};
 use super::cloud::Cloud;
+use super::guesses::Attempt;
 use super::hash::verify_password;
 use super::identity;
 use super::kind::Kind;
@@ -32,14 +33,14 @@ pub(super) async fn log_in(cloud: &Cloud, call: &Call) -> Result<Response, Error
 async fn with_password(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let login: Login = parse(&call.body, Unknown::Refuse)?;
     let email = login.email.as_str().to_lowercase();
-    cloud.limits.guess(&email).map_err(Refusal::from)?;
+    let attempt = cloud.guesses.attempt(&email, call.client).map_err(Refusal::from)?;
     let user = cloud.store.named(Kind::User, "", &email).await?;
     let password = match &user {
         Some(id) => cloud.store.get(Kind::Password, id).await?,
         None => None,
     };
     let stored = password.as_ref().map(|row| row.secret.0.clone());
-    if !right(cloud, login.password.expose().to_owned(), stored).await? {
+    if !right(cloud, login.password.expose().to_owned(), stored, attempt).await? {
         return Err(Refusal::new(
             http::StatusCode::UNAUTHORIZED,
             "the e-mail address or the password is wrong",
@@ -79,13 +80,24 @@ async fn logged_in(
 }
 
 /// Verifies on a separate thread, because it takes a core for a while.
-pub(super) async fn right(cloud: &Cloud, password: String, stored: Option<String>) -> Result<bool, Error> {
-    let place = cloud.limits.hashes.acquire().await;
+pub(super) async fn right(
+    cloud: &Cloud,
+    password: String,
+    stored: Option<String>,
+    attempt: Attempt<'_>,
+) -> Result<bool, Error> {
+    let permit = cloud.limits.hash(attempt.proven).await.map_err(Refusal::from)?;
     let password = zeroize::Zeroizing::new(password);
     let verified = tokio::task::spawn_blocking(move || verify_password(&password, stored.as_deref()));
     let verified = verified.await.map_err(Error::internal)?;
-    drop(place);
-    verified.map_err(Error::internal)
+    drop(permit);
+    let right = verified.map_err(Error::internal)?;
+    if right {
+        attempt.succeeded().await;
+    } else {
+        attempt.failed().await;
+    }
+    Ok(right)
 }
 
 async fn with_key(cloud: &Cloud, call: &Call) -> Result<Response, Error> {

@@ -210,6 +210,7 @@ fn shared_parameters(endpoint: &Endpoint) -> &'static [&'static str] {
         | A::PatchAccount
         | A::ReplaceMember
         | A::PatchMember
+        | A::SetManifests
         | A::DeleteMember => &["If-Match"],
         _ => match endpoint.answers {
             Output::List(_) | Output::One(_) if endpoint.method == Method::GET => &["If-None-Match"],

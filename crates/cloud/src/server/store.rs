@@ -9,6 +9,7 @@ mod draft;
 mod engine;
 mod feed;
 mod maintenance;
+mod names;
 mod row;
 mod sealed;
 mod transaction;
@@ -65,6 +66,9 @@ pub enum StoreError {
     /// The database does not respond, or rejects a statement.
     #[error("the database is unusable")]
     Unavailable(#[source] sqlx::Error),
+    /// The database rejects one statement because of its data; others are not concerned.
+    #[error("the database rejects a statement")]
+    Rejected(#[source] sqlx::Error),
     /// It contains data that no version of the server wrote.
     #[error("the database is damaged: {0}")]
     Damaged(String),
@@ -77,14 +81,18 @@ pub enum StoreError {
     /// The process is shutting down.
     #[error("the server is stopping")]
     Stopping,
-    /// The error of another request in the same commit.
-    #[error("{0}")]
-    Shared(Arc<Self>),
 }
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
-        Self::Unavailable(error)
+        let code = error
+            .as_database_error()
+            .and_then(|error| error.code().map(std::borrow::Cow::into_owned));
+        if code.is_some_and(|code| engine::rejects(&code)) {
+            Self::Rejected(error)
+        } else {
+            Self::Unavailable(error)
+        }
     }
 }
 
@@ -146,6 +154,7 @@ impl Store {
         engine.check().await?;
         let pool = engine.pool().await?;
         MIGRATIONS.run(&pool).await.map_err(StoreError::Migrate)?;
+        names::shorten(&pool).await?;
         let epoch = epoch(&mut *pool.acquire().await?).await?;
         let (sequence,): (i64,) = sqlx::query_as("SELECT value FROM sequence WHERE one = 1")
             .fetch_one(&pool)
@@ -369,18 +378,18 @@ async fn epoch(connection: &mut AnyConnection) -> Result<String, StoreError> {
 }
 
 async fn notes_after(pool: &AnyPool, sequence: i64) -> Result<Vec<CommittedChange>, StoreError> {
-    let found: Vec<(i64, String, String, String, String)> = sqlx::query_as(
-        "SELECT sequence, kind, organization_id, cluster_id, action FROM changes WHERE sequence > $1 ORDER BY sequence",
+    let found: Vec<(i64, String, String, String, String, String)> = sqlx::query_as(
+        "SELECT sequence, kind, object_id, organization_id, cluster_id, action FROM changes WHERE sequence > $1 ORDER BY sequence",
     )
     .bind(sequence)
     .fetch_all(pool)
     .await?;
-    let note = |(sequence, kind, organization, cluster, action): (i64, String, String, String, String)| {
+    let note = |(sequence, kind, id, organization, cluster, action): (i64, String, String, String, String, String)| {
         let kind = Kind::of(&kind)?;
         Some(CommittedChange {
             sequence,
             scope: scope(kind, &organization, &cluster),
-            decides: kind.decides_who_may(action == DELETE),
+            decides: kind.decides_for(&id, action == DELETE),
         })
     };
     Ok(found.into_iter().filter_map(note).collect())

@@ -15,7 +15,7 @@ use futures::stream;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::json;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tracing::warn;
 use uuid::Uuid;
 
@@ -52,12 +52,16 @@ struct Listener {
     endpoint: &'static Endpoint,
     headers: HeaderMap,
     known: Arc<Known>,
+    /// Counts for the limit of the subscriber.
+    _permit: OwnedSemaphorePermit,
 }
 
 pub(super) async fn events(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let spot = Spot::of(call)?;
     spot.check(&mut Source::Store(&cloud.store), Kind::Plugin, false)
         .await?;
+    let known = Arc::clone(call.known.as_ref().ok_or_else(super::access::unknown)?);
+    let permit = cloud.limits.stream(&known.principal.actor())?;
     let (organization, cluster) = (uuid(&spot.organization), uuid(&spot.cluster));
     // Subscribe first, then read, so that no change in between is missed.
     let woken = cloud.store.feed().subscribe(organization, cluster);
@@ -80,7 +84,8 @@ pub(super) async fn events(cloud: &Cloud, call: &Call) -> Result<Response, Error
         first,
         endpoint: call.endpoint,
         headers,
-        known: Arc::clone(call.known.as_ref().ok_or_else(super::access::unknown)?),
+        known,
+        _permit: permit,
     };
     let events = stream::unfold(listener, |mut listener| async move {
         let event = listener.next().await?;

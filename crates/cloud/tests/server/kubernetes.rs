@@ -14,7 +14,9 @@ use tidewaiter_cloud::models::values::{ClusterId, UserId};
 use tidewaiter_cloud::server::hash::Password;
 use tidewaiter_cloud::server::signing::KeyRing;
 use tidewaiter_cloud::server::token::{Claims, TokenUse, Tokens};
-use tidewaiter_cloud::server::{InitOptions, ServerParts, TokenLifetimes, found, make_keys, start};
+use tidewaiter_cloud::server::{
+    InitOptions, LimitSettings, ServerParts, TokenLifetimes, TrustedProxies, found, make_keys, start,
+};
 use tidewaiter_kit::{Kit, SystemClock, Tasks};
 use tidewaiter_testkit::{ControlPlane, Identity, eventually, free_port, issuer};
 use tokio_util::sync::CancellationToken;
@@ -71,8 +73,12 @@ impl Cloud {
             issuer: base.parse().unwrap(),
             keys: at("keys"),
             sealing: at("sealing"),
-            requests_a_second: NonZeroU32::new(1_000).unwrap(),
-            requests_at_once: 64,
+            limits: LimitSettings {
+                requests_a_second: NonZeroU32::new(1_000).unwrap(),
+                requests_at_once: 64,
+                streams: 64,
+                proxies: TrustedProxies::default(),
+            },
             connections: 64,
             lives: TokenLifetimes {
                 kubernetes: LIFE,

@@ -9,18 +9,22 @@
 )]
 
 mod access;
+mod catalogue;
 mod cursors;
 mod described;
 mod errors;
 mod escalation;
 mod etags;
 mod faults;
+mod fire;
 mod first_steps;
 mod fixture;
 mod kubernetes;
 mod locked;
+mod logins;
 mod made;
 mod model;
+mod names;
 mod old_clients;
 mod old_types;
 mod older_version;
@@ -30,6 +34,7 @@ mod refusals;
 mod requests;
 mod schemathesis;
 mod signed;
+mod single_flight;
 mod stores;
 mod stream;
 mod world;

@@ -1,14 +1,15 @@
 //! The settings of the cloud's server: a file, the environment, flags; each overrides the previous ones. None is a
 //! secret.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use ipnet::IpNet;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
-use tidewaiter_cloud::server::{ServerParts, TokenLifetimes};
+use tidewaiter_cloud::server::{LimitSettings, ServerParts, TokenLifetimes, TrustedProxies};
 use tidewaiter_kit::role::address;
 use tidewaiter_kit::telemetry::LogSettings;
 use url::Url;
@@ -54,6 +55,12 @@ pub(super) struct ServerSettings {
     /// The maximum number of concurrent requests.
     #[serde(deserialize_with = "whole_seconds")]
     requests_at_once: NonZeroU32,
+    /// The maximum number of change streams of one caller; a coordinator has one.
+    #[serde(deserialize_with = "whole_seconds")]
+    streams_per_caller: NonZeroU32,
+    /// The addresses and networks of the proxies whose `Forwarded` header names the client.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    trusted_proxies: Vec<String>,
     /// The maximum number of open connections; each watcher holds one.
     #[serde(deserialize_with = "whole_seconds")]
     connections: NonZeroU32,
@@ -86,6 +93,8 @@ impl Default for ServerSettings {
             tls_key: None,
             requests_per_second: seconds(100),
             requests_at_once: seconds(256),
+            streams_per_caller: seconds(32),
+            trusted_proxies: Vec::new(),
             connections: seconds(20_000),
             login_seconds: seconds(12 * 60 * 60),
             cluster_token_seconds: seconds(60 * 60),
@@ -102,7 +111,20 @@ impl ServerSettings {
             bail!("tlsCertificate and tlsKey belong together: set both or neither");
         }
         self.database_url(None)?;
+        self.proxies()?;
         Ok(())
+    }
+
+    fn proxies(&self) -> Result<TrustedProxies> {
+        let network = |(place, text): (usize, &String)| {
+            let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
+            let network = text.parse().ok().or_else(address);
+            network.with_context(|| {
+                format!("trustedProxies[{place}] is {text}, must be an address or a network such as 10.0.0.0/8")
+            })
+        };
+        let networks: Result<_> = self.trusted_proxies.iter().enumerate().map(network).collect();
+        Ok(TrustedProxies(networks?))
     }
 
     /// The URL of the database, with the password from its file.
@@ -174,8 +196,12 @@ impl ServerSettings {
             issuer: self.public_url()?,
             keys: self.keys(),
             sealing: self.sealing_keys(),
-            requests_a_second: self.requests_per_second,
-            requests_at_once: count(self.requests_at_once),
+            limits: LimitSettings {
+                requests_a_second: self.requests_per_second,
+                requests_at_once: count(self.requests_at_once),
+                streams: count(self.streams_per_caller),
+                proxies: self.proxies()?,
+            },
             connections: count(self.connections),
             lives: TokenLifetimes {
                 login: life(self.login_seconds),

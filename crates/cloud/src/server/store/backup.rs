@@ -12,7 +12,7 @@ use sqlx::{AnyConnection, AssertSqlSafe, Executor as _, Row as _};
 use url::Url;
 use uuid::Uuid;
 
-use super::{MIGRATIONS, StoreError, engine};
+use super::{MIGRATIONS, StoreError, engine, names};
 
 /// A table, its columns, and which of them contain numbers.
 struct Table {
@@ -270,7 +270,9 @@ async fn insert(connection: &mut AnyConnection, line: &Value) -> Result<Option<(
             query.bind(number)
         } else {
             let Some(text) = value.as_str() else { return Ok(None) };
-            query.bind(text.to_owned())
+            // A copy of an earlier version, or from SQLite, may contain names that PostgreSQL cannot index.
+            let is_name = (table.name, *column) == ("names", "name");
+            query.bind(if is_name { names::stored(text) } else { text.to_owned() })
         };
     }
     query.execute(connection).await?;

@@ -22,6 +22,9 @@ pub(super) const READERS: u32 = 8;
 const SQLITE_READONLY: u32 = 8;
 const SQLITE_CORRUPT: u32 = 11;
 const SQLITE_CANTOPEN: u32 = 14;
+const SQLITE_TOOBIG: u32 = 18;
+const SQLITE_CONSTRAINT: u32 = 19;
+const SQLITE_MISMATCH: u32 = 20;
 const SQLITE_NOTADB: u32 = 26;
 /// The channel on which replicas notify each other of changes.
 const CHANNEL: &str = "tidewaiter_changes";
@@ -97,6 +100,17 @@ fn unwritable(path: &Path, source: io::Error) -> StoreError {
         path: path.display().to_string(),
         source,
     }
+}
+
+/// Whether an error with this code is about the data of one statement, and not about the database: a result code of SQLite
+/// (sqlite.org/rescode.html) or one of the five characters of an SQLSTATE (PostgreSQL's appendix A).
+pub(super) fn rejects(code: &str) -> bool {
+    if code.len() == 5 {
+        // Data exceptions, violated constraints, and limits that the data exceeds.
+        return ["22", "23", "54"].iter().any(|class| code.starts_with(class));
+    }
+    let code = code.parse::<u32>().unwrap_or_default() & 0xff;
+    [SQLITE_TOOBIG, SQLITE_CONSTRAINT, SQLITE_MISMATCH].contains(&code)
 }
 
 /// A file, used by one process.
@@ -248,5 +262,22 @@ impl Engine for Postgres {
         listener.eager_reconnect(false);
         listener.listen(CHANNEL).await?;
         Ok(Some(CommitListener(listener)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_data_is_not_one_of_the_database() {
+        // An index row that is too large, a value that is too long, a name that is taken; and of SQLite.
+        for code in ["54000", "22001", "23505", "1555", "2067", "18", "20"] {
+            assert!(rejects(code), "{code}");
+        }
+        // The server stops, the disk is full, the connection is lost; and of SQLite: busy, read-only, an I/O error, full.
+        for code in ["57P01", "53100", "08006", "40001", "5", "8", "266", "13", ""] {
+            assert!(!rejects(code), "{code}");
+        }
     }
 }

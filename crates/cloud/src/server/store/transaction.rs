@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::StoreError;
 use super::draft::{Author, Draft, References};
 use super::feed::{CommittedChange, Scope};
+use super::names;
 use super::row::{Columns, Row, SecretColumn, select};
 use crate::server::Error;
 use crate::server::kind::Kind;
@@ -242,7 +243,7 @@ impl Transaction {
             sqlx::query::<Any>("INSERT INTO names (kind, scope_id, name, id) VALUES ($1, $2, $3, $4)")
                 .bind(row.kind.word())
                 .bind(&name.scope)
-                .bind(&name.name)
+                .bind(names::stored(&name.name))
                 .bind(&row.id)
                 .execute(&mut *self.connection)
                 .await?;
@@ -297,7 +298,7 @@ impl Transaction {
         self.notes.push(CommittedChange {
             sequence: self.sequence,
             scope: scope(row.kind, &row.organization_id, &row.cluster_id),
-            decides: row.kind.decides_who_may(action == DELETE),
+            decides: row.kind.decides_for(&row.id, action == DELETE),
         });
         Ok(())
     }
@@ -355,7 +356,7 @@ pub(super) async fn named(
         sqlx::query_as("SELECT id FROM names WHERE kind = $1 AND scope_id = $2 AND name = $3")
             .bind(kind.word())
             .bind(scope)
-            .bind(name)
+            .bind(names::stored(name))
             .fetch_optional(connection)
             .await?;
     Ok(found.map(|(id,)| id))

@@ -61,7 +61,7 @@ impl<T: Send + 'static> Job for Waiting<T> {
     fn finish(self: Box<Self>, committed: Result<(), Arc<StoreError>>) {
         let result = match (self.result, committed) {
             (Some(Err(Error::Refused(refusal))), _) => Err(Error::Refused(refusal)),
-            (_, Err(error)) => Err(StoreError::Shared(error).into()),
+            (_, Err(error)) => Err(Error::Store(error)),
             (Some(result), Ok(())) => result,
             (None, Ok(())) => Err(StoreError::Stopping.into()),
         };
