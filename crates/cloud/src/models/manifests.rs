@@ -11,7 +11,7 @@ use super::fields::{At, Fields, Model, OpenObject, Read};
 use super::schema;
 use super::values::{HealthExpression, PluginReference, ResourceWord};
 
-/// The maximum depth of a manifest: the schema of a CustomResourceDefinition is deeper than what people write.
+/// The maximum depth of a manifest: the schema of a custom resource is deeper than what people write.
 const MAX_LEVELS: usize = 64;
 
 /// The response of `GET …/plugins/ID`.

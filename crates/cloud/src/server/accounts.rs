@@ -12,7 +12,7 @@ use super::cloud::Cloud;
 use super::digest::{etag, uuid};
 use super::document;
 use super::kind::Kind;
-use super::login::{forget_expired, right, token_draft};
+use super::login::{right, token_draft};
 use super::principal::{Known, OrgRole, Principal};
 use super::refusal::Refusal;
 use super::remember::made;
@@ -231,7 +231,6 @@ pub(super) async fn create_token(cloud: &Cloud, call: &Call) -> Result<Response,
     made(cloud, call, move |transaction| {
         Box::pin(async move {
             let user_row = still_logged_in(transaction, &id, asked_by).await?;
-            forget_expired(transaction, &id).await?;
             let life = SignedDuration::from_secs(seconds);
             let claims = Claims::new(TokenUse::User(UserId(user)), transaction.now(), life);
             let token = state.tokens.load().sign(&claims).map_err(Error::internal)?;

@@ -91,11 +91,11 @@ impl Call {
     }
 
     pub(super) fn by(&self) -> Author {
+        let actor = self.known.as_ref().map(|known| known.principal.actor());
+        let actor = actor.unwrap_or_default();
         Author {
-            actor: self
-                .known
-                .as_ref()
-                .map_or_else(String::new, |known| known.principal.actor()),
+            queue: self.key("organization_id").unwrap_or_else(|_| actor.clone()),
+            actor,
             request_id: self.request_id.clone(),
         }
     }

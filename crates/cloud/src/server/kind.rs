@@ -141,6 +141,21 @@ impl Kind {
         })
     }
 
+    /// The maximum number of such objects in an organization, unless the operator of the server sets another one.
+    #[must_use]
+    pub const fn quota(self) -> i64 {
+        match self {
+            Self::Organization => i64::MAX,
+            Self::Registry | Self::Provider | Self::Role | Self::PluginVersion | Self::PluginManifests => 1_000,
+            Self::Team | Self::Cluster | Self::AutoscalingPolicy => 5_000,
+            Self::User | Self::Membership | Self::Password | Self::Operator | Self::ApiKey | Self::RoleBinding => {
+                20_000
+            }
+            Self::SshKey | Self::Token | Self::Plugin | Self::NodePool | Self::Upgrade | Self::UpgradeScript => 50_000,
+            Self::ClusterLabel | Self::NodePoolLabel | Self::Node | Self::PolicyAssignment => 100_000,
+        }
+    }
+
     /// Whether a change (or deletion) of such an object may affect the identity or the permissions of a caller. A new
     /// token or cluster had no identity before, and the status that a cluster reports gives it no permissions.
     #[must_use]

@@ -1,7 +1,6 @@
 //! Logging in, with a password or as a cluster with its key, and the rows by which a token can be revoked.
 
 use axum::response::{IntoResponse as _, Response};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::Error;
@@ -13,7 +12,7 @@ use super::identity;
 use super::kind::Kind;
 use super::principal::Principal;
 use super::refusal::Refusal;
-use super::store::{Author, Draft, References, Row, Transaction};
+use super::store::{Author, Draft, References, Row};
 use super::token::{Claims, TokenUse};
 use crate::models::values::{ClusterId, UserId};
 use crate::models::{Login, Unknown, parse};
@@ -65,13 +64,16 @@ async fn logged_in(
     below: Kind,
 ) -> Result<Response, Error> {
     let token = cloud.tokens.load().sign(&claims).map_err(Error::internal)?;
-    let by = Author { actor, ..call.by() };
+    let by = Author {
+        queue: proof.organization_id.clone(),
+        actor,
+        ..call.by()
+    };
     let written = cloud.store.write(by, move |transaction| {
         Box::pin(async move {
             let same = transaction.get(proof.kind, &proof.id).await? == Some(proof.clone());
             let parent = transaction.get(below, &proof.id).await?.filter(|_| same);
             let parent = parent.ok_or_else(super::access::unknown)?;
-            forget_expired(transaction, &parent.id).await?;
             transaction.insert(token_draft(&claims, &parent, "login")).await
         })
     });
@@ -134,17 +136,4 @@ pub(super) fn token_draft(claims: &Claims, parent: &Row, name: &str) -> Draft {
         secret: String::new(),
         ties: References::default(),
     }
-}
-
-/// Deletes expired tokens of `parent`. Called when a new one is created.
-pub(super) async fn forget_expired(transaction: &mut Transaction, parent: &str) -> Result<(), Error> {
-    let now = transaction.now();
-    for token in transaction.children(Kind::Token, parent).await? {
-        let expires = token.spec.get("expires_at").and_then(Value::as_str);
-        let expires: Option<Timestamp> = expires.and_then(|expires| expires.parse().ok());
-        if expires.is_none_or(|expires| expires <= now) {
-            transaction.remove(&token).await?;
-        }
-    }
-    Ok(())
 }

@@ -18,6 +18,8 @@ const BUCKETS: [f64; 8] = [0.001, 0.002, 0.005, 0.01, 0.05, 0.2, 1.0, 5.0];
 pub(super) struct Requests {
     count: IntCounterVec,
     duration: HistogramVec,
+    /// The objects that were refused because of a quota.
+    pub(super) over_quota: IntCounterVec,
     /// The lists that were computed, and not taken from the cache.
     pub(super) lists: IntCounter,
 }
@@ -35,6 +37,11 @@ impl Requests {
                 "Time to respond to a request; for a stream, the time until it starts.",
                 &["method"],
                 &BUCKETS,
+            )?,
+            over_quota: metrics.counter_vec(
+                "tidewaiter_cloud_over_quota_total",
+                "Number of objects that were refused because the organization has the maximum, by kind.",
+                &["kind"],
             )?,
             lists: metrics
                 .counter_vec(

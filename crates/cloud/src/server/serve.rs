@@ -1,5 +1,6 @@
 //! Starts the server: the database, the keys, the certificate, the listener, and the tasks that they need.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -17,12 +18,13 @@ use url::Url;
 
 use super::cloud::{Cloud, CloudParts, TokenLifetimes};
 use super::http::router;
+use super::kind::Kind;
 use super::limits::{LimitSettings, Limits};
 use super::metrics::Requests;
 use super::reseal::reseal;
 use super::sealing::{Sealer, SealingError};
 use super::signing::{KeyRing, SigningError};
-use super::store::{Opened, Store, StoreError};
+use super::store::{Opened, Quotas, Retention, Store, StoreError};
 use super::token::Tokens;
 
 /// The interval at which the keys and the certificate are reloaded from their files; SIGHUP reloads them at once.
@@ -51,6 +53,10 @@ pub struct ServerParts {
     pub sealing: PathBuf,
     /// The limits of requests.
     pub limits: LimitSettings,
+    /// The quotas that differ from [`Kind::quota`](super::kind::Kind::quota).
+    pub quotas: BTreeMap<Kind, i64>,
+    /// How long changes stay in the audit log.
+    pub audit: Retention,
     /// The maximum number of open connections, including streams.
     pub connections: usize,
     /// The lifetimes of tokens.
@@ -113,6 +119,12 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
         writer,
         maintenance,
     } = Store::open(&parts.database, kit.clock.clone()).await?;
+    let quotas = Quotas {
+        limits: parts.quotas.clone(),
+        refused: Some(requests.over_quota.clone()),
+    };
+    let writer = writer.with_quotas(quotas);
+    let maintenance = maintenance.with_retention(parts.audit);
     let listener = bind("address", parts.address).await?;
     let address = listener.local_addr().unwrap_or(parts.address);
     let shutdown = tasks.shutdown_token();

@@ -3,7 +3,7 @@
 //!
 //! After a reconnect, a client sends its last event id in `Last-Event-ID` and misses nothing. A cursor of another
 //! database, for example of a restored backup, or one that is too old, is answered with `reset`: the client lists
-//! everything. Changes are never deleted, so every number of this database is valid.
+//! everything. The changes that are replayed are never deleted.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! A real kube-apiserver that trusts the issuer: whom it believes, and whom not.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use tidewaiter_cloud::models::values::{ClusterId, UserId};
 use tidewaiter_cloud::server::hash::Password;
 use tidewaiter_cloud::server::signing::KeyRing;
+use tidewaiter_cloud::server::store::Retention;
 use tidewaiter_cloud::server::token::{Claims, TokenUse, Tokens};
 use tidewaiter_cloud::server::{
     InitOptions, LimitSettings, ServerParts, TokenLifetimes, TrustedProxies, found, make_keys, start,
@@ -80,6 +82,8 @@ impl Cloud {
                 proxies: TrustedProxies::default(),
             },
             connections: 64,
+            quotas: BTreeMap::new(),
+            audit: Retention::default(),
             lives: TokenLifetimes {
                 kubernetes: LIFE,
                 ..TokenLifetimes::default()

@@ -1,5 +1,6 @@
 //! A server of a test's own, in this process, on a database of its own.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 use tidewaiter_cloud::server::hash::Password;
+use tidewaiter_cloud::server::store::Retention;
 use tidewaiter_cloud::server::{
     InitOptions, LimitSettings, ServeError, ServerParts, TokenLifetimes, TrustedProxies, found, make_keys, start,
 };
@@ -129,6 +131,8 @@ impl World {
                 proxies: TrustedProxies::default(),
             },
             connections: 20_000,
+            quotas: BTreeMap::new(),
+            audit: Retention::default(),
             lives: TokenLifetimes::default(),
         };
         change(&mut parts);

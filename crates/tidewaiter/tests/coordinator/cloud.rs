@@ -1,5 +1,6 @@
 //! The real cloud, in this process, with an organization, a cluster and its key; and in front of it a server that makes faults.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -94,6 +95,8 @@ async fn serve(folder: &Path, database: Url, tls: Option<(PathBuf, PathBuf)>) ->
                 proxies: TrustedProxies::default(),
             },
             connections: 1_000,
+            quotas: BTreeMap::new(),
+            audit: store::Retention::default(),
             lives: TokenLifetimes::default(),
         };
         let mut tasks = Tasks::new(clock.clone());

@@ -11,14 +11,23 @@ use rustix::fs::{Access, FlockOperation, access, flock};
 use sqlx::any::AnyPoolOptions;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use sqlx::{AnyConnection, AnyPool, Connection as _, Executor as _, Row as _};
+use tidewaiter_kit::SystemClock;
+use tidewaiter_kit::clock::timeout;
 use url::Url;
 
 use super::StoreError;
 
 /// The timeout of a request for a connection.
 const ACQUIRE: Duration = Duration::from_secs(5);
-/// The maximum number of connections.
+/// The maximum number of connections that read.
 pub(super) const READERS: u32 = 8;
+/// The maximum number of connections of the writer, which never waits for readers: one, one to read what others wrote, and one
+/// that is being closed.
+pub(super) const WRITERS: u32 = 3;
+/// The time for an idle connection to answer, before another one is tried.
+const ANSWER: Duration = Duration::from_millis(500);
+/// A connection that was idle for less is used without asking.
+const FRESH: Duration = Duration::from_secs(1);
 const SQLITE_READONLY: u32 = 8;
 const SQLITE_CORRUPT: u32 = 11;
 const SQLITE_CANTOPEN: u32 = 14;
@@ -26,6 +35,8 @@ const SQLITE_TOOBIG: u32 = 18;
 const SQLITE_CONSTRAINT: u32 = 19;
 const SQLITE_MISMATCH: u32 = 20;
 const SQLITE_NOTADB: u32 = 26;
+/// With these, the server notices within seconds that a client is gone.
+const KEEPALIVE: &str = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; SET tcp_user_timeout = 10000";
 /// The channel on which replicas notify each other of changes.
 const CHANNEL: &str = "tidewaiter_changes";
 
@@ -43,8 +54,8 @@ pub(super) trait Engine: Send + Sync {
     /// others.
     fn announce(&self) -> Option<&'static str>;
 
-    /// The connections, for concurrent reads and one writer at a time.
-    async fn pool(&self) -> Result<AnyPool, StoreError>;
+    /// At most `connections` connections.
+    async fn pool(&self, connections: u32) -> Result<AnyPool, StoreError>;
 
     /// Checks that the database exists, and that its file, if it has one, is intact and writable. Called once, before
     /// anything is served: a pool retries until its timeout and then reports only that.
@@ -173,9 +184,9 @@ impl Engine for Sqlite {
         None
     }
 
-    async fn pool(&self) -> Result<AnyPool, StoreError> {
+    async fn pool(&self, connections: u32) -> Result<AnyPool, StoreError> {
         let pool = AnyPoolOptions::new()
-            .max_connections(READERS)
+            .max_connections(connections)
             .acquire_timeout(ACQUIRE)
             .after_connect(|connection, _| {
                 Box::pin(async move {
@@ -231,7 +242,8 @@ struct Postgres {
 #[async_trait]
 impl Engine for Postgres {
     fn begin(&self) -> &'static str {
-        "BEGIN"
+        // A writer that went silent does not hold the lock of all others.
+        "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '4s'"
     }
 
     fn snapshot(&self) -> &'static str {
@@ -242,8 +254,24 @@ impl Engine for Postgres {
         Some("SELECT pg_notify('tidewaiter_changes', '')")
     }
 
-    async fn pool(&self) -> Result<AnyPool, StoreError> {
-        let options = AnyPoolOptions::new().max_connections(READERS).acquire_timeout(ACQUIRE);
+    async fn pool(&self, connections: u32) -> Result<AnyPool, StoreError> {
+        let options = AnyPoolOptions::new()
+            .max_connections(connections)
+            .acquire_timeout(ACQUIRE)
+            // Instead of the library's own test, which waits for a silent connection without a limit.
+            .test_before_acquire(false)
+            .before_acquire(|connection, idle| {
+                Box::pin(async move {
+                    let answers = idle.idle_for < FRESH || timeout(&SystemClock, ANSWER, connection.ping()).await.is_ok_and(|it| it.is_ok());
+                    Ok(answers)
+                })
+            })
+            .after_connect(|connection, _| {
+                Box::pin(async move {
+                    connection.execute(KEEPALIVE).await?;
+                    Ok(())
+                })
+            });
         Ok(options.connect(self.url.as_str()).await?)
     }
 
