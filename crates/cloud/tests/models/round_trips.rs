@@ -94,6 +94,8 @@ fn nested(levels: usize, lists: &[bool]) -> Value {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     /// A server stores what it accepts, and puts it into lists and into the audit log.
     #[test]
     fn a_client_reads_what_a_server_stores(
