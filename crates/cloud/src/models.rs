@@ -88,7 +88,7 @@ pub fn parse<T: Model>(bytes: &[u8], unknown: Unknown) -> Result<T, InvalidField
 /// If `bytes` are not an object, or a key occurs twice.
 pub fn parse_open(bytes: &[u8]) -> Result<OpenObject, InvalidField> {
     let value = document::parse(bytes, MAX_OPEN_BYTES)?;
-    OpenObject::read(&At::root(&value, Unknown::Refuse))
+    At::root(&value, Unknown::Refuse).map().cloned().map(OpenObject)
 }
 
 /// An item of a list that is not such an object.

@@ -3,8 +3,8 @@
 //! Invariants: a port holds a limited number of connections, so that file descriptors remain for watches and the Lease. A new
 //! connection is always accepted: when the port is full, the oldest connection of the peer that has the most is closed, so
 //! that no client delays another one. Between two accepts the connections run, so that a request that is there already is
-//! read before a later connection can close its own. The head of a request and the life of a connection have time limits,
-//! and all time limits are measured on the clock of the kit.
+//! read before a later connection can close its own. The first request, the head of each later one and the life of a
+//! connection have time limits, and all time limits are measured on the clock of the kit.
 //!
 //! Why not a library: `axum::serve` and tower's limits bound connections or requests in total, and make new ones wait; none of
 //! them distinguishes peers.
@@ -14,6 +14,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -41,6 +42,7 @@ mod timer;
 mod tls;
 
 use connections::Connections;
+pub use connections::network;
 pub use port::Port;
 use timer::ClockTimer;
 pub use tls::{Certificate, TlsError};
@@ -85,7 +87,9 @@ pub async fn bind(setting: &'static str, address: SocketAddr) -> Result<TcpListe
 pub struct Options {
     /// The limit on open connections. When it is reached, each new connection closes an old one.
     pub connections: usize,
-    /// How long a connection may take for its handshake, for the head of a request, and between two requests.
+    /// How long a connection may take for its handshake, and then for the head of its first request.
+    pub first: Duration,
+    /// How long a connection may take for the head of a request, and between two requests.
     pub head: Duration,
     /// The longest life of a connection; None is unlimited.
     pub life: Option<Duration>,
@@ -100,6 +104,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             connections: CONNECTIONS,
+            first: HEAD_TIMEOUT,
             head: HEAD_TIMEOUT,
             life: Some(CONNECTION_LIFE),
             tls: None,
@@ -202,7 +207,7 @@ impl Server {
 
     async fn over_tls(self: &Arc<Self>, tls: Arc<ServerConfig>, stream: TcpStream, peer: Peer) {
         let handshake = TlsAcceptor::from(tls).accept(stream);
-        match timeout(&*self.clock, self.options.head, handshake).await {
+        match timeout(&*self.clock, self.options.first, handshake).await {
             Ok(Ok(stream)) => self.requests(stream, peer).await,
             Ok(Err(error)) => debug!(%error, "a TLS handshake failed"),
             Err(elapsed) => debug!(%elapsed, "a TLS handshake timed out"),
@@ -210,11 +215,12 @@ impl Server {
     }
 
     async fn requests(self: &Arc<Self>, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, peer: Peer) {
-        let server = Arc::clone(self);
+        let asked = AtomicBool::new(false);
         // For each request, not a layer of the router: that would copy all routes for each connection.
-        let service = service_fn(move |mut request: Request<Incoming>| {
+        let service = service_fn(|mut request: Request<Incoming>| {
+            asked.store(true, Ordering::Relaxed);
             request.extensions_mut().insert(peer);
-            server.router.clone().call(request)
+            self.router.clone().call(request)
         });
         let mut connection = pin!(
             http1::Builder::new()
@@ -222,9 +228,14 @@ impl Server {
                 .header_read_timeout(self.options.head)
                 .serve_connection(TokioIo::new(stream), service)
         );
+        let Options { first, life, .. } = self.options;
+        let first = life.map_or(first, |life| life.min(first));
+        // One timer after the other, because each of thousands of connections has its own.
         let life = async {
-            match self.options.life {
-                Some(life) => self.clock.sleep(life).await,
+            self.clock.sleep(first).await;
+            match life {
+                _ if !asked.load(Ordering::Relaxed) => {}
+                Some(life) => self.clock.sleep(life.saturating_sub(first)).await,
                 None => std::future::pending().await,
             }
         };

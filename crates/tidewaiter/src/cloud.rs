@@ -34,7 +34,7 @@ pub(crate) fn main(command: &ClientCommand) -> Result<ExitCode, Failure> {
     run(async {
         match command {
             ClientCommand::Login(args) => login::login(args).await.map(done),
-            ClientCommand::Logout(args) => login::logout(args).map(done),
+            ClientCommand::Logout(args) => login::logout(args).await.map(done),
             ClientCommand::Whoami(args) => login::whoami(args).await.map(done),
             ClientCommand::Get(args) => objects::get(args).await.map(done),
             ClientCommand::Describe(args) => objects::describe(args).await.map(done),

@@ -15,7 +15,7 @@ use tidewaiter_cloud::server::hash::Password;
 use tidewaiter_cloud::server::sealing::Sealer;
 use tidewaiter_cloud::server::signing::KeyRing;
 use tidewaiter_cloud::server::store::{backup, restore};
-use tidewaiter_cloud::server::{DRAIN, InitOptions, LONGEST_TOKEN, found, is_founded, make_keys, start};
+use tidewaiter_cloud::server::{DRAIN, InitOptions, LONGEST_TOKEN, ServerParts, found, is_founded, make_keys, start};
 use tidewaiter_kit::SystemClock;
 use tidewaiter_kit::role::{self, Process, ProcessSpec};
 use tidewaiter_kit::settings::{environment, load};
@@ -26,6 +26,9 @@ use crate::cli::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, Serv
 use crate::settings::print;
 use crate::{Failure, password};
 use settings::ServerSettings;
+
+/// The number of files that the server needs besides its connections.
+const RESERVED_FILES: usize = 128;
 
 /// Runs one of the commands.
 pub(crate) fn main(command: &ServerCommand) -> Result<(), Failure> {
@@ -112,7 +115,19 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
         grace: DRAIN,
     };
     role::process(spec, async |Process { kit, tasks }| {
-        raise_limit();
+        let connections = connections_within(parts.connections, raise_limit());
+        if connections < parts.connections {
+            let set = parts.connections;
+            warn!(
+                set,
+                connections,
+                "connections is above what the limit of open files permits: raise that limit (LimitNOFILE)"
+            );
+        }
+        let parts = ServerParts {
+            connections,
+            ..parts.clone()
+        };
         refuse_missing(&parts.keys)?;
         start(parts, tasks, kit).await?;
         Ok::<(), anyhow::Error>(())
@@ -120,8 +135,16 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Each connected watcher holds a connection, so the limit of open files is raised to its maximum.
-fn raise_limit() {
+/// The limit on connections, of which each needs a file: some files are for the database, the keys and the probes.
+fn connections_within(set: usize, files: Option<u64>) -> usize {
+    let files = files
+        .and_then(|files| usize::try_from(files).ok())
+        .unwrap_or(usize::MAX);
+    set.min(files.saturating_sub(RESERVED_FILES)).max(1)
+}
+
+/// Each connected watcher holds a connection, so the limit of open files is raised to its maximum, which it returns.
+fn raise_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     let raised = setrlimit(
         Resource::Nofile,
@@ -132,7 +155,9 @@ fn raise_limit() {
     );
     if let Err(error) = raised {
         warn!(%error, "cannot raise the limit of open files");
+        return limit.current;
     }
+    limit.maximum
 }
 
 async fn init(args: &InitArgs) -> Result<(), Failure> {
@@ -293,6 +318,24 @@ fn change_keys(command: &KeysCommand, settings: &ServerSettings) -> Result<()> {
             say(
                 "added a sealing key; each server encrypts everything again with it within two minutes and logs the completion\n",
             )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_files_for_the_database() {
+        for (set, files, connections) in [
+            (20_000, Some(1_048_576), 20_000),
+            (20_000, None, 20_000),
+            (20_000, Some(1_024), 896),
+            (100, Some(1_024), 100),
+            (100, Some(64), 1),
+        ] {
+            assert_eq!(connections_within(set, files), connections, "{set} of {files:?}");
         }
     }
 }

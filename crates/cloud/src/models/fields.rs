@@ -365,9 +365,34 @@ impl utoipa::PartialSchema for OpenObject {
     }
 }
 
+/// The maximum depth of an open object. A parser reads 128 levels, and responses put the object into others.
+const MAX_LEVELS: usize = 32;
+
 impl Read for OpenObject {
     fn read(at: &At<'_>) -> Result<Self, InvalidField> {
-        at.map().cloned().map(Self)
+        Self::with_levels(at, MAX_LEVELS)
+    }
+}
+
+impl OpenObject {
+    /// An object with at most `most` levels.
+    pub(super) fn with_levels(at: &At<'_>, most: usize) -> Result<Self, InvalidField> {
+        let map = at.map()?;
+        let levels = levels(at.value);
+        if levels > most {
+            return Err(at.invalid(format!(
+                "has {levels} levels of objects and lists, may have at most {most}"
+            )));
+        }
+        Ok(Self(map.clone()))
+    }
+}
+
+fn levels(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(levels).max().unwrap_or_default(),
+        Value::Object(map) => 1 + map.values().map(levels).max().unwrap_or_default(),
+        _ => 0,
     }
 }
 

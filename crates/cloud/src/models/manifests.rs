@@ -11,6 +11,9 @@ use super::fields::{At, Fields, Model, OpenObject, Read};
 use super::schema;
 use super::values::{HealthExpression, PluginReference, ResourceWord};
 
+/// The maximum depth of a manifest: the schema of a custom resource is deeper than what people write.
+const MAX_LEVELS: usize = 64;
+
 /// The response of `GET …/plugins/ID`.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct PluginManifests {
@@ -188,7 +191,7 @@ impl Read for Manifest {
         let metadata = at.at("metadata", object.get("metadata").unwrap_or(&null));
         let name = metadata.map()?.get("name").unwrap_or(&null);
         word(&metadata.at("name", name), "the name of the object")?;
-        OpenObject::read(at).map(Self)
+        OpenObject::with_levels(at, MAX_LEVELS).map(Self)
     }
 }
 

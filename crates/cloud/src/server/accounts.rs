@@ -9,11 +9,11 @@ use uuid::Uuid;
 use super::Error;
 use super::call::{Call, Reply, object, refuse_others, text, unless_known};
 use super::cloud::Cloud;
-use super::digest::etag;
+use super::digest::{etag, uuid};
 use super::document;
 use super::kind::Kind;
-use super::login::{forget_expired, right, token_draft};
-use super::principal::{OrgRole, Principal};
+use super::login::{right, token_draft};
+use super::principal::{Known, OrgRole, Principal};
 use super::refusal::Refusal;
 use super::remember::made;
 use super::source::{Source, unlocked};
@@ -32,7 +32,7 @@ pub const LONGEST_TOKEN: SignedDuration = SignedDuration::from_hours(365 * 24);
 
 /// Responds with the identity of the caller's token, for any use of the token: a coordinator requests this about its
 /// callers.
-pub(super) fn authenticate(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+pub(super) async fn authenticate(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let known = call.known()?;
     let mut answer = match &known.principal {
         Principal::User { id, memberships, .. } => {
@@ -48,10 +48,7 @@ pub(super) fn authenticate(cloud: &Cloud, call: &Call) -> Result<Response, Error
             "organizations": [{ "id": organization.to_string(), "role": "cluster" }],
         }),
     };
-    let may_terminate = match &known.principal {
-        Principal::User { memberships, .. } => memberships.values().any(|role| *role >= OrgRole::Admin),
-        Principal::Cluster { .. } => false,
-    };
+    let may_terminate = may_terminate(cloud, known).await?;
     let roles: &[&str] = if may_terminate { &["terminate"] } else { &[] };
     if let Some(answer) = answer.as_object_mut() {
         answer.insert(
@@ -69,6 +66,17 @@ pub(super) fn authenticate(cloud: &Cloud, call: &Call) -> Result<Response, Error
         }
     }
     Ok(Reply::ok(&answer).into_response())
+}
+
+/// Whether the caller may have everything removed from a cluster: with a token for that cluster, as an admin of the
+/// organization that the cluster belongs to. No other token says which cluster is meant.
+async fn may_terminate(cloud: &Cloud, known: &Known) -> Result<bool, Error> {
+    let Some(TokenUse::Kubernetes { cluster, .. }) = known.claims.as_ref().map(|claims| &claims.token_use) else {
+        return Ok(false);
+    };
+    let cluster = cloud.store.get(Kind::Cluster, &cluster.to_string()).await?;
+    let role = cluster.and_then(|cluster| known.principal.role_in(uuid(&cluster.organization_id)));
+    Ok(role >= Some(OrgRole::Admin))
 }
 
 async fn own_row(cloud: &Cloud, call: &Call) -> Result<Row, Error> {
@@ -160,9 +168,9 @@ pub(super) async fn change_password(cloud: &Cloud, call: &Call) -> Result<Respon
     let hash = hash.ok_or_else(|| Refusal::field("new_password", "is missing"))?;
     refuse_others(&body)?;
     let id = call.owner();
-    cloud.limits.guess(&id).map_err(Refusal::from)?;
+    let attempt = cloud.guesses.attempt(&id, call.client).map_err(Refusal::from)?;
     let stored = cloud.store.get(Kind::Password, &id).await?.map(|row| row.secret.0);
-    if !right(cloud, old, stored).await? {
+    if !right(cloud, old, stored, attempt).await? {
         return Err(Refusal::field("old_password", "is not your current password").into());
     }
     let kept = call.known()?.claims.as_ref().map(|claims| claims.id);
@@ -223,7 +231,6 @@ pub(super) async fn create_token(cloud: &Cloud, call: &Call) -> Result<Response,
     made(cloud, call, move |transaction| {
         Box::pin(async move {
             let user_row = still_logged_in(transaction, &id, asked_by).await?;
-            forget_expired(transaction, &id).await?;
             let life = SignedDuration::from_secs(seconds);
             let claims = Claims::new(TokenUse::User(UserId(user)), transaction.now(), life);
             let token = state.tokens.load().sign(&claims).map_err(Error::internal)?;
@@ -239,7 +246,11 @@ pub(super) async fn create_token(cloud: &Cloud, call: &Call) -> Result<Response,
 }
 
 pub(super) async fn revoke_token(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    let (id, user) = (call.key("id")?, call.owner());
+    let id = match (call.word("id"), &call.known()?.claims) {
+        ("current", Some(claims)) => claims.id.hyphenated().to_string(),
+        _ => call.key("id")?,
+    };
+    let user = call.owner();
     let reply = cloud.store.write(call.by(), move |transaction| {
         Box::pin(async move {
             let row = transaction.get(Kind::Token, &id).await?;

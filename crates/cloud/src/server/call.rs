@@ -1,5 +1,6 @@
 //! One request and its caller.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::response::{IntoResponse, Response};
@@ -26,6 +27,8 @@ pub(super) struct Call {
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
     pub(super) known: Option<Arc<Known>>,
+    /// The network of the client.
+    pub(super) client: IpAddr,
     pub(super) request_id: String,
 }
 
@@ -88,11 +91,11 @@ impl Call {
     }
 
     pub(super) fn by(&self) -> Author {
+        let actor = self.known.as_ref().map(|known| known.principal.actor());
+        let actor = actor.unwrap_or_default();
         Author {
-            actor: self
-                .known
-                .as_ref()
-                .map_or_else(String::new, |known| known.principal.actor()),
+            queue: self.key("organization_id").unwrap_or_else(|_| actor.clone()),
+            actor,
             request_id: self.request_id.clone(),
         }
     }
@@ -123,6 +126,11 @@ impl Call {
 pub(super) struct Condition(Option<String>);
 
 impl Condition {
+    /// Whether the caller said which version it has seen.
+    pub(super) fn is_given(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Checks that an object whose representation is `body` is the version that the caller has seen.
     pub(super) fn check(&self, body: &[u8]) -> Result<(), Refusal> {
         match &self.0 {

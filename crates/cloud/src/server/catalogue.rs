@@ -5,16 +5,17 @@
 //! keeps the spelling of its first version.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
+use http::StatusCode;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::Error;
-use super::call::{Call, Reply, text};
-use super::cloud::{Answer, Cloud};
+use super::call::{Call, Condition, Reply, text, unless_known};
+use super::cloud::{Answer, Cloud, Kept};
+use super::digest::etag;
 use super::document::{self, Document};
 use super::kind::Kind;
 use super::lists::answered;
@@ -39,17 +40,18 @@ pub(super) async fn get(cloud: &Cloud, call: &Call, part: Part) -> Result<Respon
     {
         return Ok(response);
     }
-    let as_of = cloud.store.feed().latest();
-    let rows = cloud.store.children(Kind::PluginVersion, "").await?;
-    let found = narrowed(&rows, call, part).ok_or_else(Refusal::not_found)?;
-    let scope = Scope {
-        kind: Kind::PluginVersion,
-        organization: Uuid::nil(),
-        cluster: Uuid::nil(),
-    };
-    let answer = Arc::new(Answer::new(as_of, vec![scope], Bytes::from(text(&found)), None));
-    cloud.keep(call.path.clone(), Arc::clone(&answer), false).await;
-    answered(call, &answer).ok_or_else(|| Refusal::not_found().into())
+    let answer = cloud.computed(&call.path, Kept::Everything, || async {
+        let as_of = cloud.store.feed().latest();
+        let rows = cloud.store.children(Kind::PluginVersion, "").await?;
+        let found = narrowed(&rows, call, part).ok_or_else(Refusal::not_found)?;
+        let scope = Scope {
+            kind: Kind::PluginVersion,
+            organization: Uuid::nil(),
+            cluster: Uuid::nil(),
+        };
+        Ok(Answer::new(as_of, vec![scope], Bytes::from(text(&found)), None))
+    });
+    answered(call, &*answer.await?).ok_or_else(|| Refusal::not_found().into())
 }
 
 fn narrowed(rows: &[Row], call: &Call, part: Part) -> Option<Value> {
@@ -142,6 +144,29 @@ pub(super) async fn set_manifests(cloud: &Cloud, call: &Call) -> Result<Response
     Ok(Reply::nothing().into_response())
 }
 
+/// The manifests of a version, with the ETag that a replacement needs.
+pub(super) async fn manifests(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let rows = cloud.store.children(Kind::PluginVersion, "").await?;
+    let types = rows.iter().filter_map(|row| row.id.split('/').next());
+    let id = version_id(spelling(types, call.word("type")), call);
+    let row = cloud.store.get(Kind::PluginManifests, &id).await?;
+    let body = Bytes::from(text(&row.ok_or_else(Refusal::not_found)?.spec));
+    Ok(unless_known(call, &etag(&body), body))
+}
+
+/// Clusters may have applied manifests already, so they are replaced only by an operator who names them.
+fn check_published(before: &Row, spec: &Map<String, Value>, condition: &Condition) -> Result<(), Refusal> {
+    if before.kind != Kind::PluginManifests || before.spec == *spec {
+        return Ok(());
+    }
+    if !condition.is_given() {
+        let message = "If-Match: is missing, and the manifests of this version are published: publish another version, or get the manifests \
+                       and send their ETag in If-Match to replace them in every cluster that uses the version";
+        return Err(Refusal::new(StatusCode::PRECONDITION_REQUIRED, message));
+    }
+    condition.check(text(&before.spec).as_bytes())
+}
+
 fn as_map(said: &impl serde::Serialize) -> Result<Map<String, Value>, Error> {
     let value = serde_json::to_value(said).map_err(Error::internal)?;
     Ok(value.as_object().cloned().unwrap_or_default())
@@ -149,7 +174,7 @@ fn as_map(said: &impl serde::Serialize) -> Result<Map<String, Value>, Error> {
 
 async fn put(cloud: &Cloud, call: &Call, kind: Kind, spec: Map<String, Value>) -> Result<Response, Error> {
     let (owner, plugin_type) = (call.owner(), call.word("type").to_owned());
-    let rest = version_id("", call);
+    let (rest, condition) = (version_id("", call), call.condition());
     let reply = cloud.store.write(call.by(), move |transaction| {
         Box::pin(async move {
             let id = spelled(transaction, &plugin_type).await? + &rest;
@@ -158,6 +183,7 @@ async fn put(cloud: &Cloud, call: &Call, kind: Kind, spec: Map<String, Value>) -
                 version.ok_or_else(Refusal::not_found)?;
             }
             let row = if let Some(before) = transaction.get(kind, &id).await? {
+                check_published(&before, &spec, &condition)?;
                 transaction
                     .update(&before, spec, String::new(), &References::default())
                     .await?

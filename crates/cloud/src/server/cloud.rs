@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::digest::{SHA256, digest};
@@ -10,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use jiff::SignedDuration;
 use moka::future::Cache;
+use prometheus::IntCounter;
 use serde_json::Value;
 use tidewaiter_kit::SharedClock;
 use tokio_util::sync::CancellationToken;
@@ -20,6 +22,7 @@ use zeroize::Zeroizing;
 use super::Error;
 use super::digest::{etag, uuid};
 use super::document::Credential;
+use super::guesses::Guesses;
 use super::kind::Kind;
 use super::limits::Limits;
 use super::principal::Known;
@@ -29,6 +32,8 @@ use super::token::Tokens;
 
 /// The maximum memory of cached responses, in bytes.
 const ANSWERS: u64 = 64 * 1024 * 1024;
+/// The time after which a computed response is dropped that nobody took.
+const FLIGHT: Duration = Duration::from_secs(1);
 /// The maximum number of cached identities.
 const IDENTITIES: u64 = 20_000;
 
@@ -71,6 +76,8 @@ pub struct CloudParts {
     pub lives: TokenLifetimes,
     /// The rate limits.
     pub limits: Limits,
+    /// Counts the responses that were computed, and not taken from the cache.
+    pub computed: IntCounter,
     /// The source of time.
     pub clock: SharedClock,
     /// Cancelled when the process shuts down: then streams end.
@@ -91,10 +98,14 @@ pub struct Inner {
     pub(super) issuer: Url,
     pub(super) lives: TokenLifetimes,
     pub(super) limits: Limits,
+    pub(super) guesses: Guesses,
     pub(super) clock: SharedClock,
     pub(super) shutdown: CancellationToken,
     pub(super) identities: Cache<[u8; 32], Arc<Known>>,
     answers: Cache<String, Arc<Answer>>,
+    /// The responses that are being computed, each for all requests that wait for it.
+    flights: Cache<String, Result<Arc<Answer>, Error>>,
+    computed: IntCounter,
 }
 
 impl std::ops::Deref for Cloud {
@@ -111,6 +122,17 @@ impl std::fmt::Debug for Cloud {
             .field("issuer", &self.issuer.as_str())
             .finish_non_exhaustive()
     }
+}
+
+/// What is cached of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// Nothing.
+    Nothing,
+    /// Its ETag: it contains data that should not stay in memory.
+    Etag,
+    /// The response.
+    Everything,
 }
 
 /// A cached response, and what it depends on.
@@ -158,10 +180,13 @@ impl Cloud {
             issuer: parts.issuer,
             lives: parts.lives,
             limits: parts.limits,
+            guesses: Guesses::default(),
             clock: parts.clock,
             shutdown: parts.shutdown,
             identities: Cache::new(IDENTITIES),
             answers: Cache::builder().max_capacity(ANSWERS).weigher(weigh).build(),
+            flights: Cache::builder().time_to_live(FLIGHT).build(),
+            computed: parts.computed,
         }))
     }
 
@@ -173,20 +198,45 @@ impl Cloud {
             .filter(|answer| answer.holds(self.store.feed()))
     }
 
-    /// Caches `answer`; if it contains `secrets`, without its body.
-    pub(super) async fn keep(&self, key: String, answer: Arc<Answer>, secrets: bool) {
-        let kept = if secrets {
-            Arc::new(Answer {
+    /// Computes the response for `key` once for all requests that arrive meanwhile, and caches it as `kept` says.
+    ///
+    /// # Errors
+    /// Those of `compute`.
+    pub(super) async fn computed<F>(&self, key: &str, kept: Kept, compute: impl Fn() -> F) -> Result<Arc<Answer>, Error>
+    where
+        F: Future<Output = Result<Answer, Error>>,
+    {
+        let arrived = self.store.feed().latest();
+        loop {
+            let flight = self.flights.get_with_by_ref(key, async {
+                self.computed.inc();
+                let answer = Arc::new(compute().await?);
+                self.keep(key, &answer, kept).await;
+                Ok(answer)
+            });
+            let flight = flight.await;
+            self.flights.invalidate(key).await;
+            // One that began before this request arrived may lack a change that the caller has seen.
+            match &flight {
+                Ok(answer) if answer.as_of < arrived && !answer.holds(self.store.feed()) => {}
+                _ => return flight,
+            }
+        }
+    }
+
+    async fn keep(&self, key: &str, answer: &Arc<Answer>, kept: Kept) {
+        let answer = match kept {
+            Kept::Nothing => return,
+            Kept::Everything => Arc::clone(answer),
+            Kept::Etag => Arc::new(Answer {
                 as_of: answer.as_of,
                 scopes: answer.scopes.clone(),
                 etag: answer.etag.clone(),
                 body: None,
                 next: answer.next.clone(),
-            })
-        } else {
-            answer
+            }),
         };
-        self.answers.insert(key, kept).await;
+        self.answers.insert(key.to_owned(), answer).await;
     }
 
     /// Encrypts `text` for the secret column.

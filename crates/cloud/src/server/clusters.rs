@@ -15,6 +15,7 @@ use super::kind::Kind;
 use super::refusal::Refusal;
 use super::source::{Source, Spot, cluster};
 use super::store::{Draft, References, Row};
+use super::ties::MAX_TEAMS;
 use super::token::{Claims, TokenUse};
 use super::view::shown;
 use crate::models::values::{ClusterId, KubernetesVersion, TeamId, UserId};
@@ -30,11 +31,21 @@ pub(super) async fn token(cloud: &Cloud, call: &Call) -> Result<Response, Error>
         .store
         .using(Kind::Team, Kind::User, &user.hyphenated().to_string())
         .await?;
-    let teams = teams.iter().filter(|team| team.organization_id == spot.organization);
+    let teams: Vec<_> = teams
+        .iter()
+        .filter(|team| team.organization_id == spot.organization)
+        .collect();
+    if teams.len() > MAX_TEAMS {
+        let message = format!(
+            "you are in {} teams, and a token can name {MAX_TEAMS}: ask an admin to remove you from some of them",
+            teams.len()
+        );
+        return Err(Refusal::conflict(message).into());
+    }
     let token_use = TokenUse::Kubernetes {
         user: UserId(user),
         cluster: ClusterId(uuid(&spot.cluster)),
-        teams: teams.map(|team| TeamId(uuid(&team.id))).collect(),
+        teams: teams.iter().map(|team| TeamId(uuid(&team.id))).collect(),
     };
     let claims = Claims::new(token_use, cloud.clock.now(), cloud.lives.kubernetes);
     let token = cloud.tokens.load().sign(&claims).map_err(Error::internal)?;

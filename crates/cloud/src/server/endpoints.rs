@@ -129,7 +129,9 @@ pub enum Action {
     ListOperators,
     AddOperator,
     RemoveOperator,
+    EndLogins,
     Audit,
+    ServerAudit,
     ListKeys,
     CreateKey,
     DeleteKey,
@@ -147,6 +149,7 @@ pub enum Action {
     CatalogueDefinition,
     CatalogueVersion,
     SetVersion,
+    GetManifests,
     SetManifests,
     DeleteVersion,
     Templates,
@@ -188,6 +191,7 @@ impl Action {
                 | Self::GetMember
                 | Self::ListOperators
                 | Self::Audit
+                | Self::ServerAudit
                 | Self::ListKeys
                 | Self::Events
                 | Self::ListAssigned
@@ -198,6 +202,7 @@ impl Action {
                 | Self::CatalogueType
                 | Self::CatalogueDefinition
                 | Self::CatalogueVersion
+                | Self::GetManifests
                 | Self::Templates
                 | Self::Discovery
                 | Self::Jwks

@@ -2,34 +2,35 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::HttpBody as _;
 use axum::extract::{RawPathParams, Request, State};
 use axum::handler::Handler as _;
 use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use axum::{RequestExt as _, Router};
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{CONNECTION, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, StatusCode};
 use tidewaiter_kit::clock::timeout;
 use tidewaiter_kit::serve::Peer;
 use tidewaiter_kit::{Chain, Kit, admin, random};
-use tokio::sync::SemaphorePermit;
 use tracing::{debug, error};
 use uuid::Uuid;
 
 use super::Error;
 use super::access::{Permission, allow, unknown};
 use super::accounts;
+use super::body;
 use super::call::{Call, json, set, text};
 use super::catalogue;
 use super::cloud::Cloud;
 use super::clusters;
 use super::documents;
-use super::endpoints::{Action, ENDPOINTS, Endpoint, Input};
-use super::identity;
+use super::endpoints::{Action, ENDPOINTS, Endpoint};
+use super::identity::{self, Token};
 use super::keys;
 use super::lists;
 use super::login;
@@ -37,6 +38,7 @@ use super::members;
 use super::metrics::Requests;
 use super::operators;
 use super::organizations;
+use super::principal::Known;
 use super::refusal::Refusal;
 use super::resources;
 use super::store::StoreError;
@@ -45,13 +47,6 @@ use super::token::AcceptedUses;
 
 /// The timeout of a response; a stream only has to start within it.
 const LIMIT: Duration = Duration::from_secs(30);
-/// How long a request waits until others end. After a change of an organization all of its clusters ask at once, and
-/// nobody's next change is to be refused because of that.
-const PLACE_WAIT: Duration = Duration::from_secs(1);
-/// The maximum size of a body, in bytes.
-const MAX_BODY: usize = 1024 * 1024;
-/// The maximum size of manifests, in bytes.
-const MAX_MANIFESTS: usize = 16 * 1024 * 1024;
 /// `Retry-After` in seconds, while the database is unavailable.
 const COME_AGAIN: u64 = 2;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -119,32 +114,21 @@ fn finish(mut response: Response, request_id: &str) -> Response {
 async fn handle(shared: Shared, endpoint: &'static Endpoint, request: Request) -> Response {
     let began = shared.cloud.clock.monotonic();
     let request_id = request_id(request.headers());
-    let answered = match place(&shared.cloud).await {
-        Some(_place) => {
-            let answered = timeout(
-                &*shared.cloud.clock,
-                LIMIT,
-                answer(&shared.cloud, endpoint, request, &request_id),
-            );
-            answered
-                .await
-                .unwrap_or_else(|_| Err(busy("the request took too long").into()))
-        }
-        None => Err(busy("the server is overloaded").into()),
-    };
-    let response = answered.unwrap_or_else(|error| failed(&error, &request_id));
+    let has_body = !request.body().is_end_stream();
+    let mut was_read = false;
+    let answered = answer(&shared.cloud, endpoint, request, &request_id, &mut was_read).await;
+    let mut response = answered.unwrap_or_else(|error| failed(&error, &request_id));
+    if has_body && !was_read {
+        // The rest of the body is not read, so no further request can follow it.
+        set(response.headers_mut(), CONNECTION, "close");
+    }
     let took = shared.cloud.clock.monotonic().saturating_sub(began);
     shared.requests.count(endpoint, response.status(), took);
     finish(response, &request_id)
 }
 
-/// The permit for one request, if there is one within [`PLACE_WAIT`].
-async fn place(cloud: &Cloud) -> Option<SemaphorePermit<'_>> {
-    let places = &cloud.limits.places;
-    if let Ok(place) = places.try_acquire() {
-        return Some(place);
-    }
-    timeout(&*cloud.clock, PLACE_WAIT, places.acquire()).await.ok()?.ok()
+fn overloaded() -> Refusal {
+    busy("the server is overloaded")
 }
 
 fn busy(message: &str) -> Refusal {
@@ -161,12 +145,12 @@ fn failed(failure: &Error, request_id: &str) -> Response {
             debug!(request_id, status = refusal.status.as_u16(), "refused");
             refused(refusal)
         }
-        Error::Store(StoreError::Full) => refused(&busy("too many writes are pending")),
-        Error::Store(error) => {
+        Error::Store(error) if matches!(**error, StoreError::Full) => refused(&busy("too many writes are pending")),
+        Error::Store(error) if !matches!(**error, StoreError::Rejected(_)) => {
             error!(request_id, error = %Chain(error), "the database");
             refused(&busy("the database is not available"))
         }
-        Error::Internal(_) => {
+        Error::Store(_) | Error::Internal(_) => {
             error!(request_id, error = %Chain(failure), "a request failed");
             let message = format!("internal server error; the server's log has details of the request {request_id}");
             refused(&Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, message))
@@ -185,83 +169,96 @@ fn refused(refusal: &Refusal) -> Response {
     response
 }
 
+/// Limits come first, then the body, and then the permit: a client that sends nothing holds no permit.
 async fn answer(
     cloud: &Cloud,
     endpoint: &'static Endpoint,
     mut request: Request,
     request_id: &str,
+    was_read: &mut bool,
 ) -> Result<Response, Error> {
-    let accepted = if endpoint.action == Action::Authenticate {
-        AcceptedUses::Any
+    let clock = &*cloud.clock;
+    let peer = request.extensions().get::<Peer>();
+    let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(peer)| peer.ip());
+    let client = cloud.limits.proxies.client(peer, request.headers());
+    let is_public = endpoint.may == Permission::Anyone && endpoint.action.reads();
+    let known = if endpoint.may == Permission::Anyone {
+        None
     } else {
-        AcceptedUses::Api
+        Some(known(cloud, endpoint, request.headers(), client).await?)
     };
-    let peer = request
-        .extensions()
-        .get::<Peer>()
-        .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(peer)| peer.ip());
-    let known = match endpoint.may {
-        Permission::Anyone => None,
-        _ => identity::of(cloud, request.headers(), accepted).await?,
-    };
-    match &known {
-        Some(known) => cloud.limits.caller(&known.principal.actor()).map_err(Refusal::from)?,
-        None if endpoint.action.reads() && endpoint.may == Permission::Anyone => {}
-        None => cloud.limits.stranger(peer).map_err(Refusal::from)?,
+    let _share = match &known {
+        Some(known) => Some(cloud.limits.caller(clock, &known.principal.actor()).await),
+        None if is_public => None,
+        None => Some(cloud.limits.anyone(clock, client).await),
     }
+    .transpose()
+    .map_err(Refusal::from)?;
     let parameters: Result<RawPathParams, _> = request.extract_parts().await;
     let parameters = parameters.map_err(|_| Refusal::not_found())?;
-    let parameters = parameters
-        .iter()
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .collect();
-    let query = request.uri().query().unwrap_or_default();
-    let query = url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
     let (parts, body) = request.into_parts();
     let mut call = Call {
         endpoint,
         path: parts.uri.path().to_owned(),
-        parameters,
-        query,
+        parameters: parameters
+            .iter()
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect(),
+        query: url::form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes())
+            .into_owned()
+            .collect(),
         headers: parts.headers,
         body: Bytes::new(),
         known,
+        client,
         request_id: request_id.to_owned(),
     };
-    if call.known.is_none() && endpoint.may != Permission::Anyone {
-        return Err(unknown().into());
-    }
     allow(
         endpoint.may,
         call.known.as_ref().map(|known| &known.principal),
         call.place(),
     )?;
-    call.body = whole(&call, body).await?;
-    dispatch(cloud, &call).await
+    call.body = body::read(clock, &call, body).await?;
+    *was_read = true;
+    let _permit = match &call.known {
+        Some(_) => Some(cloud.limits.permit(clock).await),
+        // From memory, for every API server that trusts this issuer.
+        None if is_public => None,
+        None => Some(cloud.limits.stranger_permit(clock).await),
+    }
+    .map(|permit| permit.ok_or_else(overloaded))
+    .transpose()?;
+    let answered = timeout(clock, LIMIT, dispatch(cloud, &call)).await;
+    answered.unwrap_or_else(|_| Err(busy("the request took too long").into()))
 }
 
-/// The body, if its content type and size are accepted by the endpoint.
-async fn whole(call: &Call, body: Body) -> Result<Bytes, Refusal> {
-    let most = if call.endpoint.action == Action::SetManifests {
-        MAX_MANIFESTS
+/// The caller. Those that are not cached are looked up with a permit of their own, and counted by address: an API key before
+/// it is looked up, because anybody can invent one.
+async fn known(cloud: &Cloud, endpoint: &Endpoint, headers: &HeaderMap, client: IpAddr) -> Result<Arc<Known>, Error> {
+    let accepted = if endpoint.action == Action::Authenticate {
+        AcceptedUses::Any
     } else {
-        MAX_BODY
+        AcceptedUses::Api
     };
-    let json = matches!(call.endpoint.takes, Input::Json(_) | Input::Patch(_));
-    if let (true, Some(said)) = (json, call.header(&CONTENT_TYPE)) {
-        let essence = said.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        if !["application/json", "application/merge-patch+json"].contains(&&*essence) {
-            let message = format!(
-                "content-type: is {:.64}, must be application/json",
-                essence.escape_default().to_string()
-            );
-            return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
-        }
+    let limits = &cloud.limits;
+    let Some(token) = Token::sent(headers) else {
+        limits.stranger(client).map_err(Refusal::from)?;
+        return Err(unknown().into());
+    };
+    if let Some(known) = identity::cached(cloud, &token, accepted).await {
+        return Ok(known);
     }
-    axum::body::to_bytes(body, most).await.map_err(|_| {
-        let message = format!("the body is unreadable or larger than {} KiB", most / 1024);
-        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message)
-    })
+    if token.is_api_key() {
+        limits.stranger(client).map_err(Refusal::from)?;
+    }
+    let _permit = limits.stranger_permit(&*cloud.clock).await.ok_or_else(overloaded)?;
+    if let Some(known) = identity::looked_up(cloud, &token, accepted).await? {
+        return Ok(known);
+    }
+    if !token.is_api_key() {
+        limits.stranger(client).map_err(Refusal::from)?;
+    }
+    Err(unknown().into())
 }
 
 async fn dispatch(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
@@ -276,7 +273,7 @@ async fn dispatch(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
         A::Delete(kind) => resources::delete(cloud, call, kind).await,
         A::SetStatus(kind) => clusters::set_status(cloud, call, kind).await,
         A::LogIn => login::log_in(cloud, call).await,
-        A::Authenticate => accounts::authenticate(cloud, call),
+        A::Authenticate => accounts::authenticate(cloud, call).await,
         A::GetAccount => accounts::get(cloud, call).await,
         A::ReplaceAccount => accounts::change(cloud, call, false).await,
         A::PatchAccount => accounts::change(cloud, call, true).await,
@@ -299,7 +296,10 @@ async fn dispatch(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
         A::AddOperator => operators::add(cloud, call).await,
         A::RemoveOperator => operators::remove(cloud, call).await,
         A::SetLocked => organizations::lock(cloud, call).await,
-        A::Audit => organizations::audit(cloud, call).await,
+        A::EndLogins => members::end_logins(cloud, call).await,
+        A::Audit => organizations::audit(cloud, call, &call.key("organization_id")?).await,
+        // Changes of the catalogue belong to no organization.
+        A::ServerAudit => organizations::audit(cloud, call, "").await,
         A::ListKeys => keys::list_keys(cloud, call).await,
         A::CreateKey => keys::create_key(cloud, call).await,
         A::DeleteKey => keys::delete_key(cloud, call).await,
@@ -317,6 +317,7 @@ async fn dispatch(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
         A::CatalogueDefinition => catalogue::get(cloud, call, Part::Definition).await,
         A::CatalogueVersion => catalogue::get(cloud, call, Part::Version).await,
         A::SetVersion => catalogue::set_version(cloud, call).await,
+        A::GetManifests => catalogue::manifests(cloud, call).await,
         A::SetManifests => catalogue::set_manifests(cloud, call).await,
         A::DeleteVersion => catalogue::delete_version(cloud, call).await,
         A::Templates => Ok(json(StatusCode::OK, Bytes::from_static(b"[]"))),

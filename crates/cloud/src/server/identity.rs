@@ -1,7 +1,7 @@
 //! Authenticates a request by its token: a JSON Web Token of a user or a cluster, or the API key of a cluster.
 //!
-//! A verified token is cached by its digest, until a change that may affect who its owner is or what the owner may do:
-//! a revocation takes effect with the next request. An unknown API key takes as long as one with a wrong secret.
+//! A verified token is cached by its digest, until a change that may affect its owner or the token: a revocation takes
+//! effect with the next request, and the identities of others stay cached. An unknown API key takes as long as one with a wrong secret.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,12 +22,65 @@ use super::principal::{Known, OrgRole, Principal};
 use super::store::{Row, StoreError};
 use super::token::{AcceptedUses, Claims, TokenUse, signed_by};
 
-/// The text after `JWT` or `Bearer`.
-fn sent(headers: &HeaderMap) -> Option<&str> {
-    let text = headers.get(AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, token) = text.split_once(' ')?;
-    let known = scheme.eq_ignore_ascii_case("jwt") || scheme.eq_ignore_ascii_case("bearer");
-    Some(token.trim()).filter(|token| known && !token.is_empty())
+/// The token of a request.
+pub(super) struct Token<'a>(&'a str);
+
+impl<'a> Token<'a> {
+    /// The text after `JWT` or `Bearer`.
+    pub(super) fn sent(headers: &'a HeaderMap) -> Option<Self> {
+        let text = headers.get(AUTHORIZATION)?.to_str().ok()?;
+        let (scheme, token) = text.split_once(' ')?;
+        let known = scheme.eq_ignore_ascii_case("jwt") || scheme.eq_ignore_ascii_case("bearer");
+        Some(token.trim()).filter(|token| known && !token.is_empty()).map(Self)
+    }
+
+    pub(super) fn is_api_key(&self) -> bool {
+        self.0.starts_with("twk_")
+    }
+
+    fn name(&self) -> [u8; 32] {
+        let digest = digest(&SHA256, self.0.as_bytes());
+        std::array::from_fn(|index| digest.as_ref()[index])
+    }
+}
+
+/// The caller with this token, if the token was verified before and nothing changed since.
+pub(super) async fn cached(cloud: &Cloud, token: &Token<'_>, accepted: AcceptedUses) -> Option<Arc<Known>> {
+    let known = cloud.identities.get(&token.name()).await?;
+    let accepts = accepted == AcceptedUses::Any || known.is_for_us();
+    (known.still_is(cloud, cloud.clock.now()) && accepts).then_some(known)
+}
+
+/// Verifies `token`; `None` if it is invalid.
+///
+/// # Errors
+/// If the database cannot be read.
+pub(super) async fn looked_up(
+    cloud: &Cloud,
+    token: &Token<'_>,
+    accepted: AcceptedUses,
+) -> Result<Option<Arc<Known>>, Error> {
+    let as_of = cloud.store.feed().latest();
+    let found = if token.is_api_key() {
+        by_key(cloud, token.0).await?.map(|principal| (principal, None))
+    } else {
+        by_token(cloud, token.0, cloud.clock.now(), accepted).await?
+    };
+    let Some((principal, claims)) = found else {
+        return Ok(None);
+    };
+    let key = ApiKey::parse(token.0).ok().map(|key| key.id());
+    let (Principal::User { id, .. } | Principal::Cluster { id, .. }) = &principal;
+    let proofs = claims.as_ref().map(|claims| claims.id).into_iter().chain(key);
+    let known = Arc::new(Known {
+        depends_on: proofs.chain([*id]).collect(),
+        principal,
+        signed_by: claims.as_ref().and_then(|_| signed_by(token.0)),
+        claims,
+        as_of,
+    });
+    cloud.identities.insert(token.name(), Arc::clone(&known)).await;
+    Ok(Some(known))
 }
 
 /// Authenticates `headers`; `None` without a valid token.
@@ -39,33 +92,13 @@ pub(super) async fn of(
     headers: &HeaderMap,
     accepted: AcceptedUses,
 ) -> Result<Option<Arc<Known>>, Error> {
-    let Some(token) = sent(headers) else { return Ok(None) };
-    let now = cloud.clock.now();
-    let mut name = [0; 32];
-    name.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
-    if let Some(known) = cloud.identities.get(&name).await
-        && known.still_is(cloud, now)
-        && (accepted == AcceptedUses::Any || known.is_for_us())
-    {
-        return Ok(Some(known));
-    }
-    let as_of = cloud.store.feed().latest();
-    let found = if token.starts_with("twk_") {
-        by_key(cloud, token).await?.map(|principal| (principal, None))
-    } else {
-        by_token(cloud, token, now, accepted).await?
-    };
-    let Some((principal, claims)) = found else {
+    let Some(token) = Token::sent(headers) else {
         return Ok(None);
     };
-    let known = Arc::new(Known {
-        principal,
-        signed_by: claims.as_ref().and_then(|_| signed_by(token)),
-        claims,
-        as_of,
-    });
-    cloud.identities.insert(name, Arc::clone(&known)).await;
-    Ok(Some(known))
+    match cached(cloud, &token, accepted).await {
+        Some(known) => Ok(Some(known)),
+        None => looked_up(cloud, &token, accepted).await,
+    }
 }
 
 impl Known {
@@ -79,7 +112,7 @@ impl Known {
             .signed_by
             .as_ref()
             .is_none_or(|id| tokens.ring().find(id).is_some());
-        lives && proven && cloud.store.feed().identities_hold(self.as_of)
+        lives && proven && cloud.store.feed().identity_holds(self.as_of, &self.depends_on)
     }
 
     /// A token for a kube-apiserver is known to others and is not valid for this API.

@@ -71,7 +71,7 @@ pub async fn found(url: &Url, clock: SharedClock, founder: InitOptions<'_>) -> R
     let done = CancellationToken::new();
     let by = Author {
         actor: "system".to_owned(),
-        request_id: String::new(),
+        ..Author::default()
     };
     let made = async {
         let made = store

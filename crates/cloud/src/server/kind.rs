@@ -1,5 +1,7 @@
 //! The kinds of objects in the store, and their names in the store, the audit log and the events.
 
+use uuid::Uuid;
+
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $word:literal, $singular:literal;)+) => {
         /// A kind of object.
@@ -139,6 +141,21 @@ impl Kind {
         })
     }
 
+    /// The maximum number of such objects in an organization, unless the operator of the server sets another one.
+    #[must_use]
+    pub const fn quota(self) -> i64 {
+        match self {
+            Self::Organization => i64::MAX,
+            Self::Registry | Self::Provider | Self::Role | Self::PluginVersion | Self::PluginManifests => 1_000,
+            Self::Team | Self::Cluster | Self::AutoscalingPolicy => 5_000,
+            Self::User | Self::Membership | Self::Password | Self::Operator | Self::ApiKey | Self::RoleBinding => {
+                20_000
+            }
+            Self::SshKey | Self::Token | Self::Plugin | Self::NodePool | Self::Upgrade | Self::UpgradeScript => 50_000,
+            Self::ClusterLabel | Self::NodePoolLabel | Self::Node | Self::PolicyAssignment => 100_000,
+        }
+    }
+
     /// Whether a change (or deletion) of such an object may affect the identity or the permissions of a caller. A new
     /// token or cluster had no identity before, and the status that a cluster reports gives it no permissions.
     #[must_use]
@@ -148,5 +165,14 @@ impl Kind {
             Self::Organization | Self::User | Self::Token | Self::Cluster | Self::ApiKey => deleted,
             _ => false,
         }
+    }
+
+    /// Whose identity a change of the object `id` may affect: a user's, or that of the object itself.
+    #[must_use]
+    pub fn decides_for(self, id: &str, deleted: bool) -> Option<Uuid> {
+        // The id of a membership ends with the user's.
+        let own = id.rsplit('.').next().unwrap_or_default();
+        self.decides_who_may(deleted)
+            .then(|| Uuid::try_parse(own).unwrap_or_default())
     }
 }

@@ -1,22 +1,41 @@
-//! Rate limits: requests per second for each caller, and password guesses.
+//! The limits of requests: their rate, how many are in progress, and how many change streams are open, each by caller. A
+//! request without a known caller counts for its address, and has permits of its own, so that it takes none from others.
 
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use http::StatusCode;
-use tokio::sync::Semaphore;
+use tidewaiter_kit::Clock;
+use tidewaiter_kit::clock::timeout;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
+use super::proxies::TrustedProxies;
 use super::refusal::Refusal;
 
-/// The number of passwords that are verified concurrently: each takes 19 MiB and a core for a while.
+/// The number of passwords that are hashed concurrently: each takes 19 MiB and a core for a while.
 const HASHES: usize = 2;
-/// The number of guesses, before one more is permitted per six seconds.
-const GUESSES: u32 = 20;
+/// The number of passwords that are hashed or wait for it.
+const HASH_QUEUE: usize = 32;
+/// The part of the queue for callers who proved before who they are.
+const HASH_RESERVE: usize = 8;
+/// The number of requests without a known caller in progress. More than the queue of hashes, so that a flood of logins does
+/// not delay the first request of a cluster.
+const STRANGERS: usize = 64;
+/// The number of requests without a known caller in progress for one address.
+const STRANGERS_BY_ADDRESS: usize = 16;
+/// One caller has at most this part of all permits.
+const PART: usize = 4;
 /// Unused entries are dropped beyond this number.
 const KEYS: usize = 50_000;
+/// How long a request waits until others end. After a change of an organization all of its clusters ask at once, and
+/// nobody's next change is to be refused because of that.
+const WAIT: Duration = Duration::from_secs(1);
 
 /// A request above the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,56 +44,166 @@ pub(super) struct TooSoon {
     pub(super) retry_after: u64,
 }
 
-/// The rate limits of a server.
+/// The settings of [`Limits`].
+#[derive(Clone, Debug)]
+pub struct LimitSettings {
+    /// The maximum number of requests per second of one caller, with bursts of ten times as many.
+    pub requests_a_second: NonZeroU32,
+    /// The maximum number of concurrent requests.
+    pub requests_at_once: usize,
+    /// The maximum number of open change streams of one caller.
+    pub streams: usize,
+    /// The proxies whose `Forwarded` header names the client.
+    pub proxies: TrustedProxies,
+}
+
+/// The limits of a server.
 #[derive(Debug)]
 pub struct Limits {
     callers: DefaultKeyedRateLimiter<String>,
     strangers: DefaultKeyedRateLimiter<IpAddr>,
-    guesses: DefaultKeyedRateLimiter<String>,
     clock: DefaultClock,
-    /// The permits for concurrent requests.
-    pub(super) places: Semaphore,
-    /// The permits for concurrent password hashes.
-    pub(super) hashes: Semaphore,
+    /// The permits for the concurrent requests of known callers, and of each.
+    permits: Semaphore,
+    by_caller: Keyed<String>,
+    /// The permits for the other concurrent requests, and of each address.
+    stranger_permits: Semaphore,
+    by_address: Keyed<IpAddr>,
+    streams: Keyed<String>,
+    hashes: Semaphore,
+    hash_queue: Semaphore,
+    /// See [`LimitSettings::proxies`].
+    pub(super) proxies: TrustedProxies,
 }
 
-impl Limits {
-    /// Each caller may send `a_second` requests per second, with bursts of ten times as many; `at_once` requests run
-    /// concurrently.
-    #[must_use]
-    pub fn new(a_second: NonZeroU32, at_once: usize) -> Self {
-        let quota = Quota::per_second(a_second).allow_burst(a_second.saturating_mul(TEN));
-        let guess = Quota::with_period(Duration::from_secs(6)).unwrap_or(quota);
+/// A limit that each key has for itself.
+#[derive(Debug)]
+struct Keyed<K> {
+    limit: usize,
+    permits: Mutex<HashMap<K, Arc<Semaphore>>>,
+}
+
+impl<K: Clone + Eq + Hash> Keyed<K> {
+    fn new(limit: usize) -> Self {
         Self {
-            callers: RateLimiter::keyed(quota),
-            strangers: RateLimiter::keyed(quota),
-            guesses: RateLimiter::keyed(guess.allow_burst(NonZeroU32::new(GUESSES).unwrap_or(NonZeroU32::MIN))),
-            clock: DefaultClock::default(),
-            places: Semaphore::new(at_once),
-            hashes: Semaphore::new(HASHES),
+            limit,
+            permits: Mutex::default(),
         }
     }
 
-    /// Counts a request of an authenticated caller.
-    pub(super) fn caller(&self, actor: &str) -> Result<(), TooSoon> {
-        self.count(&self.callers, &actor.to_owned())
+    fn of(&self, key: &K) -> Arc<Semaphore> {
+        let mut permits = self.permits.lock().unwrap_or_else(PoisonError::into_inner);
+        if permits.len() > KEYS {
+            permits.retain(|_, permits| Arc::strong_count(permits) > 1);
+        }
+        let new = || Arc::new(Semaphore::new(self.limit));
+        Arc::clone(permits.entry(key.clone()).or_insert_with(new))
     }
 
-    /// Counts an unauthenticated request, by its address.
-    pub(super) fn stranger(&self, peer: IpAddr) -> Result<(), TooSoon> {
-        self.count(&self.strangers, &peer)
+    /// A permit for `key`, if there is one within [`WAIT`].
+    async fn wait(&self, clock: &dyn Clock, key: &K) -> Result<OwnedSemaphorePermit, TooSoon> {
+        let permits = self.of(key);
+        if let Ok(permit) = Arc::clone(&permits).try_acquire_owned() {
+            return Ok(permit);
+        }
+        let permit = timeout(clock, WAIT, permits.acquire_owned()).await;
+        permit.ok().and_then(Result::ok).ok_or(TooSoon { retry_after: 1 })
+    }
+}
+
+/// A permit of `permits`, if there is one within [`WAIT`].
+async fn wait<'a>(clock: &dyn Clock, permits: &'a Semaphore) -> Option<SemaphorePermit<'a>> {
+    if let Ok(permit) = permits.try_acquire() {
+        return Some(permit);
+    }
+    timeout(clock, WAIT, permits.acquire()).await.ok()?.ok()
+}
+
+impl Limits {
+    /// No request has been made so far.
+    #[must_use]
+    pub fn new(settings: LimitSettings) -> Self {
+        let LimitSettings {
+            requests_a_second,
+            requests_at_once,
+            streams,
+            proxies,
+        } = settings;
+        let quota = Quota::per_second(requests_a_second).allow_burst(requests_a_second.saturating_mul(TEN));
+        Self {
+            callers: RateLimiter::keyed(quota),
+            strangers: RateLimiter::keyed(quota),
+            clock: DefaultClock::default(),
+            permits: Semaphore::new(requests_at_once),
+            by_caller: Keyed::new((requests_at_once / PART).max(1)),
+            stranger_permits: Semaphore::new(requests_at_once.min(STRANGERS)),
+            by_address: Keyed::new(STRANGERS_BY_ADDRESS),
+            streams: Keyed::new(streams),
+            hashes: Semaphore::new(HASHES),
+            hash_queue: Semaphore::new(HASH_QUEUE),
+            proxies,
+        }
     }
 
-    /// Counts a guess of a password or key, by the account or key.
-    pub(super) fn guess(&self, of: &str) -> Result<(), TooSoon> {
-        self.count(&self.guesses, &of.to_owned())
+    /// Counts a request of the caller `actor`, and waits until the caller has few enough others in progress.
+    pub(super) async fn caller(&self, clock: &dyn Clock, actor: &str) -> Result<OwnedSemaphorePermit, TooSoon> {
+        let actor = actor.to_owned();
+        self.count(&self.callers, &actor)?;
+        self.by_caller.wait(clock, &actor).await
     }
 
-    fn count<K: Clone + Eq + std::hash::Hash>(
-        &self,
-        limiter: &DefaultKeyedRateLimiter<K>,
-        key: &K,
-    ) -> Result<(), TooSoon> {
+    /// Counts a request without a known caller, by its address.
+    pub(super) fn stranger(&self, client: IpAddr) -> Result<(), TooSoon> {
+        self.count(&self.strangers, &client)
+    }
+
+    /// Counts a request for which no caller has to be known, and waits until its address has few enough others in progress.
+    pub(super) async fn anyone(&self, clock: &dyn Clock, client: IpAddr) -> Result<OwnedSemaphorePermit, TooSoon> {
+        self.stranger(client)?;
+        self.by_address.wait(clock, &client).await
+    }
+
+    /// The permit to handle one request of a known caller, if there is one within [`WAIT`].
+    pub(super) async fn permit(&self, clock: &dyn Clock) -> Option<SemaphorePermit<'_>> {
+        wait(clock, &self.permits).await
+    }
+
+    /// The permit to handle one request, or to look up one caller, without a known caller.
+    pub(super) async fn stranger_permit(&self, clock: &dyn Clock) -> Option<SemaphorePermit<'_>> {
+        wait(clock, &self.stranger_permits).await
+    }
+
+    /// The permit for one open change stream of `actor`.
+    pub(super) fn stream(&self, actor: &str) -> Result<OwnedSemaphorePermit, Refusal> {
+        let permits = self.streams.of(&actor.to_owned());
+        permits.try_acquire_owned().map_err(|_| {
+            let limit = self.streams.limit;
+            let message = format!(
+                "you already have {limit} open change streams: close one, or ask the operator of the server to raise streamsPerCaller"
+            );
+            Refusal {
+                retry_after: Some(1),
+                ..Refusal::new(StatusCode::TOO_MANY_REQUESTS, message)
+            }
+        })
+    }
+
+    /// The permit to hash one password. Refuses at once when many wait already; a part of the queue is for `proven` callers.
+    pub(super) async fn hash(&self, proven: bool) -> Result<HashPermit<'_>, TooSoon> {
+        let full = TooSoon { retry_after: 1 };
+        let reserved = if proven { 0 } else { HASH_RESERVE };
+        if self.hash_queue.available_permits() <= reserved {
+            return Err(full);
+        }
+        let queue = self.hash_queue.try_acquire().map_err(|_| full)?;
+        let hash = self.hashes.acquire().await.map_err(|_| full)?;
+        Ok(HashPermit {
+            _queue: queue,
+            _hash: hash,
+        })
+    }
+
+    fn count<K: Clone + Eq + Hash>(&self, limiter: &DefaultKeyedRateLimiter<K>, key: &K) -> Result<(), TooSoon> {
         if limiter.len() > KEYS {
             limiter.retain_recent();
         }
@@ -82,6 +211,12 @@ impl Limits {
             retry_after: not_until.wait_time_from(self.clock.now()).as_secs() + 1,
         })
     }
+}
+
+/// Hashing one password: a place in the queue, and a core.
+pub(super) struct HashPermit<'a> {
+    _queue: SemaphorePermit<'a>,
+    _hash: SemaphorePermit<'a>,
 }
 
 const TEN: NonZeroU32 = match NonZeroU32::new(10) {

@@ -1,7 +1,5 @@
 //! Lists, complete or in pages, from the cache while they are valid.
 
-use std::sync::Arc;
-
 use axum::response::Response;
 use bytes::Bytes;
 use http::header::LINK;
@@ -9,7 +7,7 @@ use uuid::Uuid;
 
 use super::Error;
 use super::call::{Call, set, text, unless_known};
-use super::cloud::{Answer, Cloud};
+use super::cloud::{Answer, Cloud, Kept};
 use super::digest::uuid;
 use super::kind::Kind;
 use super::principal::Principal;
@@ -33,6 +31,24 @@ pub(super) async fn list(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Respo
     {
         return Ok(response);
     }
+    let kept = match kind {
+        Kind::SshKey if spot.organization.is_empty() => Kept::Nothing,
+        _ if secrets => Kept::Etag,
+        _ => Kept::Everything,
+    };
+    let bound = bound.as_deref();
+    let answer = cloud.computed(&key, kept, || computed(cloud, call, kind, &spot, secrets, bound));
+    answered(call, &*answer.await?).ok_or_else(|| Error::Refused(Refusal::not_found()))
+}
+
+async fn computed(
+    cloud: &Cloud,
+    call: &Call,
+    kind: Kind,
+    spot: &Spot,
+    secrets: bool,
+    bound: Option<&str>,
+) -> Result<Answer, Error> {
     let as_of = cloud.store.feed().latest();
     let mut source = Source::Store(&cloud.store);
     spot.check(&mut source, kind, false).await?;
@@ -44,7 +60,7 @@ pub(super) async fn list(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Respo
     }
     match kind {
         Kind::Role => super::roles::narrow(call, &mut items),
-        Kind::RoleBinding => super::roles::of_cluster(bound.as_deref(), &mut items),
+        Kind::RoleBinding => super::roles::of_cluster(bound, &mut items),
         _ => {}
     }
     let scope = |kind, cluster| Scope {
@@ -59,12 +75,7 @@ pub(super) async fn list(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Respo
         scope(Kind::NodePool, &spot.cluster),
         scope(Kind::Membership, ""),
     ];
-    let answer = Arc::new(Answer::new(as_of, scopes, Bytes::from(text(&items)), next));
-    let kept = kind != Kind::SshKey || !spot.organization.is_empty();
-    if kept {
-        cloud.keep(key, Arc::clone(&answer), secrets).await;
-    }
-    answered(call, &answer).ok_or_else(|| Error::Refused(Refusal::not_found()))
+    Ok(Answer::new(as_of, scopes, Bytes::from(text(&items)), next))
 }
 
 /// The response, unless its body is needed and was not cached.
@@ -84,13 +95,20 @@ pub(super) fn answered(call: &Call, answer: &Answer) -> Option<Response> {
 /// The requested page of a list, and the location of the next one. Without `limit` and `after`, the complete list.
 pub(super) fn part(call: &Call, mut rows: Vec<Row>) -> Result<(Vec<Row>, Option<String>), Refusal> {
     if let Some(after) = call.asked("after") {
-        let place = rows.iter().position(|row| row.id == after);
+        // The item may have been deleted: then the page begins after its position.
+        let (id, position) = after.split_once('.').unwrap_or((after, ""));
+        let passed = || {
+            let position: i64 = position.parse().ok()?;
+            Some(rows.iter().take_while(|row| row.position <= position).count())
+        };
+        let place = rows.iter().position(|row| row.id == id);
+        let passed = place.map(|place| place + 1).or_else(passed);
         let unknown = || {
             let mut refusal = Refusal::field("after", "is not the id of an item of this list; restart without it");
             refusal.status = http::StatusCode::BAD_REQUEST;
             refusal
         };
-        rows.drain(..=place.ok_or_else(unknown)?);
+        rows.drain(..passed.ok_or_else(unknown)?);
     }
     let Some(limit) = call.number("limit", PART)? else {
         return Ok((rows, None));
@@ -100,7 +118,8 @@ pub(super) fn part(call: &Call, mut rows: Vec<Row>) -> Result<(Vec<Row>, Option<
         return Ok((rows, None));
     }
     rows.truncate(limit);
-    let last = rows.last().map(|row| row.id.clone()).unwrap_or_default();
+    let last = rows.last().map(|row| format!("{}.{}", row.id, row.position));
+    let last = last.unwrap_or_default();
     let rest = call.query.iter().filter(|(key, _)| key != "after");
     let mut query = url::form_urlencoded::Serializer::new(String::new());
     query.extend_pairs(rest).append_pair("after", &last);

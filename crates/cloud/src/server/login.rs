@@ -1,18 +1,18 @@
 //! Logging in, with a password or as a cluster with its key, and the rows by which a token can be revoked.
 
 use axum::response::{IntoResponse as _, Response};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::Error;
 use super::call::{Call, Reply, object, refuse_others};
 use super::cloud::Cloud;
+use super::guesses::Attempt;
 use super::hash::verify_password;
 use super::identity;
 use super::kind::Kind;
 use super::principal::Principal;
 use super::refusal::Refusal;
-use super::store::{Author, Draft, References, Row, Transaction};
+use super::store::{Author, Draft, References, Row};
 use super::token::{Claims, TokenUse};
 use crate::models::values::{ClusterId, UserId};
 use crate::models::{Login, Unknown, parse};
@@ -32,14 +32,14 @@ pub(super) async fn log_in(cloud: &Cloud, call: &Call) -> Result<Response, Error
 async fn with_password(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let login: Login = parse(&call.body, Unknown::Refuse)?;
     let email = login.email.as_str().to_lowercase();
-    cloud.limits.guess(&email).map_err(Refusal::from)?;
+    let attempt = cloud.guesses.attempt(&email, call.client).map_err(Refusal::from)?;
     let user = cloud.store.named(Kind::User, "", &email).await?;
     let password = match &user {
         Some(id) => cloud.store.get(Kind::Password, id).await?,
         None => None,
     };
     let stored = password.as_ref().map(|row| row.secret.0.clone());
-    if !right(cloud, login.password.expose().to_owned(), stored).await? {
+    if !right(cloud, login.password.expose().to_owned(), stored, attempt).await? {
         return Err(Refusal::new(
             http::StatusCode::UNAUTHORIZED,
             "the e-mail address or the password is wrong",
@@ -64,13 +64,16 @@ async fn logged_in(
     below: Kind,
 ) -> Result<Response, Error> {
     let token = cloud.tokens.load().sign(&claims).map_err(Error::internal)?;
-    let by = Author { actor, ..call.by() };
+    let by = Author {
+        queue: proof.organization_id.clone(),
+        actor,
+        ..call.by()
+    };
     let written = cloud.store.write(by, move |transaction| {
         Box::pin(async move {
             let same = transaction.get(proof.kind, &proof.id).await? == Some(proof.clone());
             let parent = transaction.get(below, &proof.id).await?.filter(|_| same);
             let parent = parent.ok_or_else(super::access::unknown)?;
-            forget_expired(transaction, &parent.id).await?;
             transaction.insert(token_draft(&claims, &parent, "login")).await
         })
     });
@@ -79,13 +82,24 @@ async fn logged_in(
 }
 
 /// Verifies on a separate thread, because it takes a core for a while.
-pub(super) async fn right(cloud: &Cloud, password: String, stored: Option<String>) -> Result<bool, Error> {
-    let place = cloud.limits.hashes.acquire().await;
+pub(super) async fn right(
+    cloud: &Cloud,
+    password: String,
+    stored: Option<String>,
+    attempt: Attempt<'_>,
+) -> Result<bool, Error> {
+    let permit = cloud.limits.hash(attempt.proven).await.map_err(Refusal::from)?;
     let password = zeroize::Zeroizing::new(password);
     let verified = tokio::task::spawn_blocking(move || verify_password(&password, stored.as_deref()));
     let verified = verified.await.map_err(Error::internal)?;
-    drop(place);
-    verified.map_err(Error::internal)
+    drop(permit);
+    let right = verified.map_err(Error::internal)?;
+    if right {
+        attempt.succeeded().await;
+    } else {
+        attempt.failed().await;
+    }
+    Ok(right)
 }
 
 async fn with_key(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
@@ -122,17 +136,4 @@ pub(super) fn token_draft(claims: &Claims, parent: &Row, name: &str) -> Draft {
         secret: String::new(),
         ties: References::default(),
     }
-}
-
-/// Deletes expired tokens of `parent`. Called when a new one is created.
-pub(super) async fn forget_expired(transaction: &mut Transaction, parent: &str) -> Result<(), Error> {
-    let now = transaction.now();
-    for token in transaction.children(Kind::Token, parent).await? {
-        let expires = token.spec.get("expires_at").and_then(Value::as_str);
-        let expires: Option<Timestamp> = expires.and_then(|expires| expires.parse().ok());
-        if expires.is_none_or(|expires| expires <= now) {
-            transaction.remove(&token).await?;
-        }
-    }
-    Ok(())
 }

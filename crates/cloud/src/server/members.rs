@@ -3,7 +3,7 @@
 //!
 //! No caller gets more permissions over a user than the caller has: whoever can set a password can act as that user.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::Error;
 use super::call::{Call, Reply, object, refuse_others, text, unless_known};
-use super::cloud::{Answer, Cloud};
+use super::cloud::{Answer, Cloud, Kept};
 use super::digest::{etag, uuid};
 use super::document;
 use super::kind::Kind;
@@ -20,7 +20,7 @@ use super::lists::{answered, part};
 use super::principal::{OrgRole, Principal};
 use super::refusal::Refusal;
 use super::remember::made;
-use super::source::{Source, Spot, cluster, membership_id, unlocked};
+use super::source::{Source, Spot, at_home, cluster, membership_id, unlocked};
 use super::store::{Draft, References, Row, Scope, Store, Transaction};
 use super::ties::{said, ties};
 use super::users::{
@@ -80,24 +80,38 @@ pub(super) async fn list(cloud: &Cloud, call: &Call, of_cluster: bool) -> Result
     {
         return Ok(response);
     }
+    let answer = cloud.computed(&key, Kept::Everything, || {
+        computed(cloud, call, &organization, of_cluster)
+    });
+    answered(call, &*answer.await?).ok_or_else(|| Refusal::not_found().into())
+}
+
+async fn computed(cloud: &Cloud, call: &Call, organization: &str, of_cluster: bool) -> Result<Answer, Error> {
     let as_of = cloud.store.feed().latest();
-    let mut members = members_as_users(&cloud.store, &organization).await?;
+    let mut members = members_as_users(&cloud.store, organization).await?;
     if of_cluster {
         cluster(&mut Source::Store(&cloud.store), &Spot::of(call)?).await?;
         members.retain(|row| !is_read_only(row));
     }
     let (rows, next) = part(call, members)?;
-    let (users, keys) = cloud.store.members(&organization).await?;
+    let (users, all_keys) = cloud.store.members(organization).await?;
+    let mut users: HashMap<String, Row> = users.into_iter().map(|user| (user.id.clone(), user)).collect();
+    let mut keys: HashMap<String, Vec<Row>> = HashMap::new();
+    for key in all_keys {
+        keys.entry(key.parent_id.clone()).or_default().push(key);
+    }
+    let to = &call.known()?.principal;
     let mut items = Vec::with_capacity(rows.len());
     for membership in rows {
-        let user = users.iter().find(|user| user.id == membership.id).cloned();
-        let Some(user) = user else { continue };
-        let keys = keys.iter().filter(|key| key.parent_id == user.id).cloned().collect();
+        let Some(user) = users.remove(&membership.id) else {
+            continue;
+        };
+        let keys = keys.remove(&user.id).unwrap_or_default();
         items.push(Member { membership, user, keys }.shown(cloud, to)?);
     }
     let scope = |kind| Scope {
         kind,
-        organization: uuid(&organization),
+        organization: uuid(organization),
         cluster: Uuid::nil(),
     };
     let mut scopes = [Kind::User, Kind::SshKey, Kind::Membership].map(scope).to_vec();
@@ -105,9 +119,7 @@ pub(super) async fn list(cloud: &Cloud, call: &Call, of_cluster: bool) -> Result
         // The cluster may be deleted, and a list that no longer exists is not an empty one.
         scopes.push(scope(Kind::Cluster));
     }
-    let answer = Arc::new(Answer::new(as_of, scopes, Bytes::from(text(&items)), next));
-    cloud.keep(key, Arc::clone(&answer), false).await;
-    answered(call, &answer).ok_or_else(|| Refusal::not_found().into())
+    Ok(Answer::new(as_of, scopes, Bytes::from(text(&items)), next))
 }
 
 /// The memberships of an organization, with the user's id as the row's id, which is the cursor for pages of members.
@@ -291,6 +303,23 @@ pub(super) async fn set_password(cloud: &Cloud, call: &Call) -> Result<Response,
             Member::found(&mut Source::Transaction(transaction), &organization, &id).await?;
             let user = may_act_for(transaction, &asker, &organization, &id).await?;
             replace_password(transaction, &user, hash, None).await?;
+            Ok(Reply::nothing())
+        })
+    });
+    Ok(reply.await?.into_response())
+}
+
+/// Revokes all tokens of a user, also of one who has permissions elsewhere: it gives nobody more permissions.
+pub(super) async fn end_logins(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let (organization, id) = (call.key("organization_id")?, call.key("user_id")?);
+    let reply = cloud.store.write(call.by(), move |transaction| {
+        Box::pin(async move {
+            unlocked(&mut Source::Transaction(transaction), &organization).await?;
+            Member::found(&mut Source::Transaction(transaction), &organization, &id).await?;
+            at_home(&mut Source::Transaction(transaction), &organization, &id).await?;
+            for token in transaction.children(Kind::Token, &id).await? {
+                transaction.remove(&token).await?;
+            }
             Ok(Reply::nothing())
         })
     });

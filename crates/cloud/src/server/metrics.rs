@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use prometheus::{HistogramVec, IntCounterVec};
+use prometheus::{HistogramVec, IntCounter, IntCounterVec};
 use tidewaiter_kit::Metrics;
 use tidewaiter_kit::metrics::MetricsError;
 
@@ -18,6 +18,10 @@ const BUCKETS: [f64; 8] = [0.001, 0.002, 0.005, 0.01, 0.05, 0.2, 1.0, 5.0];
 pub(super) struct Requests {
     count: IntCounterVec,
     duration: HistogramVec,
+    /// The objects that were refused because of a quota.
+    pub(super) over_quota: IntCounterVec,
+    /// The lists that were computed, and not taken from the cache.
+    pub(super) lists: IntCounter,
 }
 
 impl Requests {
@@ -34,6 +38,18 @@ impl Requests {
                 &["method"],
                 &BUCKETS,
             )?,
+            over_quota: metrics.counter_vec(
+                "tidewaiter_cloud_over_quota_total",
+                "Number of objects that were refused because the organization has the maximum, by kind.",
+                &["kind"],
+            )?,
+            lists: metrics
+                .counter_vec(
+                    "tidewaiter_cloud_lists_computed_total",
+                    "Number of lists that were read from the database, each for all requests that waited for it.",
+                    &[],
+                )?
+                .with_label_values::<&str>(&[]),
         })
     }
 

@@ -171,6 +171,11 @@ fn refusals(endpoint: &Endpoint) -> Vec<StatusCode> {
         (StatusCode::NOT_FOUND, endpoint.path.contains('{')),
         (StatusCode::CONFLICT, known && endpoint.method != Method::GET),
         (StatusCode::PRECONDITION_FAILED, shared.contains(&"If-Match")),
+        (
+            StatusCode::PRECONDITION_REQUIRED,
+            endpoint.action == Action::SetManifests,
+        ),
+        (StatusCode::REQUEST_TIMEOUT, takes_body),
         (StatusCode::PAYLOAD_TOO_LARGE, takes_body),
         (
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -210,6 +215,7 @@ fn shared_parameters(endpoint: &Endpoint) -> &'static [&'static str] {
         | A::PatchAccount
         | A::ReplaceMember
         | A::PatchMember
+        | A::SetManifests
         | A::DeleteMember => &["If-Match"],
         _ => match endpoint.answers {
             Output::List(_) | Output::One(_) if endpoint.method == Method::GET => &["If-None-Match"],

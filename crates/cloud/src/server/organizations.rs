@@ -97,10 +97,11 @@ pub(super) async fn lock(cloud: &Cloud, call: &Call) -> Result<Response, Error> 
     Ok(reply.await?.into_response())
 }
 
-pub(super) async fn audit(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+/// The audit log of an organization; of the catalogue, if `organization` is empty.
+pub(super) async fn audit(cloud: &Cloud, call: &Call, organization: &str) -> Result<Response, Error> {
     let limit = call.number("limit", 1_000)?.unwrap_or(100);
     let before = call.number("before", u32::MAX)?.map_or(i64::MAX, i64::from);
-    let rows = cloud.store.audit(&call.key("organization_id")?, before, limit).await?;
+    let rows = cloud.store.audit(organization, before, limit).await?;
     let item = |row: &super::store::AuditRow| {
         json!({
             "id": row.sequence, "at": row.at, "cluster_id": row.cluster_id, "kind": row.kind, "object_id": row.object_id,

@@ -18,7 +18,7 @@ use super::refusal::Refusal;
 use super::remember::made;
 use super::source::{Source, Spot, found};
 use super::store::{Draft, Row, Transaction};
-use super::ties::{said, ties};
+use super::ties::{bound_teams, said, ties};
 use super::view::shown;
 
 /// Responds with one object.
@@ -68,6 +68,9 @@ pub(super) async fn create(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Res
             } else {
                 document
             };
+            if kind == Kind::Team {
+                bound_teams(transaction, &organization, &document, None).await?;
+            }
             let ties = ties(transaction, kind, spot.parent(kind), &organization, &document).await?;
             let id = Uuid::new_v4().hyphenated().to_string();
             let secret = state.sealed(kind, &id, &organization, document.credentials.as_ref(), None)?;
@@ -160,6 +163,9 @@ pub(super) async fn change(cloud: &Cloud, call: &Call, kind: Kind, patch: bool) 
             if kind == Kind::Plugin {
                 document = super::catalogue::respelled(transaction, document).await?;
                 super::catalogue::check_upgrade(transaction, &before, &document.spec).await?;
+            }
+            if kind == Kind::Team {
+                bound_teams(transaction, &before.organization_id, &document, Some(&before)).await?;
             }
             let ties = ties(transaction, kind, &before.parent_id, &before.organization_id, &document).await?;
             let secret = state.sealed(

@@ -1,9 +1,9 @@
 //! Starts the server: the database, the keys, the certificate, the listener, and the tasks that they need.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,17 +18,20 @@ use url::Url;
 
 use super::cloud::{Cloud, CloudParts, TokenLifetimes};
 use super::http::router;
-use super::limits::Limits;
+use super::kind::Kind;
+use super::limits::{LimitSettings, Limits};
 use super::metrics::Requests;
 use super::reseal::reseal;
 use super::sealing::{Sealer, SealingError};
 use super::signing::{KeyRing, SigningError};
-use super::store::{Opened, Store, StoreError};
+use super::store::{Opened, Quotas, Retention, Store, StoreError};
 use super::token::Tokens;
 
 /// The interval at which the keys and the certificate are reloaded from their files; SIGHUP reloads them at once.
 const RELOAD: Duration = Duration::from_mins(1);
-/// A connection without a request is closed after this time; clients that poll every 30 seconds keep theirs.
+/// A connection whose first request does not arrive in this time is closed.
+const FIRST: Duration = Duration::from_secs(10);
+/// A connection without a further request is closed after this time; clients that poll every 30 seconds keep theirs.
 const IDLE: Duration = Duration::from_secs(75);
 /// The time for requests in progress to complete after the shutdown began.
 pub const DRAIN: Duration = Duration::from_secs(10);
@@ -48,10 +51,12 @@ pub struct ServerParts {
     pub keys: PathBuf,
     /// The file of the sealing keys.
     pub sealing: PathBuf,
-    /// The maximum number of requests per second of one caller.
-    pub requests_a_second: NonZeroU32,
-    /// The maximum number of concurrent requests.
-    pub requests_at_once: usize,
+    /// The limits of requests.
+    pub limits: LimitSettings,
+    /// The quotas that differ from [`Kind::quota`](super::kind::Kind::quota).
+    pub quotas: BTreeMap<Kind, i64>,
+    /// How long changes stay in the audit log.
+    pub audit: Retention,
     /// The maximum number of open connections, including streams.
     pub connections: usize,
     /// The lifetimes of tokens.
@@ -114,6 +119,12 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
         writer,
         maintenance,
     } = Store::open(&parts.database, kit.clock.clone()).await?;
+    let quotas = Quotas {
+        limits: parts.quotas.clone(),
+        refused: Some(requests.over_quota.clone()),
+    };
+    let writer = writer.with_quotas(quotas);
+    let maintenance = maintenance.with_retention(parts.audit);
     let listener = bind("address", parts.address).await?;
     let address = listener.local_addr().unwrap_or(parts.address);
     let shutdown = tasks.shutdown_token();
@@ -127,7 +138,8 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
         sealing: parts.sealing.clone(),
         issuer: parts.issuer.clone(),
         lives: parts.lives,
-        limits: Limits::new(parts.requests_a_second, parts.requests_at_once),
+        limits: Limits::new(parts.limits.clone()),
+        computed: requests.lists.clone(),
         clock: kit.clock.clone(),
         shutdown: shutdown.clone(),
     });
@@ -153,6 +165,7 @@ fn http(
 ) -> impl Future<Output = Result<(), Infallible>> + use<> {
     let options = Options {
         connections: parts.connections,
+        first: FIRST,
         head: IDLE,
         life: None,
         tls,

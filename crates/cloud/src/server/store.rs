@@ -5,10 +5,15 @@
 
 mod audit;
 mod backup;
+mod deadline;
 mod draft;
 mod engine;
 mod feed;
 mod maintenance;
+mod names;
+mod queue;
+mod quotas;
+mod reads;
 mod row;
 mod sealed;
 mod transaction;
@@ -16,30 +21,31 @@ mod writer;
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::{Any, AnyConnection, AnyPool};
+use sqlx::{AnyConnection, AnyPool};
 use tidewaiter_kit::{Chain, SharedClock};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use url::Url;
 use uuid::Uuid;
 
 use super::Error;
 use super::kind::Kind;
-use audit::AuditColumns;
 pub use audit::AuditRow;
 pub use backup::{BackupError, BackupSummary, backup, restore};
+use deadline::{Lease, within};
 pub use draft::{Author, Draft, Name, References};
 use engine::Engine;
 pub use feed::{CommittedChange, Feed, Scope};
-pub use maintenance::Maintenance;
-use row::{Columns, select};
+pub use maintenance::{Maintenance, Retention};
+pub use quotas::Quotas;
 pub use row::{Row, SecretColumn};
 pub use sealed::Sealed;
 pub use transaction::Transaction;
 use transaction::{DELETE, scope};
 pub use writer::Writer;
-use writer::{Job, QUEUE, Waiting};
+use writer::{Jobs, Waiting};
 
 /// A client that missed more changes than this lists everything again.
 const REPLAYED: i64 = 10_000;
@@ -65,6 +71,12 @@ pub enum StoreError {
     /// The database does not respond, or rejects a statement.
     #[error("the database is unusable")]
     Unavailable(#[source] sqlx::Error),
+    /// A statement did not end in time.
+    #[error("the database does not answer within {0:?}")]
+    Silent(Duration),
+    /// The database rejects one statement because of its data; others are not concerned.
+    #[error("the database rejects a statement")]
+    Rejected(#[source] sqlx::Error),
     /// It contains data that no version of the server wrote.
     #[error("the database is damaged: {0}")]
     Damaged(String),
@@ -77,25 +89,41 @@ pub enum StoreError {
     /// The process is shutting down.
     #[error("the server is stopping")]
     Stopping,
-    /// The error of another request in the same commit.
-    #[error("{0}")]
-    Shared(Arc<Self>),
+}
+
+impl StoreError {
+    /// Whether the connection cannot be used after it.
+    fn is_of_connection(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::Silent(_))
+    }
 }
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
-        Self::Unavailable(error)
+        let code = error
+            .as_database_error()
+            .and_then(|error| error.code().map(std::borrow::Cow::into_owned));
+        if code.is_some_and(|code| engine::rejects(&code)) {
+            Self::Rejected(error)
+        } else {
+            Self::Unavailable(error)
+        }
     }
 }
 
-/// Whether the database accepts writes.
+/// Whether the database accepts writes: what the writer last found.
 #[derive(Debug, Default)]
 struct Health(Mutex<Option<String>>);
 
 impl Health {
-    fn wrote<E: std::borrow::Borrow<StoreError>>(&self, result: &Result<(), E>) {
-        let trouble = result.as_ref().err().map(|error| Chain(error.borrow()).to_string());
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    /// A commit failed.
+    fn failed(&self, error: &StoreError) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Chain(error).to_string());
+    }
+
+    /// A write that needs as much space as any was committed. A smaller one may fit where others do not.
+    fn recovered(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     fn check(&self) -> Result<(), String> {
@@ -111,7 +139,7 @@ impl Health {
 #[derive(Clone)]
 pub struct Store {
     pool: AnyPool,
-    jobs: mpsc::Sender<Box<dyn Job>>,
+    jobs: Arc<Jobs>,
     feed: Arc<Feed>,
     health: Arc<Health>,
     epoch: Arc<str>,
@@ -144,8 +172,9 @@ impl Store {
     pub async fn open(url: &Url, clock: SharedClock) -> Result<Opened, StoreError> {
         let engine: Arc<dyn Engine> = Arc::from(engine::of(url)?);
         engine.check().await?;
-        let pool = engine.pool().await?;
+        let pool = engine.pool(engine::READERS).await?;
         MIGRATIONS.run(&pool).await.map_err(StoreError::Migrate)?;
+        names::shorten(&pool).await?;
         let epoch = epoch(&mut *pool.acquire().await?).await?;
         let (sequence,): (i64,) = sqlx::query_as("SELECT value FROM sequence WHERE one = 1")
             .fetch_one(&pool)
@@ -154,10 +183,10 @@ impl Store {
         // Until the maintenance task has subscribed.
         feed.set_deaf(engine.announce().is_some());
         let health = Arc::new(Health::default());
-        let (jobs, waiting) = mpsc::channel(QUEUE);
+        let jobs = Arc::new(Jobs::default());
         let store = Self {
             pool: pool.clone(),
-            jobs,
+            jobs: Arc::clone(&jobs),
             feed: Arc::clone(&feed),
             health: Arc::clone(&health),
             epoch: epoch.into(),
@@ -166,15 +195,18 @@ impl Store {
             maintenance: Maintenance {
                 engine: Arc::clone(&engine),
                 store: store.clone(),
+                health: Arc::clone(&health),
+                retention: Retention::default(),
                 clock: clock.clone(),
             },
             writer: Writer {
+                pool: engine.pool(engine::WRITERS).await?,
                 engine,
-                pool,
-                jobs: waiting,
+                jobs,
                 feed,
                 health,
                 clock,
+                quotas: Arc::default(),
                 kept: None,
             },
             store,
@@ -207,91 +239,6 @@ impl Store {
         }
     }
 
-    /// The object, if it exists.
-    ///
-    /// # Errors
-    /// If the database cannot be read.
-    pub async fn get(&self, kind: Kind, id: &str) -> Result<Option<Row>, StoreError> {
-        transaction::get(&mut *self.reader().await?, kind, id).await
-    }
-
-    /// The children of `parent`, in the order of their creation.
-    ///
-    /// # Errors
-    /// If the database cannot be read.
-    pub async fn children(&self, kind: Kind, parent: &str) -> Result<Vec<Row>, StoreError> {
-        transaction::children(&mut *self.reader().await?, kind, parent).await
-    }
-
-    /// All objects of one kind in a cluster, in the order of their creation.
-    ///
-    /// # Errors
-    /// If the database cannot be read.
-    pub async fn in_cluster(&self, kind: Kind, cluster: &str) -> Result<Vec<Row>, StoreError> {
-        let found: Vec<Columns> = sqlx::query_as(select!("kind = $1 AND cluster_id = $2 ORDER BY position"))
-            .bind(kind.word())
-            .bind(cluster)
-            .fetch_all(&self.pool)
-            .await?;
-        found.into_iter().map(Row::try_from).collect()
-    }
-
-    /// All objects of one kind.
-    ///
-    /// # Errors
-    /// If the database cannot be read.
-    pub async fn of_kind(&self, kind: Kind) -> Result<Vec<Row>, StoreError> {
-        transaction::of_kind(&mut *self.reader().await?, kind).await
-    }
-
-    /// The members of an organization, whatever their home, and their SSH keys.
-    ///
-    /// # Errors
-    /// If the database cannot be read.
-    pub async fn members(&self, organization: &str) -> Result<(Vec<Row>, Vec<Row>), StoreError> {
-        let of = |statement: &'static str| sqlx::query_as(statement).bind(organization).fetch_all(&self.pool);
-        let users: Vec<Columns> = of(select!(
-            "kind = 'users' AND id IN (SELECT used_id FROM uses WHERE used_kind = 'users' AND kind = 'memberships' \
-             AND id IN (SELECT id FROM objects WHERE kind = 'memberships' AND parent_id = $1))"
-        ))
-        .await?;
-        let keys: Vec<Columns> = of(select!(
-            "kind = 'ssh-keys' AND parent_id IN (SELECT used_id FROM uses WHERE used_kind = 'users' AND kind = 'memberships' \
-             AND id IN (SELECT id FROM objects WHERE kind = 'memberships' AND parent_id = $1)) ORDER BY position"
-        ))
-        .await?;
-        let rows = |found: Vec<Columns>| found.into_iter().map(Row::try_from).collect::<Result<_, _>>();
-        Ok((rows(users)?, rows(keys)?))
-    }
-
-    /// The id of the object with this name.
-    ///
-    /// # Errors
-    /// If the database cannot be read.
-    pub async fn named(&self, kind: Kind, scope: &str, name: &str) -> Result<Option<String>, StoreError> {
-        transaction::named(&mut *self.reader().await?, kind, scope, name).await
-    }
-
-    /// The objects of `kind` that refer to the object `id` of the kind `used`, in the order of their creation.
-    ///
-    /// # Errors
-    /// If the database cannot be read.
-    pub async fn using(&self, kind: Kind, used: Kind, id: &str) -> Result<Vec<Row>, StoreError> {
-        let found: Vec<Columns> = sqlx::query_as(select!(
-            "kind = $1 AND id IN (SELECT id FROM uses WHERE used_kind = $2 AND used_id = $3 AND kind = $1) ORDER BY position"
-        ))
-        .bind(kind.word())
-        .bind(used.word())
-        .bind(id)
-        .fetch_all(&self.pool)
-        .await?;
-        found.into_iter().map(Row::try_from).collect()
-    }
-
-    async fn reader(&self) -> Result<sqlx::pool::PoolConnection<Any>, StoreError> {
-        Ok(self.pool.acquire().await?)
-    }
-
     /// Applies a change completely or not at all. It is committed when this returns.
     ///
     /// # Errors
@@ -303,16 +250,14 @@ impl Store {
         F: for<'t> FnOnce(&'t mut Transaction) -> futures::future::BoxFuture<'t, Result<T, Error>> + Send + 'static,
     {
         let (answer, answered) = oneshot::channel();
+        let queue = by.queue.clone();
         let job = Waiting {
             by,
             change: Some(Box::new(change)),
             result: None,
             answer,
         };
-        self.jobs.try_send(Box::new(job)).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => StoreError::Full,
-            mpsc::error::TrySendError::Closed(_) => StoreError::Stopping,
-        })?;
+        self.jobs.push(&queue, Box::new(job))?;
         answered.await.unwrap_or_else(|_| Err(StoreError::Stopping.into()))
     }
 
@@ -337,23 +282,6 @@ impl Store {
         notes.retain(|note| note.concerns(organization, cluster));
         Ok(Some(notes))
     }
-
-    /// The audit log of an organization, newest first: at most `limit` changes before the number `before`.
-    ///
-    /// # Errors
-    /// If the database cannot be read.
-    pub async fn audit(&self, organization: &str, before: i64, limit: u32) -> Result<Vec<AuditRow>, StoreError> {
-        let found: Vec<AuditColumns> = sqlx::query_as(
-            "SELECT sequence, at, cluster_id, kind, object_id, action, actor, request_id, before, after FROM changes \
-             WHERE organization_id = $1 AND sequence < $2 ORDER BY sequence DESC LIMIT $3",
-        )
-        .bind(organization)
-        .bind(before)
-        .bind(i64::from(limit))
-        .fetch_all(&self.pool)
-        .await?;
-        Ok(found.into_iter().map(AuditRow::from).collect())
-    }
 }
 
 /// The id of the database, created if it has none.
@@ -369,18 +297,20 @@ async fn epoch(connection: &mut AnyConnection) -> Result<String, StoreError> {
 }
 
 async fn notes_after(pool: &AnyPool, sequence: i64) -> Result<Vec<CommittedChange>, StoreError> {
-    let found: Vec<(i64, String, String, String, String)> = sqlx::query_as(
-        "SELECT sequence, kind, organization_id, cluster_id, action FROM changes WHERE sequence > $1 ORDER BY sequence",
+    let mut reader = Lease::of(pool.acquire().await?);
+    let found = sqlx::query_as(
+        "SELECT sequence, kind, object_id, organization_id, cluster_id, action FROM changes WHERE sequence > $1 ORDER BY sequence",
     )
     .bind(sequence)
-    .fetch_all(pool)
-    .await?;
-    let note = |(sequence, kind, organization, cluster, action): (i64, String, String, String, String)| {
+    .fetch_all(&mut *reader);
+    let found: Vec<(i64, String, String, String, String, String)> = within(found).await?;
+    let found = reader.end(found);
+    let note = |(sequence, kind, id, organization, cluster, action): (i64, String, String, String, String, String)| {
         let kind = Kind::of(&kind)?;
         Some(CommittedChange {
             sequence,
             scope: scope(kind, &organization, &cluster),
-            decides: kind.decides_who_may(action == DELETE),
+            decides: kind.decides_for(&id, action == DELETE),
         })
     };
     Ok(found.into_iter().filter_map(note).collect())

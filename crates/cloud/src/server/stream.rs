@@ -3,7 +3,7 @@
 //!
 //! After a reconnect, a client sends its last event id in `Last-Event-ID` and misses nothing. A cursor of another
 //! database, for example of a restored backup, or one that is too old, is answered with `reset`: the client lists
-//! everything. Changes are never deleted, so every number of this database is valid.
+//! everything. The changes that are replayed are never deleted.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use futures::stream;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::json;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tracing::warn;
 use uuid::Uuid;
 
@@ -52,12 +52,16 @@ struct Listener {
     endpoint: &'static Endpoint,
     headers: HeaderMap,
     known: Arc<Known>,
+    /// Counts for the limit of the subscriber.
+    _permit: OwnedSemaphorePermit,
 }
 
 pub(super) async fn events(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let spot = Spot::of(call)?;
     spot.check(&mut Source::Store(&cloud.store), Kind::Plugin, false)
         .await?;
+    let known = Arc::clone(call.known.as_ref().ok_or_else(super::access::unknown)?);
+    let permit = cloud.limits.stream(&known.principal.actor())?;
     let (organization, cluster) = (uuid(&spot.organization), uuid(&spot.cluster));
     // Subscribe first, then read, so that no change in between is missed.
     let woken = cloud.store.feed().subscribe(organization, cluster);
@@ -80,7 +84,8 @@ pub(super) async fn events(cloud: &Cloud, call: &Call) -> Result<Response, Error
         first,
         endpoint: call.endpoint,
         headers,
-        known: Arc::clone(call.known.as_ref().ok_or_else(super::access::unknown)?),
+        known,
+        _permit: permit,
     };
     let events = stream::unfold(listener, |mut listener| async move {
         let event = listener.next().await?;

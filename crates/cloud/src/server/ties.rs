@@ -12,6 +12,9 @@ use super::source::membership_id;
 use super::store::{References, Row, Transaction};
 use super::view;
 
+/// The maximum number of teams of a user in one organization. Each is named in the user's tokens for kube-apiservers.
+pub(super) const MAX_TEAMS: usize = 80;
+
 /// The unique names and references of `document`, if all referenced objects exist.
 pub(super) async fn ties(
     transaction: &mut Transaction,
@@ -58,6 +61,39 @@ pub(super) async fn ties(
         name: document.name.clone().map(|name| name.within(scope)),
         uses: document.uses.iter().map(|used| (used.kind, used.id.clone())).collect(),
     })
+}
+
+/// Checks that no user whom the team `document` adds is then in more than [`MAX_TEAMS`] of the organization.
+pub(super) async fn bound_teams(
+    transaction: &mut Transaction,
+    organization: &str,
+    document: &Document,
+    before: Option<&Row>,
+) -> Result<(), Error> {
+    let had = before.and_then(|row| row.spec.get("user_ids")?.as_array());
+    let added = document.uses.iter().filter(|used| {
+        let has = |had: &Vec<Value>| had.iter().any(|id| id.as_str() == Some(&used.id));
+        used.kind == Kind::User && !had.is_some_and(has)
+    });
+    for user in added {
+        let mut teams = 0;
+        for (kind, id) in transaction.users_of(Kind::User, &user.id).await? {
+            let team = if kind == Kind::Team {
+                transaction.get(kind, &id).await?
+            } else {
+                None
+            };
+            teams += usize::from(team.is_some_and(|team| team.organization_id == organization));
+        }
+        if teams >= MAX_TEAMS {
+            let reason = format!(
+                "the user {} is in {teams} teams, the maximum; remove the user from another team first",
+                user.id
+            );
+            return Err(Refusal::field(user.field.clone(), reason).into());
+        }
+    }
+    Ok(())
 }
 
 /// The spec in the body for an existing object, with or without the fields that the server sets, which must be

@@ -27,13 +27,13 @@ pub(super) async fn hashed(cloud: &Cloud, body: &mut Map<String, Value>, field: 
         Some(_) => return Err(Refusal::field(field, "must be a text").into()),
     };
     Password::new(&password).map_err(|error| Refusal::field(field, error))?;
-    let place = cloud.limits.hashes.acquire().await;
+    let permit = cloud.limits.hash(true).await.map_err(Refusal::from)?;
     let hash = tokio::task::spawn_blocking(move || {
         let password = Password::new(&password).map_err(Error::internal)?;
         password.hash().map_err(Error::internal)
     });
     let hash = hash.await.map_err(Error::internal)?;
-    drop(place);
+    drop(permit);
     hash.map(Some)
 }
 

@@ -1,7 +1,8 @@
 //! Whatever is accepted is written and read back equal, whatever is refused is refused safely, and no secret is shown.
 
 use proptest::prelude::*;
-use serde_json::Value;
+use serde_json::{Value, json};
+use tidewaiter_cloud::models::{Plugin, PluginSpec, Unknown, parse, parse_list, parse_open};
 
 use crate::kinds::{SECRET, Step, all, at, named, paths, shown};
 
@@ -77,6 +78,46 @@ proptest! {
         text[place..place + 2].copy_from_slice(&bytes);
         if let Err(error) = (kind.accept)(&text) {
             prop_assert!(!error.to_string().chars().any(char::is_control), "{error:?}");
+        }
+    }
+}
+
+/// An object with so many levels of objects and lists.
+fn nested(levels: usize, lists: &[bool]) -> Value {
+    (1..levels).fold(json!({}), |inner, level| {
+        if level + 1 < levels && lists[level % lists.len()] {
+            json!([inner])
+        } else {
+            json!({ "a": inner })
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A server stores what it accepts, and puts it into lists and into the audit log.
+    #[test]
+    fn a_client_reads_what_a_server_stores(
+        levels in 1..200_usize,
+        lists in prop::collection::vec(any::<bool>(), 1..9),
+    ) {
+        let plugin = json!({"type": "metrics", "implementation": "prometheus", "version": "1.0.0",
+            "configuration": nested(levels, &lists)});
+        let accepted = parse::<PluginSpec>(plugin.to_string().as_bytes(), Unknown::Refuse);
+        prop_assert_eq!(accepted.is_ok(), levels <= 32, "{:?}", accepted);
+        if accepted.is_ok() {
+            let mut stored = plugin.clone();
+            for field in ["id", "organization_id", "cluster_id", "owner_id"] {
+                stored[field] = json!("11111111-1111-4111-8111-111111111111");
+            }
+            stored["created_at"] = json!("1551441600000");
+            stored["updated_at"] = json!("1551441600000");
+            let list = json!([stored]).to_string();
+            let read = parse_list::<Plugin>(list.as_bytes(), Unknown::Ignore);
+            prop_assert!(read.is_ok(), "{:?}", read);
+            let audit = json!({"rows": [{"after": plugin}]}).to_string();
+            prop_assert!(parse_open(audit.as_bytes()).is_ok());
         }
     }
 }

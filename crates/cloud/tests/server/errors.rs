@@ -13,7 +13,7 @@ use crate::fixture::{role, ssh_key};
 use crate::stream::SOON;
 use crate::world::{Answer, World};
 
-async fn limited(change: impl FnOnce(&mut ServerParts)) -> World {
+pub async fn limited(change: impl FnOnce(&mut ServerParts)) -> World {
     let mut world = World::sqlite().await;
     world.stop().await;
     World::served(world.database.clone(), Arc::clone(&world.folder), world.ids(), change)
@@ -117,7 +117,7 @@ async fn a_refusal_says_why_in_one_form() {
 
 #[tokio::test]
 async fn who_asks_too_often_is_told_when_to_come_again() {
-    let world = limited(|parts| parts.requests_a_second = NonZeroU32::MIN).await;
+    let world = limited(|parts| parts.limits.requests_a_second = NonZeroU32::MIN).await;
     let owner = world.owner().await;
     world.get(&owner, "/v3/account").await.is(200);
     // All at once: one after the other, a busy machine takes longer than a second for each.
@@ -147,8 +147,8 @@ async fn who_asks_too_often_is_told_when_to_come_again() {
 
 #[tokio::test]
 async fn a_server_that_has_too_much_to_do_says_so() {
-    let world = limited(|parts| parts.requests_at_once = 0).await;
-    let answer = world.get("", "/v3/account").await;
+    let world = limited(|parts| parts.limits.requests_at_once = 0).await;
+    let answer = world.log_in("olivia@example.org", "a wrong password").await;
     assert_refused(&answer, 503);
     assert!(answer.header("retry-after").parse::<u64>().unwrap() >= 1);
     world.get("", "/healthz").await.is(200);
@@ -156,7 +156,7 @@ async fn a_server_that_has_too_much_to_do_says_so() {
 
 #[tokio::test]
 async fn requests_that_come_at_once_wait_for_each_other() {
-    let world = limited(|parts| parts.requests_at_once = 1).await;
+    let world = limited(|parts| parts.limits.requests_at_once = 1).await;
     let owner = world.owner().await;
     for answer in join_all((0..50).map(|_| world.get(&owner, "/v3/account"))).await {
         answer.is(200);

@@ -10,6 +10,7 @@ on_both!(
     nobody_gets_power_over_who_has_it_elsewhere,
     an_organization_keeps_an_owner,
     a_cluster_is_given_no_keys_of_those_who_only_read,
+    only_an_admin_of_a_cluster_terminates_it,
     who_is_deleted_is_gone_everywhere_at_once,
     what_is_not_shown_is_shown_to_nobody_else,
 );
@@ -363,5 +364,41 @@ async fn what_is_not_shown_is_shown_to_nobody_else(world: World) {
                 );
             }
         }
+    }
+}
+
+async fn only_an_admin_of_a_cluster_terminates_it(world: World) {
+    let olivia = world.owner().await;
+    let elsewhere = world
+        .post(&olivia, "/v3/organizations", json!({"name": "Elsewhere"}))
+        .await
+        .is(201)
+        .field("id");
+    let (id, alice) = world.user(&olivia, &world.organization, "Alice", "member").await;
+    let role = format!("/v3/organizations/{elsewhere}/users/{id}/role");
+    world.put(&olivia, &role, json!({"role": "owner"})).await.is(200);
+    let mut tokens = vec![
+        ("a login", alice.clone(), false),
+        ("an owner's login", olivia.clone(), false),
+    ];
+    for (name, organization, user, terminates) in [
+        ("a member", &world.organization, &alice, false),
+        ("an owner", &elsewhere, &alice, true),
+        ("an owner of both", &world.organization, &olivia, true),
+    ] {
+        let clusters = format!("/v3/organizations/{organization}/clusters");
+        let cluster = world.post(&olivia, &clusters, json!({"name": name})).await.is(201);
+        tokens.push(("a key", cluster.field("api_key"), false));
+        let token = format!("{clusters}/{}/token", cluster.field("id"));
+        let token = world.post(user, &token, json!({})).await.is(200).field("token");
+        tokens.push((name, token, terminates));
+    }
+    for (name, token, terminates) in tokens {
+        let said = world.get(&token, "/v3/authenticate").await.is(200).json();
+        let roles = if terminates { json!(["terminate"]) } else { json!([]) };
+        assert_eq!(
+            said["metadata"]["https://containership.io/roles"], roles,
+            "{name}: {said}"
+        );
     }
 }

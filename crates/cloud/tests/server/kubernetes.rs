@@ -1,5 +1,6 @@
 //! A real kube-apiserver that trusts the issuer: whom it believes, and whom not.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -13,8 +14,11 @@ use serde_json::{Value, json};
 use tidewaiter_cloud::models::values::{ClusterId, UserId};
 use tidewaiter_cloud::server::hash::Password;
 use tidewaiter_cloud::server::signing::KeyRing;
+use tidewaiter_cloud::server::store::Retention;
 use tidewaiter_cloud::server::token::{Claims, TokenUse, Tokens};
-use tidewaiter_cloud::server::{InitOptions, ServerParts, TokenLifetimes, found, make_keys, start};
+use tidewaiter_cloud::server::{
+    InitOptions, LimitSettings, ServerParts, TokenLifetimes, TrustedProxies, found, make_keys, start,
+};
 use tidewaiter_kit::{Kit, SystemClock, Tasks};
 use tidewaiter_testkit::{ControlPlane, Identity, eventually, free_port, issuer};
 use tokio_util::sync::CancellationToken;
@@ -71,9 +75,15 @@ impl Cloud {
             issuer: base.parse().unwrap(),
             keys: at("keys"),
             sealing: at("sealing"),
-            requests_a_second: NonZeroU32::new(1_000).unwrap(),
-            requests_at_once: 64,
+            limits: LimitSettings {
+                requests_a_second: NonZeroU32::new(1_000).unwrap(),
+                requests_at_once: 64,
+                streams: 64,
+                proxies: TrustedProxies::default(),
+            },
             connections: 64,
+            quotas: BTreeMap::new(),
+            audit: Retention::default(),
             lives: TokenLifetimes {
                 kubernetes: LIFE,
                 ..TokenLifetimes::default()

@@ -9,27 +9,34 @@
 )]
 
 mod access;
+mod catalogue;
 mod cursors;
 mod described;
 mod errors;
 mod escalation;
 mod etags;
 mod faults;
+mod fire;
 mod first_steps;
 mod fixture;
 mod kubernetes;
 mod locked;
+mod logins;
 mod made;
 mod model;
+mod names;
 mod old_clients;
 mod old_types;
 mod older_version;
 mod operators;
+mod quotas;
 mod references;
 mod refusals;
 mod requests;
 mod schemathesis;
 mod signed;
+mod silent;
+mod single_flight;
 mod stores;
 mod stream;
 mod world;

@@ -13,6 +13,7 @@ use crate::world::{Answer, World, on_both};
 on_both!(
     a_request_with_a_key_is_answered_once_and_for_all,
     a_list_in_parts_is_the_list,
+    a_page_whose_last_item_was_deleted_has_a_next_one,
     clients_read_every_list_and_item,
     a_list_below_what_is_gone_is_not_an_empty_one,
     a_patch_takes_away_what_is_null,
@@ -147,6 +148,38 @@ async fn a_list_in_parts_is_the_list(world: World) {
             let refused = world.get(owner, &format!("{path}?{bad}")).await.is(400);
             assert_eq!(refused.json()["field"], bad.split('=').next().unwrap());
         }
+    }
+}
+
+async fn a_page_whose_last_item_was_deleted_has_a_next_one(world: World) {
+    let owner = world.owner().await;
+    for number in 0..6 {
+        world
+            .post(&owner, "~/roles", role(&format!("Role {number}")))
+            .await
+            .is(201);
+    }
+    for number in 0..2 {
+        world
+            .user(&owner, &world.organization, &format!("User{number}"), "member")
+            .await;
+    }
+    for (list, limit) in [("~/roles", 2), ("~/users", 1)] {
+        let whole = world.get(&owner, list).await.is(200).json();
+        let whole: Vec<&str> = whole
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| item["id"].as_str().unwrap())
+            .collect();
+        // The owner cannot be deleted.
+        let first = world.get(&owner, &format!("{list}?limit={}", limit + 1)).await.is(200);
+        let deleted = whole[limit];
+        world.delete(&owner, &format!("{list}/{deleted}")).await.is(204);
+        let link = first.header("link");
+        let next = link.trim_start_matches('<').split('>').next().unwrap();
+        let part = world.get(&owner, next).await.is(200).json();
+        assert_eq!(part[0]["id"], whole[limit + 1], "{list}");
     }
 }
 

@@ -1,10 +1,12 @@
 //! Signed manifests: what was signed before they were sent counts for what a cluster gets.
 
+use reqwest::Method;
 use serde_json::{Value, json};
 use tidewaiter_cloud::models::{PluginManifests, Unknown, parse};
 use tidewaiter_cloud::signed::manifests_digest;
 
 use crate::fixture::Fixture;
+use crate::requests::conditional;
 use crate::world::{World, on_both};
 
 on_both!(the_digest_of_manifests_and_their_signature_stay_as_they_were_sent);
@@ -18,7 +20,11 @@ async fn the_digest_of_manifests_and_their_signature_stay_as_they_were_sent(worl
         "metadata": {"name": "w"}, "spec": {"z": 1e2, "a": 18446744073709551615, "f": 0.1, "s": "\u00e4\u2028\\", "n": null, "e": []}}]]}"#;
     let sent: Value = serde_json::from_str(text).unwrap();
     let path = "/v3/plugins/metrics/implementations/prometheus/versions/1.0.0/manifests";
-    world.put(fixture.token("operator"), path, sent.clone()).await.is(204);
+    let operator = fixture.token("operator");
+    let etag = world.get(operator, path).await.is(200).header("etag");
+    conditional(world, operator, Method::PUT, path, ("if-match", &etag), &sent)
+        .await
+        .is(204);
     let plugin = fixture.near("/clusters/{cluster_id}/plugins/{id}");
     let change = json!({"version": "1.0.0", "signature": SIGNATURE});
     world.patch(owner, &plugin, change).await.is(200);

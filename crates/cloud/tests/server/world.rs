@@ -1,5 +1,6 @@
 //! A server of a test's own, in this process, on a database of its own.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +9,10 @@ use std::time::Duration;
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 use tidewaiter_cloud::server::hash::Password;
-use tidewaiter_cloud::server::{InitOptions, ServeError, ServerParts, TokenLifetimes, found, make_keys, start};
+use tidewaiter_cloud::server::store::Retention;
+use tidewaiter_cloud::server::{
+    InitOptions, LimitSettings, ServeError, ServerParts, TokenLifetimes, TrustedProxies, found, make_keys, start,
+};
 use tidewaiter_kit::{Kit, SystemClock, Tasks};
 use tidewaiter_testkit::Postgres;
 use tokio::task::JoinHandle;
@@ -120,9 +124,15 @@ impl World {
             issuer: "https://cloud.example.org".parse().unwrap(),
             keys: folder.path().join("keys"),
             sealing: folder.path().join("sealing"),
-            requests_a_second: NonZeroU32::new(100_000).unwrap(),
-            requests_at_once: 512,
+            limits: LimitSettings {
+                requests_a_second: NonZeroU32::new(100_000).unwrap(),
+                requests_at_once: 512,
+                streams: 1_000,
+                proxies: TrustedProxies::default(),
+            },
             connections: 20_000,
+            quotas: BTreeMap::new(),
+            audit: Retention::default(),
             lives: TokenLifetimes::default(),
         };
         change(&mut parts);

@@ -48,7 +48,7 @@ impl Connections {
     /// Runs `connection`, which `address` opened. Above the limit, closes the oldest connection of the peer that has the most,
     /// the new one included in the count.
     pub(super) fn open(&mut self, address: IpAddr, connection: impl Future<Output = ()> + Send + 'static) {
-        let peer = peer(address);
+        let peer = network(address);
         let task = self.tasks.spawn(connection);
         self.peer_of.insert(task.id(), peer);
         let number = self.opened;
@@ -105,7 +105,9 @@ impl Connections {
     }
 }
 
-fn peer(address: IpAddr) -> IpAddr {
+/// The network that one client controls: an IPv4 address, or an IPv6 network of 64 bits.
+#[must_use]
+pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let [a, b, c, d, ..] = address.segments();
@@ -185,7 +187,11 @@ mod tests {
             ("10.0.0.1", "10.0.0.2", false),
             ("10.0.0.1", "::ffff:10.0.0.1", true),
         ] {
-            assert_eq!(peer(address(one)) == peer(address(other)), same, "{one} and {other}");
+            assert_eq!(
+                network(address(one)) == network(address(other)),
+                same,
+                "{one} and {other}"
+            );
         }
     }
 }

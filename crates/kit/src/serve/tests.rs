@@ -195,11 +195,43 @@ async fn a_connection_without_a_whole_request_is_closed() {
 }
 
 #[tokio::test]
+async fn the_first_request_has_a_time_limit_of_its_own() {
+    let listener = bind("address", ([127, 0, 0, 1], 0).into()).await.unwrap();
+    let (clock, shutdown) = (ManualClock::default(), CancellationToken::new());
+    let port = Port {
+        address: listener.local_addr().unwrap(),
+        clock: clock.clone(),
+        shutdown: shutdown.clone(),
+    };
+    let options = Options {
+        first: Duration::from_secs(10),
+        head: Duration::from_hours(1),
+        life: None,
+        ..Options::default()
+    };
+    let router = Router::new().route("/", get(async || "hello\n"));
+    beside(serve_with(listener, router, options, clock.shared(), shutdown).map(drop));
+    let silent = port.connect(1, "").await;
+    let half = port.connect(1, "GET / HT").await;
+    let mut asked = port.connect(1, KEPT_ALIVE).await;
+    answered(&mut asked).await;
+    port.clock.sleeping(6).await;
+    port.clock.advance(Duration::from_secs(10));
+    closed(silent).await;
+    closed(half).await;
+    asked.write_all(REQUEST.as_bytes()).await.unwrap();
+    let mut rest = String::new();
+    asked.read_to_string(&mut rest).await.unwrap();
+    assert_eq!(rest.matches("hello").count(), 2, "{rest}");
+}
+
+#[tokio::test]
 async fn no_connection_lives_longer_than_its_limit() {
     let listener = bind("address", ([127, 0, 0, 1], 0).into()).await.unwrap();
     let address = listener.local_addr().unwrap();
     let (clock, shutdown) = (ManualClock::default(), CancellationToken::new());
     let options = Options {
+        first: Duration::from_hours(1),
         head: Duration::from_hours(1),
         ..Options::default()
     };

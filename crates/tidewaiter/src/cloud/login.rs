@@ -102,13 +102,27 @@ async fn token(login: &Login, password: &str) -> Result<String> {
         .ok_or_else(|| anyhow!("the response to the login contains no token"))
 }
 
-/// Forgets the token.
-pub(super) fn logout(args: &LogoutArgs) -> Result<()> {
+/// Revokes the token, and forgets it whether or not the server answers.
+pub(super) async fn logout(args: &LogoutArgs) -> Result<()> {
+    let place = Place {
+        context: args.context.clone(),
+        ..Place::default()
+    };
+    let revoke = Request::new(Method::DELETE, Path::new(["account", "tokens", "current"]));
+    let revoked = match Session::open(&place) {
+        Ok(session) => session.send(&revoke).await.map(drop),
+        // There is no token.
+        Err(_) => Ok(()),
+    };
     let mut contexts = Contexts::load()?;
     let (name, login) = contexts.find_mut(args.context.as_deref())?;
     login.token = None;
     contexts.save()?;
-    print(&format!("logged out of {name}\n"))
+    let note = revoked.map_or_else(
+        |error| format!("; the server did not revoke the token, which stays valid until it expires: {error}"),
+        |()| String::new(),
+    );
+    print(&format!("logged out of {name}{note}\n"))
 }
 
 /// Shows the logged-in user.

@@ -110,15 +110,30 @@ pub(super) async fn edit(args: &ObjectArgs) -> Result<()> {
     let head =
         "# What you change here is sent when you leave the editor. Secrets are left out, and stay as they are.\n";
     write_private(&file, format!("{head}{}", yaml(&before)?).as_bytes())?;
-    let result = read_after_editor(&file);
-    let removed = fs::remove_file(&file);
-    let after = result?;
-    removed.with_context(|| format!("removing {}", file.display()))?;
-    let Some(change) = patch(&before, &after) else {
+    let sent = send_edited(&session, &file, path, &before, etag).await;
+    // What was typed is kept when it could not be used, as kubectl does.
+    let changed = sent.with_context(|| format!("nothing was changed; what you typed is in {}", file.display()))?;
+    fs::remove_file(&file).with_context(|| format!("removing {}", file.display()))?;
+    if !changed {
         return print("nothing was changed\n");
+    }
+    print(&format!("changed {} {}\n", shape.name, text(&before, "id")))
+}
+
+/// Sends what the user changed in `file`; false if nothing was changed.
+async fn send_edited(
+    session: &Session,
+    file: &std::path::Path,
+    path: Path,
+    before: &Value,
+    etag: Option<ETag>,
+) -> Result<bool> {
+    let after = read_after_editor(file)?;
+    let Some(change) = patch(before, &after) else {
+        return Ok(false);
     };
     session.send(&request(Method::PATCH, path, change, etag)).await?;
-    print(&format!("changed {} {}\n", shape.name, text(&before, "id")))
+    Ok(true)
 }
 
 fn read_after_editor(file: &std::path::Path) -> Result<Value> {
@@ -134,7 +149,7 @@ fn read_after_editor(file: &std::path::Path) -> Result<Value> {
         .status();
     let status = status.with_context(|| format!("the editor {editor}"))?;
     if !status.success() {
-        bail!("the editor {editor} exited with {status}; nothing was changed");
+        bail!("the editor {editor} exited with {status}");
     }
     let text = fs::read_to_string(file).context("reading the edited file")?;
     let read: Map<String, Value> = serde_saphyr::from_str(&text).map_err(|error| {

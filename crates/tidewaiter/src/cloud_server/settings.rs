@@ -1,14 +1,18 @@
 //! The settings of the cloud's server: a file, the environment, flags; each overrides the previous ones. None is a
 //! secret.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use ipnet::IpNet;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
-use tidewaiter_cloud::server::{ServerParts, TokenLifetimes};
+use tidewaiter_cloud::server::kind::Kind;
+use tidewaiter_cloud::server::store::Retention;
+use tidewaiter_cloud::server::{LimitSettings, ServerParts, TokenLifetimes, TrustedProxies};
 use tidewaiter_kit::role::address;
 use tidewaiter_kit::telemetry::LogSettings;
 use url::Url;
@@ -54,6 +58,21 @@ pub(super) struct ServerSettings {
     /// The maximum number of concurrent requests.
     #[serde(deserialize_with = "whole_seconds")]
     requests_at_once: NonZeroU32,
+    /// The maximum number of change streams of one caller; a coordinator has one.
+    #[serde(deserialize_with = "whole_seconds")]
+    streams_per_caller: NonZeroU32,
+    /// How many days changes stay in the audit log.
+    #[serde(deserialize_with = "whole_seconds")]
+    audit_days: NonZeroU32,
+    /// How many days the changes that clusters report stay in the audit log.
+    #[serde(deserialize_with = "whole_seconds")]
+    report_days: NonZeroU32,
+    /// The maximum number of objects in an organization, by kind, where it differs from the default.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    quotas: BTreeMap<String, u32>,
+    /// The addresses and networks of the proxies whose `Forwarded` header names the client.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    trusted_proxies: Vec<String>,
     /// The maximum number of open connections; each watcher holds one.
     #[serde(deserialize_with = "whole_seconds")]
     connections: NonZeroU32,
@@ -86,6 +105,11 @@ impl Default for ServerSettings {
             tls_key: None,
             requests_per_second: seconds(100),
             requests_at_once: seconds(256),
+            streams_per_caller: seconds(32),
+            audit_days: seconds(400),
+            report_days: seconds(30),
+            quotas: BTreeMap::new(),
+            trusted_proxies: Vec::new(),
             connections: seconds(20_000),
             login_seconds: seconds(12 * 60 * 60),
             cluster_token_seconds: seconds(60 * 60),
@@ -102,7 +126,32 @@ impl ServerSettings {
             bail!("tlsCertificate and tlsKey belong together: set both or neither");
         }
         self.database_url(None)?;
+        self.proxies()?;
+        self.quotas()?;
         Ok(())
+    }
+
+    fn quotas(&self) -> Result<BTreeMap<Kind, i64>> {
+        let quota = |(word, most): (&String, &u32)| {
+            let kind = Kind::of(word).with_context(|| {
+                let words: Vec<_> = Kind::ALL.iter().map(|kind| kind.word()).collect();
+                format!("quotas has the key {word}, must have kinds: {}", words.join(", "))
+            })?;
+            Ok((kind, i64::from(*most)))
+        };
+        self.quotas.iter().map(quota).collect()
+    }
+
+    fn proxies(&self) -> Result<TrustedProxies> {
+        let network = |(place, text): (usize, &String)| {
+            let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
+            let network = text.parse().ok().or_else(address);
+            network.with_context(|| {
+                format!("trustedProxies[{place}] is {text}, must be an address or a network such as 10.0.0.0/8")
+            })
+        };
+        let networks: Result<_> = self.trusted_proxies.iter().enumerate().map(network).collect();
+        Ok(TrustedProxies(networks?))
     }
 
     /// The URL of the database, with the password from its file.
@@ -166,6 +215,7 @@ impl ServerSettings {
     /// The dependencies of the server.
     pub(super) fn parts(&self) -> Result<ServerParts> {
         let life = |seconds: NonZeroU32| SignedDuration::from_secs(seconds.get().into());
+        let days = |days: NonZeroU32| SignedDuration::from_hours(i64::from(days.get()) * 24);
         let count = |number: NonZeroU32| usize::try_from(number.get()).unwrap_or(usize::MAX);
         Ok(ServerParts {
             database: self.database()?,
@@ -174,8 +224,17 @@ impl ServerSettings {
             issuer: self.public_url()?,
             keys: self.keys(),
             sealing: self.sealing_keys(),
-            requests_a_second: self.requests_per_second,
-            requests_at_once: count(self.requests_at_once),
+            limits: LimitSettings {
+                requests_a_second: self.requests_per_second,
+                requests_at_once: count(self.requests_at_once),
+                streams: count(self.streams_per_caller),
+                proxies: self.proxies()?,
+            },
+            quotas: self.quotas()?,
+            audit: Retention {
+                changes: days(self.audit_days),
+                reports: days(self.report_days),
+            },
             connections: count(self.connections),
             lives: TokenLifetimes {
                 login: life(self.login_seconds),

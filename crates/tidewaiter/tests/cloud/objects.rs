@@ -1,6 +1,7 @@
 //! One object, or a list.
 
 use std::fs;
+use std::path::PathBuf;
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -132,17 +133,29 @@ async fn what_is_edited_is_sent_alone_with_the_version_that_it_was_made_from() {
     with("false")
         .await
         .refused(1, &["the editor false exited", "nothing was changed"]);
-    with("echo '[' >").await.refused(1, &["is not a YAML mapping"]);
     assert!(person.cloud.writes().is_empty());
-    assert_eq!(
-        fs::read_dir(person.path("config/tidewaiter")).unwrap().count(),
-        1,
-        "what was edited is gone"
-    );
+    let kept = || {
+        let files = fs::read_dir(person.path("config/tidewaiter")).unwrap();
+        let files = files.map(|file| file.unwrap().path());
+        let edited = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with("edit-");
+        files.filter(edited).collect::<Vec<_>>()
+    };
+    for file in kept() {
+        fs::remove_file(file).unwrap();
+    }
+    with("true").await.well();
+    assert_eq!(kept().len(), 0, "what was edited is gone");
+    // What cannot be used is kept, and the message says where.
+    with("echo '[' >")
+        .await
+        .refused(1, &["is not a YAML mapping", "what you typed is in"]);
+    assert!(person.cloud.writes().is_empty());
     person.cloud.refuse("PATCH", StatusCode::PRECONDITION_FAILED);
     with("sed -i 's/^provider: .*/provider: azure/'")
         .await
-        .refused(1, &["was rejected"]);
+        .refused(1, &["was rejected", "what you typed is in"]);
+    let texts = kept().into_iter().map(|file| fs::read_to_string(file).unwrap());
+    assert!(texts.filter(|text| text.contains("provider: azure")).count() == 1);
 }
 
 #[tokio::test]

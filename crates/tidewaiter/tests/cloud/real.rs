@@ -209,6 +209,17 @@ async fn a_folder_is_made_true_changed_and_pruned() {
         expires > SystemClock.now() && token.split('.').count() == 3,
         "{expires}"
     );
+    let contexts = std::fs::read_to_string(person.contexts()).unwrap();
+    let login = contexts.lines().find_map(|line| line.trim().strip_prefix("token: "));
+    let account = format!("{}/v3/account", real.url);
+    let asked = async || {
+        let request = reqwest::Client::new().get(&account).bearer_auth(login.unwrap());
+        request.send().await.unwrap().status().as_u16()
+    };
+    assert_eq!(asked().await, 200);
+    let out = person.run(&["cloud", "logout"]).await.well();
+    assert!(!out.contains("did not revoke"), "{out}");
+    assert_eq!(asked().await, 401);
 }
 
 #[tokio::test]

@@ -55,6 +55,25 @@ async fn settings_that_cannot_be_meant_are_refused_by_name() {
 }
 
 #[tokio::test]
+async fn limits_that_cannot_be_meant_are_refused_by_name() {
+    for (setting, value, wanted) in [
+        (
+            "trustedProxies",
+            "[10.0.0.0/8, proxy.example.com]",
+            ["trustedProxies[1]", "proxy.example.com", "10.0.0.0/8"],
+        ),
+        ("quotas", "{cluster: 5}", ["quotas", "the key cluster,", "clusters"]),
+        ("streamsPerCaller", "0", ["streamsPerCaller", "from 1", ""]),
+        ("auditDays", "-1", ["auditDays", "from 1", ""]),
+    ] {
+        let place = Place::new(On::Sqlite).await;
+        place.init().await;
+        place.add_setting(setting, value);
+        refused(&place, &[], &wanted).await;
+    }
+}
+
+#[tokio::test]
 async fn no_command_begins_with_settings_that_cannot_be_meant() {
     let place = Place::new(On::Sqlite).await;
     let password = place.scratch.path().join("password").display().to_string();

@@ -1,5 +1,6 @@
 //! The real cloud, in this process, with an organization, a cluster and its key; and in front of it a server that makes faults.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -15,7 +16,9 @@ use tidewaiter_cloud::models::values::{ClusterId, UserId};
 use tidewaiter_cloud::server::hash::Password;
 use tidewaiter_cloud::server::signing::KeyRing;
 use tidewaiter_cloud::server::token::{Claims, TokenUse, Tokens};
-use tidewaiter_cloud::server::{InitOptions, ServerParts, TokenLifetimes, found, make_keys, start, store};
+use tidewaiter_cloud::server::{
+    InitOptions, LimitSettings, ServerParts, TokenLifetimes, TrustedProxies, found, make_keys, start, store,
+};
 use tidewaiter_kit::{Clock as _, Kit, SystemClock, Tasks};
 use tidewaiter_testkit::{Scratch, eventually, leaks};
 use tokio::net::TcpListener;
@@ -85,9 +88,15 @@ async fn serve(folder: &Path, database: Url, tls: Option<(PathBuf, PathBuf)>) ->
             issuer: ISSUER.parse().unwrap(),
             keys: folder.join("keys"),
             sealing: folder.join("sealing"),
-            requests_a_second: 100_000.try_into().unwrap(),
-            requests_at_once: 512,
+            limits: LimitSettings {
+                requests_a_second: 100_000.try_into().unwrap(),
+                requests_at_once: 512,
+                streams: 64,
+                proxies: TrustedProxies::default(),
+            },
             connections: 1_000,
+            quotas: BTreeMap::new(),
+            audit: store::Retention::default(),
             lives: TokenLifetimes::default(),
         };
         let mut tasks = Tasks::new(clock.clone());
@@ -246,6 +255,11 @@ impl Cloud {
     /// The id of a new organization.
     pub async fn other_organization(&self) -> String {
         text(&self.post("/v3/organizations", json!({"name": "Other"})).await, "id")
+    }
+
+    /// A token that has the role `terminate` in this cluster.
+    pub async fn terminator(&self) -> String {
+        self.kubernetes_token(&self.owner, &self.cluster).await
     }
 
     /// A token for the kube-apiserver of a cluster, as the cloud gives it to this caller.

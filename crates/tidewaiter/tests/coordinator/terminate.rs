@@ -246,7 +246,7 @@ async fn everything_of_ours_goes_and_nothing_else_and_nothing_comes_back() {
     let (world, cloud) = (World::with_kinds().await, Cloud::start().await);
     populate(&world).await;
     let replica = world.coordinator_of(&cloud);
-    let said = world.removed(&replica, &cloud.owner).await;
+    let said = world.removed(&replica, &cloud.terminator().await).await;
     assert_eq!(said["requested_by"], "an administrator", "{said}");
     assert_eq!(said["removed"]["imagepullsecrets"], 1, "{said}");
     assert_eq!(said["removed"]["secrets"], 2, "{said}");
@@ -264,7 +264,7 @@ async fn everything_of_ours_goes_and_nothing_else_and_nothing_comes_back() {
     let ours = json!({"metadata": {"name": "ours", "labels": {"containership.io/managed": "true"}}});
     let secrets = Api::<Secret>::namespaced(world.cluster.client(&Identity::Admin), "team-a");
     create(&secrets, ours).await;
-    world.removed(&replica, &cloud.owner).await;
+    world.removed(&replica, &cloud.terminator().await).await;
     eventually("the late secret to be removed", 2 * SOON, async || {
         let secret = secrets.get_opt("ours").await.map_err(|error| error.to_string())?;
         if secret.is_some() {
@@ -307,10 +307,13 @@ async fn a_standby_records_the_request_and_the_leader_acts() {
         answer.map(drop).map_err(|error| error.to_string())
     })
     .await;
-    let first = world.delete(&standby, "/terminate", &cloud.owner).await.unwrap();
+    let first = world
+        .delete(&standby, "/terminate", &cloud.terminator().await)
+        .await
+        .unwrap();
     assert_eq!(first.status().as_u16(), 202);
-    world.removed(&standby, &cloud.owner).await;
-    world.removed(&leader, &cloud.owner).await;
+    world.removed(&standby, &cloud.terminator().await).await;
+    world.removed(&leader, &cloud.terminator().await).await;
     // The standby takes over, and syncs nothing.
     leader.process.stop(SOON).await;
     let spaces: Api<Namespace> = world.namespaces();
@@ -352,7 +355,7 @@ async fn killed_at_any_deletion_it_goes_on() {
         process.start_again();
     }
     proxy.clear_hook();
-    world.removed(&replica, &cloud.owner).await;
+    world.removed(&replica, &cloud.terminator().await).await;
     world.only_others_are_left().await;
 }
 
@@ -368,13 +371,16 @@ async fn what_cannot_be_removed_is_named_and_stops_nothing_else() {
         .unwrap();
     let replica = world.coordinator_of(&cloud);
     eventually("the request to be taken", SOON, async || {
-        let answer = world.delete(&replica, "/terminate", &cloud.owner).await;
+        let answer = world.delete(&replica, "/terminate", &cloud.terminator().await).await;
         let status = answer.map_err(|error| error.to_string())?.status().as_u16();
         if status == 202 { Ok(()) } else { Err(status.to_string()) }
     })
     .await;
     eventually("the finalizer to be named", SOON, async || {
-        let answer = world.delete(&replica, "/terminate", &cloud.owner).await.unwrap();
+        let answer = world
+            .delete(&replica, "/terminate", &cloud.terminator().await)
+            .await
+            .unwrap();
         let said: Value = answer.json().await.unwrap();
         let message = said["message"].as_str().unwrap_or_default().to_owned();
         if message.contains("finalizers of 1 secrets") {
@@ -389,7 +395,7 @@ async fn what_cannot_be_removed_is_named_and_stops_nothing_else() {
         .patch("ours", &PatchParams::default(), &Patch::Merge(free))
         .await
         .unwrap();
-    world.removed(&replica, &cloud.owner).await;
+    world.removed(&replica, &cloud.terminator().await).await;
     world.only_others_are_left().await;
 }
 
@@ -411,7 +417,7 @@ async fn meanwhile_the_cloud_is_not_asked_what_there_should_be() {
         .await;
     };
     has_labels(1).await;
-    world.removed(&replica, &cloud.owner).await;
+    world.removed(&replica, &cloud.terminator().await).await;
     has_labels(0).await;
 
     // Neither at its intervals nor when the change stream announces a change.

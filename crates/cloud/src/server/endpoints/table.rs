@@ -25,7 +25,7 @@ pub(super) fn accounts() -> Vec<Endpoint> {
         entry(Method::DELETE, "/v3/account/ssh_keys/{id}", t, Permission::User, A::Delete(Kind::SshKey), Input::Nothing, Output::Nothing, "Delete an SSH key of your own account"),
         entry(Method::GET, "/v3/account/tokens", t, Permission::User, A::ListTokens, Input::Nothing, Output::List("TokenInfo"), "List your own tokens"),
         entry(Method::POST, "/v3/account/tokens", t, Permission::User, A::CreateToken, Input::Json("TokenSpec"), Output::Made("CreatedToken"), "Create a token; it is shown only once"),
-        entry(Method::DELETE, "/v3/account/tokens/{id}", t, Permission::User, A::RevokeToken, Input::Nothing, Output::Nothing, "Revoke a token"),
+        entry(Method::DELETE, "/v3/account/tokens/{id}", t, Permission::User, A::RevokeToken, Input::Nothing, Output::Nothing, "Revoke a token; `current` is the one of the request"),
     ]
 }
 
@@ -54,6 +54,7 @@ pub(super) fn organizations() -> Vec<Endpoint> {
         entry(Method::DELETE, &*user, u, admin, A::DeleteMember, Input::Nothing, Output::Nothing, "Remove a user from the organization; in the user's home organization, delete the user"),
         entry(Method::PUT, format!("{user}/role"), u, admin, A::SetRole, Input::Json("RoleChange"), Output::One("Membership"), "Set the role of a user in the organization; an operator can also add a user of another organization"),
         entry(Method::PUT, format!("{user}/password"), u, admin, A::SetPassword, Input::Json("NewPassword"), Output::Nothing, "Set the password of a user whose home is this organization; the user's tokens become invalid"),
+        entry(Method::DELETE, format!("{user}/tokens"), u, owner, A::EndLogins, Input::Nothing, Output::Nothing, "Revoke all tokens of a user whose home is this organization"),
         entry(Method::GET, format!("{ORGANIZATION}/audit"), t, admin, A::Audit, Input::Nothing, Output::List("AuditRow"), "List changes, with author and time").asked(AUDIT),
         entry(Method::GET, format!("{ORGANIZATION}/templates"), "Clusters", reads, A::Templates, Input::Nothing, Output::Json, "List provisioning templates: always empty, because nothing is provisioned here"),
     ]
@@ -67,6 +68,7 @@ pub(super) fn operators() -> Vec<Endpoint> {
     vec![
         entry(Method::GET, "/v3/operators", t, Permission::Operator, A::ListOperators, Input::Nothing, Output::List("Operator"), "List the operators of this server"),
         entry(Method::PUT, operator, t, Permission::Operator, A::AddOperator, Input::Nothing, Output::One("Operator"), "Make a user an operator, who administers all organizations"),
+        entry(Method::GET, "/v3/audit", t, Permission::Operator, A::ServerAudit, Input::Nothing, Output::List("AuditRow"), "List changes of the catalogue, with author and time").asked(AUDIT),
         entry(Method::DELETE, operator, t, Permission::Operator, A::RemoveOperator, Input::Nothing, Output::Nothing, "Remove an operator; the last operator cannot be removed"),
     ]
 }
@@ -117,7 +119,8 @@ pub(super) fn catalogue() -> Vec<Endpoint> {
         entry(Method::GET, definition, t, Permission::Known, A::CatalogueDefinition, Input::Nothing, Output::One("PluginDefinition"), "Get the definition of a plugin"),
         entry(Method::GET, &*version, t, Permission::Known, A::CatalogueVersion, Input::Nothing, Output::One("PluginVersion"), "Get a version of a plugin"),
         entry(Method::PUT, &*version, t, Permission::Operator, A::SetVersion, Input::Json("PluginVersion"), Output::One("PluginVersion"), "Add a version to the catalogue"),
-        entry(Method::PUT, format!("{version}/manifests"), t, Permission::Operator, A::SetManifests, Input::Json("PluginManifests"), Output::Nothing, "Set the manifests of a version in the catalogue"),
+        entry(Method::GET, format!("{version}/manifests"), t, Permission::Operator, A::GetManifests, Input::Nothing, Output::One("PluginManifests"), "Get the manifests of a version in the catalogue"),
+        entry(Method::PUT, format!("{version}/manifests"), t, Permission::Operator, A::SetManifests, Input::Json("PluginManifests"), Output::Nothing, "Set the manifests of a version in the catalogue; to replace those of a published version, send their ETag in If-Match"),
         entry(Method::DELETE, &*version, t, Permission::Operator, A::DeleteVersion, Input::Nothing, Output::Nothing, "Remove a version from the catalogue"),
     ]
 }

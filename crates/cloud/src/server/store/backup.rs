@@ -12,7 +12,7 @@ use sqlx::{AnyConnection, AssertSqlSafe, Executor as _, Row as _};
 use url::Url;
 use uuid::Uuid;
 
-use super::{MIGRATIONS, StoreError, engine};
+use super::{MIGRATIONS, StoreError, engine, names};
 
 /// A table, its columns, and which of them contain numbers.
 struct Table {
@@ -102,6 +102,10 @@ impl From<sqlx::Error> for BackupError {
     }
 }
 
+/// Counts the objects again, which a backup does not contain.
+const COUNTED: &str = "DELETE FROM counts; INSERT INTO counts (organization_id, kind, count) \
+                       SELECT organization_id, kind, COUNT(*) FROM objects GROUP BY organization_id, kind";
+
 /// The size of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackupSummary {
@@ -132,7 +136,7 @@ pub async fn backup(
     told: &mut (dyn FnMut(u64) + Send),
 ) -> Result<BackupSummary, BackupError> {
     let engine = engine::beside(url)?;
-    let pool = engine.pool().await?;
+    let pool = engine.pool(engine::READERS).await?;
     let mut connection = pool.acquire().await.map_err(StoreError::from)?;
     connection.execute(engine.snapshot()).await?;
     writeln!(copy, "{}", json!({ "tidewaiter-cloud-backup": 1, "tables": version() }))?;
@@ -171,7 +175,7 @@ pub async fn restore(
     told: &mut (dyn FnMut(u64) + Send),
 ) -> Result<BackupSummary, BackupError> {
     let engine = engine::of(url)?;
-    let pool = engine.pool().await?;
+    let pool = engine.pool(engine::READERS).await?;
     MIGRATIONS.run(&pool).await.map_err(StoreError::Migrate)?;
     let mut connection = pool.acquire().await.map_err(StoreError::from)?;
     connection.close_on_drop();
@@ -184,11 +188,12 @@ pub async fn restore(
     }
     connection.execute("DELETE FROM sequence").await?;
     let (copied, tables) = fill(&mut connection, copy, told).await?;
-    // The rows are those of an older version, in the tables of this one. All migrations after the first change only rows;
-    // one that changes tables needs its own case here.
+    // The rows are those of an older version, in the tables of this one. Each migration after the first can be repeated: it
+    // changes only rows, or creates what does not exist.
     for migration in MIGRATIONS.iter().filter(|migration| migration.version > tables) {
         connection.execute(migration.sql.clone()).await?;
     }
+    connection.execute(COUNTED).await?;
     connection.execute("DELETE FROM meta").await?;
     sqlx::query("INSERT INTO meta (name, value) VALUES ('epoch', $1)")
         .bind(Uuid::new_v4().simple().to_string())
@@ -270,7 +275,9 @@ async fn insert(connection: &mut AnyConnection, line: &Value) -> Result<Option<(
             query.bind(number)
         } else {
             let Some(text) = value.as_str() else { return Ok(None) };
-            query.bind(text.to_owned())
+            // A copy of an earlier version, or from SQLite, may contain names that PostgreSQL cannot index.
+            let is_name = (table.name, *column) == ("names", "name");
+            query.bind(if is_name { names::stored(text) } else { text.to_owned() })
         };
     }
     query.execute(connection).await?;

@@ -11,6 +11,8 @@ pub struct Author {
     pub actor: String,
     /// The id of the request.
     pub request_id: String,
+    /// The organization, or the actor outside of organizations: its writes wait for each other.
+    pub queue: String,
 }
 
 /// The unique names and the references of an object.

@@ -11,18 +11,32 @@ use rustix::fs::{Access, FlockOperation, access, flock};
 use sqlx::any::AnyPoolOptions;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use sqlx::{AnyConnection, AnyPool, Connection as _, Executor as _, Row as _};
+use tidewaiter_kit::SystemClock;
+use tidewaiter_kit::clock::timeout;
 use url::Url;
 
 use super::StoreError;
 
 /// The timeout of a request for a connection.
 const ACQUIRE: Duration = Duration::from_secs(5);
-/// The maximum number of connections.
+/// The maximum number of connections that read.
 pub(super) const READERS: u32 = 8;
+/// The maximum number of connections of the writer, which never waits for readers: one, one to read what others wrote, and one
+/// that is being closed.
+pub(super) const WRITERS: u32 = 3;
+/// The time for an idle connection to answer, before another one is tried.
+const ANSWER: Duration = Duration::from_millis(500);
+/// A connection that was idle for less is used without asking.
+const FRESH: Duration = Duration::from_secs(1);
 const SQLITE_READONLY: u32 = 8;
 const SQLITE_CORRUPT: u32 = 11;
 const SQLITE_CANTOPEN: u32 = 14;
+const SQLITE_TOOBIG: u32 = 18;
+const SQLITE_CONSTRAINT: u32 = 19;
+const SQLITE_MISMATCH: u32 = 20;
 const SQLITE_NOTADB: u32 = 26;
+/// With these, the server notices within seconds that a client is gone.
+const KEEPALIVE: &str = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; SET tcp_user_timeout = 10000";
 /// The channel on which replicas notify each other of changes.
 const CHANNEL: &str = "tidewaiter_changes";
 
@@ -40,8 +54,8 @@ pub(super) trait Engine: Send + Sync {
     /// others.
     fn announce(&self) -> Option<&'static str>;
 
-    /// The connections, for concurrent reads and one writer at a time.
-    async fn pool(&self) -> Result<AnyPool, StoreError>;
+    /// At most `connections` connections.
+    async fn pool(&self, connections: u32) -> Result<AnyPool, StoreError>;
 
     /// Checks that the database exists, and that its file, if it has one, is intact and writable. Called once, before
     /// anything is served: a pool retries until its timeout and then reports only that.
@@ -97,6 +111,17 @@ fn unwritable(path: &Path, source: io::Error) -> StoreError {
         path: path.display().to_string(),
         source,
     }
+}
+
+/// Whether an error with this code is about the data of one statement, and not about the database: a result code of SQLite
+/// (sqlite.org/rescode.html) or one of the five characters of an SQLSTATE (PostgreSQL's appendix A).
+pub(super) fn rejects(code: &str) -> bool {
+    if code.len() == 5 {
+        // Data exceptions, violated constraints, and limits that the data exceeds.
+        return ["22", "23", "54"].iter().any(|class| code.starts_with(class));
+    }
+    let code = code.parse::<u32>().unwrap_or_default() & 0xff;
+    [SQLITE_TOOBIG, SQLITE_CONSTRAINT, SQLITE_MISMATCH].contains(&code)
 }
 
 /// A file, used by one process.
@@ -159,9 +184,9 @@ impl Engine for Sqlite {
         None
     }
 
-    async fn pool(&self) -> Result<AnyPool, StoreError> {
+    async fn pool(&self, connections: u32) -> Result<AnyPool, StoreError> {
         let pool = AnyPoolOptions::new()
-            .max_connections(READERS)
+            .max_connections(connections)
             .acquire_timeout(ACQUIRE)
             .after_connect(|connection, _| {
                 Box::pin(async move {
@@ -217,7 +242,8 @@ struct Postgres {
 #[async_trait]
 impl Engine for Postgres {
     fn begin(&self) -> &'static str {
-        "BEGIN"
+        // A writer that went silent does not hold the lock of all others.
+        "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '4s'"
     }
 
     fn snapshot(&self) -> &'static str {
@@ -228,8 +254,24 @@ impl Engine for Postgres {
         Some("SELECT pg_notify('tidewaiter_changes', '')")
     }
 
-    async fn pool(&self) -> Result<AnyPool, StoreError> {
-        let options = AnyPoolOptions::new().max_connections(READERS).acquire_timeout(ACQUIRE);
+    async fn pool(&self, connections: u32) -> Result<AnyPool, StoreError> {
+        let options = AnyPoolOptions::new()
+            .max_connections(connections)
+            .acquire_timeout(ACQUIRE)
+            // Instead of the library's own test, which waits for a silent connection without a limit.
+            .test_before_acquire(false)
+            .before_acquire(|connection, idle| {
+                Box::pin(async move {
+                    let answers = idle.idle_for < FRESH || timeout(&SystemClock, ANSWER, connection.ping()).await.is_ok_and(|it| it.is_ok());
+                    Ok(answers)
+                })
+            })
+            .after_connect(|connection, _| {
+                Box::pin(async move {
+                    connection.execute(KEEPALIVE).await?;
+                    Ok(())
+                })
+            });
         Ok(options.connect(self.url.as_str()).await?)
     }
 
@@ -248,5 +290,22 @@ impl Engine for Postgres {
         listener.eager_reconnect(false);
         listener.listen(CHANNEL).await?;
         Ok(Some(CommitListener(listener)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_data_is_not_one_of_the_database() {
+        // An index row that is too large, a value that is too long, a name that is taken; and of SQLite.
+        for code in ["54000", "22001", "23505", "1555", "2067", "18", "20"] {
+            assert!(rejects(code), "{code}");
+        }
+        // The server stops, the disk is full, the connection is lost; and of SQLite: busy, read-only, an I/O error, full.
+        for code in ["57P01", "53100", "08006", "40001", "5", "8", "266", "13", ""] {
+            assert!(!rejects(code), "{code}");
+        }
     }
 }

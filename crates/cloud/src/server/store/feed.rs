@@ -16,6 +16,9 @@ use crate::server::kind::Kind;
 /// The number of changes that can be replayed to a stream without querying the database.
 const RECENT: usize = 4_096;
 
+/// The number of identities whose last change is remembered.
+const IDENTITIES: usize = 100_000;
+
 /// The scope of a change: objects of one kind, of an organization (nil: of all), of a cluster (nil: of all).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scope {
@@ -34,8 +37,8 @@ pub struct CommittedChange {
     pub sequence: i64,
     /// The scope of the change.
     pub scope: Scope,
-    /// Whether it may affect identities or permissions.
-    pub decides: bool,
+    /// The user, token, cluster or API key whose identity or permissions it may affect.
+    pub decides: Option<Uuid>,
 }
 
 impl CommittedChange {
@@ -51,6 +54,14 @@ impl CommittedChange {
 /// The subscribers, by organization and cluster.
 type Listeners = HashMap<Uuid, HashMap<Uuid, watch::Sender<i64>>>;
 
+/// The last change that may affect each identity.
+#[derive(Debug, Default)]
+struct Identities {
+    changed: HashMap<Uuid, i64>,
+    /// The number up to which changes are no longer known by identity: one may affect any.
+    forgotten: i64,
+}
+
 /// The published changes.
 #[derive(Debug, Default)]
 pub struct Feed {
@@ -58,8 +69,7 @@ pub struct Feed {
     /// While changes of other replicas are not received, no cached value is valid.
     deaf: AtomicBool,
     changed: RwLock<HashMap<Scope, i64>>,
-    /// The last change that may affect identities.
-    identities: AtomicI64,
+    identities: RwLock<Identities>,
     recent: Mutex<VecDeque<CommittedChange>>,
     listeners: Mutex<Listeners>,
 }
@@ -92,9 +102,11 @@ impl Feed {
             .all(|scope| changed.get(scope).is_none_or(|at| *at <= as_of))
     }
 
-    /// Whether an identity that was read at `as_of` is still valid.
-    pub fn identities_hold(&self, as_of: i64) -> bool {
-        !self.deaf.load(Ordering::Acquire) && self.identities.load(Ordering::Acquire) <= as_of
+    /// Whether an identity that was read at `as_of` and depends on `whose` is still valid.
+    pub fn identity_holds(&self, as_of: i64, whose: &[Uuid]) -> bool {
+        let identities = self.identities.read().unwrap_or_else(PoisonError::into_inner);
+        let unchanged = |id| identities.changed.get(id).is_none_or(|at| *at <= as_of);
+        self.hears() && identities.forgotten <= as_of && whose.iter().all(unchanged)
     }
 
     /// Records whether changes of other replicas are received.
@@ -121,8 +133,17 @@ impl Feed {
                 changed.insert(note.scope, note.sequence);
             }
         }
-        if let Some(note) = fresh.iter().rev().find(|note| note.decides) {
-            self.identities.store(note.sequence, Ordering::Release);
+        {
+            let mut identities = self.identities.write().unwrap_or_else(PoisonError::into_inner);
+            for note in &fresh {
+                if let Some(id) = note.decides {
+                    identities.changed.insert(id, note.sequence);
+                }
+            }
+            if identities.changed.len() > IDENTITIES {
+                identities.changed.clear();
+                identities.forgotten = last.sequence;
+            }
         }
         recent.extend(&fresh);
         let over = recent.len().saturating_sub(RECENT);
@@ -135,7 +156,7 @@ impl Feed {
     fn wake(&self, notes: &[CommittedChange]) {
         let listeners = held(&self.listeners);
         // Subscribers that lost their permission are woken too, so that their streams end.
-        let waking = |note: &&CommittedChange| note.decides || note.scope.kind.event().is_some();
+        let waking = |note: &&CommittedChange| note.decides.is_some() || note.scope.kind.event().is_some();
         for note in notes.iter().filter(waking) {
             let organizations: Box<dyn Iterator<Item = &HashMap<Uuid, watch::Sender<i64>>>> =
                 if note.scope.organization.is_nil() {
@@ -193,7 +214,7 @@ mod tests {
             organization: Uuid::from_u128(organization),
             cluster: Uuid::from_u128(cluster),
         };
-        let decides = kind.decides_who_may(false);
+        let decides = kind.decides_who_may(false).then(|| Uuid::from_u128(cluster));
         CommittedChange {
             sequence,
             scope,
@@ -216,17 +237,25 @@ mod tests {
         assert!(feed.holds(5, &[users]));
         assert_eq!(feed.latest(), 7);
         feed.set_deaf(true);
-        assert!(!feed.holds(7, &[users]) && !feed.identities_hold(7));
+        assert!(!feed.holds(7, &[users]) && !feed.identity_holds(7, &[]));
     }
 
     #[test]
-    fn only_what_decides_who_may_makes_identities_doubtful() {
+    fn a_change_makes_only_the_identities_doubtful_that_it_may_affect() {
         let feed = Feed::at(0);
+        let [olivia, max] = [2, 3].map(Uuid::from_u128);
         feed.publish(&[note(1, Kind::ClusterLabel, 1, 2)]);
-        assert!(feed.identities_hold(0));
-        feed.publish(&[note(2, Kind::Membership, 1, 0), note(3, Kind::Node, 1, 2)]);
-        assert!(!feed.identities_hold(1));
-        assert!(feed.identities_hold(2));
+        assert!(feed.identity_holds(0, &[olivia]));
+        feed.publish(&[note(2, Kind::Membership, 1, 2), note(3, Kind::Node, 1, 3)]);
+        assert!(!feed.identity_holds(1, &[max, olivia]));
+        assert!(feed.identity_holds(1, &[max]));
+        assert!(feed.identity_holds(2, &[olivia]));
+        // More than are remembered.
+        let many = i64::try_from(IDENTITIES).unwrap();
+        let notes = (4..4 + many).map(|number| note(number, Kind::Membership, 1, number.unsigned_abs().into()));
+        feed.publish(&notes.collect::<Vec<_>>());
+        assert!(!feed.identity_holds(1, &[max]));
+        assert!(feed.identity_holds(feed.latest(), &[max, olivia]));
     }
 
     #[test]

@@ -1,31 +1,66 @@
-//! Receives other replicas' commits, probes whether the database accepts writes, and deletes expired data.
+//! Receives other replicas' commits, probes whether the database accepts writes, and deletes expired data. The probe is a write
+//! like any other: readiness reports what the writer finds.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::{AnyConnection, Executor as _};
+use jiff::{SignedDuration, Timestamp};
+use sqlx::Any;
 use tidewaiter_kit::clock::timeout;
 use tidewaiter_kit::{Chain, SharedClock};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::engine::{Engine, READERS};
-use super::{Store, StoreError, catch_up};
+use super::deadline::within;
+use super::engine::Engine;
+use super::{Author, Health, REPLAYED, Store, StoreError, Transaction, catch_up};
+use crate::server::kind::Kind;
 
 /// The interval of the write probe, and so the time after which readiness recovers.
 const PROBE: Duration = Duration::from_secs(5);
 /// The lifetime of responses stored for requests with an Idempotency-Key, in seconds.
 const REMEMBERED: i64 = 24 * 60 * 60;
+/// The maximum number of changes that one probe deletes.
+const FORGOTTEN: i64 = 5_000;
+/// The number of pages of 4 KiB that a probe writes after an error.
+const PAGES: usize = 16;
+
+/// How long changes stay in the audit log.
+#[derive(Clone, Copy, Debug)]
+pub struct Retention {
+    /// All changes.
+    pub changes: SignedDuration,
+    /// Those that clusters report, which are many.
+    pub reports: SignedDuration,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self {
+            changes: SignedDuration::from_hours(400 * 24),
+            reports: SignedDuration::from_hours(30 * 24),
+        }
+    }
+}
 
 /// The maintenance task.
 pub struct Maintenance {
     pub(super) engine: Arc<dyn Engine>,
     pub(super) store: Store,
+    pub(super) health: Arc<Health>,
+    pub(super) retention: Retention,
     pub(super) clock: SharedClock,
 }
 
 impl Maintenance {
+    /// The same with this retention of changes.
+    #[must_use]
+    pub fn with_retention(self, retention: Retention) -> Self {
+        Self { retention, ..self }
+    }
+
     /// Subscribes before anything is cached, so that every later commit is received.
     ///
     /// # Errors
@@ -72,38 +107,75 @@ impl Maintenance {
 
     async fn probe_on(&self) {
         loop {
-            let probed = timeout(&*self.clock, PROBE, self.probe()).await;
-            let probed = probed.unwrap_or_else(|_| Err(StoreError::Unavailable(sqlx::Error::PoolTimedOut)));
-            if let Err(error) = &probed {
-                warn!(error = %Chain(error), "the database refuses a write");
+            let author = Author {
+                actor: "system".to_owned(),
+                ..Author::default()
+            };
+            let (now, fill) = (self.clock.now(), self.health.check().is_err());
+            let retention = self.retention;
+            let written = self.store.write(author, move |transaction| {
+                Box::pin(async move {
+                    transaction.expire(now, fill).await?;
+                    Ok(transaction.forget_changes(now, retention).await?)
+                })
+            });
+            match written.await {
+                // Only what fills several pages shows that there is space for what other writes need.
+                Ok(()) if fill => self.health.recovered(),
+                Ok(()) => {}
+                Err(error) => warn!(error = %Chain(&error), "the database refuses a write"),
             }
-            self.store.health.wrote(&probed);
             self.clock.sleep(PROBE).await;
         }
     }
+}
 
-    async fn probe(&self) -> Result<(), StoreError> {
-        let mut probed = Ok(());
-        for _ in 0..=READERS {
-            let mut connection = self.store.reader().await?;
-            probed = self.write(&mut connection).await;
-            if probed.is_ok() {
-                break;
-            }
-            // A connection that was opened while the file was read-only stays read-only; a new one may work.
-            connection.close_on_drop();
+impl Transaction {
+    /// Deletes expired tokens and stored responses; with `fill`, also writes as much as a large change.
+    async fn expire(&mut self, now: Timestamp, fill: bool) -> Result<(), StoreError> {
+        self.silent = true;
+        if fill {
+            let probe = "INSERT INTO meta (name, value) VALUES ('probe', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+            let text = now.to_string().repeat(PAGES * 4_096 / 20);
+            within(sqlx::query::<Any>(probe).bind(text).execute(&mut *self.connection)).await?;
         }
-        probed
+        let old = sqlx::query::<Any>("DELETE FROM idempotency WHERE at < $1").bind(now.as_second() - REMEMBERED);
+        within(old.execute(&mut *self.connection)).await?;
+        self.expire_tokens(now).await
     }
 
-    async fn write(&self, connection: &mut AnyConnection) -> Result<(), StoreError> {
-        connection
-            .execute("UPDATE sequence SET value = value WHERE one = 1")
-            .await?;
-        sqlx::query("DELETE FROM idempotency WHERE at < $1")
-            .bind(self.clock.now().as_second() - REMEMBERED)
-            .execute(connection)
-            .await?;
+    /// Deletes the oldest changes that are older than `retention`, except those that streams replay.
+    async fn forget_changes(&mut self, now: Timestamp, retention: Retention) -> Result<(), StoreError> {
+        let all = "DELETE FROM changes WHERE sequence < (SELECT MIN(sequence) FROM changes) + $1 AND sequence <= $2 AND at < $3";
+        // What clusters wrote has an index.
+        let reports = "DELETE FROM changes WHERE sequence IN (SELECT sequence FROM changes \
+                       WHERE substr(actor, 1, 8) = 'cluster:' AND sequence <= $2 AND at < $3 ORDER BY sequence LIMIT $1)";
+        for (statement, retention) in [(all, retention.changes), (reports, retention.reports)] {
+            let before = now.saturating_sub(retention).unwrap_or(Timestamp::MIN);
+            let old = sqlx::query::<Any>(statement)
+                .bind(FORGOTTEN)
+                .bind(self.sequence - REPLAYED);
+            within(old.bind(before.to_string()).execute(&mut *self.connection)).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes expired tokens. No caller sees the difference, so there is no audit row and no event.
+    async fn expire_tokens(&mut self, now: Timestamp) -> Result<(), StoreError> {
+        // The texts of times to the second are in the order of the times, and the index has them.
+        let expired = sqlx::query_as(
+            "DELETE FROM objects WHERE kind = 'tokens' AND id IN (SELECT id FROM objects WHERE kind = 'tokens' \
+             AND substr(spec, 16, 19) < $1 LIMIT 1000) RETURNING organization_id",
+        );
+        let expired = expired.bind(now.strftime("%Y-%m-%dT%H:%M:%S").to_string());
+        let expired: Vec<(String,)> = within(expired.fetch_all(&mut *self.connection)).await?;
+        let mut counts: BTreeMap<String, i64> = BTreeMap::new();
+        for (organization,) in expired {
+            *counts.entry(organization).or_default() += 1;
+        }
+        for (organization, number) in counts {
+            self.count_less(Kind::Token, &organization, number).await?;
+        }
         Ok(())
     }
 }

@@ -122,9 +122,12 @@ impl Row {
         self.status.as_ref().map_or_else(String::new, Value::to_string)
     }
 
-    /// The audit log's representation: everything except secrets.
+    /// The audit log's representation: everything except secrets, and a user's telephone number, which is private.
     pub(super) fn audited(&self) -> String {
         let mut shown = self.spec.clone();
+        if self.kind == Kind::User {
+            shown.remove("phone");
+        }
         if let Some(status) = &self.status {
             shown.insert("status".to_owned(), status.clone());
         }

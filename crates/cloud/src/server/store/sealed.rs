@@ -2,6 +2,7 @@
 
 use sqlx::Any;
 
+use super::deadline::within;
 use super::row::Row;
 use super::transaction::Transaction;
 use super::{Store, StoreError};
@@ -47,22 +48,24 @@ impl Store {
     /// If the database cannot be read.
     pub async fn sealed(&self, kinds: &[Kind]) -> Result<Vec<Sealed>, StoreError> {
         let mut all = Vec::new();
+        let mut reader = self.reader().await?;
         for kind in kinds {
-            let found: Vec<(String, String)> =
+            let found: Vec<(String, String)> = within(
                 sqlx::query_as("SELECT id, substr(secret, 1, 24) FROM objects WHERE kind = $1 AND secret <> ''")
                     .bind(kind.word())
-                    .fetch_all(&self.pool)
-                    .await?;
+                    .fetch_all(&mut *reader),
+            )
+            .await?;
             let object = |(id, head)| Sealed::Object { kind: *kind, id, head };
             all.extend(found.into_iter().map(object));
         }
-        let found: Vec<(String, String, String)> =
-            sqlx::query_as("SELECT principal, name, substr(answer, 1, 24) FROM idempotency")
-                .fetch_all(&self.pool)
-                .await?;
+        let found: Vec<(String, String, String)> = within(
+            sqlx::query_as("SELECT principal, name, substr(answer, 1, 24) FROM idempotency").fetch_all(&mut *reader),
+        )
+        .await?;
         let remembered = |(principal, name, head)| Sealed::Remembered { principal, name, head };
         all.extend(found.into_iter().map(remembered));
-        Ok(all)
+        Ok(reader.end(all))
     }
 }
 
@@ -73,12 +76,14 @@ impl Transaction {
     /// # Errors
     /// If the database cannot be written.
     pub async fn reseal(&mut self, row: &Row, secret: &str) -> Result<(), Error> {
-        sqlx::query::<Any>("UPDATE objects SET secret = $1 WHERE kind = $2 AND id = $3")
-            .bind(secret)
-            .bind(row.kind.word())
-            .bind(&row.id)
-            .execute(&mut *self.connection)
-            .await?;
+        within(
+            sqlx::query::<Any>("UPDATE objects SET secret = $1 WHERE kind = $2 AND id = $3")
+                .bind(secret)
+                .bind(row.kind.word())
+                .bind(&row.id)
+                .execute(&mut *self.connection),
+        )
+        .await?;
         self.silent = true;
         Ok(())
     }
@@ -88,12 +93,13 @@ impl Transaction {
     /// # Errors
     /// If the database cannot be read.
     pub async fn remembered(&mut self, principal: &str, name: &str) -> Result<Option<String>, StoreError> {
-        let found: Option<(String,)> =
+        let found: Option<(String,)> = within(
             sqlx::query_as("SELECT answer FROM idempotency WHERE principal = $1 AND name = $2")
                 .bind(principal)
                 .bind(name)
-                .fetch_optional(&mut *self.connection)
-                .await?;
+                .fetch_optional(&mut *self.connection),
+        )
+        .await?;
         Ok(found.map(|(sealed,)| sealed))
     }
 
@@ -102,13 +108,15 @@ impl Transaction {
     /// # Errors
     /// If the database cannot be written.
     pub async fn remember(&mut self, principal: &str, name: &str, sealed: &str) -> Result<(), StoreError> {
-        sqlx::query::<Any>("INSERT INTO idempotency (principal, name, at, answer) VALUES ($1, $2, $3, $4)")
-            .bind(principal)
-            .bind(name)
-            .bind(self.now.as_second())
-            .bind(sealed)
-            .execute(&mut *self.connection)
-            .await?;
+        within(
+            sqlx::query::<Any>("INSERT INTO idempotency (principal, name, at, answer) VALUES ($1, $2, $3, $4)")
+                .bind(principal)
+                .bind(name)
+                .bind(self.now.as_second())
+                .bind(sealed)
+                .execute(&mut *self.connection),
+        )
+        .await?;
         self.silent = true;
         Ok(())
     }
@@ -118,12 +126,14 @@ impl Transaction {
     /// # Errors
     /// If the database cannot be written.
     pub async fn reseal_remembered(&mut self, principal: &str, name: &str, sealed: &str) -> Result<(), StoreError> {
-        sqlx::query::<Any>("UPDATE idempotency SET answer = $1 WHERE principal = $2 AND name = $3")
-            .bind(sealed)
-            .bind(principal)
-            .bind(name)
-            .execute(&mut *self.connection)
-            .await?;
+        within(
+            sqlx::query::<Any>("UPDATE idempotency SET answer = $1 WHERE principal = $2 AND name = $3")
+                .bind(sealed)
+                .bind(principal)
+                .bind(name)
+                .execute(&mut *self.connection),
+        )
+        .await?;
         self.silent = true;
         Ok(())
     }

@@ -1,14 +1,18 @@
 //! The operations of a writer, each with its audit row and its event, all within one transaction.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
-use serde_json::{Map, Value};
-use sqlx::pool::PoolConnection;
+use serde_json::{Map, Value, json};
 use sqlx::{Any, AnyConnection, Executor as _};
 use uuid::Uuid;
 
 use super::StoreError;
+use super::deadline::{Lease, within};
 use super::draft::{Author, Draft, References};
 use super::feed::{CommittedChange, Scope};
+use super::names;
+use super::quotas::Quotas;
 use super::row::{Columns, Row, SecretColumn, select};
 use crate::server::Error;
 use crate::server::kind::Kind;
@@ -19,13 +23,16 @@ pub(super) const DELETE: &str = "delete";
 
 /// An open transaction.
 pub struct Transaction {
-    pub(super) connection: PoolConnection<Any>,
+    pub(super) connection: Lease,
     pub(super) sequence: i64,
     pub(super) notes: Vec<CommittedChange>,
     pub(super) by: Author,
     pub(super) now: Timestamp,
     /// Whether the transaction must be committed although it contains no change.
     pub(super) silent: bool,
+    pub(super) quotas: Arc<Quotas>,
+    /// The error after which the connection cannot be used.
+    pub(super) lost: Option<Arc<StoreError>>,
 }
 
 impl Transaction {
@@ -72,12 +79,13 @@ impl Transaction {
     /// # Errors
     /// If the database cannot be read.
     pub async fn users_of(&mut self, kind: Kind, id: &str) -> Result<Vec<(Kind, String)>, StoreError> {
-        let found: Vec<(String, String)> =
+        let found: Vec<(String, String)> = within(
             sqlx::query_as("SELECT kind, id FROM uses WHERE used_kind = $1 AND used_id = $2 ORDER BY kind, id")
                 .bind(kind.word())
                 .bind(id)
-                .fetch_all(&mut *self.connection)
-                .await?;
+                .fetch_all(&mut *self.connection),
+        )
+        .await?;
         Ok(found
             .into_iter()
             .filter_map(|(kind, id)| Some((Kind::of(&kind)?, id)))
@@ -93,6 +101,7 @@ impl Transaction {
             let message = format!("{} {} already exists", draft.kind.singular(), draft.id);
             return Err(Refusal::conflict(message).into());
         }
+        self.count_one(draft.kind, &draft.organization_id).await?;
         let now = self.now.to_string();
         let row = Row {
             kind: draft.kind,
@@ -108,7 +117,7 @@ impl Transaction {
             status: None,
             secret: SecretColumn(draft.secret),
         };
-        sqlx::query::<Any>(
+        within(sqlx::query::<Any>(
             "INSERT INTO objects (kind, id, organization_id, cluster_id, parent_id, owner_id, position, created_at, updated_at, spec, status, secret) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
         )
@@ -124,8 +133,7 @@ impl Transaction {
         .bind(row.spec_text())
         .bind(row.status_text())
         .bind(&row.secret.0)
-        .execute(&mut *self.connection)
-        .await?;
+        .execute(&mut *self.connection)).await?;
         self.tie(&row, &draft.ties).await?;
         self.record(&row, "create", "", &row.audited()).await?;
         Ok(row)
@@ -153,7 +161,10 @@ impl Transaction {
         };
         self.untie(before).await?;
         self.tie(&after, ties).await?;
-        self.write(before, after).await
+        self.write(&after).await?;
+        self.record(&after, "update", &before.audited(), &after.audited())
+            .await?;
+        Ok(after)
     }
 
     /// Updates the status of `before`. An unchanged one is not written.
@@ -169,24 +180,28 @@ impl Transaction {
             updated_at: self.now.to_string(),
             ..before.clone()
         };
-        self.write(before, after).await
+        self.write(&after).await?;
+        // Clusters report often, and the rest is the same.
+        let status = |row: &Row| json!({ "status": row.status }).to_string();
+        self.record(&after, "update", &status(before), &status(&after)).await?;
+        Ok(after)
     }
 
-    async fn write(&mut self, before: &Row, after: Row) -> Result<Row, Error> {
-        sqlx::query::<Any>(
-            "UPDATE objects SET updated_at = $1, spec = $2, status = $3, secret = $4 WHERE kind = $5 AND id = $6",
+    async fn write(&mut self, after: &Row) -> Result<(), StoreError> {
+        within(
+            sqlx::query::<Any>(
+                "UPDATE objects SET updated_at = $1, spec = $2, status = $3, secret = $4 WHERE kind = $5 AND id = $6",
+            )
+            .bind(&after.updated_at)
+            .bind(after.spec_text())
+            .bind(after.status_text())
+            .bind(&after.secret.0)
+            .bind(after.kind.word())
+            .bind(&after.id)
+            .execute(&mut *self.connection),
         )
-        .bind(&after.updated_at)
-        .bind(after.spec_text())
-        .bind(after.status_text())
-        .bind(&after.secret.0)
-        .bind(after.kind.word())
-        .bind(&after.id)
-        .execute(&mut *self.connection)
         .await?;
-        self.record(&after, "update", &before.audited(), &after.audited())
-            .await?;
-        Ok(after)
+        Ok(())
     }
 
     /// Removes `row` and all its descendants.
@@ -208,12 +223,15 @@ impl Transaction {
                 "DELETE FROM uses WHERE used_kind = $1 AND used_id = $2",
                 "DELETE FROM objects WHERE kind = $1 AND id = $2",
             ] {
-                sqlx::query::<Any>(statement)
-                    .bind(row.kind.word())
-                    .bind(&row.id)
-                    .execute(&mut *self.connection)
-                    .await?;
+                within(
+                    sqlx::query::<Any>(statement)
+                        .bind(row.kind.word())
+                        .bind(&row.id)
+                        .execute(&mut *self.connection),
+                )
+                .await?;
             }
+            self.count_less(row.kind, &row.organization_id, 1).await?;
             self.record(row, DELETE, &row.audited(), "").await?;
         }
         Ok(())
@@ -239,23 +257,27 @@ impl Transaction {
                 refusal.status = http::StatusCode::CONFLICT;
                 return Err(refusal.into());
             }
-            sqlx::query::<Any>("INSERT INTO names (kind, scope_id, name, id) VALUES ($1, $2, $3, $4)")
-                .bind(row.kind.word())
-                .bind(&name.scope)
-                .bind(&name.name)
-                .bind(&row.id)
-                .execute(&mut *self.connection)
-                .await?;
+            within(
+                sqlx::query::<Any>("INSERT INTO names (kind, scope_id, name, id) VALUES ($1, $2, $3, $4)")
+                    .bind(row.kind.word())
+                    .bind(&name.scope)
+                    .bind(names::stored(&name.name))
+                    .bind(&row.id)
+                    .execute(&mut *self.connection),
+            )
+            .await?;
         }
         for (kind, id) in &ties.uses {
-            sqlx::query::<Any>(
-                "INSERT INTO uses (used_kind, used_id, kind, id) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
+            within(
+                sqlx::query::<Any>(
+                    "INSERT INTO uses (used_kind, used_id, kind, id) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
+                )
+                .bind(kind.word())
+                .bind(id)
+                .bind(row.kind.word())
+                .bind(&row.id)
+                .execute(&mut *self.connection),
             )
-            .bind(kind.word())
-            .bind(id)
-            .bind(row.kind.word())
-            .bind(&row.id)
-            .execute(&mut *self.connection)
             .await?;
         }
         Ok(())
@@ -266,18 +288,20 @@ impl Transaction {
             "DELETE FROM names WHERE kind = $1 AND id = $2",
             "DELETE FROM uses WHERE kind = $1 AND id = $2",
         ] {
-            sqlx::query::<Any>(statement)
-                .bind(row.kind.word())
-                .bind(&row.id)
-                .execute(&mut *self.connection)
-                .await?;
+            within(
+                sqlx::query::<Any>(statement)
+                    .bind(row.kind.word())
+                    .bind(&row.id)
+                    .execute(&mut *self.connection),
+            )
+            .await?;
         }
         Ok(())
     }
 
     async fn record(&mut self, row: &Row, action: &'static str, before: &str, after: &str) -> Result<(), Error> {
         self.sequence += 1;
-        sqlx::query::<Any>(
+        within(sqlx::query::<Any>(
             "INSERT INTO changes (sequence, at, organization_id, cluster_id, kind, object_id, action, actor, request_id, before, after) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
         )
@@ -292,19 +316,17 @@ impl Transaction {
         .bind(&self.by.request_id)
         .bind(before)
         .bind(after)
-        .execute(&mut *self.connection)
-        .await?;
+        .execute(&mut *self.connection)).await?;
         self.notes.push(CommittedChange {
             sequence: self.sequence,
             scope: scope(row.kind, &row.organization_id, &row.cluster_id),
-            decides: row.kind.decides_who_may(action == DELETE),
+            decides: row.kind.decides_for(&row.id, action == DELETE),
         });
         Ok(())
     }
 
     pub(super) async fn say(&mut self, statement: &'static str) -> Result<(), StoreError> {
-        self.connection.execute(statement).await?;
-        Ok(())
+        within(self.connection.execute(statement)).await.map(drop)
     }
 }
 
@@ -319,29 +341,35 @@ pub(super) fn scope(kind: Kind, organization: &str, cluster: &str) -> Scope {
 
 pub(super) async fn get(connection: &mut AnyConnection, kind: Kind, id: &str) -> Result<Option<Row>, StoreError> {
     let statement = select!("kind = $1 AND id = $2");
-    let found: Option<Columns> = sqlx::query_as(statement)
-        .bind(kind.word())
-        .bind(id)
-        .fetch_optional(connection)
-        .await?;
+    let found: Option<Columns> = within(
+        sqlx::query_as(statement)
+            .bind(kind.word())
+            .bind(id)
+            .fetch_optional(connection),
+    )
+    .await?;
     found.map(Row::try_from).transpose()
 }
 
 pub(super) async fn children(connection: &mut AnyConnection, kind: Kind, parent: &str) -> Result<Vec<Row>, StoreError> {
     let statement = select!("kind = $1 AND parent_id = $2 ORDER BY position");
-    let found: Vec<Columns> = sqlx::query_as(statement)
-        .bind(kind.word())
-        .bind(parent)
-        .fetch_all(connection)
-        .await?;
+    let found: Vec<Columns> = within(
+        sqlx::query_as(statement)
+            .bind(kind.word())
+            .bind(parent)
+            .fetch_all(connection),
+    )
+    .await?;
     found.into_iter().map(Row::try_from).collect()
 }
 
 pub(super) async fn of_kind(connection: &mut AnyConnection, kind: Kind) -> Result<Vec<Row>, StoreError> {
-    let found: Vec<Columns> = sqlx::query_as(select!("kind = $1 ORDER BY position"))
-        .bind(kind.word())
-        .fetch_all(connection)
-        .await?;
+    let found: Vec<Columns> = within(
+        sqlx::query_as(select!("kind = $1 ORDER BY position"))
+            .bind(kind.word())
+            .fetch_all(connection),
+    )
+    .await?;
     found.into_iter().map(Row::try_from).collect()
 }
 
@@ -351,12 +379,13 @@ pub(super) async fn named(
     scope: &str,
     name: &str,
 ) -> Result<Option<String>, StoreError> {
-    let found: Option<(String,)> =
+    let found: Option<(String,)> = within(
         sqlx::query_as("SELECT id FROM names WHERE kind = $1 AND scope_id = $2 AND name = $3")
             .bind(kind.word())
             .bind(scope)
-            .bind(name)
-            .fetch_optional(connection)
-            .await?;
+            .bind(names::stored(name))
+            .fetch_optional(connection),
+    )
+    .await?;
     Ok(found.map(|(id,)| id))
 }

@@ -1,30 +1,31 @@
 //! The single writer of a process: pending writes share one commit, each in its own savepoint.
 //!
 //! A write is acknowledged only after its commit, and a refused one does not affect the others. The caller may be
-//! dropped: its write is done completely or not at all.
+//! dropped: its write is done completely or not at all. Each statement has a deadline, and a connection on which one did not
+//! end is closed: the next writes use another.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use sqlx::pool::PoolConnection;
-use sqlx::{Any, AnyPool, Executor as _};
-use tidewaiter_kit::{Chain, Clock, SharedClock};
-use tokio::sync::{mpsc, oneshot};
+use sqlx::{AnyPool, Executor as _};
+use tidewaiter_kit::{Chain, SharedClock};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::StoreError;
+use super::deadline::{Lease, within};
 use super::draft::Author;
 use super::engine::Engine;
 use super::feed::Feed;
+use super::queue::Queue;
+use super::quotas::Quotas;
 use super::transaction::Transaction;
 use crate::server::Error;
 
 /// The maximum number of writes in one commit.
 const BATCH: usize = 128;
-/// The maximum number of pending writes; more are refused at once.
-pub(super) const QUEUE: usize = 1_024;
 
 /// The operations of a write.
 pub(super) type Change<T> = Box<dyn for<'t> FnOnce(&'t mut Transaction) -> BoxFuture<'t, Result<T, Error>> + Send>;
@@ -36,6 +37,15 @@ pub(super) trait Job: Send {
 
     /// Notifies the caller, after the commit or its failure.
     fn finish(self: Box<Self>, committed: Result<(), Arc<StoreError>>);
+}
+
+/// The pending writes.
+pub(super) type Jobs = Queue<Box<dyn Job>>;
+
+impl std::fmt::Debug for dyn Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Job")
+    }
 }
 
 /// See [`Job`].
@@ -53,6 +63,11 @@ impl<T: Send + 'static> Job for Waiting<T> {
             transaction.by = self.by.clone();
             let result = change(transaction).await;
             let keep = result.is_ok();
+            if let Err(Error::Store(error)) = &result
+                && error.is_of_connection()
+            {
+                transaction.lost = Some(Arc::clone(error));
+            }
             self.result = Some(result);
             keep
         })
@@ -61,7 +76,7 @@ impl<T: Send + 'static> Job for Waiting<T> {
     fn finish(self: Box<Self>, committed: Result<(), Arc<StoreError>>) {
         let result = match (self.result, committed) {
             (Some(Err(Error::Refused(refusal))), _) => Err(Error::Refused(refusal)),
-            (_, Err(error)) => Err(StoreError::Shared(error).into()),
+            (_, Err(error)) => Err(Error::Store(error)),
             (Some(result), Ok(())) => result,
             (None, Ok(())) => Err(StoreError::Stopping.into()),
         };
@@ -74,38 +89,43 @@ impl<T: Send + 'static> Job for Waiting<T> {
 pub struct Writer {
     pub(super) engine: Arc<dyn Engine>,
     pub(super) pool: AnyPool,
-    pub(super) jobs: mpsc::Receiver<Box<dyn Job>>,
+    pub(super) jobs: Arc<Jobs>,
     pub(super) feed: Arc<Feed>,
     pub(super) health: Arc<super::Health>,
     pub(super) clock: SharedClock,
+    pub(super) quotas: Arc<Quotas>,
     /// The connection of the last successful commit.
-    pub(super) kept: Option<PoolConnection<Any>>,
+    pub(super) kept: Option<Lease>,
 }
 
 impl Writer {
+    /// The same with these quotas.
+    #[must_use]
+    pub fn with_quotas(self, quotas: Quotas) -> Self {
+        Self {
+            quotas: Arc::new(quotas),
+            ..self
+        }
+    }
+
     /// Writes until `shutdown`, and then completes the pending writes.
     ///
     /// # Errors
     /// None: a failed write is reported to its caller, and later ones retry.
     pub async fn run(mut self, shutdown: CancellationToken) -> Result<(), Infallible> {
+        let jobs = Arc::clone(&self.jobs);
         loop {
-            let first = tokio::select! {
-                job = self.jobs.recv() => job,
+            let taken = tokio::select! {
+                taken = jobs.take(BATCH) => taken,
                 () = shutdown.cancelled() => {
-                    self.jobs.close();
-                    self.jobs.recv().await
+                    jobs.close();
+                    jobs.take(BATCH).await
                 }
             };
-            let Some(first) = first else { return Ok(()) };
-            let mut batch = vec![first];
-            while batch.len() < BATCH
-                && let Ok(job) = self.jobs.try_recv()
-            {
-                batch.push(job);
-            }
+            let Some(mut batch) = taken else { return Ok(()) };
             let committed = self.commit(&mut batch).await;
-            self.health.wrote(&committed);
             if let Err(error) = &committed {
+                self.health.failed(error);
                 error!(error = %Chain(error.as_ref()), "no change was written");
             }
             for job in batch {
@@ -117,11 +137,8 @@ impl Writer {
     async fn commit(&mut self, batch: &mut [Box<dyn Job>]) -> Result<(), Arc<StoreError>> {
         let mut transaction = self.begin().await.map_err(Arc::new)?;
         let begun = transaction.sequence;
-        if let Err(error) = fill(&*self.engine, &mut transaction, batch, begun).await {
-            // Dropping the connection rolls back everything on it.
-            transaction.connection.close_on_drop();
-            return Err(Arc::new(error));
-        }
+        // Dropping the connection rolls back everything on it.
+        fill(&*self.engine, &mut transaction, batch, begun).await?;
         let Transaction { connection, notes, .. } = transaction;
         self.kept = Some(connection);
         // The changes of other replicas since the last commit have smaller numbers and are published first.
@@ -136,42 +153,31 @@ impl Writer {
     }
 
     async fn begin(&mut self) -> Result<Transaction, StoreError> {
-        // A pooled connection may have been lost: then no change was written on it.
+        // The connection may have been lost: then no change was written on it.
         if let Some(connection) = self.kept.take()
-            && let Ok(transaction) = begin_on(&*self.engine, &*self.clock, connection).await
+            && let Ok(transaction) = self.begin_on(connection).await
         {
             return Ok(transaction);
         }
-        let connection = self.pool.acquire().await?;
-        begin_on(&*self.engine, &*self.clock, connection).await
+        let connection = Lease::of(self.pool.acquire().await?);
+        self.begin_on(connection).await
     }
-}
 
-async fn begin_on(
-    engine: &dyn Engine,
-    clock: &dyn Clock,
-    mut connection: PoolConnection<Any>,
-) -> Result<Transaction, StoreError> {
-    let begun = async {
-        connection.execute(engine.begin()).await?;
+    async fn begin_on(&mut self, mut connection: Lease) -> Result<Transaction, StoreError> {
+        within(connection.execute(self.engine.begin())).await?;
         // On PostgreSQL this row is the lock that serializes writers.
-        sqlx::query_as("UPDATE sequence SET value = value WHERE one = 1 RETURNING value")
-            .fetch_one(&mut *connection)
-            .await
-    };
-    match begun.await {
-        Ok((sequence,)) => Ok(Transaction {
+        let locked = sqlx::query_as("UPDATE sequence SET value = value WHERE one = 1 RETURNING value");
+        let (sequence,) = within(locked.fetch_one(&mut *connection)).await?;
+        Ok(Transaction {
             connection,
             sequence,
             notes: Vec::new(),
             by: Author::default(),
-            now: clock.now(),
+            now: self.clock.now(),
             silent: false,
-        }),
-        Err(error) => {
-            connection.close_on_drop();
-            Err(error.into())
-        }
+            lost: None,
+            quotas: Arc::clone(&self.quotas),
+        })
     }
 }
 
@@ -180,13 +186,16 @@ async fn fill(
     transaction: &mut Transaction,
     batch: &mut [Box<dyn Job>],
     begun: i64,
-) -> Result<(), StoreError> {
+) -> Result<(), Arc<StoreError>> {
     for job in batch {
         let (sequence, notes) = (transaction.sequence, transaction.notes.len());
         transaction.say("SAVEPOINT job").await?;
         if job.run(transaction).await {
             transaction.say("RELEASE SAVEPOINT job").await?;
         } else {
+            if let Some(error) = transaction.lost.take() {
+                return Err(error);
+            }
             transaction.say("ROLLBACK TO SAVEPOINT job").await?;
             transaction.say("RELEASE SAVEPOINT job").await?;
             transaction.sequence = sequence;
@@ -194,14 +203,12 @@ async fn fill(
         }
     }
     if transaction.sequence == begun && !transaction.silent {
-        return transaction.say("ROLLBACK").await;
+        return transaction.say("ROLLBACK").await.map_err(Arc::new);
     }
-    sqlx::query("UPDATE sequence SET value = $1 WHERE one = 1")
-        .bind(transaction.sequence)
-        .execute(&mut *transaction.connection)
-        .await?;
+    let counted = sqlx::query("UPDATE sequence SET value = $1 WHERE one = 1").bind(transaction.sequence);
+    within(counted.execute(&mut *transaction.connection)).await?;
     if let Some(announce) = engine.announce() {
         transaction.say(announce).await?;
     }
-    transaction.say("COMMIT").await
+    transaction.say("COMMIT").await.map_err(Arc::new)
 }

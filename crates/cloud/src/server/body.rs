@@ -1,0 +1,81 @@
+//! The body of a request, against a size, a deadline and a minimum rate.
+//!
+//! Why not tower-http: its timeouts limit a request or the time between two frames, and one byte every few seconds keeps both.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use http_body_util::BodyExt as _;
+use tidewaiter_kit::Clock;
+use tidewaiter_kit::clock::timeout;
+
+use super::call::Call;
+use super::endpoints::{Action, Input};
+use super::refusal::Refusal;
+
+/// The maximum size of a body, in bytes.
+const MAX_BODY: usize = 1024 * 1024;
+/// The maximum size of manifests, in bytes.
+const MAX_MANIFESTS: usize = 16 * 1024 * 1024;
+/// The maximum size of a login, in bytes: an e-mail address and a password of 256 characters, each written as an escape.
+const MAX_LOGIN: usize = 8 * 1024;
+/// The time for a body, and one second more for each [`RATE`] bytes that were received.
+const GRACE: Duration = Duration::from_secs(5);
+const RATE: usize = 16 * 1024;
+
+/// The body, if its content type and size are accepted by the endpoint.
+pub(super) async fn read(clock: &dyn Clock, call: &Call, mut body: Body) -> Result<Bytes, Refusal> {
+    let most = match call.endpoint.action {
+        Action::SetManifests => MAX_MANIFESTS,
+        Action::LogIn => MAX_LOGIN,
+        _ => MAX_BODY,
+    };
+    check_type(call)?;
+    let refused = || {
+        let message = format!("the body is unreadable or larger than {} KiB", most / 1024);
+        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message)
+    };
+    let began = clock.monotonic();
+    let mut whole = BytesMut::new();
+    loop {
+        let earned = Duration::from_secs((whole.len() / RATE).try_into().unwrap_or(u64::MAX));
+        let spent = clock.monotonic().saturating_sub(began);
+        let left = (GRACE + earned).saturating_sub(spent);
+        let frame = timeout(clock, left, body.frame()).await.map_err(|_| too_slow())?;
+        let Some(frame) = frame else { return Ok(whole.freeze()) };
+        let Ok(data) = frame.map_err(|_| refused())?.into_data() else {
+            continue;
+        };
+        if data.len() > most - whole.len() {
+            return Err(refused());
+        }
+        whole.extend_from_slice(&data);
+    }
+}
+
+fn too_slow() -> Refusal {
+    let message = format!(
+        "the body arrived too slowly: send it within {} seconds and at {} KiB per second",
+        GRACE.as_secs(),
+        RATE / 1024
+    );
+    Refusal::new(StatusCode::REQUEST_TIMEOUT, message)
+}
+
+fn check_type(call: &Call) -> Result<(), Refusal> {
+    let json = matches!(call.endpoint.takes, Input::Json(_) | Input::Patch(_));
+    if let (true, Some(said)) = (json, call.header(&CONTENT_TYPE)) {
+        let essence = said.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        if !["application/json", "application/merge-patch+json"].contains(&&*essence) {
+            let message = format!(
+                "content-type: is {:.64}, must be application/json",
+                essence.escape_default().to_string()
+            );
+            return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+        }
+    }
+    Ok(())
+}

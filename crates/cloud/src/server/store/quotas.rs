@@ -1,0 +1,59 @@
+//! The maximum number of objects of each kind in an organization, counted in the transaction that creates them.
+
+use std::collections::BTreeMap;
+
+use prometheus::IntCounterVec;
+use sqlx::Any;
+
+use super::StoreError;
+use super::deadline::within;
+use super::transaction::Transaction;
+use crate::server::Error;
+use crate::server::kind::Kind;
+use crate::server::refusal::Refusal;
+
+/// The quotas of a server.
+#[derive(Clone, Debug, Default)]
+pub struct Quotas {
+    /// Those that differ from [`Kind::quota`].
+    pub limits: BTreeMap<Kind, i64>,
+    /// Counts refusals, by kind.
+    pub refused: Option<IntCounterVec>,
+}
+
+impl Quotas {
+    fn check(&self, kind: Kind, count: i64) -> Result<(), Refusal> {
+        let limit = self.limits.get(&kind).copied().unwrap_or_else(|| kind.quota());
+        if count <= limit {
+            return Ok(());
+        }
+        if let Some(refused) = &self.refused {
+            refused.with_label_values(&[kind.word()]).inc();
+        }
+        let word = kind.word();
+        Err(Refusal::forbidden(format!(
+            "the organization has {limit} {word}, the maximum: delete some, or ask the operator of the server to raise quotas.{word}"
+        )))
+    }
+}
+
+impl Transaction {
+    /// Counts one object more of `kind`.
+    pub(super) async fn count_one(&mut self, kind: Kind, organization: &str) -> Result<(), Error> {
+        let counted = sqlx::query_as(
+            "INSERT INTO counts (organization_id, kind, count) VALUES ($1, $2, 1) \
+             ON CONFLICT (organization_id, kind) DO UPDATE SET count = counts.count + 1 RETURNING count",
+        );
+        let counted = counted.bind(organization).bind(kind.word());
+        let (count,) = within(counted.fetch_one(&mut *self.connection)).await?;
+        Ok(self.quotas.check(kind, count)?)
+    }
+
+    /// Counts `number` objects less of `kind`.
+    pub(super) async fn count_less(&mut self, kind: Kind, organization: &str, number: i64) -> Result<(), StoreError> {
+        let counted =
+            sqlx::query::<Any>("UPDATE counts SET count = count - $1 WHERE organization_id = $2 AND kind = $3");
+        let counted = counted.bind(number).bind(organization).bind(kind.word());
+        within(counted.execute(&mut *self.connection)).await.map(drop)
+    }
+}

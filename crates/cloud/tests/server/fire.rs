@@ -1,0 +1,218 @@
+//! Clients without an account, and tenants that take more than their part: an honest client beside them gets no error.
+//!
+//! Attackers come from other loopback addresses than the honest client.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use reqwest::Client;
+use serde_json::json;
+use tidewaiter_cloud::server::ServerParts;
+use tidewaiter_testkit::{Postgres, eventually};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+use uuid::Uuid;
+
+use crate::errors::limited;
+use crate::stream::{Listening, SOON};
+use crate::world::{PASSWORD, World};
+
+const EMAIL: &str = "olivia@example.org";
+
+/// A connection from 127.0.0.`last`.
+async fn connect(world: &World, last: u8, text: &str) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, last], 0).into()).unwrap();
+    let address: SocketAddr = world.base.trim_start_matches("http://").parse().unwrap();
+    let mut stream = socket.connect(address).await.unwrap();
+    stream.write_all(text.as_bytes()).await.unwrap();
+    stream
+}
+
+/// Everything until the server closes the connection.
+async fn rest(mut stream: TcpStream) -> String {
+    let mut read = Vec::new();
+    let ended = tokio::time::timeout(SOON, stream.read_to_end(&mut read)).await;
+    ended.expect("the end of the connection").unwrap();
+    String::from_utf8(read).unwrap()
+}
+
+/// A client at 127.0.0.`last`.
+fn client(last: u8) -> Client {
+    let timeout = Duration::from_mins(1);
+    let client = Client::builder().local_address(std::net::IpAddr::from([127, 0, 0, last]));
+    client.timeout(timeout).build().unwrap()
+}
+
+async fn guess(world: &World, client: &Client, email: &str, forwarded: &str) -> u16 {
+    let request = client.post(format!("{}/v3/login/password", world.base));
+    let request = request.json(&json!({"email": email, "password": "a wrong password"}));
+    let request = if forwarded.is_empty() {
+        request
+    } else {
+        request.header("forwarded", forwarded)
+    };
+    request.send().await.unwrap().status().as_u16()
+}
+
+#[tokio::test]
+async fn unfinished_bodies_take_nothing_from_others() {
+    let world = limited(|parts| parts.limits.requests_at_once = 64).await;
+    let owner = world.owner().await;
+    let made = world.post(&owner, "~/clusters", json!({"name": "prod"})).await.is(201);
+    let key = made.field("api_key");
+    let head =
+        "POST /v3/login/password HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{";
+    let attack = (0..100).flat_map(|_| (2..6).map(|last| connect(&world, last, head)));
+    let unfinished = join_all(attack).await;
+    for _ in 0..20 {
+        for path in ["/.well-known/openid-configuration", "/.well-known/jwks.json", "/docs"] {
+            world.get("", path).await.is(200);
+        }
+        world.get(&key, "~/users").await.is(200);
+        world
+            .post(
+                &owner,
+                "~/registries",
+                crate::fixture::registry(&Uuid::new_v4().to_string()),
+            )
+            .await
+            .is(201);
+    }
+    world.owner().await;
+    // Each ends within its deadline, and is told so.
+    for stream in unfinished {
+        let told = rest(stream).await.to_lowercase();
+        let refused = told.starts_with("http/1.1 408") || told.starts_with("http/1.1 429");
+        assert!(refused && told.contains("\r\nconnection: close\r\n"), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn a_flood_of_logins_delays_nobody_else() {
+    let world = limited(|parts| parts.limits.requests_at_once = 64).await;
+    let owner = world.owner().await;
+    let attacker = client(2);
+    let flood = async {
+        let mut refused = 0;
+        for round in 0..10 {
+            let emails: Vec<String> = (0..60).map(|number| format!("u{round}-{number}@example.org")).collect();
+            let answers = join_all(emails.iter().map(|email| guess(&world, &attacker, email, ""))).await;
+            assert!(answers.iter().all(|status| [401, 429].contains(status)), "{answers:?}");
+            refused += answers.iter().filter(|status| **status == 429).count();
+        }
+        refused
+    };
+    let honest = async {
+        for _ in 0..20 {
+            world.get(&owner, "/v3/account").await.is(200);
+            world.get("", "/.well-known/jwks.json").await.is(200);
+            world.owner().await;
+        }
+    };
+    let (refused, ()) = futures::join!(flood, honest);
+    assert!(refused > 400, "{refused}");
+}
+
+#[tokio::test]
+async fn nobody_locks_an_owner_out_by_guessing() {
+    let world = World::sqlite().await;
+    world.owner().await;
+    let attackers: Vec<Client> = (2..8).map(client).collect();
+    let mut refused = 0;
+    for _ in 0..20 {
+        let guesses = attackers.iter().map(|attacker| guess(&world, attacker, EMAIL, ""));
+        refused += join_all(guesses).await.iter().filter(|status| **status == 429).count();
+    }
+    assert!(refused > 60, "{refused}");
+    for _ in 0..30 {
+        world.log_in(EMAIL, PASSWORD).await.is(200);
+    }
+}
+
+#[tokio::test]
+async fn only_a_trusted_proxy_names_the_client() {
+    let world = limited(|parts| parts.limits.proxies.0 = vec!["127.0.0.2/32".parse().unwrap()]).await;
+    let (proxy, stranger) = (client(2), client(3));
+    let tried = async |client: &Client, forwarded: &str| {
+        let mut statuses = Vec::new();
+        for number in 0..25 {
+            let email = format!("{}@example.org", Uuid::new_v4());
+            let forwarded = forwarded.replace('#', &number.to_string());
+            statuses.push(guess(&world, client, &email, &forwarded).await);
+        }
+        statuses
+    };
+    // Invented addresses of a client count for the one that the proxy saw.
+    let one = tried(&proxy, "for=203.0.113.#, for=198.51.100.7").await;
+    assert!(one.contains(&429), "{one:?}");
+    let each = tried(&proxy, "for=198.51.100.#").await;
+    assert_eq!(each.iter().filter(|status| **status == 429).count(), 1, "{each:?}");
+    let direct = tried(&stranger, "for=198.51.101.#").await;
+    assert!(direct.contains(&429), "{direct:?}");
+}
+
+#[tokio::test]
+async fn a_caller_has_so_many_streams() {
+    let world = limited(|parts| parts.limits.streams = 3).await;
+    let owner = world.owner().await;
+    let made = world.post(&owner, "~/clusters", json!({"name": "prod"})).await.is(201);
+    let (path, key) = (format!("~/clusters/{}", made.field("id")), made.field("api_key"));
+    let mut open = Vec::new();
+    for _ in 0..3 {
+        let mut stream = Listening::to(&world, &key, &path, None).await;
+        stream.heard().await;
+        open.push(stream);
+    }
+    let events = format!("{path}/events");
+    let refused = world.get(&key, &events).await.is(429);
+    assert!(refused.body.contains("3 open change streams"), "{refused:?}");
+    // Others have their own.
+    Listening::to(&world, &owner, &path, None).await.heard().await;
+    open.pop();
+    eventually("a stream that ended to make room", SOON, async || {
+        let answer = world.get(&key, &events).await;
+        if answer.status == 200 {
+            Ok(())
+        } else {
+            Err(answer.status)
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_refusal_before_the_body_says_that_the_connection_ends() {
+    let world = World::sqlite().await;
+    let head = "POST /v3/organizations HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n{";
+    let told = rest(connect(&world, 1, head).await).await.to_lowercase();
+    assert!(told.starts_with("http/1.1 401"), "{told}");
+    assert!(told.contains("\r\nconnection: close\r\n"), "{told}");
+    // Without a body the connection goes on.
+    let request = "GET /v3/organizations HTTP/1.1\r\nhost: x\r\n\r\n";
+    let last = "GET /v3/organizations HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let told = rest(connect(&world, 1, &format!("{request}{last}")).await).await;
+    assert_eq!(told.matches("HTTP/1.1 401").count(), 2, "{told}");
+}
+
+#[tokio::test]
+async fn invented_keys_count_before_they_are_looked_up() {
+    let postgres = Postgres::start().await;
+    let database = postgres.create_database().await;
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let mut first = World::begun(postgres.url(&database).parse().unwrap(), folder).await;
+    first.stop().await;
+    let slowly = |parts: &mut ServerParts| parts.limits.requests_a_second = NonZeroU32::MIN;
+    let world = World::served(first.database.clone(), Arc::clone(&first.folder), first.ids(), slowly).await;
+    let world = world.unwrap();
+    // Whoever is looked up now is not found out.
+    postgres.stop().await;
+    let key = |number: u32| format!("twk_{}_{}", Uuid::from_u128(number.into()).simple(), "A".repeat(43));
+    let keys: Vec<String> = (0..30).map(key).collect();
+    let answers = join_all(keys.iter().map(|key| world.get(key, "/v3/account"))).await;
+    let refused = answers.iter().filter(|answer| answer.status == 429).count();
+    assert!(refused >= 15, "{refused} of {answers:?}");
+}

@@ -1,0 +1,141 @@
+//! Quotas, and what expired tokens cost.
+
+use serde_json::json;
+use sqlx::{AnyConnection, Connection as _};
+use tidewaiter_cloud::server::kind::Kind;
+use tidewaiter_testkit::eventually;
+
+use crate::errors::limited;
+use crate::fixture;
+use crate::stream::{Listening, SOON, kinds};
+use crate::world::{World, on_both};
+
+on_both!(
+    expired_tokens_are_deleted_in_the_background,
+    old_changes_are_deleted_except_those_that_streams_replay,
+);
+
+#[tokio::test]
+async fn an_organization_has_as_many_objects_as_the_operator_permits() {
+    let world = limited(|parts| parts.quotas = [(Kind::Registry, 3)].into()).await;
+    let owner = world.owner().await;
+    let registries = |organization: &str| format!("/v3/organizations/{organization}/registries");
+    let other = world
+        .post(&owner, "/v3/organizations", json!({"name": "Other"}))
+        .await
+        .is(201)
+        .field("id");
+    for organization in [&world.organization, &other] {
+        let mut last = String::new();
+        for number in 0..3 {
+            let registry = fixture::registry(&number.to_string());
+            last = world
+                .post(&owner, &registries(organization), registry)
+                .await
+                .is(201)
+                .field("id");
+        }
+        let refused = world
+            .post(&owner, &registries(organization), fixture::registry("more"))
+            .await
+            .is(403);
+        assert!(
+            refused.body.contains("has 3 registries") && refused.body.contains("quotas.registries"),
+            "{refused:?}"
+        );
+        world
+            .delete(&owner, &format!("{}/{last}", registries(organization)))
+            .await
+            .is(204);
+        world
+            .post(&owner, &registries(organization), fixture::registry("more"))
+            .await
+            .is(201);
+    }
+    let metrics = world.get("", "/metrics").await.is(200).body;
+    assert!(
+        metrics.contains("tidewaiter_cloud_over_quota_total{kind=\"registries\"} 2"),
+        "{metrics}"
+    );
+    // With a whole organization all that was counted goes.
+    world
+        .delete(&owner, &format!("/v3/organizations/{other}"))
+        .await
+        .is(204);
+    let mut database = AnyConnection::connect(world.database.as_str()).await.unwrap();
+    let left: (i64,) = sqlx::query_as("SELECT COALESCE(SUM(count), 0) FROM counts WHERE organization_id = $1")
+        .bind(&other)
+        .fetch_one(&mut database)
+        .await
+        .unwrap();
+    assert_eq!(left.0, 0);
+}
+
+async fn expired_tokens_are_deleted_in_the_background(world: World) {
+    let owner = world.owner().await;
+    for number in 0..5 {
+        let token = json!({"name": format!("t{number}"), "expires_in_seconds": 3600});
+        world.post(&owner, "/v3/account/tokens", token).await.is(201);
+    }
+    let mut database = AnyConnection::connect(world.database.as_str()).await.unwrap();
+    let expire = "UPDATE objects SET spec = REPLACE(spec, '\"expires_at\":\"20', '\"expires_at\":\"19') WHERE kind = 'tokens' AND spec LIKE '%\"t%'";
+    let expired = sqlx::query(expire).execute(&mut database).await.unwrap();
+    assert_eq!(expired.rows_affected(), 5);
+    // Nobody logs in.
+    eventually("the expired tokens to be deleted", SOON, async || {
+        let tokens = world.get(&owner, "/v3/account/tokens").await.is(200).json();
+        let count = tokens.as_array().unwrap().len();
+        if count == 1 { Ok(()) } else { Err(count) }
+    })
+    .await;
+    let (count,): (i64,) = sqlx::query_as("SELECT CAST(SUM(count) AS BIGINT) FROM counts WHERE kind = 'tokens'")
+        .fetch_one(&mut database)
+        .await
+        .unwrap();
+    assert_eq!(count, 1);
+}
+
+async fn old_changes_are_deleted_except_those_that_streams_replay(world: World) {
+    let owner = world.owner().await;
+    let made = world.post(&owner, "~/clusters", json!({"name": "prod"})).await.is(201);
+    let path = format!("~/clusters/{}", made.field("id"));
+    let before = Listening::to(&world, &owner, &path, None).await.heard().await.id;
+    world.post(&owner, "~/roles", fixture::role("Old")).await.is(201);
+    let rows = async || {
+        world
+            .get(&owner, "~/audit")
+            .await
+            .is(200)
+            .json()
+            .as_array()
+            .unwrap()
+            .len()
+    };
+    let mut database = AnyConnection::connect(world.database.as_str()).await.unwrap();
+    let old = "UPDATE changes SET at = '2001-01-01T00:00:00Z'";
+    sqlx::query(old).execute(&mut database).await.unwrap();
+    let report = json!({"status": {"type": "RUNNING"}});
+    world
+        .put(&made.field("api_key"), &format!("{path}/status"), report)
+        .await
+        .is(200);
+    let after = world.get(&owner, "~/audit?limit=1").await.is(200).json()[0]["after"].clone();
+    assert_eq!(after["status"]["type"], "RUNNING");
+    assert_eq!(after["name"], serde_json::Value::Null, "only what was reported");
+    let all = rows().await;
+    assert!(all > 3);
+    // As many more changes as streams replay, and one: two are no longer replayed.
+    let moved = "UPDATE sequence SET value = 10002";
+    sqlx::query(moved).execute(&mut database).await.unwrap();
+    eventually("the first two changes to be deleted", SOON, async || {
+        let (left,): (i64,) = sqlx::query_as("SELECT MIN(sequence) FROM changes")
+            .fetch_one(&mut database)
+            .await
+            .unwrap();
+        if left == 3 { Ok(()) } else { Err(left) }
+    })
+    .await;
+    world.post(&owner, "~/roles", fixture::role("New")).await.is(201);
+    let mut again = Listening::to(&world, &owner, &path, Some(&before)).await;
+    assert!(kinds(&again.heard().await).contains(&"roles".to_owned()));
+}
