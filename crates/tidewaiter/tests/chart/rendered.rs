@@ -140,6 +140,14 @@ fn monitoring_has_what_belongs_to_the_roles() {
     assert_eq!(kinds, [["ConfigMap".to_owned(), "acme-cloud".to_owned()]]);
 }
 
+#[test]
+fn the_agent_is_refused_where_tokens_do_not_name_their_node() {
+    let values = json!({"image": {"repository": "registry.example.com/tidewaiter"}, "agent": {"enabled": true}});
+    template(&values, &["--kube-version", "1.32.0"]).output();
+    let refusal = template(&values, &["--kube-version", "1.31.9"]).refusal();
+    assert!(refusal.contains("the agent needs 1.32 or later"), "{refusal}");
+}
+
 /// Each refusal names the value and the remedy.
 #[test]
 fn values_that_cannot_be_meant_are_refused_by_name() {
@@ -191,6 +199,10 @@ fn values_that_cannot_be_meant_are_refused_by_name() {
         (
             json!({"image": image, "cloud": cloud, "controller": {"enabled": true, "env": {"HCLOUD_TOKEN": "a"}}}),
             &["controller.env.HCLOUD_TOKEN", "controller.hetznerToken"],
+        ),
+        (
+            json!({"image": image, "agent": {"enabled": true, "settings": {"onStop": "delete"}}}),
+            &["/agent/settings/onStop", "'keep', 'clear'"],
         ),
     ] {
         let refusal = template(&values, &[]).refusal();
