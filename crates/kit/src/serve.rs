@@ -246,7 +246,8 @@ impl Server {
                 }
                 return;
             }
-            () = life => LAST_RESPONSE,
+            // No response is on the way.
+            () = life => if asked.load(Ordering::Relaxed) { LAST_RESPONSE } else { return },
             () = self.shutdown.cancelled() => self.options.drain,
         };
         connection.as_mut().graceful_shutdown();
