@@ -173,7 +173,7 @@ fn each_operation_says_what_it_takes_and_what_may_be_answered() {
     assert_eq!(
         statuses(&create),
         [
-            "201", "400", "401", "403", "404", "409", "413", "415", "422", "429", "500", "501", "503"
+            "201", "400", "401", "403", "404", "408", "409", "413", "415", "422", "429", "500", "501", "503"
         ]
     );
     for header in ["Location", "ETag", "x-request-id"] {

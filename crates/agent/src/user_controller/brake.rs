@@ -15,8 +15,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tidewaiter_api::cloud_sync::SYNCED;
 use tidewaiter_api::{CloudSync, ConditionStatus};
+use uuid::Uuid;
 
-use crate::authorized_keys::Logins;
+use crate::authorized_keys::{LoginKey, Logins};
 
 /// A list with this many users or fewer is only guarded against becoming empty, as in the mirror.
 const FEW: usize = 5;
@@ -126,15 +127,20 @@ impl Brake {
             self.complete = Arc::clone(applied);
         } else if now.saturating_sub(self.changed) >= TOGETHER {
             self.complete = Arc::clone(applied);
+        } else if *applied != self.complete {
+            let complete = Arc::make_mut(&mut self.complete);
+            for (user, keys) in applied.iter() {
+                complete.entry(*user).or_insert_with(|| keys.clone());
+            }
         }
     }
 }
 
 /// How many users are gone: of their keys none is left.
 fn gone(before: &Logins, wanted: &Logins) -> usize {
-    let is_gone = |(user, keys): &(&_, &Vec<_>)| {
+    let is_gone = |(user, keys): &(&Uuid, &Vec<LoginKey>)| {
         let mut now = wanted.get(*user).into_iter().flatten();
-        !now.any(|key| keys.contains(key))
+        !now.any(|key| keys.iter().any(|known| known.data == key.data))
     };
     before.iter().filter(is_gone).count()
 }
@@ -146,10 +152,7 @@ fn agrees(users: usize, mirror: &MirrorState) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
-
     use super::*;
-    use crate::authorized_keys::LoginKey;
 
     fn key(name: &str) -> LoginKey {
         LoginKey {

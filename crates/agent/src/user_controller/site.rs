@@ -403,7 +403,11 @@ fn add(accepted: &mut Logins, wanted: &Logins) {
     let mut bytes: usize = accepted.values().flatten().map(|key| key.data.len()).sum();
     for (user, keys) in wanted {
         for key in keys {
-            let is_known = accepted.get(user).is_some_and(|known| known.contains(key));
+            let is_known = accepted
+                .get(user)
+                .into_iter()
+                .flatten()
+                .any(|known| known.data == key.data);
             if !is_known && bytes + key.data.len() <= MOST_HELD {
                 bytes += key.data.len();
                 accepted.entry(*user).or_default().push(key.clone());

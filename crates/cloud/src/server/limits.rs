@@ -37,6 +37,9 @@ const KEYS: usize = 50_000;
 /// nobody's next change is to be refused because of that.
 const WAIT: Duration = Duration::from_secs(1);
 
+/// How long a request of a known caller waits until others of the same caller end: that delays nobody else.
+const CALLER_WAIT: Duration = Duration::from_secs(5);
+
 /// A request above the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooSoon {
@@ -80,13 +83,15 @@ pub struct Limits {
 #[derive(Debug)]
 struct Keyed<K> {
     limit: usize,
+    wait: Duration,
     permits: Mutex<HashMap<K, Arc<Semaphore>>>,
 }
 
 impl<K: Clone + Eq + Hash> Keyed<K> {
-    fn new(limit: usize) -> Self {
+    fn new(limit: usize, wait: Duration) -> Self {
         Self {
             limit,
+            wait,
             permits: Mutex::default(),
         }
     }
@@ -100,13 +105,13 @@ impl<K: Clone + Eq + Hash> Keyed<K> {
         Arc::clone(permits.entry(key.clone()).or_insert_with(new))
     }
 
-    /// A permit for `key`, if there is one within [`WAIT`].
+    /// A permit for `key`, if there is one in time.
     async fn wait(&self, clock: &dyn Clock, key: &K) -> Result<OwnedSemaphorePermit, TooSoon> {
         let permits = self.of(key);
         if let Ok(permit) = Arc::clone(&permits).try_acquire_owned() {
             return Ok(permit);
         }
-        let permit = timeout(clock, WAIT, permits.acquire_owned()).await;
+        let permit = timeout(clock, self.wait, permits.acquire_owned()).await;
         permit.ok().and_then(Result::ok).ok_or(TooSoon { retry_after: 1 })
     }
 }
@@ -135,10 +140,10 @@ impl Limits {
             strangers: RateLimiter::keyed(quota),
             clock: DefaultClock::default(),
             permits: Semaphore::new(requests_at_once),
-            by_caller: Keyed::new((requests_at_once / PART).max(1)),
+            by_caller: Keyed::new((requests_at_once / PART).max(1), CALLER_WAIT),
             stranger_permits: Semaphore::new(requests_at_once.min(STRANGERS)),
-            by_address: Keyed::new(STRANGERS_BY_ADDRESS),
-            streams: Keyed::new(streams),
+            by_address: Keyed::new(STRANGERS_BY_ADDRESS, WAIT),
+            streams: Keyed::new(streams, Duration::ZERO),
             hashes: Semaphore::new(HASHES),
             hash_queue: Semaphore::new(HASH_QUEUE),
             proxies,

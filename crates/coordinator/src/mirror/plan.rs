@@ -421,7 +421,7 @@ mod tests {
             .iter()
             .map(|(it, _)| it.metadata.finalizers.clone())
             .collect();
-        assert_eq!(finalizers, [Some(vec![]), Some(vec!["ours".to_owned()])]);
+        assert_eq!(finalizers, [None, Some(vec!["ours".to_owned()])]);
         assert!(changes.create.is_empty() && changes.delete.is_empty());
         let (first, text) = blocked(&actual, |_| true, Some("ours")).unwrap();
         assert_eq!(first.metadata.name.as_deref(), Some("a"));

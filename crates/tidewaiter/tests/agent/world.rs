@@ -339,7 +339,10 @@ impl Agent {
         eventually("the agent to have applied the keys", SOON, async || {
             let answer = reqwest::get(&url).await.map_err(|error| error.to_string())?;
             let text = answer.text().await.map_err(|error| error.to_string())?;
-            let is_applied = text.lines().any(|line| line == "tidewaiter_agent_applied 1");
+            let keys = text
+                .lines()
+                .find_map(|line| line.strip_prefix("tidewaiter_agent_keys "));
+            let is_applied = keys.is_some_and(|keys| keys != "0");
             if is_applied {
                 Ok(())
             } else {

@@ -157,7 +157,7 @@ fn a_user_with_very_many_keys_does_not_fill_the_file() {
     assert!(content.len() <= MOST_BYTES + 4096, "{}", content.len());
     assert!(all.refused.iter().any(|refused| refused.reason.contains("more than")));
     // New Users take nobody's place, whatever their ids are.
-    let last = user("ffffffff-0000-4000-8000-000000000000", &[KEY]);
+    let last = user("ffffffff-0000-4000-8000-000000000000", &[&rsa(5_000_000)]);
     let id = last.id().unwrap();
     let users = || users.iter().chain([&last]);
     assert!(!wanted(users()).logins.contains_key(&id));
