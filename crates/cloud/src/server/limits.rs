@@ -47,7 +47,7 @@ pub(super) struct TooSoon {
     pub(super) retry_after: u64,
 }
 
-/// The settings of [`Limits`].
+/// The settings of the limits.
 #[derive(Clone, Debug)]
 pub struct LimitSettings {
     /// The maximum number of requests per second of one caller, with bursts of ten times as many.
