@@ -202,7 +202,7 @@ impl Host {
     }
 
     /// Sets owner and mode. The owner is first: `chown(2)` clears set-user-ID bits, and a new owner could have changed the mode.
-    pub(super) fn own(&self, fd: &OwnedFd, mode: u32) -> Result<(), Errno> {
+    pub(crate) fn own(&self, fd: &OwnedFd, mode: u32) -> Result<(), Errno> {
         self.before(Call::Change)?;
         let Owner { uid, gid } = self.owner;
         fchown(fd, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;

@@ -96,14 +96,6 @@ impl Host {
         }
     }
 
-    /// Sets owner and mode of a file that was found.
-    ///
-    /// # Errors
-    /// When they cannot be set.
-    pub fn own_file(&self, file: &OwnedFd, mode: u32) -> Result<(), Errno> {
-        self.own(file, mode)
-    }
-
     fn write_next(&self, folder: &OwnedFd, next: &str, content: &[u8], mode: u32) -> Result<(), Errno> {
         self.before(Call::Create)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;

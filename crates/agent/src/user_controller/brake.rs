@@ -2,7 +2,7 @@
 //!
 //! One user that is removed loses access at once. Nobody left, or more than half of more than five users gone, may be a mistake: `kubectl
 //! delete users --all`, a definition that was deleted, a schema that drops fields, an etcd that was restored. A user of whose keys none
-//! stays is gone as well: otherwise whoever writes Users could lock everybody out by other keys. Such a removal waits until
+//! stays is gone as well: otherwise anybody with write access to Users could lock all users out by replacing keys. Such a removal waits until
 //! the mirror of the cloud confirms it: `CloudSync` is `Synced`, counts as many Users as we see, and names another list of the cloud than
 //! when the users were last complete. A termination of the coordinator, which removes all Users, confirms it, too.
 //!
@@ -89,6 +89,7 @@ impl Brake {
 
     /// Whether the removal of those that are not in `wanted` waits. `users` is the number of Users in the cluster.
     pub(crate) fn holds(&mut self, wanted: &Logins, users: usize, mirror: &MirrorState) -> bool {
+        // A new agent cannot tell the list that it finds from one that it should wait for.
         if self.is_new && self.revision.is_none() && !mirror.revision.is_empty() {
             self.revision = Some(mirror.revision.clone());
         }
@@ -270,7 +271,7 @@ mod tests {
         let mut brake = Brake::new(ids(0..4), Duration::ZERO);
         assert!(brake.holds(&ids(0..2), 2, &away));
         assert!(!brake.holds(&ids(0..2), 2, &mirror(2, "one")));
-        assert!(!brake.holds(&ids(0..5), 5, &away), "nobody is removed");
+        assert!(!brake.holds(&ids(0..5), 5, &away), "no user is removed");
         brake.release(&ids(0..5), 5, &away, Duration::ZERO);
         assert!(!brake.holds(&ids(0..4), 4, &away), "one that is removed later");
     }

@@ -2,16 +2,16 @@
 //!
 //! One lock is around a whole pass, so that nothing is written after the agent was told to stop. Calls block, for as long as the disk does.
 
+mod state;
+
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use super::brake::{Brake, MirrorState};
-use super::expiry::{Expiry, expiry};
-use super::pace::Pace;
+use super::expiry::Expiry;
 use super::plan::{Left, MODE, Plan, Target, plan};
 use super::wanted::{Refused, Wanted};
 use crate::authorized_keys::{Format, Logins, Parts, fingerprint};
@@ -20,14 +20,12 @@ use crate::host::{Found, Host, HostError, Opened, Replaced};
 use crate::login_script;
 use crate::settings::{AgentSettings, OnStop};
 use crate::watcher::Watcher;
+use state::State;
 
 const SSH: [&str; 2] = ["home", ".ssh"];
 const KEYS: &str = "authorized_keys";
 const SCRIPTS: [&str; 1] = ["scripts"];
 const SCRIPT: &str = "containership_login.sh";
-
-/// The keys that the file may have while removals are held and Users are added: somebody may add and remove many.
-const MOST_HELD: usize = 4 * 1024 * 1024;
 
 /// How often a file is written again because somebody wrote it at the same moment.
 const RACES: usize = 8;
@@ -77,23 +75,6 @@ pub(crate) struct Outcome {
     pub(crate) wait: Option<Duration>,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    /// Whether the agent was told to stop.
-    is_stopped: bool,
-    /// Whether what a killed agent left was removed.
-    is_swept: bool,
-    /// Who may log in. Before the first list of the Users, that is who the file says, if the agent wrote it.
-    accepted: Option<Arc<Logins>>,
-    left: Option<Left>,
-    has_script: bool,
-    brake: Brake,
-    pace: Pace,
-    /// When the mirror last confirmed the users; monotonic.
-    confirmed: Duration,
-    last_success: Option<Timestamp>,
-}
-
 /// The folders of a pass.
 struct Folders {
     ssh: Opened,
@@ -111,10 +92,7 @@ impl Site {
             host,
             settings,
             watcher,
-            state: Mutex::new(State {
-                confirmed: now,
-                ..State::default()
-            }),
+            state: Mutex::new(State::new(now)),
         }
     }
 
@@ -308,7 +286,7 @@ impl Site {
             if let Err(error) = self.put(folder, content, &found, target) {
                 // Owner and mode need no space on the disk: nobody else may write the file meanwhile.
                 if let Found::File(file) = &found {
-                    self.host.own_file(&file.fd, MODE).ok();
+                    self.host.own(&file.fd, MODE).ok();
                 }
                 return Err(error);
             }
@@ -346,73 +324,6 @@ impl Site {
             found = &later;
         }
         Ok(())
-    }
-}
-
-impl State {
-    fn decide(&mut self, input: &Input, expire_after: Option<Duration>) -> Outcome {
-        let mut is_held = false;
-        if let Some(wanted) = &input.wanted {
-            is_held = self.accept(wanted, input);
-        }
-        if input.mirror.last_success > self.last_success {
-            self.last_success = input.mirror.last_success;
-            self.confirmed = input.now;
-        }
-        let expiry = expiry(expire_after, self.confirmed, input.now);
-        let logins = match expiry {
-            Expiry::Expired => self.accepted.as_ref().map(|_| Arc::default()),
-            _ => self.accepted.clone(),
-        };
-        Outcome {
-            logins,
-            refused: input
-                .wanted
-                .as_ref()
-                .map(|wanted| wanted.refused.clone())
-                .unwrap_or_default(),
-            is_listed: input.wanted.is_some(),
-            is_held,
-            expiry,
-            tampering: Vec::new(),
-            foreign_lines: 0,
-            break_glass_lines: 0,
-            other_fingerprints: Vec::new(),
-            wait: None,
-        }
-    }
-
-    /// Accepts what the Users ask for. Returns whether removals are held; everything else is accepted.
-    fn accept(&mut self, wanted: &Wanted, input: &Input) -> bool {
-        if self.brake.holds(&wanted.logins, wanted.users, &input.mirror) {
-            // A file that the agent did not write stays as it is meanwhile.
-            if let Some(accepted) = &mut self.accepted {
-                add(Arc::make_mut(accepted), &wanted.logins);
-            }
-            return true;
-        }
-        self.brake
-            .release(&wanted.logins, wanted.users, &input.mirror, input.now);
-        self.accepted = Some(Arc::clone(&wanted.logins));
-        false
-    }
-}
-
-/// Adds users and keys, up to [`MOST_HELD`] bytes, and takes none away.
-fn add(accepted: &mut Logins, wanted: &Logins) {
-    let mut bytes: usize = accepted.values().flatten().map(|key| key.data.len()).sum();
-    for (user, keys) in wanted {
-        for key in keys {
-            let is_known = accepted
-                .get(user)
-                .into_iter()
-                .flatten()
-                .any(|known| known.data == key.data);
-            if !is_known && bytes + key.data.len() <= MOST_HELD {
-                bytes += key.data.len();
-                accepted.entry(*user).or_default().push(key.clone());
-            }
-        }
     }
 }
 

@@ -1,0 +1,143 @@
+//! Who may log in: decides it from the Users, the mirror and what was accepted before. Pure.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::super::brake::Brake;
+use super::super::expiry::{Expiry, expiry};
+use super::super::pace::Pace;
+use super::super::plan::Left;
+use super::super::wanted::Wanted;
+use super::{Input, Outcome};
+use crate::authorized_keys::Logins;
+
+/// The size in bytes of all keys in the file while removals are held: somebody may add and remove many Users.
+const MOST_HELD: usize = 4 * 1024 * 1024;
+
+/// What the agent remembers from pass to pass.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// Whether the agent was told to stop.
+    pub(super) is_stopped: bool,
+    /// Whether what a killed agent left was removed.
+    pub(super) is_swept: bool,
+    /// Who may log in. Before the first list of the Users, that is who the file says, if the agent wrote it.
+    pub(super) accepted: Option<Arc<Logins>>,
+    pub(super) left: Option<Left>,
+    pub(super) has_script: bool,
+    pub(super) brake: Brake,
+    pub(super) pace: Pace,
+    /// When the mirror last confirmed the users; monotonic.
+    confirmed: Duration,
+    last_success: Option<Timestamp>,
+}
+
+impl State {
+    /// Nothing is known at the monotonic time `now`.
+    pub(super) fn new(now: Duration) -> Self {
+        Self {
+            confirmed: now,
+            ..Self::default()
+        }
+    }
+
+    /// Who may log in now.
+    pub(super) fn decide(&mut self, input: &Input, expire_after: Option<Duration>) -> Outcome {
+        let mut is_held = false;
+        if let Some(wanted) = &input.wanted {
+            is_held = self.accept(wanted, input);
+        }
+        if input.mirror.last_success > self.last_success {
+            self.last_success = input.mirror.last_success;
+            self.confirmed = input.now;
+        }
+        let expiry = expiry(expire_after, self.confirmed, input.now);
+        let logins = match expiry {
+            Expiry::Expired => self.accepted.as_ref().map(|_| Arc::default()),
+            _ => self.accepted.clone(),
+        };
+        Outcome {
+            logins,
+            refused: input
+                .wanted
+                .as_ref()
+                .map(|wanted| wanted.refused.clone())
+                .unwrap_or_default(),
+            is_listed: input.wanted.is_some(),
+            is_held,
+            expiry,
+            tampering: Vec::new(),
+            foreign_lines: 0,
+            break_glass_lines: 0,
+            other_fingerprints: Vec::new(),
+            wait: None,
+        }
+    }
+
+    /// Accepts what the Users ask for. Returns whether removals are held; everything else is accepted.
+    fn accept(&mut self, wanted: &Wanted, input: &Input) -> bool {
+        if self.brake.holds(&wanted.logins, wanted.users, &input.mirror) {
+            // A file that the agent did not write stays as it is meanwhile.
+            if let Some(accepted) = &mut self.accepted {
+                add(Arc::make_mut(accepted), &wanted.logins);
+            }
+            return true;
+        }
+        self.brake
+            .release(&wanted.logins, wanted.users, &input.mirror, input.now);
+        self.accepted = Some(Arc::clone(&wanted.logins));
+        false
+    }
+}
+
+/// Adds users and keys, up to [`MOST_HELD`] bytes, and takes none away.
+fn add(accepted: &mut Logins, wanted: &Logins) {
+    let mut bytes: usize = accepted.values().flatten().map(|key| key.data.len()).sum();
+    for (user, keys) in wanted {
+        for key in keys {
+            let is_known = accepted
+                .get(user)
+                .into_iter()
+                .flatten()
+                .any(|known| known.data == key.data);
+            if !is_known && bytes + key.data.len() <= MOST_HELD {
+                bytes += key.data.len();
+                accepted.entry(*user).or_default().push(key.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::authorized_keys::LoginKey;
+
+    fn logins(user: u128, keys: usize) -> Logins {
+        let key = |number: usize| LoginKey {
+            data: format!("{number}{}", "x".repeat(MOST_HELD / 4 - 1)),
+            fingerprint: String::new(),
+        };
+        Logins::from([(Uuid::from_u128(user), (0..keys).map(key).collect())])
+    }
+
+    #[test]
+    fn crowds_that_come_and_go_do_not_fill_the_file() {
+        let mut accepted = logins(0, 1);
+        for user in 1..10 {
+            add(&mut accepted, &logins(user, 1));
+        }
+        let users: Vec<u128> = accepted.keys().map(Uuid::as_u128).collect();
+        assert_eq!(
+            users,
+            [0, 1, 2, 3],
+            "who is there stays, and who comes later does not fit"
+        );
+        add(&mut accepted, &logins(0, 1));
+        assert_eq!(accepted[&Uuid::from_u128(0)].len(), 1, "the same key");
+    }
+}
