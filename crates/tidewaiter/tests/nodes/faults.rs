@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
 use tidewaiter_testkit::site::{CONTROL_PLANE, Cloud, SOON, Site, WORKERS, cloud};
 use tidewaiter_testkit::{RealNode, Unit, eventually};
 
@@ -12,8 +13,14 @@ use crate::{now, shown, site};
 
 /// After a leader is gone without a word: 18 s are promised (`make bench` measures them), and this machine does ten things at once.
 const LABELS: Duration = Duration::from_mins(1);
-/// A replica of the cloud that is gone gets requests until its node is known to be gone, 20 s here and 50 s by default.
+/// A replica of the cloud that is gone gets requests until its node is known to be gone, 20 s here and 50 s by default. If all replicas
+/// were there, they are replaced after another 30 s.
 const SYNC: Duration = Duration::from_mins(2);
+
+const DEPLOYMENTS: [(&str, &str); 2] = [
+    ("containership-core", "deployment/tidewaiter-coordinator"),
+    (cloud::NAMESPACE, "deployment/tidewaiter-cloud"),
+];
 
 struct Release {
     site: Site,
@@ -60,15 +67,27 @@ impl Release {
         self.site.kubectl(&format!("delete node {}", node.name())).await;
     }
 
+    /// Puts all replicas of the coordinator and of the cloud on this node; the scheduler may do that.
+    async fn crowd(&self, node: &RealNode, other: &RealNode) {
+        self.site.kubectl(&format!("cordon {}", other.name())).await;
+        for (namespace, workload) in DEPLOYMENTS {
+            self.site
+                .kubectl(&format!("-n {namespace} rollout restart {workload}"))
+                .await;
+            self.site.rolled_out(namespace, workload).await;
+        }
+        self.site.kubectl(&format!("uncordon {}", other.name())).await;
+        let pods = self.site.pods().await;
+        let left = pods.iter().filter(|pod| is_replica_on(pod, other)).count();
+        assert_eq!(left, 0, "all replicas are on {}", node.name());
+    }
+
     /// Everything has as many ready replicas as before.
     async fn is_as_before(&self, fault: &str) {
         let start = now();
         self.site.is_well().await;
-        for (namespace, workload) in [
-            ("kube-system", "daemonset/tidewaiter-controller"),
-            ("containership-core", "deployment/tidewaiter-coordinator"),
-            (cloud::NAMESPACE, "deployment/tidewaiter-cloud"),
-        ] {
+        let controller = ("kube-system", "daemonset/tidewaiter-controller");
+        for (namespace, workload) in DEPLOYMENTS.into_iter().chain([controller]) {
             self.site.rolled_out(namespace, workload).await;
         }
         self.site.verdict_counts(&self.site.nodes[0], 2, 0).await;
@@ -95,6 +114,7 @@ async fn the_node_of_the_leader_fails() {
 
     let number = release.next();
     let (leader, other) = release.leader().await;
+    release.crowd(leader, other).await;
     leader.cut_network().await;
     release.goes_on("network", number, other).await;
     leader.not_ready().await;
@@ -159,15 +179,17 @@ impl Release {
     async fn evicted_from(&self, node: &RealNode) {
         eventually(format!("the pods of {} to be evicted", node.name()), SOON, async || {
             let pods = self.site.pods().await;
-            let is_there = |pod: &&k8s_openapi::api::core::v1::Pod| {
-                let on = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-                on == Some(node.name()) && pod.metadata.namespace.as_deref() != Some("kube-system")
-            };
-            match pods.iter().filter(is_there).count() {
+            match pods.iter().filter(|pod| is_replica_on(pod, node)).count() {
                 0 => Ok(()),
                 left => Err(format!("{left} are there")),
             }
         })
         .await;
     }
+}
+
+/// Whether it is a pod of the coordinator or of the cloud on this node.
+fn is_replica_on(pod: &Pod, node: &RealNode) -> bool {
+    let on = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+    on == Some(node.name()) && pod.metadata.namespace.as_deref() != Some("kube-system")
 }
