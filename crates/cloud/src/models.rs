@@ -19,6 +19,7 @@ mod login;
 mod manifests;
 mod node;
 mod node_pool;
+mod open_object;
 mod organization;
 mod plugin;
 mod provider;
@@ -42,7 +43,7 @@ pub use catalogue::{Catalogue, Compatibility, PluginBounds, PluginDefinition, Pl
 pub use cluster::{CLUSTER_AUDIENCE, Cluster, ClusterConfiguration, ClusterSpec};
 pub use document::{InvalidField, Unknown};
 pub use failure::Failure;
-pub use fields::{Fields, Model, OpenObject};
+pub use fields::{Fields, Model};
 pub use label::{
     CLUSTER_LABEL_PREFIX, ClusterLabel, ClusterLabelSpec, NODE_POOL_LABEL_PREFIX, NodePoolLabel, NodePoolLabelSpec,
 };
@@ -50,6 +51,7 @@ pub use login::{Accepted, Login, Token};
 pub use manifests::{HealthCheck, Job, Jobs, Manifest, PluginManifests};
 pub use node::{Node, NodeSpec, NodeStatusReport};
 pub use node_pool::{Autoscaling, KubernetesMode, NodePool, NodePoolChange, NodePoolSpec, ScalingStrategy};
+pub use open_object::OpenObject;
 pub use organization::{Organization, OrganizationSpec};
 pub use plugin::{Plugin, PluginChange, PluginSpec};
 pub use provider::{Provider, ProviderSpec};

@@ -4,7 +4,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::document::InvalidField;
-use super::fields::{At, Fields, Model, OpenObject, Read};
+use super::fields::{At, Fields, Model, Read};
+use super::open_object::OpenObject;
 use super::values::{AutoscalingPolicyId, DisplayName, Slug, words};
 
 /// A week, in seconds.

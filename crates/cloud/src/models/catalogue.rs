@@ -6,7 +6,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::document::InvalidField;
-use super::fields::{Fields, Model, OpenObject};
+use super::fields::{Fields, Model};
+use super::open_object::OpenObject;
 use super::schema;
 use super::values::{Slug, Version};
 use super::written::or_empty;

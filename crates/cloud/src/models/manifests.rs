@@ -7,7 +7,8 @@ use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::document::InvalidField;
-use super::fields::{At, Fields, Model, OpenObject, Read};
+use super::fields::{At, Fields, Model, Read};
+use super::open_object::OpenObject;
 use super::schema;
 use super::values::{HealthExpression, PluginReference, ResourceWord};
 

@@ -4,7 +4,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::document::InvalidField;
-use super::fields::{Fields, Model, OpenObject};
+use super::fields::{Fields, Model};
+use super::open_object::OpenObject;
 use super::values::{ClusterId, Description, DetachedSignature, OrganizationId, PluginId, Slug, UnixMillis, Version};
 
 /// The settings of a plugin.

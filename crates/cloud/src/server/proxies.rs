@@ -1,6 +1,6 @@
 //! The address of the client behind proxies that the operator trusts (RFC 7239).
 //!
-//! Whoever connects may send any `Forwarded` header, so it counts only when a trusted proxy connects. Each proxy appends the
+//! Any client can send any `Forwarded` header, so it counts only when a trusted proxy connects. Each proxy appends the
 //! address that connected to it: the last address that is not a trusted proxy's is the client's, and everything before it may
 //! be invented.
 

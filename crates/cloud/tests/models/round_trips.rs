@@ -82,7 +82,7 @@ proptest! {
     }
 }
 
-/// An object with so many levels of objects and lists.
+/// An object with this number of levels of objects and lists.
 fn nested(levels: usize, lists: &[bool]) -> Value {
     (1..levels).fold(json!({}), |inner, level| {
         if level + 1 < levels && lists[level % lists.len()] {

@@ -83,7 +83,7 @@ async fn unfinished_bodies_take_nothing_from_others() {
             .is(201);
     }
     world.owner().await;
-    // Each ends within its deadline, and is told so.
+    // Each ends within its deadline with a response that says so.
     for stream in unfinished {
         let told = rest(stream).await.to_lowercase();
         let refused = told.starts_with("http/1.1 408") || told.starts_with("http/1.1 429");
@@ -208,7 +208,7 @@ async fn invented_keys_count_before_they_are_looked_up() {
     let slowly = |parts: &mut ServerParts| parts.limits.requests_a_second = NonZeroU32::MIN;
     let world = World::served(first.database.clone(), Arc::clone(&first.folder), first.ids(), slowly).await;
     let world = world.unwrap();
-    // Whoever is looked up now is not found out.
+    // While the database is away, no caller can be identified.
     postgres.stop().await;
     let key = |number: u32| format!("twk_{}_{}", Uuid::from_u128(number.into()).simple(), "A".repeat(43));
     let keys: Vec<String> = (0..30).map(key).collect();

@@ -41,7 +41,7 @@ struct Args {
     /// Leaves everything running at the end, to look around, until Ctrl-C
     #[arg(long)]
     keep: bool,
-    /// Tells the story of so many real nodes instead, where this machine can run them
+    /// Shows Tidewaiter on this number of real nodes instead, where this machine can run them
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(2..=4))]
     nodes: Option<u8>,
     /// Writes which writes the API server received to this file, to compare two versions

@@ -162,7 +162,7 @@ impl World {
     fn values(&self) -> Result<Value> {
         let mut values = self.site()?.controller_values();
         values["coordinator"] = self.cloud()?.coordinator_values();
-        // Whoever is not in the cloud does not log in.
+        // A user who is not in the cloud cannot log in.
         values["agent"] = json!({"enabled": true, "settings": {"foreignLines": "remove"}});
         Ok(values)
     }
@@ -243,7 +243,7 @@ impl World {
         Ok(())
     }
 
-    /// As root on the node. What is told is the time in which the line was in the file.
+    /// As root on the node. Prints how long the line was in the file.
     async fn intrude(&self) -> Result<()> {
         let (from, to) = self.ends()?;
         let key = from.make_key(INTRUDER, "ed25519", "256").await;

@@ -25,7 +25,7 @@ const PASSWORD: &str = "correct horse battery staple";
 pub struct Contents {
     pub clusters: usize,
     pub users: usize,
-    /// Each user has so many SSH keys.
+    /// The number of SSH keys of each user.
     pub keys: usize,
     pub registries: Vec<Value>,
 }

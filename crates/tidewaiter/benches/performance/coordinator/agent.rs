@@ -103,7 +103,7 @@ fn chapter(found: &Found, agents: usize) -> Chapter {
         changed,
         1000.0,
     ));
-    let watches = format!("a change in the cloud, {agents} agents are told");
+    let watches = format!("a change in the cloud arrives at {agents} agents");
     figures.extend(times(&watches, ["told", "toldP50"], &fleet.told, 3000.0));
     figures.extend([
         figure(

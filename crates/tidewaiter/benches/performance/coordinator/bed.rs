@@ -37,7 +37,7 @@ impl Bed {
         Self::with_users(program, clusters, USERS, 1).await
     }
 
-    /// The same with so many users, who have so many SSH keys each.
+    /// The same with this number of users, and of SSH keys for each user.
     pub async fn with_users(program: &Path, clusters: usize, users: usize, keys: usize) -> Result<Self> {
         let registries = FakeRegistries::start().await;
         for host in HOSTS {
