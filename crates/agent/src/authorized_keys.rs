@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use memchr::memmem;
 use tidewaiter_api::values::SshKeyLine;
 use uuid::Uuid;
 
@@ -178,14 +179,17 @@ impl Parts {
         self.before.iter().chain(&self.after).map(Vec::as_slice)
     }
 
-    /// Adds the break-glass lines of `earlier` that are missing: the change that damaged our lines removed them as well.
-    pub fn restore_break_glass(&mut self, earlier: &[Vec<u8>]) {
+    /// Adds the break-glass lines of `earlier` that are missing: the change that damaged our lines removed them as well. Returns whether
+    /// there were any.
+    pub fn restore_break_glass(&mut self, earlier: &[Vec<u8>]) -> bool {
         let missing: Vec<_> = earlier
             .iter()
             .filter(|line| !self.break_glass().any(|found| found == line.as_slice()))
             .cloned()
             .collect();
+        let is_damaged = !missing.is_empty();
         self.after.extend(missing);
+        is_damaged
     }
 }
 
@@ -215,8 +219,7 @@ fn push_line(content: &mut Vec<u8>, line: &[u8]) {
 }
 
 fn is_break_glass(line: &[u8]) -> bool {
-    line.windows(BREAK_GLASS.len())
-        .any(|part| part == BREAK_GLASS.as_bytes())
+    memmem::find(line, BREAK_GLASS.as_bytes()).is_some()
 }
 
 /// The fingerprint of the key in a line of somebody else, which may have options before it. None if there is no key that we can read.

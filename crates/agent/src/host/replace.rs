@@ -55,7 +55,7 @@ impl Host {
         }
         self.before(Call::Read)?;
         Ok(Found::File(Box::new(FoundFile {
-            content: read_lines(&fd)?,
+            content: read_lines(&fd, usize::try_from(stat.st_size).unwrap_or_default())?,
             owner: owner(&stat),
             mode: stat.st_mode & 0o7777,
             links: stat.st_nlink,
@@ -178,11 +178,11 @@ impl Host {
     }
 }
 
-/// The content, up to the limit and then up to the last whole line.
-fn read_lines(fd: &OwnedFd) -> Result<Vec<u8>, Errno> {
+/// The content, up to the limit and then up to the last whole line. The file has about `size` bytes.
+fn read_lines(fd: &OwnedFd, size: usize) -> Result<Vec<u8>, Errno> {
     let failed = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
     let file = File::from(fd.try_clone().map_err(failed)?);
-    let mut content = Vec::new();
+    let mut content = Vec::with_capacity(size.min(MOST_BYTES) + 1);
     file.take(MOST_BYTES as u64 + 1)
         .read_to_end(&mut content)
         .map_err(failed)?;

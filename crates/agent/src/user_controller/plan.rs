@@ -34,7 +34,7 @@ pub(crate) struct Plan {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target<'a> {
     pub(crate) format: &'a Format,
-    pub(crate) logins: &'a Logins,
+    pub(crate) logins: &'a Arc<Logins>,
     pub(crate) foreign: ForeignLines,
     pub(crate) owner: Owner,
 }
@@ -53,16 +53,21 @@ pub(crate) fn plan(target: Target<'_>, found: &Found, left: Option<&Left>) -> Pl
         Found::Other(kind) => tampering.push(format!("was replaced by {kind}")),
         Found::File(file) => attributes = wrong_attributes(file, target.owner),
     }
+    let mut wanted = target.format.render(&parts, target.logins, target.foreign);
     if let Some(left) = left {
-        let is_intact = target.format.render(&parts, &left.logins, target.foreign) == content;
+        // Mostly the same users: then the lines are rendered once.
+        let is_intact = if Arc::ptr_eq(&left.logins, target.logins) {
+            wanted == content
+        } else {
+            target.format.render(&parts, &left.logins, target.foreign) == content
+        };
         if !is_intact && tampering.is_empty() {
             tampering.push("has other lines than the agent wrote".to_owned());
         }
-        if !is_intact || content.is_empty() {
-            parts.restore_break_glass(&left.break_glass);
+        if (!is_intact || content.is_empty()) && parts.restore_break_glass(&left.break_glass) {
+            wanted = target.format.render(&parts, target.logins, target.foreign);
         }
     }
-    let wanted = target.format.render(&parts, target.logins, target.foreign);
     let is_right = matches!(found, Found::File(_)) && attributes.is_empty() && wanted == content;
     tampering.extend(attributes);
     if let (Found::File(file), Some(left), false) = (found, left, tampering.is_empty())

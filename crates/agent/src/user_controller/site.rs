@@ -282,13 +282,15 @@ impl Site {
         } = plan(target, &found, state.left.as_ref());
         changes.extend(tampering.into_iter().map(|what| format!("{KEYS} {what}")));
         if let Some(content) = write {
-            parts = self.format.parse(&content);
-            if let Err(error) = self.put(folder, content, &found, target) {
-                // Owner and mode need no space on the disk: nobody else may write the file meanwhile.
-                if let Found::File(file) = &found {
-                    self.host.own(&file.fd, MODE).ok();
+            match self.put(folder, content, &found, target) {
+                Ok(written) => parts = self.format.parse(&written),
+                Err(error) => {
+                    // Owner and mode need no space on the disk: nobody else may write the file meanwhile.
+                    if let Found::File(file) = &found {
+                        self.host.own(&file.fd, MODE).ok();
+                    }
+                    return Err(error);
                 }
-                return Err(error);
             }
             found = self.host.find(folder, KEYS)?;
         }
@@ -304,26 +306,32 @@ impl Site {
         Ok((parts, file.map(|file| file.fd)))
     }
 
-    /// Writes the file, and once more when somebody wrote lines to the old one after it was read.
-    fn put(&self, folder: &OwnedFd, mut content: Vec<u8>, found: &Found, target: Target<'_>) -> Result<(), HostError> {
+    /// Writes the file, and once more when somebody wrote lines to the old one after it was read. Returns what it wrote.
+    fn put(
+        &self,
+        folder: &OwnedFd,
+        mut content: Vec<u8>,
+        found: &Found,
+        target: Target<'_>,
+    ) -> Result<Vec<u8>, HostError> {
         let mut later;
         let mut found = found;
         for _ in 0..RACES {
             let replaced = self.host.replace(folder, KEYS, &content, MODE, found)?;
             let (Replaced::File(old), Found::File(read)) = (replaced, found) else {
-                return Ok(());
+                return Ok(content);
             };
             let merged = self
                 .format
                 .render(&self.format.parse(&old), target.logins, target.foreign);
             if old == read.content || merged == content {
-                return Ok(());
+                return Ok(content);
             }
             content = merged;
             later = self.host.find(folder, KEYS)?;
             found = &later;
         }
-        Ok(())
+        Ok(content)
     }
 }
 

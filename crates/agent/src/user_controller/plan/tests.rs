@@ -43,15 +43,23 @@ fn left(break_glass: &[&str]) -> Left {
     }
 }
 
+/// The plan does not depend on where the users are in memory.
 fn planned(found: &Found, left: Option<&Left>, foreign: ForeignLines) -> Plan {
-    let (format, logins) = (format(), logins());
-    let target = Target {
-        format: &format,
-        logins: &logins,
-        foreign,
-        owner: ROOT,
+    let format = format();
+    let planned = |logins: &Arc<Logins>| {
+        let target = Target {
+            format: &format,
+            logins,
+            foreign,
+            owner: ROOT,
+        };
+        plan(target, found, left)
     };
-    plan(target, found, left)
+    let elsewhere = planned(&Arc::new(logins()));
+    if let Some(left) = left {
+        assert_eq!(planned(&left.logins), elsewhere);
+    }
+    elsewhere
 }
 
 #[test]
@@ -136,7 +144,7 @@ fn break_glass_lines_survive_damage_but_not_their_owner() {
 
 #[test]
 fn a_change_of_the_users_is_no_tampering() {
-    let (format, none) = (format(), Logins::new());
+    let (format, none) = (format(), Arc::default());
     let target = Target {
         format: &format,
         logins: &none,
