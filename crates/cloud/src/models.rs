@@ -67,6 +67,7 @@ pub use upgrade::{
 pub use user::{SshKey, SshKeySpec, User, UserSpec};
 
 use fields::{At, Read as _};
+use serde_json::Value;
 use uuid::Uuid;
 
 /// The maximum size of a list of objects, in bytes.
@@ -107,9 +108,8 @@ pub struct InvalidItem {
 /// # Errors
 /// If `bytes` are not a JSON array.
 pub fn parse_each<T: Model>(bytes: &[u8], unknown: Unknown) -> Result<Vec<Result<T, InvalidItem>>, InvalidField> {
-    let value = document::parse(bytes, MAX_LIST_BYTES)?;
-    At::root(&value, unknown).each(|item, read| {
-        read.map_err(|error| InvalidItem {
+    read_list(bytes, |index, item| {
+        T::read(&At::item(index, item, unknown)).map_err(|error| InvalidItem {
             id: item.get("id").and_then(|id| id.as_str()?.parse().ok()),
             error,
         })
@@ -122,6 +122,16 @@ pub fn parse_each<T: Model>(bytes: &[u8], unknown: Unknown) -> Result<Vec<Result
 /// # Errors
 /// As [`parse`]; the field begins with the index in the list, `[3]`.
 pub fn parse_list<T: Model>(bytes: &[u8], unknown: Unknown) -> Result<Vec<T>, InvalidField> {
-    let value = document::parse(bytes, MAX_LIST_BYTES)?;
-    At::root(&value, unknown).items(usize::MAX)
+    let items = read_list(bytes, |index, item| T::read(&At::item(index, item, unknown)))?;
+    items.into_iter().collect()
+}
+
+fn read_list<R>(bytes: &[u8], read: impl FnMut(usize, &Value) -> R) -> Result<Vec<R>, InvalidField> {
+    match document::parse_items(bytes, MAX_LIST_BYTES, read)? {
+        Some(items) => Ok(items),
+        None => {
+            let value = document::parse(bytes, MAX_LIST_BYTES)?;
+            Err(At::root(&value, Unknown::Ignore).must_be("a list"))
+        }
+    }
 }

@@ -5,9 +5,11 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer as _, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use tidewaiter_api::values::quoted;
+
+type Reader<'a> = serde_json::Deserializer<serde_json::de::SliceRead<'a>>;
 
 /// The maximum length of a list within an object.
 pub(super) const MAX_ITEMS: usize = 1_000;
@@ -42,6 +44,32 @@ pub enum Unknown {
 
 /// Parses `bytes` as one JSON value.
 pub(super) fn parse(bytes: &[u8], max_bytes: usize) -> Result<Value, InvalidField> {
+    read(bytes, max_bytes, |reader, twice| {
+        let path = &Path::Root;
+        Seed { path, twice }.deserialize(reader)
+    })
+}
+
+/// Parses `bytes` as a JSON list, and passes each item to `take`: no other item is in memory as a tree meanwhile, which takes many times
+/// the space of the text. None if `bytes` are no list.
+pub(super) fn parse_items<R>(
+    bytes: &[u8],
+    max_bytes: usize,
+    take: impl FnMut(usize, &Value) -> R,
+) -> Result<Option<Vec<R>>, InvalidField> {
+    if bytes.trim_ascii_start().first() != Some(&b'[') {
+        return Ok(None);
+    }
+    read(bytes, max_bytes, |reader, twice| {
+        reader.deserialize_seq(Items { take, twice }).map(Some)
+    })
+}
+
+fn read<'a, T>(
+    bytes: &'a [u8],
+    max_bytes: usize,
+    deserialize: impl FnOnce(&mut Reader<'a>, &RefCell<Option<String>>) -> serde_json::Result<T>,
+) -> Result<T, InvalidField> {
     let invalid = |reason: String| InvalidField {
         field: String::new(),
         reason,
@@ -55,12 +83,8 @@ pub(super) fn parse(bytes: &[u8], max_bytes: usize) -> Result<Value, InvalidFiel
         Some(_) => {}
     }
     let twice = RefCell::new(None);
-    let seed = Seed {
-        path: &Path::Root,
-        twice: &twice,
-    };
-    let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let parsed = seed.deserialize(&mut reader).and_then(|value| {
+    let mut reader = Reader::from_slice(bytes);
+    let parsed = deserialize(&mut reader, &twice).and_then(|value| {
         reader.end()?;
         Ok(value)
     });
@@ -187,6 +211,30 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 }
 
+struct Items<'a, F> {
+    take: F,
+    twice: &'a RefCell<Option<String>>,
+}
+
+impl<'de, R, F: FnMut(usize, &Value) -> R> Visitor<'de> for Items<'_, F> {
+    type Value = Vec<R>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<Vec<R>, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element_seed(Seed {
+            path: &Path::Index(&Path::Root, items.len()),
+            twice: self.twice,
+        })? {
+            items.push((self.take)(items.len(), &item));
+        }
+        Ok(items)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -242,6 +290,30 @@ mod tests {
         }
         assert_eq!(error(&" ".repeat(1025)), "is larger than 1 KiB");
         assert!(parse(&[b'"', 0xff, b'"'], 1024).is_err(), "no UTF-8");
+    }
+
+    #[test]
+    fn items_of_a_list_are_passed_one_by_one() {
+        let items = |text: &str| parse_items(text.as_bytes(), 1024, |index, item| format!("{index}:{item}"));
+        for (text, found) in [
+            ("[]", Some(vec![])),
+            (" [1, {\"a\":[2]}]\n", Some(vec!["0:1", "1:{\"a\":[2]}"])),
+            ("{}", None),
+            ("null", None),
+            ("", None),
+        ] {
+            let found: Option<Vec<String>> = found.map(|items| items.into_iter().map(str::to_owned).collect());
+            assert_eq!(items(text), Ok(found), "{text}");
+        }
+        for (text, field) in [
+            ("[1,]", ""),
+            ("[1] 2", ""),
+            ("[{}", ""),
+            (r#"[0,{"a":{"b":1,"b":1}}]"#, "[1].a.b"),
+        ] {
+            assert_eq!(items(text).unwrap_err().field, field, "{text}");
+        }
+        assert!(items(&format!("[{}]", "1,".repeat(1024))).is_err(), "larger than 1 KiB");
     }
 
     #[test]

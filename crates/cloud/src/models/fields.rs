@@ -56,6 +56,15 @@ impl<'a> At<'a> {
         }
     }
 
+    /// An item of a document that is a list.
+    pub(super) fn item(index: usize, value: &'a Value, unknown: Unknown) -> Self {
+        Self {
+            path: format!("[{index}]"),
+            value,
+            unknown,
+        }
+    }
+
     pub(super) fn text(&self, wanted: &str) -> Result<&'a str, InvalidField> {
         self.value.as_str().ok_or_else(|| self.must_be(wanted))
     }
@@ -66,27 +75,14 @@ impl<'a> At<'a> {
         if items.len() > most {
             return Err(self.invalid(format!("has {} items, may have at most {most}", items.len())));
         }
-        self.read_items(items).map(|(_, read)| read).collect()
-    }
-
-    /// The items of a list of any length, each passed to `judge` with what became of it.
-    pub(super) fn each<T: Read, R>(
-        &self,
-        judge: impl Fn(&Value, Result<T, InvalidField>) -> R,
-    ) -> Result<Vec<R>, InvalidField> {
-        let items = self.value.as_array().ok_or_else(|| self.must_be("a list"))?;
-        Ok(self.read_items(items).map(|(item, read)| judge(item, read)).collect())
-    }
-
-    fn read_items<T: Read>(&self, items: &'a [Value]) -> impl Iterator<Item = (&'a Value, Result<T, InvalidField>)> {
-        items.iter().enumerate().map(|(index, value)| {
-            let at = At {
+        let item = |(index, value)| {
+            T::read(&At {
                 path: format!("{}[{index}]", self.path),
                 value,
                 unknown: self.unknown,
-            };
-            (value, T::read(&at))
-        })
+            })
+        };
+        items.iter().enumerate().map(item).collect()
     }
 
     pub(super) fn map(&self) -> Result<&'a Map<String, Value>, InvalidField> {

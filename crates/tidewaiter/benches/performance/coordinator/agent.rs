@@ -3,6 +3,7 @@
 //!
 //! The agents write to folders of their own: nodes would be as many file systems on the same disk.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -31,12 +32,18 @@ const PAUSE: Duration = Duration::from_millis(600);
 const REST: Duration = Duration::from_mins(1);
 
 struct Found {
-    /// Seconds until the file is as it was.
-    restored: Vec<f64>,
+    restored: Restored,
     /// Seconds from the request to the cloud until the last of the agents has written the key, or removed it.
     changed: Vec<f64>,
     fleet: Fleet,
     rest: Rest,
+}
+
+struct Restored {
+    /// Seconds until the file is as it was.
+    seconds: Vec<f64>,
+    /// Seconds that only the write takes, with its fsyncs, on the same disk at the same time.
+    bare: Vec<f64>,
 }
 
 struct Fleet {
@@ -95,7 +102,18 @@ fn chapter(found: &Found, agents: usize) -> Chapter {
     let [before, with] = fleet.memory;
     let size = |what: &str, key, found| figure(what, key, found, " MiB", 1);
     let keys = ["restored", "restoredP50"];
-    let mut figures = Vec::from(times("an edit of the file is undone", keys, restored, 10.0));
+    let mut figures = Vec::from(times("an edit of the file is undone", keys, &restored.seconds, 10.0));
+    let bare = |part| quantile(restored.bare.iter().copied(), part) * 1000.0;
+    figures.extend([
+        figure(
+            "  a bare write of the file, with fsync, p99",
+            "bareWrite",
+            bare(0.99),
+            " ms",
+            1,
+        ),
+        figure("  p50", "bareWriteP50", bare(0.5), " ms", 1),
+    ]);
     let keys = ["changed", "changedP50"];
     figures.extend(times(
         "a change in the cloud is in the file of both nodes",
@@ -141,7 +159,7 @@ fn chapter(found: &Found, agents: usize) -> Chapter {
         key: "agent",
         title: format!("The agent, {USERS} users with {KEYS} keys each"),
         figures,
-        details: json!({"restored": restored, "changed": changed}),
+        details: json!({"restored": restored.seconds, "bareWrite": restored.bare, "changed": changed}),
     }
 }
 
@@ -175,18 +193,34 @@ async fn at_rest(bed: &Bed, agent: &Agent) -> Result<Rest> {
 }
 
 /// Somebody empties the file, again and again.
-async fn edits(agent: &Agent) -> Result<Vec<f64>> {
+async fn edits(agent: &Agent) -> Result<Restored> {
     let good = agent.content();
-    let mut restored = Vec::new();
+    // Which no agent watches.
+    let folder = agent.file.ancestors().nth(4).context("the folder of all agents")?;
+    let (mut seconds, mut bare) = (Vec::new(), Vec::new());
     for _ in 0..EDITS {
         pause(PAUSE / 2).await;
         let file = std::fs::File::options().write(true).open(&agent.file)?;
         let begin = now();
         file.set_len(0)?;
         let end = agent.until(|content| content == good).await?;
-        restored.push(end.duration_since(begin).as_secs_f64());
+        seconds.push(end.duration_since(begin).as_secs_f64());
+        pause(PAUSE / 2).await;
+        let begin = now();
+        bare_write(folder, good.as_bytes())?;
+        bare.push(begin.elapsed().as_secs_f64());
     }
-    Ok(restored)
+    Ok(Restored { seconds, bare })
+}
+
+/// Replaces a file as the agent does.
+fn bare_write(folder: &Path, content: &[u8]) -> Result<()> {
+    let (next, file) = (folder.join("next"), folder.join("bare"));
+    let mut open = std::fs::File::create(&next)?;
+    open.write_all(content)?;
+    open.sync_all()?;
+    std::fs::rename(&next, &file)?;
+    Ok(std::fs::File::open(folder)?.sync_all()?)
 }
 
 /// A user gets a key in the cloud, and loses it.
