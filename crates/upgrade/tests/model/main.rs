@@ -7,14 +7,19 @@ mod world;
 use std::time::Instant;
 
 use protocol::Protocol;
-use stateright::{Checker as _, Model as _};
+use stateright::{Checker as _, HasDiscoveries, Model as _};
 use world::World;
 
-/// Checks every state, and prints how many there are.
+/// Checks every state, or until a property is violated, and prints how many there are.
 #[expect(clippy::disallowed_methods, reason = "the time of the check is printed")]
 fn check(name: &str, model: Protocol) {
     let began = Instant::now();
-    let checker = model.checker().threads(2).spawn_bfs().join();
+    let checker = model
+        .checker()
+        .threads(2)
+        .finish_when(HasDiscoveries::AnyFailures)
+        .spawn_bfs()
+        .join();
     let (states, depth) = (checker.unique_state_count(), checker.max_depth());
     println!("{name}: {states} states, depth {depth}, {:.1?}", began.elapsed());
     checker.assert_properties();
