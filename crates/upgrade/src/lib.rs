@@ -1,6 +1,6 @@
 //! The protocol of an upgrade: which node is upgraded next, and when a node runs its script.
 //!
-//! Everything here is pure: no I/O, no clock, nothing remembered between two calls. [`step`] decides for the coordinator and [`agent::decide`]
+//! Everything here is pure: no I/O, no clock, nothing remembered between two calls. [`step()`] decides for the coordinator and [`agent::decide`]
 //! for the agent of a node. The model in `tests/model` calls the same two functions, so it cannot differ from what runs.
 //!
 //! - All state is in the `ClusterUpgrade`. Every write of it is conditional on the version that was observed.

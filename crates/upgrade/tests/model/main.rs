@@ -1,4 +1,5 @@
 //! Checks the protocol exhaustively. The model calls the functions that run: `step` and the decisions of the agent.
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "tests")]
 
 mod protocol;
 mod state;

@@ -85,6 +85,7 @@ pub struct Host {
 }
 
 /// Rules that were broken when a script began, or ended.
+#[expect(clippy::struct_excessive_bools, reason = "each is a rule of its own")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Broken {
     pub not_current: bool,

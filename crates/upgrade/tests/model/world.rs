@@ -178,7 +178,7 @@ impl World {
     fn upgrade(&self, state: &State, index: usize) -> Upgrade {
         let stored = &state.upgrades[index];
         let mut upgrade = self.upgrades[index].clone();
-        upgrade.created = Some(at(if (index == 1) == state.second_is_older { 0 } else { 1 }));
+        upgrade.created = Some(at(i8::from((index == 1) != state.second_is_older)));
         let progress = &stored.progress;
         upgrade.progress.cluster = match progress.cluster {
             Cluster::NotStarted => UpgradeStatus::NotStarted,
