@@ -16,7 +16,7 @@ mod authorization_role_binding;
 mod autoscaling_group;
 mod autoscaling_policy;
 mod cluster_label;
-mod cluster_upgrade;
+pub mod cluster_upgrade;
 mod node_pool_label;
 pub mod plugin;
 mod registry;
@@ -30,7 +30,8 @@ pub use autoscaling_policy::{
 };
 pub use cluster_label::{ClusterLabel, ClusterLabelSpec};
 pub use cluster_upgrade::{
-    ClusterUpgrade, ClusterUpgradeSpec, NodeSelector, SelectorOperator, UpgradeProgress, UpgradeStatus, UpgradeType,
+    ClusterUpgrade, ClusterUpgradeSpec, ClusterUpgradeStatus, NodeSelector, SelectorOperator, UpgradePolicy,
+    UpgradeProgress, UpgradeStatus, UpgradeType,
 };
 pub use node_pool_label::{NodePoolLabel, NodePoolLabelSpec};
 pub use plugin::{PendingVersion, Plugin, PluginSpec, PluginStatus};

@@ -11,6 +11,7 @@ mod node_pool_label;
 mod plugin;
 mod rbac;
 mod registry;
+mod upgrade;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +35,7 @@ pub(crate) use plugin::{PluginError, PluginRemoval};
 pub(crate) use rbac::OURS;
 pub use rbac::RbacSettings;
 pub use registry::{RegistrySettings, check_registry};
+pub use upgrade::Upgrades;
 
 use crate::changes::Changes;
 use crate::endpoints::{self, Port};
@@ -73,6 +75,8 @@ pub struct Decisions {
     pub rbac: RbacSettings,
     /// What limits the plugins of the cloud.
     pub plugins: PluginSettings,
+    /// Whether nodes are upgraded.
+    pub upgrades: Upgrades,
 }
 
 /// How the controllers know in which node pool a Node is.
@@ -111,6 +115,7 @@ pub enum StartError {
 /// | plugin | Plugins, their inventories, the manifests in the cloud, the objects of plugins | those objects, the inventories, the status of Plugins |
 /// | cluster-label, node-pool-label | `ClusterLabel`s, `NodePoolLabel`s | nothing: they report on those that do not count |
 /// | node-labels | Nodes, `ClusterLabel`s, `NodePoolLabel`s, the nodes of the cloud | labels of Nodes |
+/// | upgrade | `ClusterUpgrade`s, Nodes, the pods of the control plane | the progress and the status of `ClusterUpgrade`s |
 /// | reports | Nodes, the nodes of the cloud | the status of the nodes and of the cluster, in the cloud |
 /// | terminate | the request to remove everything | deletes what its table lists |
 ///
@@ -188,7 +193,16 @@ pub fn start(cloud: &Cloud, decisions: &Decisions, port: Port, mut role: Role<'_
     let listed = Some((lists.cluster_labels, lists.node_pool_labels));
     label_cached(nodes.clone(), node_pools, listed, &clients, &context, tasks)?;
     reports::start(cloud, &changes, &nodes, &context, tasks);
+    if decisions.upgrades == Upgrades::Enabled {
+        upgrade_nodes(&clients, &context, tasks);
+    }
     Ok(())
+}
+
+/// Starts the controller of upgrades.
+pub fn upgrade_nodes(clients: &Clients, context: &ControllerContext, tasks: &mut Tasks) {
+    let reader = clients.for_controller("caches", DEFAULT_IN_FLIGHT);
+    upgrade::start(&reader, clients, context, tasks);
 }
 
 /// Starts the controllers of roles and of their bindings. `listed` are the roles and the bindings that the cloud lists; without a mirror,

@@ -1,7 +1,9 @@
 //! `ClusterUpgrade`: an upgrade of Kubernetes on the nodes, one node after the other.
 //!
 //! Its progress is in `spec.status`, so that a coordinator that restarts continues where it was. The object must have the label
-//! `containership.io/managed=true`; without it, the Go coordinator ignores the upgrade. A person may create one, with any name.
+//! `containership.io/managed=true`; without it, the upgrade does not begin. A person may create one, with any name.
+//!
+//! `status`, which the Go coordinator did not have, says in words how it goes. Nothing decides by it.
 
 #![allow(
     unreachable_pub,
@@ -13,10 +15,18 @@ use std::collections::BTreeMap;
 
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
+use schemars::transform::RecursiveTransform;
 use serde::{Deserialize, Serialize};
 
-use crate::schema::null_is_empty;
+use crate::condition::Condition;
+use crate::schema::{kubernetes_integer, null_is_empty};
 use crate::values::{LabelKey, LabelValue};
+
+/// Condition type: whether the upgrade goes on, and what it waits for.
+pub const PROGRESSING: &str = "Progressing";
+
+/// Condition type: whether the upgrade has succeeded (`kubectl wait --for=condition=Succeeded`). Unknown until it is over.
+pub const SUCCEEDED: &str = "Succeeded";
 
 /// An upgrade, and its progress.
 #[derive(CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
@@ -28,6 +38,7 @@ use crate::values::{LabelKey, LabelValue};
     shortname = "cup",
     namespaced,
     doc = "An upgrade of Kubernetes on the nodes of the cluster, one node after the other. Its progress is in spec.status.",
+    status = "ClusterUpgradeStatus",
     derive = "PartialEq",
     label("containership.io/managed", "true"),
     printcolumn(
@@ -49,6 +60,13 @@ use crate::values::{LabelKey, LabelValue};
         type_ = "string",
         json_path = ".spec.status.currentNode",
         description = "The node that is upgraded now",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Progressing\")].message",
+        description = "What the upgrade waits for",
         priority = 1
     ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
@@ -84,9 +102,39 @@ pub struct ClusterUpgradeSpec {
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub node_timeout_seconds: i64,
+    /// What the operator adds to the behaviour of the Go coordinator. The cloud never writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<UpgradePolicy>,
     /// The progress. The cloud never writes it. Absent before the upgrade begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<UpgradeProgress>,
+}
+
+/// What the operator adds to an upgrade.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "What the operator adds to an upgrade.", transform = RecursiveTransform(kubernetes_integer))]
+#[serde(rename_all = "camelCase")]
+pub struct UpgradePolicy {
+    /// No further node is started until this is removed. Nodes that are in progress are finished.
+    #[serde(default)]
+    pub paused: bool,
+    /// No further node is started, and the upgrade fails when the nodes that are in progress are finished.
+    #[serde(default)]
+    pub aborted: bool,
+    /// The upgrade ends after this number of failed nodes. Absent: it goes on whatever fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub max_failures: Option<u32>,
+}
+
+/// How the upgrade goes, in words. Written by the coordinator alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterUpgradeStatus {
+    /// The conditions `Progressing` and `Succeeded`.
+    #[serde(default, deserialize_with = "null_is_empty", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
 }
 
 /// What an upgrade upgrades.

@@ -306,6 +306,24 @@ async fn the_api_server_refuses_what_the_types_refuse_and_what_would_do_harm() {
     check::<AutoscalingPolicy>(&client, "autoscaling_policy", &required, policy_cases()).await;
 }
 
+#[tokio::test]
+async fn the_policy_of_an_upgrade_is_checked() {
+    let client = control_plane().await.client(&Identity::Admin);
+    let mut upgrade = golden::objects("cluster_upgrade").swap_remove(0);
+    upgrade["spec"]["policy"] = json!({"paused": true, "aborted": false, "maxFailures": 3});
+    let cases = vec![
+        case("/spec/policy", vec![json!({}), Value::Null], vec![json!(true)]),
+        case(
+            "/spec/policy/paused",
+            vec![json!(false)],
+            vec![json!("true"), Value::Null],
+        ),
+        harmful("/spec/policy/maxFailures", vec![json!(1), Value::Null], vec![json!(0)]),
+        case("/spec/policy/maxFailures", vec![], vec![json!(-1), json!("1")]),
+    ];
+    compare::<ClusterUpgrade>(client, Ask::Create, upgrade, cases).await;
+}
+
 /// Otherwise half of the nodes would get one version and the other half another one.
 #[tokio::test]
 async fn an_upgrade_that_has_begun_keeps_its_target() {

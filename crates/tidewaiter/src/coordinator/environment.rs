@@ -13,7 +13,7 @@ pub(super) const API_KEY: &str = "CONTAINERSHIP_CLOUD_CLUSTER_API_KEY";
 const CLOUD_PREFIX: &str = "CONTAINERSHIP_CLOUD_";
 
 /// The variables that are settings.
-pub(super) const ALIASES: [Alias; 9] = [
+pub(super) const ALIASES: [Alias; 10] = [
     text("CONTAINERSHIP_CLOUD_API_BASE_URL", "cloud.apiBaseUrl"),
     text("CONTAINERSHIP_CLOUD_PROVISION_BASE_URL", "cloud.provisionBaseUrl"),
     text("CONTAINERSHIP_CLOUD_AUTH_BASE_URL", "cloud.authBaseUrl"),
@@ -39,6 +39,14 @@ pub(super) const ALIASES: [Alias; 9] = [
             Ok(if all { "all" } else { "exceptClusterManagement" }.to_owned())
         },
     },
+    Alias {
+        variable: "ENABLE_CLUSTER_UPGRADE",
+        key: "upgrades",
+        value: |enable| {
+            let enabled = ["1", "t", "true"].contains(&enable.to_ascii_lowercase().as_str());
+            Ok(if enabled { "enabled" } else { "disabled" }.to_owned())
+        },
+    },
 ];
 
 const fn text(variable: &'static str, key: &'static str) -> Alias {
@@ -62,7 +70,7 @@ pub(crate) fn help() -> String {
 }
 
 /// Variables without an effect. `KUBECONFIG` has its usual one.
-const WITHOUT_EFFECT: [(&str, &str); 6] = [
+const WITHOUT_EFFECT: [(&str, &str); 5] = [
     (
         "CONTAINERSHIP_CLOUD_ENVIRONMENT",
         "Tidewaiter does the same in every environment; log.filter says what is logged",
@@ -74,7 +82,6 @@ const WITHOUT_EFFECT: [(&str, &str); 6] = [
     ),
     ("NODE_NAME", "only an agent reads it"),
     ("KUBECTL_PATH", "Tidewaiter does not run kubectl"),
-    ("ENABLE_CLUSTER_UPGRADE", "this version does not upgrade nodes"),
 ];
 
 /// One line for each variable that is set without an effect.

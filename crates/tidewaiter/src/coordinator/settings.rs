@@ -14,7 +14,7 @@ use tidewaiter_cloud::client::{BaseUrl, Client, ClientSettings, CloudEnvironment
 use tidewaiter_cloud::signed::TrustedKey;
 use tidewaiter_coordinator::controllers::{
     ByPlugin, Decisions, PluginAccount, PluginApproval, PluginDrift, PluginNamespaces, PluginSettings, PluginSync,
-    RbacSettings, RegistrySettings,
+    RbacSettings, RegistrySettings, Upgrades,
 };
 use tidewaiter_coordinator::mirror::{BINDINGS_PER_SYNC, MassDeletion};
 use tidewaiter_coordinator::node_pools::NodePools;
@@ -68,6 +68,8 @@ pub(super) struct CoordinatorSettings {
     plugin_namespaces: ByPlugin<PluginNamespaces>,
     /// As which service accounts the objects of plugins are read and written.
     plugin_service_accounts: ByPlugin<PluginAccount>,
+    /// Whether the coordinator upgrades nodes, as `ClusterUpgrade`s say.
+    upgrades: Upgrades,
 }
 
 /// The cloud, and this cluster in it. The texts are parsed by the client's own settings.
@@ -150,6 +152,7 @@ impl Default for CoordinatorSettings {
             plugin_trust: Vec::new(),
             plugin_namespaces: ByPlugin::default(),
             plugin_service_accounts: ByPlugin::default(),
+            upgrades: Upgrades::default(),
         }
     }
 }
@@ -192,6 +195,7 @@ impl CoordinatorSettings {
                 namespaces: self.plugin_namespaces.clone(),
                 accounts: self.plugin_service_accounts.clone(),
             },
+            upgrades: self.upgrades,
         }
     }
 

@@ -105,6 +105,7 @@ fn every_variable_of_the_go_coordinator_has_its_meaning_or_is_named_in_a_warning
         "caFile: /nowhere/ca.pem",
         "address: 0.0.0.0:8123",
         "pluginSync: exceptClusterManagement",
+        "upgrades: enabled",
     ] {
         assert!(ran.out.contains(line), "{line} in {}", ran.out);
     }
@@ -115,7 +116,13 @@ fn every_variable_of_the_go_coordinator_has_its_meaning_or_is_named_in_a_warning
     };
     let effective = |name: &str| name.starts_with("CONTAINERSHIP_CLOUD_") && name != "CONTAINERSHIP_CLOUD_ENVIRONMENT";
     for (name, _) in OLD {
-        let has_effect = effective(name) || ["KUBECONFIG", "DISABLE_CLUSTER_MANAGEMENT_PLUGIN_SYNC"].contains(&name);
+        let has_effect = effective(name)
+            || [
+                "KUBECONFIG",
+                "DISABLE_CLUSTER_MANAGEMENT_PLUGIN_SYNC",
+                "ENABLE_CLUSTER_UPGRADE",
+            ]
+            .contains(&name);
         assert_eq!(warned(name), !has_effect, "{name}: {}", ran.err);
     }
 }

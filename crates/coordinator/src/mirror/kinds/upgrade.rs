@@ -45,8 +45,10 @@ impl MirroredKind for Upgrades {
                 target_version: spec.target_version.to_string(),
                 label_selector: spec.label_selector.into_iter().map(requirement).collect(),
                 node_timeout_seconds: spec.node_timeout_seconds.into(),
+                policy: None,
                 status: None,
             },
+            status: None,
         })
     }
 

@@ -1,0 +1,228 @@
+//! Upgrade controller: upgrades the nodes of the cluster, one after the other, as a `ClusterUpgrade` says.
+//!
+//! - `tidewaiter_upgrade::step` decides. This controller observes, writes what it orders, and says it in Events and conditions. It writes to no Node.
+//! - Everything is in the `ClusterUpgrade`, nothing in memory: the progress is in `spec.status`, where the Go coordinator wrote it and the agents read
+//!   it. A progress is written whole or not at all, on the condition that the upgrade is as it was observed. So a replica that is killed, or that does
+//!   not lead any more, cannot make two nodes current.
+//! - An upgrade is decided about on the newest state of itself, and on a state of the others that is at least as new. [`step`] depends on that.
+//! - Conditions are for people. Nothing is decided by them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::{Client, Resource as _};
+use serde::{Deserialize, Serialize};
+use tidewaiter_api::containership::{ClusterUpgrade, UpgradeStatus};
+use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
+use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
+use tidewaiter_kit::{
+    Cache, Controller, ControllerContext, Events, Next, Notice, Pass, Queue, ReconcileError, Reconciler, Retry,
+    SharedClock, Tasks, WriteError, Writer,
+};
+use tidewaiter_upgrade::{InvalidVersion, Node, Observation, Step, Upgrade, Version, form, step};
+
+mod node;
+mod patch;
+mod status;
+
+use node::{ComponentPod, UpgradeNode};
+
+/// Our own write is not in the cache yet. Its change starts a pass; this is the fallback.
+const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// Where the pods of the control plane run.
+const CONTROL_PLANE_NAMESPACE: &str = "kube-system";
+
+/// The label of the pods of the control plane, as kubeadm sets it. Source: the Go coordinator.
+const CONTROL_PLANE_PODS: &str = "tier=control-plane";
+
+/// Whether the coordinator upgrades nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Upgrades {
+    /// No: what a `ClusterUpgrade` orders stays as it is.
+    #[default]
+    Disabled,
+    /// Yes.
+    Enabled,
+}
+
+struct UpgradeController {
+    upgrades: Cache<ClusterUpgrade>,
+    nodes: Cache<UpgradeNode>,
+    pods: Cache<ComponentPod>,
+    client: Client,
+    writer: Writer,
+    events: Events,
+    clock: SharedClock,
+}
+
+/// Starts it. A change of an upgrade concerns all of them, because one is in progress at a time; so does a change of a node.
+pub(super) fn start(reader: &Client, clients: &Clients, context: &ControllerContext, tasks: &mut Tasks) {
+    let (queue, kit) = (Queue::new(), &context.kit);
+    // Optional: a cluster may not have the definition yet.
+    let upgrades = Cache::<ClusterUpgrade>::namespaced(reader.clone(), CONTAINERSHIP_NAMESPACE)
+        .named("upgrade-controller")
+        .optional()
+        .start(tasks, kit);
+    let nodes = Cache::<UpgradeNode>::all(reader.clone())
+        .named("upgrade-nodes")
+        .packed()
+        .start(tasks, kit);
+    let pods = Cache::<ComponentPod>::namespaced(reader.clone(), CONTROL_PLANE_NAMESPACE)
+        .labels(CONTROL_PLANE_PODS)
+        .named("upgrade-pods")
+        .optional()
+        .start(tasks, kit);
+    upgrades.notify(queue.all_keys(&upgrades));
+    nodes.notify(queue.all_keys(&upgrades).unless(UpgradeNode::is_as));
+    pods.notify(queue.all_keys(&upgrades).unless(ComponentPod::is_as));
+    let client = clients.for_controller(UpgradeController::NAME, DEFAULT_IN_FLIGHT);
+    let controller = UpgradeController {
+        upgrades: upgrades.clone(),
+        nodes: nodes.clone(),
+        pods: pods.clone(),
+        writer: Writer::new(client.clone(), UpgradeController::NAME, Arc::clone(&kit.clock)),
+        client,
+        events: context.events.of(UpgradeController::NAME),
+        clock: Arc::clone(&kit.clock),
+    };
+    Controller::new(controller, queue)
+        .reads(&upgrades)
+        .reads(&nodes)
+        .reads(&pods)
+        .start(context.clone(), tasks);
+}
+
+impl Reconciler for UpgradeController {
+    const NAME: &'static str = "upgrade";
+    type Error = UpgradeError;
+
+    async fn reconcile(&self, pass: &mut Pass) -> Result<Next, UpgradeError> {
+        let Some(object) = self.upgrades.get(pass.key()) else {
+            self.writer.forget::<ClusterUpgrade>(pass.key());
+            return Ok(Next::UntilChanged);
+        };
+        if is_reported(&object) {
+            return Ok(Next::UntilChanged);
+        }
+        let api_server = pass.outside(self.client.apiserver_version()).await;
+        let api_server: Version = api_server.map_err(UpgradeError::Unanswered)?.git_version.parse()?;
+        let Some(object) = self.upgrades.get(pass.key()) else {
+            return Ok(Next::UntilChanged);
+        };
+        pass.about(object.object_ref(&()));
+        if self.writer.awaits::<ClusterUpgrade>(pass.key(), Some(&object.metadata)) {
+            return Ok(Next::Pending(CATCH_UP));
+        }
+        // After the upgrade itself, so that the others are at least as new.
+        let upgrades: Vec<Upgrade> = self.upgrades.iter().map(|object| form::read(&object)).collect();
+        let (upgrade, nodes) = (form::read(&object), self.observe_nodes());
+        let seen = Observation {
+            upgrade: &upgrade,
+            upgrades: &upgrades,
+            nodes: &nodes,
+            api_server: &api_server,
+            now: self.clock.now(),
+        };
+        let step = step(&seen);
+        self.perform(&object, &seen, &step).await?;
+        let now = self.clock.now();
+        let wait = step
+            .wake
+            .map(|wake| Duration::try_from(wake.duration_since(now)).unwrap_or_default());
+        Ok(wait.map_or(Next::UntilChanged, Next::After))
+    }
+}
+
+impl UpgradeController {
+    fn observe_nodes(&self) -> Vec<Node> {
+        let mut components = BTreeMap::<String, Vec<Version>>::new();
+        for pod in self.pods.iter() {
+            components
+                .entry(pod.node().to_owned())
+                .or_default()
+                .extend(pod.versions());
+        }
+        self.nodes
+            .iter()
+            .filter_map(|node| node.observed(&components))
+            .collect()
+    }
+
+    /// Writes the progress, then the Events, then the conditions, which may be lost with the process.
+    async fn perform(&self, object: &ClusterUpgrade, seen: &Observation<'_>, step: &Step) -> Result<(), WriteError> {
+        let mut upgrade = seen.upgrade.clone();
+        for order in &step.orders {
+            upgrade.progress.apply(order, seen.now);
+        }
+        let patch = patch::patch(object.spec.status.as_ref(), &upgrade.progress);
+        if let Some(patch) = patch {
+            let written = self.writer.patch::<ClusterUpgrade>(&object.metadata, patch).await?;
+            upgrade.generation = written.generation.unwrap_or(upgrade.generation);
+        }
+        let about: ObjectReference = object.object_ref(&());
+        for notice in status::notices(seen.upgrade, step) {
+            self.events.publish(&about, notice);
+        }
+        let before = object.status.clone().unwrap_or_default();
+        let after = Observation {
+            upgrade: &upgrade,
+            ..*seen
+        };
+        let status = status::status(&after, step, &before);
+        if status != before {
+            let desired = ClusterUpgrade {
+                status: Some(status),
+                ..object.clone()
+            };
+            self.writer.apply_status(&desired, &object.metadata).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether an upgrade is over, and its conditions say so.
+fn is_reported(object: &ClusterUpgrade) -> bool {
+    let progress = object.spec.status.as_ref();
+    let is_over = progress
+        .is_some_and(|progress| matches!(progress.cluster_status, UpgradeStatus::Success | UpgradeStatus::Failed));
+    is_over && object.status.as_ref().is_some_and(status::is_final)
+}
+
+/// Why a pass failed.
+#[derive(Debug, thiserror::Error)]
+enum UpgradeError {
+    #[error("the version of the API server cannot be read")]
+    Unanswered(#[source] kube::Error),
+    #[error("the version of the API server is not valid")]
+    Version(#[from] InvalidVersion),
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+impl ReconcileError for UpgradeError {
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Unanswered(error) => Retry::of(error),
+            Self::Version(_) => Retry::Slow,
+            Self::Write(error) => error.retry(),
+        }
+    }
+
+    fn class(&self) -> &'static str {
+        match self {
+            Self::Unanswered(_) | Self::Version(_) => "version",
+            Self::Write(error) => error.class(),
+        }
+    }
+
+    fn notice(&self) -> Option<Notice> {
+        match self {
+            Self::Unanswered(_) | Self::Version(_) => None,
+            Self::Write(error) => error.notice(),
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What the upgrade controller reads of Nodes, and of the pods of the control plane on them.
+//!
+//! A kubelet writes all of it on its own Node, except the name and the labels of roles.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Node as FullNode, Pod as FullPod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::{Deserialize, Deserializer, Serialize};
+use tidewaiter_kit::slim;
+use tidewaiter_upgrade::{self as upgrade, Version};
+
+/// The parts of the control plane whose images decide, as in the Go coordinator.
+const COMPONENTS: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+
+/// A slim Node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Resource)]
+#[resource(inherit = FullNode)]
+pub(super) struct UpgradeNode {
+    #[serde(deserialize_with = "slim::with_labels_of::<_, BTreeMap<String, String>>")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    #[serde(default)]
+    node_info: NodeInfo,
+    /// The condition `Ready` alone.
+    #[serde(default, deserialize_with = "ready")]
+    conditions: Vec<Condition>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeInfo {
+    #[serde(default)]
+    kubelet_version: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Condition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+}
+
+fn ready<'de, D: Deserializer<'de>>(conditions: D) -> Result<Vec<Condition>, D::Error> {
+    let mut conditions = Option::<Vec<Condition>>::deserialize(conditions)?.unwrap_or_default();
+    conditions.retain(|condition| condition.type_ == "Ready");
+    Ok(conditions)
+}
+
+impl UpgradeNode {
+    /// Whether an upgrade decides the same about both: a heartbeat changes nothing.
+    pub(super) fn is_as(&self, other: &Self) -> bool {
+        self.metadata.labels == other.metadata.labels && self.status == other.status
+    }
+
+    /// The node as the protocol observes it; None if its name is none.
+    pub(super) fn observed(&self, components: &BTreeMap<String, Vec<Version>>) -> Option<upgrade::Node> {
+        let name = self.metadata.name.as_deref()?;
+        Some(upgrade::Node {
+            name: name.parse().ok()?,
+            labels: self.metadata.labels.clone().unwrap_or_default(),
+            kubelet: self.status.node_info.kubelet_version.parse().ok(),
+            components: components.get(name).cloned().unwrap_or_default(),
+            ready: self
+                .status
+                .conditions
+                .iter()
+                .any(|condition| condition.status == "True"),
+            // No agent says so far that it follows the status of its own node.
+            parallel: false,
+        })
+    }
+}
+
+/// A slim pod of the control plane.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Resource)]
+#[resource(inherit = FullPod)]
+pub(super) struct ComponentPod {
+    #[serde(deserialize_with = "slim::metadata")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: PodSpec,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PodSpec {
+    #[serde(default)]
+    node_name: String,
+    #[serde(default)]
+    containers: Vec<Container>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Container {
+    #[serde(default)]
+    image: String,
+}
+
+impl ComponentPod {
+    /// Whether an upgrade decides the same about both.
+    pub(super) fn is_as(&self, other: &Self) -> bool {
+        self.spec == other.spec
+    }
+
+    /// The name of its node.
+    pub(super) fn node(&self) -> &str {
+        &self.spec.node_name
+    }
+
+    /// The versions of the parts of the control plane in it.
+    pub(super) fn versions(&self) -> impl Iterator<Item = Version> {
+        self.spec
+            .containers
+            .iter()
+            .filter_map(|container| component(&container.image))
+    }
+}
+
+/// The version in the image of a part of the control plane: `registry.k8s.io/kube-apiserver:v1.36.3`. In old releases the name ends with the
+/// architecture.
+fn component(image: &str) -> Option<Version> {
+    let image = image.split_once('@').map_or(image, |(image, _)| image);
+    let (repository, tag) = image.rsplit_once(':')?;
+    let name = repository.rsplit('/').next()?;
+    let is_component = COMPONENTS.iter().any(|component| {
+        let rest = name.strip_prefix(component);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    });
+    if is_component { tag.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_images_of_the_control_plane_have_its_version() {
+        for (image, version) in [
+            ("registry.k8s.io/kube-apiserver:v1.36.3", Some("v1.36.3")),
+            ("localhost:5000/k8s/kube-scheduler-amd64:v1.12.3", Some("v1.12.3")),
+            ("kube-controller-manager:v1.36.3@sha256:0123", Some("v1.36.3")),
+            ("registry.k8s.io/kube-apiserver", None),
+            ("registry.k8s.io/kube-apiserver:latest", None),
+            ("registry.k8s.io/kube-proxy:v1.36.3", None),
+            ("registry.k8s.io/etcd:v3.6.0", None),
+        ] {
+            assert_eq!(
+                component(image).map(|version| version.to_string()).as_deref(),
+                version,
+                "{image}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_what_is_read_of_a_node_is_kept() {
+        let node = json!({"metadata": {"name": "a", "uid": "u", "resourceVersion": "7", "labels": {"x": "y"}, "annotations": {"big": "one"}},
+            "status": {"nodeInfo": {"kubeletVersion": "v1.36.3", "machineID": "m"},
+                "conditions": [{"type": "DiskPressure", "status": "True"}, {"type": "Ready", "status": "False", "lastHeartbeatTime": "t"}]}});
+        let slim: UpgradeNode = serde_json::from_value(node.clone()).unwrap();
+        let observed = slim.observed(&BTreeMap::new()).unwrap();
+        assert_eq!(
+            (observed.name.as_str(), observed.ready, observed.labels.len()),
+            ("a", false, 1)
+        );
+        assert_eq!(
+            observed.kubelet.map(|version| version.to_string()).as_deref(),
+            Some("v1.36.3")
+        );
+        let cached: UpgradeNode = serde_json::from_str(&serde_json::to_string(&slim).unwrap()).unwrap();
+        assert_eq!(cached, slim);
+        let mut heartbeat = node.clone();
+        heartbeat["metadata"]["resourceVersion"] = json!("8");
+        heartbeat["status"]["conditions"][1]["lastHeartbeatTime"] = json!("later");
+        assert!(slim.is_as(&serde_json::from_value(heartbeat).unwrap()));
+        let mut ready = node;
+        ready["status"]["conditions"][1]["status"] = json!("True");
+        let ready: UpgradeNode = serde_json::from_value(ready).unwrap();
+        assert!(!slim.is_as(&ready) && ready.observed(&BTreeMap::new()).unwrap().ready);
+    }
+}

@@ -1,0 +1,194 @@
+//! What people read of an upgrade: its conditions and its Events. Pure.
+
+use jiff::Timestamp;
+use tidewaiter_api::containership::cluster_upgrade::{PROGRESSING, SUCCEEDED};
+use tidewaiter_api::containership::{ClusterUpgradeStatus, UpgradeStatus};
+use tidewaiter_api::{Condition, ConditionStatus};
+use tidewaiter_kit::Notice;
+use tidewaiter_upgrade::{Ending, Fate, NodeState, Observation, Order, Step, Upgrade, plan};
+
+/// The conditions after a step. The upgrade of `seen` has the progress that the step made.
+pub(super) fn status(seen: &Observation<'_>, step: &Step, before: &ClusterUpgradeStatus) -> ClusterUpgradeStatus {
+    let known = before.conditions.iter().find(|condition| condition.type_ == SUCCEEDED);
+    let is_over = matches!(
+        seen.upgrade.progress.cluster,
+        UpgradeStatus::Success | UpgradeStatus::Failed
+    );
+    let (progressing, succeeded) = if is_over {
+        let ending = step.orders.iter().find_map(ending);
+        let kept = known.filter(|condition| ending.is_none() && condition.status != ConditionStatus::Unknown);
+        let succeeded = kept.map_or_else(|| over(seen.upgrade, ending), Word::of);
+        (
+            Word::new(ConditionStatus::False, "Finished", "the upgrade is over".to_owned()),
+            succeeded,
+        )
+    } else {
+        let waits = Word::new(
+            ConditionStatus::Unknown,
+            "NotFinished",
+            "the upgrade is not over".to_owned(),
+        );
+        (progressing(seen, step), waits)
+    };
+    let conditions = [(PROGRESSING, progressing), (SUCCEEDED, succeeded)];
+    let conditions = conditions.map(|(type_, word)| word.condition(type_, before, seen.upgrade.generation, seen.now));
+    ClusterUpgradeStatus {
+        conditions: conditions.into(),
+    }
+}
+
+/// Whether the conditions say that the upgrade is over.
+pub(super) fn is_final(status: &ClusterUpgradeStatus) -> bool {
+    let mut conditions = status.conditions.iter();
+    conditions.any(|condition| condition.type_ == SUCCEEDED && condition.status != ConditionStatus::Unknown)
+}
+
+fn ending(order: &Order) -> Option<&Ending> {
+    match order {
+        Order::Finish(ending) => Some(ending),
+        _ => None,
+    }
+}
+
+/// How the upgrade ended. When the process was killed before it could say it, the progress has to do.
+fn over(upgrade: &Upgrade, ending: Option<&Ending>) -> Word {
+    let failed = upgrade.progress.count(NodeState::Failed);
+    let guess = match upgrade.progress.cluster {
+        UpgradeStatus::Success => Some(Ending::Success),
+        _ if failed > 0 => Some(Ending::Failures(failed)),
+        _ => None,
+    };
+    let Some(ending) = ending.or(guess.as_ref()) else {
+        let message = "the upgrade was refused or aborted; its Events of that time say why".to_owned();
+        return Word::new(ConditionStatus::False, "Refused", message);
+    };
+    let status = if *ending == Ending::Success {
+        ConditionStatus::True
+    } else {
+        ConditionStatus::False
+    };
+    Word::new(status, ending.reason(), ending.to_string())
+}
+
+fn progressing(seen: &Observation<'_>, step: &Step) -> Word {
+    let is_in_progress = seen.upgrade.is_in_progress();
+    let status = if is_in_progress {
+        ConditionStatus::True
+    } else {
+        ConditionStatus::False
+    };
+    let (reason, message) = match &step.wait {
+        Some(wait) => (wait.reason(), wait.to_string()),
+        None if is_in_progress => ("Beginning", "the first node is started next".to_owned()),
+        None => ("Withdrawn", "another upgrade goes first".to_owned()),
+    };
+    let message = if is_in_progress {
+        format!("{message}; {}", counts(seen))
+    } else {
+        message
+    };
+    Word::new(status, reason, message)
+}
+
+/// How many nodes are done, failed and left.
+fn counts(seen: &Observation<'_>) -> String {
+    let plan = seen
+        .upgrade
+        .spec
+        .as_ref()
+        .map(|spec| plan(seen, spec))
+        .unwrap_or_default();
+    let count = |fates: &dyn Fn(&Fate) -> bool| plan.iter().filter(|node| fates(&node.fate)).count();
+    let done = count(&|fate| matches!(fate, Fate::AtTarget | Fate::Started(NodeState::Success)));
+    let failed = count(&|fate| matches!(fate, Fate::Started(NodeState::Failed)));
+    format!("{done} of {} nodes are at the version, {failed} failed", plan.len())
+}
+
+/// The Events of a step, on the upgrade.
+pub(super) fn notices(upgrade: &Upgrade, step: &Step) -> Vec<Notice> {
+    let target = upgrade
+        .spec
+        .as_ref()
+        .map(|spec| spec.target.to_string())
+        .unwrap_or_default();
+    let refused = step
+        .wait
+        .iter()
+        .filter(|_| !upgrade.managed && !upgrade.is_in_progress());
+    let refused =
+        refused.map(|wait| Notice::warning("NotPermitted", "Upgrade", format!("{}.", sentence(&wait.to_string()))));
+    step.orders
+        .iter()
+        .map(|order| notice(order, &target))
+        .chain(refused)
+        .collect()
+}
+
+/// The reasons that the Go coordinator used, where it had one.
+fn notice(order: &Order, target: &str) -> Notice {
+    match order {
+        Order::Begin => Notice::normal("Accepted", "Upgrade", format!("The upgrade to {target} begins.")),
+        Order::Withdraw => Notice::normal("Withdrawn", "Upgrade", "Another upgrade goes first; this one waits."),
+        Order::Start(node) => Notice::normal(
+            "NodeUpgradeStarted",
+            "Upgrade",
+            format!("Node {node} is to be upgraded to {target}."),
+        ),
+        Order::Succeed(node) => Notice::normal(
+            "NodeUpgradeSuccess",
+            "Upgrade",
+            format!("Node {node} is at {target}, and Ready."),
+        ),
+        Order::Fail(node, failure) => Notice::warning(
+            "NodeUpgradeFailure",
+            "Upgrade",
+            format!("Node {node} failed: {failure}."),
+        ),
+        Order::Finish(ending) => {
+            let note = format!("The upgrade is over: {ending}");
+            let note = format!("{}.", note.trim_end_matches('.'));
+            if *ending == Ending::Success {
+                Notice::normal("ClusterUpgradeComplete", "Upgrade", note)
+            } else {
+                Notice::warning("ClusterUpgradeComplete", "Upgrade", note)
+            }
+        }
+    }
+}
+
+fn sentence(words: &str) -> String {
+    let mut letters = words.chars();
+    letters
+        .next()
+        .map(|first| first.to_uppercase().chain(letters).collect())
+        .unwrap_or_default()
+}
+
+struct Word {
+    status: ConditionStatus,
+    reason: String,
+    message: String,
+}
+
+impl Word {
+    fn new(status: ConditionStatus, reason: &str, message: String) -> Self {
+        let reason = reason.to_owned();
+        Self {
+            status,
+            reason,
+            message,
+        }
+    }
+
+    fn of(condition: &Condition) -> Self {
+        Self::new(condition.status, &condition.reason, condition.message.clone())
+    }
+
+    fn condition(self, type_: &str, before: &ClusterUpgradeStatus, generation: i64, now: Timestamp) -> Condition {
+        let condition = Condition::new(type_, self.status, &self.reason, &self.message, &before.conditions, now);
+        condition.observing(Some(generation))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+use serde_json::json;
+use tidewaiter_api::containership::ClusterUpgrade;
+use tidewaiter_upgrade::{Version, form, step};
+
+use super::*;
+
+/// An upgrade with this progress.
+fn upgrade(managed: bool, status: &serde_json::Value) -> Upgrade {
+    let labels = if managed {
+        json!({"containership.io/managed": "true"})
+    } else {
+        json!({})
+    };
+    let object = json!({"apiVersion": "provision.containership.io/v3", "kind": "ClusterUpgrade",
+        "metadata": {"name": "u", "uid": "1", "generation": 3, "labels": labels},
+        "spec": {"type": "kubernetes", "targetVersion": "v1.36.3", "nodeTimeoutSeconds": 600, "status": status}});
+    form::read(&serde_json::from_value::<ClusterUpgrade>(object).unwrap())
+}
+
+/// `Progressing` and `Succeeded` after a step in a cluster without Nodes.
+fn says(upgrade: &Upgrade, before: &ClusterUpgradeStatus) -> [String; 2] {
+    let api_server: Version = "v1.36.3".parse().unwrap();
+    let now = "2026-11-22T06:00:00Z".parse().unwrap();
+    let seen = Observation {
+        upgrade,
+        upgrades: &[],
+        nodes: &[],
+        api_server: &api_server,
+        now,
+    };
+    let step = step(&seen);
+    let mut after = upgrade.clone();
+    for order in &step.orders {
+        after.progress.apply(order, now);
+    }
+    let status = status(
+        &Observation {
+            upgrade: &after,
+            ..seen
+        },
+        &step,
+        before,
+    );
+    let shown = status.conditions.iter().map(|condition| {
+        assert_eq!(condition.observed_generation, Some(3));
+        format!(
+            "{} {:?} {}: {}",
+            condition.type_, condition.status, condition.reason, condition.message
+        )
+    });
+    shown.collect::<Vec<_>>().try_into().unwrap()
+}
+
+#[test]
+fn the_conditions_say_what_is_waited_for_and_how_it_ended() {
+    let none = ClusterUpgradeStatus::default();
+    let in_progress = json!({"clusterStatus": "InProgress", "nodeStatuses": {"a": "Success", "b": "InProgress", "c": "Failed"},
+        "currentNode": "b", "currentStartTime": "Sun Nov 22 05:59:17 UTC 2026"});
+    for (upgrade, progressing, succeeded) in [
+        (
+            upgrade(true, &in_progress),
+            "Progressing True Upgrading: upgrading b; 1 of 3 nodes are at the version, 1 failed",
+            "Succeeded Unknown NotFinished: the upgrade is not over",
+        ),
+        (
+            upgrade(false, &json!(null)),
+            "Progressing False NotPermitted: the label containership.io/managed=true is missing; add it to permit the upgrade",
+            "Succeeded Unknown NotFinished: the upgrade is not over",
+        ),
+        (
+            upgrade(true, &json!(null)),
+            "Progressing False Finished: the upgrade is over",
+            "Succeeded False Refused: no Node with the label containership.io/managed=true matches spec.labelSelector, so nothing would be upgraded. Label the nodes, or create another upgrade.",
+        ),
+        // The process was killed before it could say how it ended, or the Go coordinator was it.
+        (
+            upgrade(true, &json!({"clusterStatus": "Success"})),
+            "Progressing False Finished: the upgrade is over",
+            "Succeeded True Succeeded: every selected node is at the version",
+        ),
+        (
+            upgrade(
+                true,
+                &json!({"clusterStatus": "Failed", "nodeStatuses": {"a": "Failed"}}),
+            ),
+            "Progressing False Finished: the upgrade is over",
+            "Succeeded False NodesFailed: one node failed; the other selected nodes are at the version",
+        ),
+        (
+            upgrade(true, &json!({"clusterStatus": "Failed"})),
+            "Progressing False Finished: the upgrade is over",
+            "Succeeded False Refused: the upgrade was refused or aborted; its Events of that time say why",
+        ),
+    ] {
+        assert_eq!(says(&upgrade, &none), [progressing, succeeded]);
+    }
+}
+
+#[test]
+fn how_it_ended_is_not_forgotten() {
+    let now = "2026-11-22T05:00:00Z".parse().unwrap();
+    let ended = Condition::new(SUCCEEDED, ConditionStatus::False, "Aborted", "by a person", &[], now);
+    let before = ClusterUpgradeStatus {
+        conditions: vec![ended.observing(Some(3))],
+    };
+    let [_, succeeded] = says(&upgrade(true, &json!({"clusterStatus": "Failed"})), &before);
+    assert_eq!(succeeded, "Succeeded False Aborted: by a person");
+    assert!(is_final(&before) && !is_final(&ClusterUpgradeStatus::default()));
+}
+
+#[test]
+fn the_events_have_the_reasons_of_the_go_coordinator() {
+    let upgrade = upgrade(true, &json!(null));
+    let step = Step {
+        orders: vec![
+            Order::Begin,
+            Order::Succeed("a".parse().unwrap()),
+            Order::Finish(Ending::Failures(1)),
+        ],
+        ..Step::default()
+    };
+    let notices = notices(&upgrade, &step);
+    let shown: Vec<_> = notices
+        .iter()
+        .map(|notice| (notice.reason.as_ref(), notice.note.as_str()))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            ("Accepted", "The upgrade to v1.36.3 begins."),
+            ("NodeUpgradeSuccess", "Node a is at v1.36.3, and Ready."),
+            (
+                "ClusterUpgradeComplete",
+                "The upgrade is over: one node failed; the other selected nodes are at the version."
+            ),
+        ]
+    );
+}

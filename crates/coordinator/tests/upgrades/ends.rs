@@ -1,0 +1,135 @@
+//! Upgrades that fail, are refused, paused or aborted.
+
+use serde_json::json;
+use tidewaiter_api::containership::UpgradeStatus;
+
+use crate::world::{NEW, OLD, Script, World};
+
+/// A timeout that passes within the test, and is longer than a pass takes.
+const SHORT: i64 = 5;
+
+#[tokio::test]
+async fn a_node_that_hangs_or_never_becomes_ready_fails_and_the_upgrade_goes_on() {
+    let world = World::start().await;
+    world.join("cp", NEW, &[]).await;
+    for name in ["w1", "w2", "w3"] {
+        world.join(name, OLD, &[]).await;
+    }
+    world.upgrade("u", json!({"nodeTimeoutSeconds": SHORT})).await;
+    let _running = world.run().await;
+    let script = |node: &str| match node {
+        "w1" => Script::Hangs,
+        "w2" => Script::NeverReady,
+        _ => Script::Works,
+    };
+    assert_eq!(world.play("u", script).await, ["w1", "w2", "w3"]);
+    let message = world.ends("u", UpgradeStatus::Failed).await;
+    assert_eq!(message, "2 nodes failed; the other selected nodes are at the version");
+    assert_eq!(world.statuses("u").await, "w1=Failed w2=Failed w3=Success");
+    let note = world.event("u", "NodeUpgradeFailure").await;
+    assert!(note.contains("failed: "), "{note}");
+}
+
+#[tokio::test]
+async fn what_is_not_permitted_or_impossible_is_refused_with_the_reason() {
+    let world = World::start().await;
+    world.join("cp", NEW, &[]).await;
+    world.join("w1", "v1.34.9", &[("example.com/zone", "a")]).await;
+    world.create("unmanaged", json!({}), json!({})).await;
+    let nobody = json!([{"label": "example.com/zone", "operator": "=", "value": ["x"]}]);
+    for (name, spec) in [
+        ("skips", json!({})),
+        ("down", json!({"targetVersion": "v1.35.9", "labelSelector": []})),
+        ("nobody", json!({ "labelSelector": nobody })),
+        ("etcd", json!({"type": "etcd"})),
+        ("never", json!({"nodeTimeoutSeconds": 0})),
+    ] {
+        world.upgrade(name, spec).await;
+    }
+    let _running = world.run().await;
+    for (name, why) in [
+        (
+            "skips",
+            "w1 is at v1.34.9: an upgrade to v1.36.3 would skip a minor version",
+        ),
+        (
+            "down",
+            "cp is at v1.36.3, which is newer than v1.35.9, and a version never goes down",
+        ),
+        (
+            "nobody",
+            "no Node with the label containership.io/managed=true matches spec.labelSelector",
+        ),
+        ("etcd", "spec.type is etcd, which is not supported"),
+        ("never", "spec.nodeTimeoutSeconds is 0"),
+    ] {
+        let message = world.ends(name, UpgradeStatus::Failed).await;
+        assert!(message.contains(why), "{name}: {message}");
+        let note = world.event(name, "ClusterUpgradeComplete").await;
+        assert!(note.contains(why), "{name}: {note}");
+        assert_eq!(world.statuses(name).await, "", "{name} started no node");
+    }
+    world
+        .waits(
+            "unmanaged",
+            "the label containership.io/managed=true is missing; add it to permit the upgrade",
+        )
+        .await;
+    assert!(world.event("unmanaged", "NotPermitted").await.contains("add it"));
+    // It begins as soon as it may.
+    world.is_at("w1", OLD).await;
+    world
+        .change(
+            "unmanaged",
+            json!({"metadata": {"labels": {"containership.io/managed": "true"}}}),
+        )
+        .await;
+    assert_eq!(world.play("unmanaged", |_| Script::Works).await, ["w1"]);
+    world.ends("unmanaged", UpgradeStatus::Success).await;
+}
+
+#[tokio::test]
+async fn a_person_pauses_resumes_and_aborts_and_limits_failures() {
+    let world = World::start().await;
+    world.join("cp", NEW, &[]).await;
+    for name in ["w1", "w2", "w3"] {
+        world.join(name, OLD, &[]).await;
+    }
+    let policy = |policy: serde_json::Value| json!({"spec": {"policy": policy}});
+    world.upgrade("u", json!({"policy": {"paused": true}})).await;
+    let _running = world.run().await;
+    world
+        .waits("u", "spec.policy.paused is set; remove it to continue")
+        .await;
+    world.change("u", policy(json!({"paused": null}))).await;
+    world.waits("u", "upgrading w1").await;
+    world.change("u", policy(json!({"paused": true}))).await;
+    world.is_at("w1", NEW).await;
+    world
+        .waits(
+            "u",
+            "spec.policy.paused is set; remove it to continue; 2 of 4 nodes are at the version",
+        )
+        .await;
+    world.change("u", policy(json!(null))).await;
+    world.waits("u", "upgrading w2").await;
+    world.change("u", policy(json!({"aborted": true}))).await;
+    world.is_quiet().await;
+    assert_eq!(
+        world.statuses("u").await,
+        "w1=Success w2=InProgress",
+        "what was started is finished"
+    );
+    world.is_at("w2", NEW).await;
+    let message = world.ends("u", UpgradeStatus::Failed).await;
+    assert!(message.contains("spec.policy.aborted is set"), "{message}");
+    assert_eq!(world.statuses("u").await, "w1=Success w2=Success");
+
+    world.join("w4", OLD, &[]).await;
+    world
+        .upgrade("v", json!({"nodeTimeoutSeconds": SHORT, "policy": {"maxFailures": 1}}))
+        .await;
+    assert_eq!(world.play("v", |_| Script::Hangs).await, ["w3"]);
+    let message = world.ends("v", UpgradeStatus::Failed).await;
+    assert!(message.contains("spec.policy.maxFailures is reached"), "{message}");
+}

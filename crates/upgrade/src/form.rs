@@ -1,0 +1,133 @@
+//! The form in which an upgrade is stored: that of the Containership cluster manager, in `spec` and `spec.status` of a `ClusterUpgrade`.
+
+use jiff::fmt::strtime;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use tidewaiter_api::NodeName;
+use tidewaiter_api::containership::{ClusterUpgrade, UpgradePolicy, UpgradeProgress, UpgradeStatus, UpgradeType};
+use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE};
+
+use crate::observation::{NodeState, Policy, Progress, Spec, Upgrade};
+use crate::refusal::Refusal;
+use crate::selector::Selector;
+
+/// Go's `time.UnixDate`, in UTC.
+const UNIX_DATE: &str = "%a %b %e %H:%M:%S UTC %Y";
+
+/// Reads an upgrade.
+#[must_use]
+pub fn read(object: &ClusterUpgrade) -> Upgrade {
+    let meta = &object.metadata;
+    let labels = meta.labels.as_ref();
+    let label = labels.and_then(|labels| labels.get(MANAGED_LABEL));
+    let created = meta.creation_timestamp.as_ref();
+    Upgrade {
+        name: meta.name.clone().unwrap_or_default(),
+        uid: meta.uid.clone().unwrap_or_default(),
+        generation: meta.generation.unwrap_or_default(),
+        created: created.map(|created| created.0),
+        managed: label.is_some_and(|value| value == MANAGED_VALUE),
+        spec: spec(object),
+        progress: progress(object.spec.status.as_ref()),
+    }
+}
+
+/// Writes the progress. The old form has one start: that of the current node, which was started last.
+#[must_use]
+pub fn write(progress: &Progress) -> UpgradeProgress {
+    let current = progress.current.as_ref();
+    let since = current.and_then(|name| match progress.nodes.get(name) {
+        Some(NodeState::InProgress { since }) => *since,
+        _ => None,
+    });
+    let status = |state: &NodeState| match state {
+        NodeState::InProgress { .. } => UpgradeStatus::InProgress,
+        NodeState::Success => UpgradeStatus::Success,
+        NodeState::Failed => UpgradeStatus::Failed,
+    };
+    let nodes = progress.nodes.iter();
+    UpgradeProgress {
+        cluster_status: progress.cluster,
+        node_statuses: nodes.map(|(name, state)| (name.to_string(), status(state))).collect(),
+        current_node: current.map(NodeName::to_string).unwrap_or_default(),
+        current_start_time: since.map(unix_date).unwrap_or_default(),
+    }
+}
+
+fn spec(object: &ClusterUpgrade) -> Result<Spec, Refusal> {
+    let spec = &object.spec;
+    if spec.type_ == UpgradeType::Etcd {
+        return Err(Refusal::Etcd);
+    }
+    if spec.node_timeout_seconds < 1 {
+        return Err(Refusal::Timeout(spec.node_timeout_seconds));
+    }
+    Ok(Spec {
+        target: spec.target_version.parse().map_err(Refusal::Target)?,
+        selector: Selector::new(&spec.label_selector)?,
+        timeout: SignedDuration::from_secs(spec.node_timeout_seconds),
+        policy: spec.policy.as_ref().map(policy).unwrap_or_default(),
+    })
+}
+
+fn policy(policy: &UpgradePolicy) -> Policy {
+    let UpgradePolicy {
+        paused,
+        aborted,
+        max_failures,
+    } = *policy;
+    Policy {
+        paused,
+        aborted,
+        max_failures: max_failures.and_then(|limit| usize::try_from(limit).ok()),
+        ..Policy::default()
+    }
+}
+
+/// Reads the progress. The current node counts as in progress also where its own status is missing, and the one start counts for all nodes that
+/// are in progress. A name that no Node can have is left out.
+#[must_use]
+pub fn progress(status: Option<&UpgradeProgress>) -> Progress {
+    let Some(status) = status else {
+        return Progress::default();
+    };
+    let since = parse_unix_date(&status.current_start_time);
+    let mut progress = Progress {
+        cluster: status.cluster_status,
+        ..Progress::default()
+    };
+    for (name, node) in &status.node_statuses {
+        let Ok(parsed) = name.parse::<NodeName>() else {
+            continue;
+        };
+        let state = match node {
+            UpgradeStatus::NotStarted => continue,
+            UpgradeStatus::InProgress => NodeState::InProgress { since },
+            UpgradeStatus::Success => NodeState::Success,
+            UpgradeStatus::Failed => NodeState::Failed,
+        };
+        progress.nodes.insert(parsed, state);
+    }
+    if status.cluster_status == UpgradeStatus::InProgress
+        && let Ok(current) = status.current_node.parse::<NodeName>()
+    {
+        let state = progress
+            .nodes
+            .entry(current.clone())
+            .or_insert(NodeState::InProgress { since });
+        progress.current = matches!(state, NodeState::InProgress { .. }).then_some(current);
+    }
+    progress
+}
+
+fn unix_date(time: Timestamp) -> String {
+    time.strftime(UNIX_DATE).to_string()
+}
+
+fn parse_unix_date(text: &str) -> Option<Timestamp> {
+    let time = strtime::parse(UNIX_DATE, text).ok()?.to_datetime().ok()?;
+    Some(time.to_zoned(TimeZone::UTC).ok()?.timestamp())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::name;
+
+fn object(spec: &Value) -> ClusterUpgrade {
+    let meta = json!({"name": "u", "uid": "1", "generation": 7, "labels": {MANAGED_LABEL: "true"}, "creationTimestamp": "2026-11-22T05:00:00Z"});
+    let mut object = json!({"apiVersion": "provision.containership.io/v3", "kind": "ClusterUpgrade", "metadata": meta,
+        "spec": {"type": "kubernetes", "targetVersion": "v1.36.3", "nodeTimeoutSeconds": 600}});
+    object["spec"]
+        .as_object_mut()
+        .unwrap()
+        .extend(spec.as_object().unwrap().clone());
+    serde_json::from_value(object).unwrap()
+}
+
+#[test]
+fn what_the_go_coordinator_wrote_is_read_and_written_as_it_was() {
+    let status = json!({"clusterStatus": "InProgress", "nodeStatuses": {"node-1": "Success", "node-2": "InProgress", "node-3": "Failed"},
+        "currentNode": "node-2", "currentStartTime": "Sun Nov 22 05:29:17 UTC 2026"});
+    let upgrade = read(&object(&json!({ "status": status })));
+    let since = Some("2026-11-22T05:29:17Z".parse().unwrap());
+    assert_eq!(
+        (upgrade.generation, upgrade.managed, upgrade.uid.as_str()),
+        (7, true, "1")
+    );
+    assert_eq!(upgrade.progress.nodes[&name("node-2")], NodeState::InProgress { since });
+    assert_eq!(serde_json::to_value(write(&upgrade.progress)).unwrap(), status);
+    assert_eq!(upgrade.spec.unwrap().timeout, SignedDuration::from_mins(10));
+}
+
+#[test]
+fn without_a_policy_it_is_as_before() {
+    let policy = |spec: Value| read(&object(&spec)).spec.unwrap().policy;
+    assert_eq!(policy(json!({})), Policy::default());
+    let set = policy(json!({"policy": {"paused": true, "aborted": true, "maxFailures": 2}}));
+    let expected = Policy {
+        paused: true,
+        aborted: true,
+        max_failures: Some(2),
+        max_unavailable: 1,
+    };
+    assert_eq!(set, expected);
+}
+
+#[test]
+fn a_progress_that_is_half_written_is_read() {
+    let progress = |status: Value| read(&object(&json!({ "status": status }))).progress;
+    let none = NodeState::InProgress { since: None };
+    let current = progress(
+        json!({"clusterStatus": "InProgress", "nodeStatuses": null, "currentNode": "a", "currentStartTime": "soon"}),
+    );
+    assert_eq!((current.current, &current.nodes[&name("a")]), (Some(name("a")), &none));
+    let other =
+        progress(json!({"clusterStatus": "InProgress", "nodeStatuses": {"a": "InProgress", "b": "", "B/": "Failed"}}));
+    assert_eq!((other.current, other.nodes.len()), (None, 1));
+    let done = progress(json!({"clusterStatus": "InProgress", "nodeStatuses": {"a": "Success"}, "currentNode": "a"}));
+    assert_eq!((done.current, &done.nodes[&name("a")]), (None, &NodeState::Success));
+    let over = progress(json!({"clusterStatus": "Failed", "nodeStatuses": {"a": "Failed"}, "currentNode": "b"}));
+    assert_eq!((over.current, over.nodes.len()), (None, 1));
+    assert_eq!(read(&object(&json!({}))).progress, Progress::default());
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_with_a_remedy() {
+    for (spec, why) in [
+        (json!({"type": "etcd"}), "spec.type is etcd, which is not supported"),
+        (
+            json!({"nodeTimeoutSeconds": 0}),
+            "spec.nodeTimeoutSeconds is 0, so each node would fail at once",
+        ),
+        (
+            json!({"targetVersion": "1.36"}),
+            "spec.targetVersion: \"1.36\" is no version of Kubernetes",
+        ),
+        (
+            json!({"labelSelector": [{"label": "a", "operator": "in", "value": null}]}),
+            "spec.labelSelector: the operator for the label a takes at least one value",
+        ),
+    ] {
+        let refused = read(&object(&spec)).spec.unwrap_err().to_string();
+        assert!(refused.contains(why), "{refused}");
+    }
+}

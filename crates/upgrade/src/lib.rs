@@ -1,0 +1,30 @@
+//! The protocol of an upgrade: which node is upgraded next, and when a node runs its script.
+//!
+//! Everything here is pure: no I/O, no clock, nothing remembered between two calls. [`step()`] decides for the coordinator and [`agent::decide`]
+//! for the agent of a node. The model in `tests/model` calls the same two functions, so it cannot differ from what runs.
+//!
+//! - All state is in the `ClusterUpgrade`. Every write of it is conditional on the version that was observed.
+//! - An upgrade claims the cluster in one write and starts its first node in a later one, so that two coordinators cannot start two upgrades.
+//! - A control-plane node is upgraded alone, and no worker before the control plane is done.
+//! - A node runs the script of an upgrade once, before its deadline, and never to go down to an older version.
+
+pub mod agent;
+pub mod form;
+pub mod observation;
+pub mod orders;
+pub mod plan;
+pub mod refusal;
+pub mod rules;
+mod selector;
+mod step;
+#[cfg(test)]
+mod testing;
+mod version;
+
+pub use observation::{Node, NodeState, Observation, Policy, Progress, Spec, Upgrade};
+pub use orders::{Ending, NodeFailure, Order, Step, Wait};
+pub use plan::{Fate, Planned, plan};
+pub use refusal::Refusal;
+pub use selector::Selector;
+pub use step::step;
+pub use version::{InvalidVersion, Version};

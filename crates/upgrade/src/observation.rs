@@ -1,0 +1,211 @@
+//! What the coordinator and the agents observe.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use tidewaiter_api::NodeName;
+use tidewaiter_api::containership::UpgradeStatus;
+use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE, ROLE_CONTROL_PLANE_LABEL};
+
+use crate::refusal::Refusal;
+use crate::selector::Selector;
+use crate::version::Version;
+
+/// The label of control-plane nodes before Kubernetes 1.20.
+const MASTER_LABEL: &str = "node-role.kubernetes.io/master";
+
+/// What the coordinator observes. The upgrades are as of one moment of one cache; the nodes may be older or newer.
+#[derive(Clone, Copy, Debug)]
+pub struct Observation<'a> {
+    /// The upgrade that is decided about.
+    pub upgrade: &'a Upgrade,
+    /// All upgrades. The one that is decided about may be among them.
+    pub upgrades: &'a [Upgrade],
+    /// All nodes of the cluster, by name.
+    pub nodes: &'a [Node],
+    /// The version of the API server. It counts where no Node is of the control plane.
+    pub api_server: &'a Version,
+    /// The time of the coordinator.
+    pub now: Timestamp,
+}
+
+/// An upgrade.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upgrade {
+    /// The name of the object.
+    pub name: String,
+    /// The uid of the object: a name may be used again.
+    pub uid: String,
+    /// The generation of the object, which each change of the progress increments.
+    pub generation: i64,
+    /// When it was created.
+    pub created: Option<Timestamp>,
+    /// Whether it has the label that permits it.
+    pub managed: bool,
+    /// What is to be done.
+    pub spec: Result<Spec, Refusal>,
+    /// What was done.
+    pub progress: Progress,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// The version to upgrade to.
+    pub target: Version,
+    /// The nodes to upgrade, of those with the label that permits it.
+    pub selector: Selector,
+    /// For how long one node may be upgraded before it counts as failed.
+    pub timeout: SignedDuration,
+    /// What the operator adds to the old behaviour.
+    pub policy: Policy,
+}
+
+/// What the operator adds. The default is the old behaviour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// How many workers may be upgraded at once, if the agents of all of them can.
+    pub max_unavailable: usize,
+    /// After how many failed nodes the upgrade ends.
+    pub max_failures: Option<usize>,
+    /// No further node is started.
+    pub paused: bool,
+    /// No further node is started, and the upgrade ends.
+    pub aborted: bool,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            max_unavailable: 1,
+            max_failures: None,
+            paused: false,
+            aborted: false,
+        }
+    }
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// How far the upgrade is.
+    pub cluster: UpgradeStatus,
+    /// How far each node is that was started.
+    pub nodes: BTreeMap<NodeName, NodeState>,
+    /// The node that was started last, while it is in progress.
+    pub current: Option<NodeName>,
+}
+
+/// How far a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeState {
+    /// It is being upgraded.
+    InProgress {
+        /// Since when; None if what was recorded cannot be read.
+        since: Option<Timestamp>,
+    },
+    /// It is at the target, and was Ready.
+    Success,
+    /// It did not get there.
+    Failed,
+}
+
+/// A node, as the API server shows it. Its kubelet writes everything but the name and the labels of roles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its name.
+    pub name: NodeName,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// The version of its kubelet; None if there is none, or none that can be read.
+    pub kubelet: Option<Version>,
+    /// The versions of the parts of the control plane that run on it as pods.
+    pub components: Vec<Version>,
+    /// Whether it is Ready.
+    pub ready: bool,
+    /// Whether its agent follows the status of its own node, and not only `currentNode`.
+    pub parallel: bool,
+}
+
+impl Spec {
+    /// The nodes to upgrade, of these.
+    pub fn select<'a>(&self, nodes: &'a [Node]) -> impl Iterator<Item = &'a Node> {
+        nodes
+            .iter()
+            .filter(|node| node.is_managed() && self.selector.matches(&node.labels))
+    }
+}
+
+impl Upgrade {
+    /// Whether it has started a node.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        !self.progress.nodes.is_empty()
+    }
+
+    /// Whether it is in progress.
+    #[must_use]
+    pub fn is_in_progress(&self) -> bool {
+        self.progress.cluster == UpgradeStatus::InProgress
+    }
+
+    /// Whether it goes before `other`: the one that has started a node, then the older one, then the first by name.
+    #[must_use]
+    pub fn precedes(&self, other: &Self) -> bool {
+        let rank = |upgrade: &Self| (!upgrade.has_begun(), upgrade.created);
+        (rank(self), &self.name) < (rank(other), &other.name)
+    }
+
+    /// Whether it waits for nothing but its turn.
+    pub(crate) fn may_begin(&self) -> bool {
+        let paused = self.spec.as_ref().is_ok_and(|spec| spec.policy.paused);
+        self.progress.cluster == UpgradeStatus::NotStarted && self.managed && !paused
+    }
+}
+
+impl Progress {
+    /// The nodes that are in progress, and since when.
+    pub fn in_progress(&self) -> impl Iterator<Item = (&NodeName, Option<Timestamp>)> {
+        self.nodes.iter().filter_map(|(name, state)| match state {
+            NodeState::InProgress { since } => Some((name, *since)),
+            NodeState::Success | NodeState::Failed => None,
+        })
+    }
+
+    /// The number of nodes in this state.
+    #[must_use]
+    pub fn count(&self, state: NodeState) -> usize {
+        self.nodes.values().filter(|found| **found == state).count()
+    }
+}
+
+impl Node {
+    /// Whether it is of the control plane. A kubelet cannot give itself the label.
+    #[must_use]
+    pub fn is_control_plane(&self) -> bool {
+        self.labels.contains_key(ROLE_CONTROL_PLANE_LABEL) || self.labels.contains_key(MASTER_LABEL)
+    }
+
+    /// Whether an upgrade may concern it at all.
+    #[must_use]
+    pub fn is_managed(&self) -> bool {
+        self.labels
+            .get(MANAGED_LABEL)
+            .is_some_and(|value| value == MANAGED_VALUE)
+    }
+
+    /// Every version on it that is known.
+    pub(crate) fn versions(&self) -> impl Iterator<Item = &Version> {
+        self.kubelet.iter().chain(&self.components)
+    }
+
+    /// Whether everything on it is at the target.
+    pub(crate) fn is_at(&self, target: &Version) -> bool {
+        self.kubelet.is_some() && self.versions().all(|version| version.is(target))
+    }
+
+    /// The oldest version on it.
+    pub(crate) fn oldest(&self) -> Option<Version> {
+        self.versions().min_by(|a, b| a.order(b)).cloned()
+    }
+}

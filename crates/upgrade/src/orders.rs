@@ -1,0 +1,202 @@
+//! What [`step`](crate::step()) decides.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use tidewaiter_api::NodeName;
+use tidewaiter_api::containership::UpgradeStatus;
+
+use crate::observation::{NodeState, Progress};
+use crate::refusal::Refusal;
+use crate::version::Version;
+
+/// What is to be done now, in one write, and what the upgrade waits for afterwards.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// In this order.
+    pub orders: Vec<Order>,
+    /// Why nothing more is done; None if the upgrade is over, or the next step follows at once.
+    pub wait: Option<Wait>,
+    /// When time alone changes the decision.
+    pub wake: Option<Timestamp>,
+}
+
+/// A change of the progress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// The upgrade claims the cluster. The next step starts the first node, unless another upgrade has a claim as well.
+    Begin,
+    /// The upgrade gives up its claim, because another one goes first.
+    Withdraw,
+    /// A node is to be upgraded from now on.
+    Start(NodeName),
+    /// A node is done.
+    Succeed(NodeName),
+    /// A node has failed.
+    Fail(NodeName, NodeFailure),
+    /// The upgrade is over.
+    Finish(Ending),
+}
+
+/// Why a node has failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeFailure {
+    /// It did not get there in time.
+    TimedOut {
+        /// The version of its kubelet, if there is one.
+        version: Option<Version>,
+        /// Whether everything on it is at the target.
+        at_target: bool,
+        /// Whether it is Ready.
+        ready: bool,
+    },
+    /// It cannot be upgraded. No script was run.
+    Refused(Refusal),
+}
+
+/// How an upgrade ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// No node failed.
+    Success,
+    /// This many nodes failed; the others are done.
+    Failures(usize),
+    /// It was refused, or cannot continue.
+    Refused(Refusal),
+    /// The operator has aborted it.
+    Aborted,
+    /// This many nodes failed, which is the limit.
+    TooManyFailures(usize),
+}
+
+/// What an upgrade waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// The label that permits it.
+    Label,
+    /// Another upgrade.
+    Upgrade(String),
+    /// The operator.
+    Paused,
+    /// Nodes that are in progress.
+    Nodes(Vec<NodeName>),
+}
+
+impl Ending {
+    /// The status of the upgrade then.
+    #[must_use]
+    pub fn status(&self) -> UpgradeStatus {
+        match self {
+            Self::Success => UpgradeStatus::Success,
+            _ => UpgradeStatus::Failed,
+        }
+    }
+
+    /// One word for programs.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Success => "Succeeded",
+            Self::Failures(_) => "NodesFailed",
+            Self::Refused(_) => "Refused",
+            Self::Aborted => "Aborted",
+            Self::TooManyFailures(_) => "TooManyFailures",
+        }
+    }
+}
+
+impl Wait {
+    /// One word for programs.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Label => "NotPermitted",
+            Self::Upgrade(_) => "OtherUpgrade",
+            Self::Paused => "Paused",
+            Self::Nodes(_) => "Upgrading",
+        }
+    }
+}
+
+impl Progress {
+    /// Applies an order at this time.
+    pub fn apply(&mut self, order: &Order, now: Timestamp) {
+        match order {
+            Order::Begin => self.cluster = UpgradeStatus::InProgress,
+            Order::Withdraw => *self = Self::default(),
+            Order::Start(node) => {
+                self.nodes
+                    .insert(node.clone(), NodeState::InProgress { since: Some(now) });
+                self.current = Some(node.clone());
+            }
+            Order::Succeed(node) => self.settle(node, NodeState::Success),
+            Order::Fail(node, _) => self.settle(node, NodeState::Failed),
+            Order::Finish(ending) => {
+                self.cluster = ending.status();
+                self.current = None;
+            }
+        }
+    }
+
+    fn settle(&mut self, node: &NodeName, state: NodeState) {
+        self.nodes.insert(node.clone(), state);
+        let current = self.in_progress().map(|(name, _)| name.clone()).next();
+        self.current = current;
+    }
+}
+
+impl fmt::Display for NodeFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TimedOut { at_target: true, .. } => {
+                f.write_str("it is at the version, and did not become Ready within nodeTimeoutSeconds")
+            }
+            Self::TimedOut { version, ready, .. } => {
+                let version = version
+                    .as_ref()
+                    .map_or_else(|| "no known version".to_owned(), Version::to_string);
+                let ready = if *ready { "Ready" } else { "not Ready" };
+                write!(
+                    f,
+                    "after nodeTimeoutSeconds its kubelet is at {version}, and the node is {ready}"
+                )
+            }
+            Self::Refused(refusal) => write!(f, "no script was run: {refusal}"),
+        }
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Success => f.write_str("every selected node is at the version"),
+            Self::Failures(1) => f.write_str("one node failed; the other selected nodes are at the version"),
+            Self::Failures(count) => write!(f, "{count} nodes failed; the other selected nodes are at the version"),
+            Self::Refused(refusal) => refusal.fmt(f),
+            Self::Aborted => f.write_str("spec.policy.aborted is set; nodes that were not started stay as they are"),
+            Self::TooManyFailures(count) => write!(
+                f,
+                "{count} nodes failed, and spec.policy.maxFailures is reached; nodes that were not started stay as they are"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Label => {
+                f.write_str("the label containership.io/managed=true is missing; add it to permit the upgrade")
+            }
+            Self::Upgrade(name) => write!(f, "the upgrade {name} goes first"),
+            Self::Paused => f.write_str("spec.policy.paused is set; remove it to continue"),
+            Self::Nodes(nodes) => {
+                f.write_str("upgrading ")?;
+                for (i, node) in nodes.iter().enumerate() {
+                    write!(f, "{}{node}", if i == 0 { "" } else { ", " })?;
+                }
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What an upgrade has done and will do, node by node, for people.
+
+use tidewaiter_api::NodeName;
+
+use crate::observation::{Node, NodeState, Observation, Spec};
+use crate::refusal::Refusal;
+use crate::rules;
+use crate::version::Version;
+
+/// A node of the plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// Its name.
+    pub name: NodeName,
+    /// Whether it is of the control plane.
+    pub control_plane: bool,
+    /// The version of its kubelet; None if it is not known, or the Node is gone.
+    pub version: Option<Version>,
+    /// What happens to it.
+    pub fate: Fate,
+}
+
+/// What happens to a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The upgrade has started it.
+    Started(NodeState),
+    /// It is at the target already.
+    AtTarget,
+    /// It will be started.
+    Waits,
+    /// It will fail when it is its turn, without a script.
+    WillFail(Refusal),
+}
+
+/// The nodes of an upgrade in the order of their turns: what was started, then what is left, the control plane first.
+#[must_use]
+pub fn plan(seen: &Observation<'_>, spec: &Spec) -> Vec<Planned> {
+    let progress = &seen.upgrade.progress;
+    let find = |name: &NodeName| seen.nodes.iter().find(|node| node.name == *name);
+    let started = progress.nodes.iter().map(|(name, state)| {
+        let node = find(name);
+        Planned {
+            name: name.clone(),
+            control_plane: node.is_some_and(Node::is_control_plane),
+            version: node.and_then(|node| node.kubelet.clone()),
+            fate: Fate::Started(*state),
+        }
+    });
+    let mut left: Vec<&Node> = spec
+        .select(seen.nodes)
+        .filter(|node| !progress.nodes.contains_key(&node.name))
+        .collect();
+    left.sort_by_key(|node| !node.is_control_plane());
+    let left = left.into_iter().map(|node| Planned {
+        name: node.name.clone(),
+        control_plane: node.is_control_plane(),
+        version: node.kubelet.clone(),
+        fate: fate(node, spec),
+    });
+    started.chain(left).collect()
+}
+
+fn fate(node: &Node, spec: &Spec) -> Fate {
+    if node.is_at(&spec.target) {
+        return Fate::AtTarget;
+    }
+    rules::fits(node, &spec.target).map_or_else(Fate::WillFail, |()| Fate::Waits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{in_progress, nodes, observation, version};
+
+    #[test]
+    fn the_plan_is_in_the_order_of_the_turns() {
+        let upgrade = in_progress("u", "cp1=Success gone=Failed");
+        let all = nodes("a=v1.36.3 b=v1.35.4 c=v1.37.0 cp1=v1.36.3 cp2=v1.35.4");
+        let (api_server, spec) = (version("v1.35.4"), upgrade.spec.clone().unwrap());
+        let plan = plan(&observation(&upgrade, &[], &all, &api_server, 0), &spec);
+        let shown: Vec<_> = plan
+            .iter()
+            .map(|it| (it.name.as_str(), it.control_plane, &it.fate))
+            .collect();
+        assert_eq!(shown[0], ("cp1", true, &Fate::Started(NodeState::Success)));
+        assert_eq!(shown[1], ("gone", false, &Fate::Started(NodeState::Failed)));
+        assert_eq!(shown[2], ("cp2", true, &Fate::Waits));
+        assert_eq!(shown[3], ("a", false, &Fate::AtTarget));
+        assert_eq!(shown[4], ("b", false, &Fate::Waits));
+        assert!(matches!(shown[5], ("c", false, Fate::WillFail(Refusal::Newer { .. }))));
+    }
+}

@@ -1,0 +1,245 @@
+//! The transition function of the coordinator.
+
+use jiff::Timestamp;
+use tidewaiter_api::NodeName;
+use tidewaiter_api::containership::UpgradeStatus;
+
+use crate::observation::{Node, NodeState, Observation, Progress, Spec, Upgrade};
+use crate::orders::{Ending, NodeFailure, Order, Step, Wait};
+use crate::rules;
+
+/// Decides what is to be done for one upgrade. The orders are to be applied in one write, which is conditional on the version of the upgrade
+/// that was observed.
+#[must_use]
+pub fn step(seen: &Observation<'_>) -> Step {
+    match seen.upgrade.progress.cluster {
+        UpgradeStatus::NotStarted => begin(seen),
+        UpgradeStatus::InProgress => go_on(seen),
+        UpgradeStatus::Success | UpgradeStatus::Failed => Step::default(),
+    }
+}
+
+/// An upgrade that has not begun claims the cluster when it has the label, no other upgrade has a claim or goes first, it is neither paused
+/// nor aborted, and the version rules permit it. It does nothing else in this step: another coordinator may claim the cluster for another upgrade
+/// at the same time. Of two claims each coordinator sees at least the one that was written before its own, so at most one upgrade goes on.
+fn begin(seen: &Observation<'_>) -> Step {
+    let upgrade = seen.upgrade;
+    if !upgrade.managed {
+        return wait(Wait::Label);
+    }
+    let spec = match &upgrade.spec {
+        Ok(spec) => spec,
+        Err(refusal) => return order(Order::Finish(Ending::Refused(refusal.clone()))),
+    };
+    if spec.policy.aborted {
+        return order(Order::Finish(Ending::Aborted));
+    }
+    if let Some(other) = others(seen).find(|other| other.is_in_progress() || goes_first(other, upgrade)) {
+        return wait(Wait::Upgrade(other.name.clone()));
+    }
+    if spec.policy.paused {
+        return wait(Wait::Paused);
+    }
+    match rules::preflight(seen, &spec.target, &spec.select(seen.nodes).collect::<Vec<_>>()) {
+        Ok(()) => order(Order::Begin),
+        Err(refusal) => order(Order::Finish(Ending::Refused(refusal))),
+    }
+}
+
+/// An upgrade that is in progress: one order after the other, each from what the orders before it make of the progress, until it waits or is over.
+fn go_on(seen: &Observation<'_>) -> Step {
+    let spec = match &seen.upgrade.spec {
+        Ok(spec) => spec,
+        Err(refusal) => return order(Order::Finish(Ending::Refused(refusal.clone()))),
+    };
+    let mut progress = seen.upgrade.progress.clone();
+    let mut orders = Vec::new();
+    let wait = loop {
+        match next(seen, spec, &progress) {
+            Ok(order) => {
+                progress.apply(&order, seen.now);
+                let ends = matches!(order, Order::Finish(_) | Order::Withdraw);
+                orders.push(order);
+                if ends {
+                    break None;
+                }
+            }
+            Err(wait) => break Some(wait),
+        }
+    };
+    let deadlines = progress.in_progress().filter_map(|(_, since)| deadline(spec, since?));
+    Step {
+        wake: deadlines.min(),
+        orders,
+        wait,
+    }
+}
+
+/// The next order, or what the upgrade waits for. Nodes that are in progress are settled first, whatever else is so. Then nothing is started if
+/// the upgrade ends, if another upgrade goes first, or if it is paused.
+fn next(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> Result<Order, Wait> {
+    if let Some(order) = settle(seen, spec, progress) {
+        return Ok(order);
+    }
+    let in_progress: Vec<NodeName> = progress.in_progress().map(|(name, _)| name.clone()).collect();
+    let finish = |ending| finish(ending, &in_progress);
+    if spec.policy.aborted {
+        return finish(Ending::Aborted);
+    }
+    let failed = progress.count(NodeState::Failed);
+    if spec.policy.max_failures.is_some_and(|limit| failed >= limit.max(1)) {
+        return finish(Ending::TooManyFailures(failed));
+    }
+    let remaining = remaining(seen, spec, progress);
+    if remaining.is_empty() {
+        return finish(if failed == 0 {
+            Ending::Success
+        } else {
+            Ending::Failures(failed)
+        });
+    }
+    give_way(seen)?;
+    if let Some(claim) = withdrawal(seen) {
+        return Ok(claim);
+    }
+    if spec.policy.paused {
+        return Err(if in_progress.is_empty() {
+            Wait::Paused
+        } else {
+            Wait::Nodes(in_progress)
+        });
+    }
+    start(seen, spec, &remaining, &in_progress)
+}
+
+/// Settles a node that is in progress: it succeeds when everything on it is at the target and it is Ready, and fails at its deadline, also when it
+/// has the version and is not Ready, or is gone. One whose start cannot be read starts again.
+fn settle(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> Option<Order> {
+    progress.in_progress().find_map(|(name, since)| {
+        let node = seen.nodes.iter().find(|node| node.name == *name);
+        let at_target = node.is_some_and(|node| node.is_at(&spec.target));
+        let ready = node.is_some_and(|node| node.ready);
+        if at_target && ready {
+            return Some(Order::Succeed(name.clone()));
+        }
+        let Some(since) = since else {
+            return Some(Order::Start(name.clone()));
+        };
+        let is_over = deadline(spec, since).is_none_or(|deadline| seen.now >= deadline);
+        let version = node.and_then(|node| node.kubelet.clone());
+        let failure = NodeFailure::TimedOut {
+            version,
+            at_target,
+            ready,
+        };
+        is_over.then(|| Order::Fail(name.clone(), failure))
+    })
+}
+
+fn finish(ending: Ending, in_progress: &[NodeName]) -> Result<Order, Wait> {
+    if in_progress.is_empty() {
+        Ok(Order::Finish(ending))
+    } else {
+        Err(Wait::Nodes(in_progress.to_vec()))
+    }
+}
+
+/// The selected nodes that were not started, and are not at the target already.
+fn remaining<'a>(seen: &Observation<'a>, spec: &'a Spec, progress: &Progress) -> Vec<&'a Node> {
+    let selected = spec.select(seen.nodes);
+    selected
+        .filter(|node| !progress.nodes.contains_key(&node.name) && !node.is_at(&spec.target))
+        .collect()
+}
+
+/// Of several upgrades in progress only the first starts nodes. One that has started none waits until the claims of the others are withdrawn.
+fn give_way(seen: &Observation<'_>) -> Result<(), Wait> {
+    let upgrade = seen.upgrade;
+    let claims = others(seen).filter(|other| other.is_in_progress());
+    let mut stronger = claims.filter(|other| {
+        if upgrade.has_begun() {
+            other.precedes(upgrade)
+        } else {
+            upgrade.precedes(other)
+        }
+    });
+    stronger
+        .next()
+        .map_or(Ok(()), |other| Err(Wait::Upgrade(other.name.clone())))
+}
+
+/// An upgrade that has started no node withdraws its claim if another upgrade in progress goes before it.
+fn withdrawal(seen: &Observation<'_>) -> Option<Order> {
+    let upgrade = seen.upgrade;
+    let mut claims = others(seen).filter(|other| other.is_in_progress());
+    let loses = !upgrade.has_begun() && claims.any(|other| other.precedes(upgrade));
+    loses.then_some(Order::Withdraw)
+}
+
+/// Starts the next node: of the control plane while some remain, alone; then workers, as many at once as the policy permits and their agents can.
+/// A node that the version rules do not permit fails without being started.
+fn start(seen: &Observation<'_>, spec: &Spec, remaining: &[&Node], in_progress: &[NodeName]) -> Result<Order, Wait> {
+    let control_plane = remaining.iter().find(|node| node.is_control_plane());
+    let is_worker = |name: &NodeName| {
+        seen.nodes
+            .iter()
+            .any(|node| node.name == *name && !node.is_control_plane())
+    };
+    let limit = if control_plane.is_none() && in_progress.iter().all(is_worker) {
+        if let Err(refusal) = rules::supports_workers(seen, &spec.target) {
+            return finish(Ending::Refused(refusal), in_progress);
+        }
+        at_once(seen, spec, remaining, in_progress)
+    } else {
+        1
+    };
+    let candidate = control_plane
+        .or(remaining.first())
+        .filter(|_| in_progress.len() < limit);
+    let Some(node) = candidate else {
+        return Err(Wait::Nodes(in_progress.to_vec()));
+    };
+    Ok(match rules::fits(node, &spec.target) {
+        Ok(()) => Order::Start(node.name.clone()),
+        Err(refusal) => Order::Fail(node.name.clone(), NodeFailure::Refused(refusal)),
+    })
+}
+
+/// How many workers may be in progress. One, unless the agents of all that remain or are in progress follow the status of their own node: the
+/// others look at `currentNode`, which is one.
+fn at_once(seen: &Observation<'_>, spec: &Spec, remaining: &[&Node], in_progress: &[NodeName]) -> usize {
+    let mut current = seen.nodes.iter().filter(|node| in_progress.contains(&node.name));
+    let can = remaining.iter().all(|node| node.parallel) && current.all(|node| node.parallel);
+    if can { spec.policy.max_unavailable.max(1) } else { 1 }
+}
+
+fn others<'a>(seen: &Observation<'a>) -> impl Iterator<Item = &'a Upgrade> + use<'a> {
+    let uid = &seen.upgrade.uid;
+    seen.upgrades.iter().filter(move |other| other.uid != *uid)
+}
+
+fn goes_first(other: &Upgrade, upgrade: &Upgrade) -> bool {
+    other.may_begin() && other.precedes(upgrade)
+}
+
+/// When a node that was started then fails. None if there is no such time.
+pub(crate) fn deadline(spec: &Spec, since: Timestamp) -> Option<Timestamp> {
+    since.checked_add(spec.timeout).ok()
+}
+
+fn order(order: Order) -> Step {
+    Step {
+        orders: vec![order],
+        ..Step::default()
+    }
+}
+
+fn wait(wait: Wait) -> Step {
+    Step {
+        wait: Some(wait),
+        ..Step::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

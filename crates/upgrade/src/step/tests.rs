@@ -1,0 +1,317 @@
+use super::*;
+use crate::refusal::Refusal;
+use crate::testing::{MINUTE, at, in_progress, name, nodes, observation, upgrade, version};
+
+/// The orders of one step, in short, and what it waits for.
+fn says(seen: &Observation<'_>) -> String {
+    let step = step(seen);
+    let orders = step.orders.iter().map(|order| match order {
+        Order::Begin => "begin".to_owned(),
+        Order::Withdraw => "withdraw".to_owned(),
+        Order::Start(node) => format!("start {node}"),
+        Order::Succeed(node) => format!("succeed {node}"),
+        Order::Fail(node, failure) => format!("fail {node} ({failure})"),
+        Order::Finish(ending) => format!("finish {:?} ({ending})", ending.status()),
+    });
+    let wait = step.wait.map(|wait| format!("wait: {wait}"));
+    orders.chain(wait).collect::<Vec<_>>().join("; ")
+}
+
+fn of(upgrade: &Upgrade, all: &str, seconds: i64) -> String {
+    says(&observation(upgrade, &[], &nodes(all), &version("v1.36.3"), seconds))
+}
+
+const OLD: &str = "cp=v1.35.4 cp2=v1.35.4 w1=v1.35.4 w2=v1.35.4";
+
+#[test]
+fn an_upgrade_begins_when_nothing_speaks_against_it() {
+    assert_eq!(of(&upgrade("u"), OLD, 0), "begin");
+    let unmanaged = Upgrade {
+        managed: false,
+        ..upgrade("u")
+    };
+    assert!(of(&unmanaged, OLD, 0).starts_with("wait: the label containership.io/managed=true is missing"));
+    let refused = Upgrade {
+        spec: Err(Refusal::Etcd),
+        ..upgrade("u")
+    };
+    assert!(of(&refused, OLD, 0).starts_with("finish Failed (spec.type is etcd"));
+    assert!(
+        of(&upgrade("u"), "cp=v1.34.0", 0)
+            .starts_with("finish Failed (cp is at v1.34.0: an upgrade to v1.36.3 would skip")
+    );
+}
+
+#[test]
+fn the_control_plane_goes_first_one_at_a_time_and_then_the_workers() {
+    for (states, all, expected) in [
+        ("", OLD, "start cp; wait: upgrading cp"),
+        ("cp=InProgress", OLD, "wait: upgrading cp"),
+        // The version alone is not enough.
+        ("cp=InProgress", "cp!=v1.36.3 cp2=v1.35.4", "wait: upgrading cp"),
+        (
+            "cp=InProgress",
+            "cp=v1.36.3 cp2=v1.35.4 w1=v1.35.4",
+            "succeed cp; start cp2; wait: upgrading cp2",
+        ),
+        (
+            "cp=Success cp2=InProgress",
+            "cp=v1.36.3 cp2=v1.36.3 w1=v1.35.4 w2=v1.35.4",
+            "succeed cp2; start w1; wait: upgrading w1",
+        ),
+        (
+            "cp=Success w1=InProgress",
+            "cp=v1.36.3 w1=v1.36.3 w2=v1.35.4",
+            "succeed w1; start w2; wait: upgrading w2",
+        ),
+        // Nodes that are at the version are left alone, Ready or not; added ones are upgraded, the control plane first.
+        (
+            "cp=Success",
+            "cp=v1.36.3 w1!=v1.36.3 w2=v1.35.4",
+            "start w2; wait: upgrading w2",
+        ),
+        (
+            "cp=Success w1=InProgress",
+            "cp=v1.36.3 cp9=v1.35.4 w1=v1.36.3 w2=v1.35.4",
+            "succeed w1; start cp9; wait: upgrading cp9",
+        ),
+        (
+            "cp=Success w2=InProgress",
+            "cp=v1.36.3 w2=v1.36.3",
+            "succeed w2; finish Success (every selected node is at the version)",
+        ),
+        (
+            "",
+            "cp=v1.36.3 w1=v1.36.3",
+            "finish Success (every selected node is at the version)",
+        ),
+        // A node that is gone is not started. One that is gone while it is in progress fails at its deadline.
+        (
+            "cp=Success w1=InProgress",
+            "cp=v1.36.3 w2=v1.35.4",
+            "wait: upgrading w1",
+        ),
+    ] {
+        assert_eq!(of(&in_progress("u", states), all, 599), expected, "{states} with {all}");
+    }
+}
+
+#[test]
+fn a_node_fails_at_its_deadline_and_the_upgrade_goes_on() {
+    for (all, expected) in [
+        (
+            "cp=v1.36.3 w1=v1.35.4 w2=v1.35.4",
+            "fail w1 (after nodeTimeoutSeconds its kubelet is at v1.35.4, and the node is Ready); start w2; wait: upgrading w2",
+        ),
+        (
+            "cp=v1.36.3 w1!=v1.36.3 w2=v1.35.4",
+            "fail w1 (it is at the version, and did not become Ready within nodeTimeoutSeconds); start w2; wait: upgrading w2",
+        ),
+        (
+            "cp=v1.36.3 w1!=? w2=v1.35.4",
+            "fail w1 (after nodeTimeoutSeconds its kubelet is at no known version, and the node is not Ready); start w2; wait: upgrading w2",
+        ),
+        (
+            "cp=v1.36.3",
+            "fail w1 (after nodeTimeoutSeconds its kubelet is at no known version, and the node is not Ready); finish Failed (one node failed; the other selected nodes are at the version)",
+        ),
+    ] {
+        assert_eq!(
+            of(&in_progress("u", "cp=Success w1=InProgress"), all, 600),
+            expected,
+            "{all}"
+        );
+    }
+    let both = in_progress("u", "cp=Success w1=Failed w2=Failed");
+    assert_eq!(
+        of(&both, "cp=v1.36.3 w1=v1.35.4 w2=v1.35.4", 0),
+        "finish Failed (2 nodes failed; the other selected nodes are at the version)"
+    );
+}
+
+#[test]
+fn workers_do_not_overtake_a_control_plane_that_failed() {
+    let upgrade = in_progress("u", "cp=Failed");
+    let minor = "finish Failed (the control plane is at v1.35.4, and a kubelet must not be of a newer minor version (v1.36.3). Upgrade the control plane first.)";
+    assert_eq!(of(&upgrade, "cp=v1.35.4 w1=v1.35.4", 0), minor);
+    assert_eq!(
+        of(&upgrade, "cp=v1.36.0 w1=v1.36.0", 0),
+        "start w1; wait: upgrading w1",
+        "a patch version may differ"
+    );
+}
+
+#[test]
+fn a_node_that_does_not_fit_fails_without_a_script() {
+    let upgrade = in_progress("u", "cp=Success");
+    let said = of(&upgrade, "cp=v1.36.3 w1=v1.36.4 w2=v1.33.0 w3=v1.35.4", 0);
+    let newer = "fail w1 (no script was run: w1 is at v1.36.4, which is newer than v1.36.3, and a version never goes down. Leave the node out with spec.labelSelector.)";
+    let older = "fail w2 (no script was run: w2 is at v1.33.0: an upgrade to v1.36.3 would skip a minor version. Upgrade it to v1.34 first.)";
+    assert_eq!(said, format!("{newer}; {older}; start w3; wait: upgrading w3"));
+}
+
+#[test]
+fn one_upgrade_at_a_time() {
+    let all = nodes("cp=v1.35.4 w1=v1.35.4");
+    let api_server = version("v1.35.4");
+    let younger = |upgrade: Upgrade| Upgrade {
+        created: Some(at(1)),
+        ..upgrade
+    };
+    for (mine, other, expected) in [
+        // Neither has begun: the older one goes first, then the first by name.
+        (upgrade("b"), upgrade("a"), "wait: the upgrade a goes first"),
+        (upgrade("a"), upgrade("b"), "begin"),
+        (upgrade("b"), younger(upgrade("a")), "begin"),
+        (younger(upgrade("a")), upgrade("b"), "wait: the upgrade b goes first"),
+        // One that cannot begin keeps no other from it.
+        (
+            upgrade("b"),
+            Upgrade {
+                managed: false,
+                ..upgrade("a")
+            },
+            "begin",
+        ),
+        (upgrade("a"), in_progress("b", ""), "wait: the upgrade b goes first"),
+        // Both have a claim.
+        (
+            in_progress("a", ""),
+            in_progress("b", ""),
+            "wait: the upgrade b goes first",
+        ),
+        (in_progress("b", ""), in_progress("a", ""), "withdraw"),
+        (in_progress("a", ""), in_progress("b", "cp=Failed"), "withdraw"),
+        (
+            in_progress("b", "cp=Success"),
+            in_progress("a", ""),
+            "start w1; wait: upgrading w1",
+        ),
+        // The Go coordinator may have left two: each settles its node, and the first one goes on.
+        (
+            in_progress("a", "w1=Failed"),
+            in_progress("b", "cp=InProgress"),
+            "start cp; wait: upgrading cp",
+        ),
+        (
+            in_progress("b", "w1=Failed"),
+            in_progress("a", "cp=InProgress"),
+            "wait: the upgrade a goes first",
+        ),
+    ] {
+        let others = [mine.clone(), other.clone()];
+        let all = if expected.contains("w1") {
+            nodes("cp=v1.36.3 w1=v1.35.4")
+        } else {
+            all.clone()
+        };
+        let seen = observation(&mine, &others, &all, &api_server, 0);
+        let progress = (&mine.progress.nodes, &other.progress.nodes);
+        assert_eq!(
+            says(&seen),
+            expected,
+            "{} {progress:?} beside {}",
+            mine.name,
+            other.name
+        );
+    }
+}
+
+#[test]
+fn the_operator_pauses_aborts_and_limits_failures() {
+    let with = |mut upgrade: Upgrade, change: fn(&mut crate::Policy)| {
+        change(&mut upgrade.spec.as_mut().unwrap().policy);
+        upgrade
+    };
+    let all = "cp=v1.36.3 w1=v1.35.4 w2=v1.35.4";
+    for (upgrade, expected) in [
+        (
+            with(upgrade("u"), |policy| policy.paused = true),
+            "wait: spec.policy.paused is set; remove it to continue",
+        ),
+        (
+            with(in_progress("u", "cp=Success"), |policy| policy.paused = true),
+            "wait: spec.policy.paused is set; remove it to continue",
+        ),
+        (
+            with(in_progress("u", "w1=InProgress"), |policy| policy.paused = true),
+            "wait: upgrading w1",
+        ),
+        (
+            with(in_progress("u", "w1=Success w2=Success"), |policy| policy.paused = true),
+            "finish Success (every selected node is at the version)",
+        ),
+        (
+            with(upgrade("u"), |policy| policy.aborted = true),
+            "finish Failed (spec.policy.aborted is set; nodes that were not started stay as they are)",
+        ),
+        (
+            with(in_progress("u", "w1=InProgress"), |policy| policy.aborted = true),
+            "wait: upgrading w1",
+        ),
+        (
+            with(in_progress("u", "w1=Success"), |policy| policy.aborted = true),
+            "finish Failed (spec.policy.aborted is set; nodes that were not started stay as they are)",
+        ),
+        (
+            with(in_progress("u", "w1=Failed"), |policy| policy.max_failures = Some(2)),
+            "start w2; wait: upgrading w2",
+        ),
+        (
+            with(in_progress("u", "w1=Failed"), |policy| policy.max_failures = Some(1)),
+            "finish Failed (1 nodes failed, and spec.policy.maxFailures is reached; nodes that were not started stay as they are)",
+        ),
+    ] {
+        assert_eq!(of(&upgrade, all, 0), expected);
+    }
+}
+
+#[test]
+fn several_workers_at_once_only_where_all_agents_can() {
+    let mut upgrade = in_progress("u", "cp=Success");
+    upgrade.spec.as_mut().unwrap().policy.max_unavailable = 2;
+    let mut all = nodes("cp=v1.36.3 w1=v1.35.4 w2=v1.35.4 w3=v1.35.4");
+    let api_server = version("v1.36.3");
+    assert_eq!(
+        says(&observation(&upgrade, &[], &all, &api_server, 0)),
+        "start w1; wait: upgrading w1"
+    );
+    all.iter_mut().for_each(|node| node.parallel = true);
+    assert_eq!(
+        says(&observation(&upgrade, &[], &all, &api_server, 0)),
+        "start w1; start w2; wait: upgrading w1, w2"
+    );
+    all.insert(1, nodes("cp2=v1.35.4").remove(0));
+    assert_eq!(
+        says(&observation(&upgrade, &[], &all, &api_server, 0)),
+        "start cp2; wait: upgrading cp2"
+    );
+}
+
+#[test]
+fn a_start_that_cannot_be_read_begins_again() {
+    let mut upgrade = in_progress("u", "cp=Success w1=InProgress");
+    upgrade
+        .progress
+        .nodes
+        .insert(name("w1"), NodeState::InProgress { since: None });
+    assert_eq!(
+        of(&upgrade, "cp=v1.36.3 w1=v1.35.4", 9999),
+        "start w1; wait: upgrading w1"
+    );
+    assert_eq!(
+        of(&upgrade, "cp=v1.36.3 w1=v1.36.3", 9999),
+        "succeed w1; finish Success (every selected node is at the version)"
+    );
+}
+
+#[test]
+fn it_wakes_at_the_next_deadline() {
+    let (upgrade, all, api_server) = (
+        in_progress("u", "w1=InProgress"),
+        nodes("w1=v1.35.4"),
+        version("v1.36.3"),
+    );
+    let step = step(&observation(&upgrade, &[], &all, &api_server, 0));
+    assert_eq!(step.wake, Some(at(0) + MINUTE * 10));
+}

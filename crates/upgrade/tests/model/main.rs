@@ -1,0 +1,53 @@
+//! Checks the protocol exhaustively. The model calls the functions that run: `step` and the decisions of the agent.
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "tests")]
+
+mod protocol;
+mod state;
+mod world;
+
+use std::time::Instant;
+
+use protocol::Protocol;
+use stateright::{Checker as _, HasDiscoveries, Model as _};
+use world::World;
+
+/// Checks every state, or until a property is violated, and prints how many there are.
+#[expect(clippy::disallowed_methods, reason = "the time of the check is printed")]
+fn check(name: &str, model: Protocol) {
+    let began = Instant::now();
+    let checker = model
+        .checker()
+        .threads(2)
+        .finish_when(HasDiscoveries::AnyFailures)
+        .spawn_bfs()
+        .join();
+    let (states, depth) = (checker.unique_state_count(), checker.max_depth());
+    println!("{name}: {states} states, depth {depth}, {:.1?}", began.elapsed());
+    checker.assert_properties();
+}
+
+#[test]
+fn two_upgrades_and_two_coordinators() {
+    check(
+        "two upgrades",
+        Protocol {
+            world: World::new(1),
+            max_unavailable: 1,
+            second: true,
+            faults: 1,
+        },
+    );
+}
+
+#[test]
+fn two_workers_at_once() {
+    check(
+        "two workers at once",
+        Protocol {
+            world: World::new(2),
+            max_unavailable: 2,
+            second: false,
+            faults: 1,
+        },
+    );
+}

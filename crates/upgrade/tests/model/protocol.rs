@@ -1,0 +1,369 @@
+//! The model: what can happen, in any order, and what must always be so.
+//!
+//! Two coordinators act at any time, as if both led. Each plans with the code and sends one write, which arrives later, or never, and which the
+//! API server refuses if the upgrade was written since. The agents of three nodes see the newest state or any
+//! order that there was, at any time and as often as one likes; they lose what they do not have in their ledger. Scripts succeed, fail or hang.
+//! A person upgrades a node by hand. Clocks differ.
+//!
+//! No sequence of states repeats: each action changes the progress, a budget, a ledger, an age that only grows, or a version that only grows. So whatever
+//! can happen comes to an end, and it is enough to look at the states in which time and coordinators change nothing any more.
+
+use stateright::{Model, Property};
+use tidewaiter_upgrade::Upgrade;
+use tidewaiter_upgrade::agent::{self, Repeatable};
+
+use crate::state::{Cluster, NODES, NodeState, OldOrder, PAIR, Progress, Script, State, Write};
+use crate::world::{MINORS, SUPERSEDED, TARGETS, TIMEOUT, World};
+
+/// What the agent of a node looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    Newest,
+    /// The last order of this upgrade, whatever was seen since.
+    Old(usize),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Somebody creates the second upgrade.
+    CreateSecond,
+    /// A coordinator decides about an upgrade, and sends the write.
+    Plan { coordinator: usize, upgrade: usize },
+    /// The write arrives.
+    Arrive(usize),
+    /// The write is lost, or its coordinator crashes before it is sent.
+    Lose(usize),
+    /// Time passes.
+    Tick,
+    /// An agent looks, and records a run if it is the turn of its node.
+    Look(usize, View),
+    /// An agent that has recorded a run looks again, and lets the script run.
+    Run(usize, View),
+    /// An agent restarts.
+    Restart(usize),
+    /// The script ends with the new version.
+    Install(usize),
+    /// The script ends without.
+    Fail(usize),
+    /// The node becomes Ready.
+    BecomeReady(usize),
+    /// The node is broken for good.
+    Break(usize),
+    /// A person brings the node to the version of the first upgrade.
+    ByHand(usize),
+}
+
+pub struct Protocol {
+    pub world: World,
+    /// How many nodes may be upgraded at once.
+    pub max_unavailable: usize,
+    /// Whether there is a second upgrade.
+    pub second: bool,
+    /// How often a write is lost, a node breaks, or a person acts.
+    pub faults: u8,
+}
+
+impl Model for Protocol {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        if self.second {
+            vec![State::new(false), State::new(true)]
+        } else {
+            vec![State::new(false)]
+        }
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        if self.second && !state.upgrades[1].exists {
+            actions.push(Action::CreateSecond);
+        }
+        actions.push(Action::Tick);
+        for coordinator in 0..PAIR {
+            if state.writes[coordinator].is_some() {
+                actions.push(Action::Arrive(coordinator));
+                actions.push(Action::Lose(coordinator));
+            } else {
+                actions.extend((0..PAIR).map(|upgrade| Action::Plan { coordinator, upgrade }));
+            }
+        }
+        for node in (0..NODES).filter(|node| !state.hosts[*node].dead) {
+            let host = &state.hosts[node];
+            let old = (0..PAIR)
+                .filter(|upgrade| host.orders[*upgrade].is_some_and(|order| order.superseded))
+                .map(View::Old);
+            let views = [View::Newest].into_iter().chain(old);
+            if host.armed.is_some() {
+                actions.extend(views.map(|view| Action::Run(node, view)));
+                actions.push(Action::Restart(node));
+            } else if host.script.is_none() {
+                actions.extend(views.map(|view| Action::Look(node, view)));
+            }
+            if host.script.is_some() {
+                actions.extend([Action::Install(node), Action::Fail(node)]);
+            }
+            if !host.ready {
+                actions.push(Action::BecomeReady(node));
+            }
+            actions.extend([Action::Break(node), Action::ByHand(node)]);
+        }
+    }
+
+    fn next_state(&self, before: &State, action: Action) -> Option<State> {
+        let mut state = before.clone();
+        match action {
+            Action::CreateSecond => state.upgrades[1].exists = true,
+            Action::Plan { coordinator, upgrade } => {
+                state.writes[coordinator] = Some(self.plan(before, coordinator, upgrade)?)
+            }
+            Action::Arrive(coordinator) => arrive(&mut state, coordinator),
+            Action::Lose(coordinator) => {
+                self.fault(&mut state)?;
+                state.writes[coordinator] = None;
+            }
+            Action::Tick => tick(&mut state),
+            Action::Look(node, view) => self.look(&mut state, node, view),
+            Action::Run(node, view) => self.run(&mut state, node, view),
+            Action::Restart(node) => state.hosts[node].armed = None,
+            Action::Install(node) => {
+                let script = state.hosts[node].script.take()?;
+                state.install(node, TARGETS[usize::from(script.upgrade)]);
+            }
+            Action::Fail(node) => state.hosts[node].script = None,
+            Action::BecomeReady(node) => state.hosts[node].ready = true,
+            Action::Break(node) => {
+                self.fault(&mut state)?;
+                let host = &mut state.hosts[node];
+                (host.dead, host.ready, host.armed, host.script) = (true, false, None, None);
+            }
+            Action::ByHand(node) => {
+                self.fault(&mut state)?;
+                if state.hosts[node].script.is_some() || state.hosts[node].version >= TARGETS[0] {
+                    return None;
+                }
+                state.hosts[node].version = TARGETS[0];
+            }
+        }
+        state.forget();
+        (state != *before).then_some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(
+                "never two nodes at once beyond the allowed number",
+                |model: &Self, state: &State| {
+                    let busy = (0..NODES).filter(|node| state.is_busy(*node)).count();
+                    busy <= if state.is_busy(0) { 1 } else { model.max_unavailable }
+                },
+            ),
+            Property::always("never a worker before the control plane", |_, state: &State| {
+                !state.broken.ahead && is_in_order(state, &state.upgrades[0].progress)
+            }),
+            Property::always("no script runs for a node that is not current", |_, state: &State| {
+                !state.broken.not_current
+            }),
+            Property::always("no script runs twice", |_, state: &State| !state.broken.twice),
+            Property::always("no order of an old generation is followed", |_, state: &State| {
+                !state.broken.old_generation
+            }),
+            Property::always("every upgrade ends", |model: &Self, state: &State| {
+                !model.is_stuck(state)
+            }),
+            Property::always("a version never goes down", |_, state: &State| !state.broken.down),
+            Property::sometimes("every node is upgraded", |model: &Self, state: &State| {
+                let done = |upgrade: usize| state.upgrades[upgrade].progress.cluster == Cluster::Success;
+                state.hosts.iter().all(|host| host.version == TARGETS[0])
+                    && done(0)
+                    && (!model.second || done(1) || state.is_over())
+            }),
+            Property::sometimes("an upgrade fails", |_, state: &State| {
+                state.upgrades[0].progress.cluster == Cluster::Failed
+            }),
+            Property::sometimes("two coordinators write at once", |_, state: &State| {
+                state.writes.iter().all(Option::is_some)
+            }),
+            Property::sometimes("two upgrades have a claim", |model: &Self, state: &State| {
+                let claims = state
+                    .upgrades
+                    .iter()
+                    .filter(|upgrade| upgrade.progress.cluster == Cluster::InProgress);
+                !model.second || claims.count() == PAIR
+            }),
+            Property::sometimes(
+                "an agent may see an order again that it knows to be old",
+                |_, state: &State| {
+                    state
+                        .hosts
+                        .iter()
+                        .flat_map(|host| host.orders)
+                        .flatten()
+                        .any(|order| order.outdated)
+                },
+            ),
+            Property::sometimes("a script runs until the host stops it", |_, state: &State| {
+                state
+                    .hosts
+                    .iter()
+                    .any(|host| host.script.is_some_and(|script| script.left == 1))
+            }),
+        ]
+    }
+}
+
+/// A worker was started only after the control plane was done, or is at the version. The second upgrade has no node of the control plane.
+fn is_in_order(state: &State, progress: &Progress) -> bool {
+    let control_plane = matches!(progress.nodes[0], NodeState::Success | NodeState::Failed);
+    let workers = progress.nodes[1..].iter().any(|node| *node != NodeState::NotStarted);
+    control_plane || !workers || state.hosts[0].version == TARGETS[0]
+}
+
+fn arrive(state: &mut State, coordinator: usize) {
+    let Some(write) = state.writes[coordinator].take() else {
+        return;
+    };
+    // The API server refuses the other one.
+    state.writes[1 - coordinator].take_if(|other| other.upgrade == write.upgrade);
+    let upgrade = usize::from(write.upgrade);
+    let before = std::mem::replace(&mut state.upgrades[upgrade].progress, write.progress);
+    for node in 0..NODES {
+        let order = &mut state.hosts[node].orders[upgrade];
+        match write.progress.nodes[node] {
+            NodeState::InProgress(age) if before.nodes[node] != write.progress.nodes[node] => {
+                *order = Some(OldOrder {
+                    age,
+                    superseded: false,
+                    outdated: false,
+                });
+            }
+            _ => order.iter_mut().for_each(|order| order.superseded = true),
+        }
+    }
+}
+
+/// An order that is over is not delivered any more. Its agent would refuse it, as it does when it looks at the newest state.
+fn tick(state: &mut State) {
+    let writes = state.writes.iter_mut().flatten().map(|write| &mut write.progress);
+    for progress in state
+        .upgrades
+        .iter_mut()
+        .map(|upgrade| &mut upgrade.progress)
+        .chain(writes)
+    {
+        for node in &mut progress.nodes {
+            if let NodeState::InProgress(age) = node {
+                *age = (*age + 1).min(TIMEOUT);
+            }
+        }
+    }
+    for host in &mut state.hosts {
+        host.orders.iter_mut().flatten().for_each(|order| order.age += 1);
+        host.orders
+            .iter_mut()
+            .for_each(|order| *order = order.filter(|order| order.age <= TIMEOUT));
+        host.script = host.script.and_then(|script| {
+            let left = script.left - 1;
+            (left > 0).then_some(Script { left, ..script })
+        });
+    }
+}
+
+impl Protocol {
+    fn fault(&self, state: &mut State) -> Option<()> {
+        state.faults += 1;
+        (state.faults <= self.faults).then_some(())
+    }
+
+    fn plan(&self, state: &State, coordinator: usize, upgrade: usize) -> Option<Write> {
+        let progress = self.world.step(state, coordinator, upgrade)?;
+        Some(Write {
+            upgrade: u8::try_from(upgrade).unwrap(),
+            progress,
+        })
+    }
+
+    fn view(&self, state: &State, node: usize, view: View) -> Vec<Upgrade> {
+        match view {
+            View::Newest => self.world.newest(state),
+            View::Old(upgrade) => {
+                let order = state.hosts[node].orders[upgrade];
+                order
+                    .map(|order| self.world.old(node, upgrade, order))
+                    .unwrap_or_default()
+            }
+        }
+    }
+
+    fn look(&self, state: &mut State, node: usize, view: View) {
+        let upgrades = self.view(state, node, view);
+        let decided = self.world.on_host(&state.hosts[node], node, |host| {
+            agent::decide(&upgrades, host, Repeatable::No)
+        });
+        state.see(node, view);
+        if let Ok(run) = decided {
+            let upgrade = self.world.upgrade_of(&run);
+            let host = &mut state.hosts[node];
+            host.begun[usize::from(upgrade)] = true;
+            host.armed = Some(upgrade);
+        }
+    }
+
+    fn run(&self, state: &mut State, node: usize, view: View) {
+        let upgrades = self.view(state, node, view);
+        let Some(upgrade) = state.hosts[node].armed.take() else {
+            return;
+        };
+        let uid = self.world.uid(upgrade);
+        let decided = self
+            .world
+            .on_host(&state.hosts[node], node, |host| agent::confirm(uid, &upgrades, host));
+        state.see(node, view);
+        if let Ok(run) = decided {
+            let left = self.world.ticks(&run, node);
+            state.begin(node, Script { upgrade, left }, run.generation);
+        }
+    }
+
+    /// Whether neither time nor a coordinator changes anything any more, and an upgrade is not over.
+    pub fn is_stuck(&self, state: &State) -> bool {
+        if state.is_over() || state.writes.iter().any(Option::is_some) {
+            return false;
+        }
+        let mut later = state.clone();
+        tick(&mut later);
+        let mut pairs = (0..PAIR).flat_map(|coordinator| (0..PAIR).map(move |upgrade| (coordinator, upgrade)));
+        later == *state && pairs.all(|(coordinator, upgrade)| self.world.step(state, coordinator, upgrade).is_none())
+    }
+}
+
+impl State {
+    /// What the agent has seen. An agent that looks at an old order sees nothing new.
+    fn see(&mut self, node: usize, view: View) {
+        if view == View::Newest {
+            let orders = self.hosts[node].orders.iter_mut().flatten();
+            orders.for_each(|order| order.outdated |= order.superseded);
+        }
+    }
+
+    fn begin(&mut self, node: usize, script: Script, generation: i64) {
+        let upgrade = usize::from(script.upgrade);
+        let is_current = self.current(node).any(|current| current == upgrade);
+        let target = MINORS[usize::from(TARGETS[upgrade])];
+        let host = &mut self.hosts[node];
+        self.broken.not_current |= !is_current;
+        self.broken.twice |= host.ran[upgrade];
+        let outdated = host.orders[upgrade].is_some_and(|order| order.outdated);
+        self.broken.old_generation |= outdated && generation == SUPERSEDED;
+        host.ran[upgrade] = true;
+        host.script = Some(script);
+        self.broken.ahead |= node != 0 && target > MINORS[usize::from(self.hosts[0].version)];
+    }
+
+    fn install(&mut self, node: usize, version: u8) {
+        let host = &mut self.hosts[node];
+        self.broken.down |= version < host.version;
+        host.version = version;
+        host.ready = false;
+    }
+}

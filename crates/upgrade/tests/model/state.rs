@@ -1,0 +1,175 @@
+//! What the model remembers: the objects in the API server, the hosts, and the writes that are on their way. Small, because there are millions.
+
+/// The number of nodes. The first is the control plane.
+pub const NODES: usize = 3;
+
+/// The number of upgrades, and of coordinators.
+pub const PAIR: usize = 2;
+
+/// How far an upgrade is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cluster {
+    NotStarted,
+    InProgress,
+    Success,
+    Failed,
+}
+
+/// How far a node is in an upgrade.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NodeState {
+    NotStarted,
+    /// For so many ticks, as the API server says: less than zero while its start is in the future.
+    InProgress(i8),
+    Success,
+    Failed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Progress {
+    pub cluster: Cluster,
+    pub nodes: [NodeState; NODES],
+    pub current: Option<u8>,
+}
+
+/// A `ClusterUpgrade` in the API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Upgrade {
+    pub exists: bool,
+    pub progress: Progress,
+}
+
+/// A write of a coordinator that has not arrived. It is conditional on the upgrade being as it was observed, so it is gone as soon as another write
+/// to the upgrade arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Write {
+    pub upgrade: u8,
+    pub progress: Progress,
+}
+
+/// An order that an agent may see late, or again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OldOrder {
+    pub age: i8,
+    /// Whether the upgrade was written since.
+    pub superseded: bool,
+    /// Whether the agent has seen that, and so a newer generation.
+    pub outdated: bool,
+}
+
+/// A script that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Script {
+    pub upgrade: u8,
+    /// Ticks until the host stops it.
+    pub left: i8,
+}
+
+/// A node and its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Host {
+    /// An index into the versions of the model.
+    pub version: u8,
+    pub ready: bool,
+    /// For good: nothing happens on it any more.
+    pub dead: bool,
+    /// The upgrade whose run is recorded and has not begun.
+    pub armed: Option<u8>,
+    pub script: Option<Script>,
+    /// By upgrade: whether the ledger of the agent says that the script was begun.
+    pub begun: [bool; PAIR],
+    /// By upgrade: whether the script was begun in truth.
+    pub ran: [bool; PAIR],
+    /// By upgrade: the last order.
+    pub orders: [Option<OldOrder>; PAIR],
+}
+
+/// Rules that were broken when a script began, or ended.
+#[expect(clippy::struct_excessive_bools, reason = "each is a rule of its own")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Broken {
+    pub not_current: bool,
+    pub twice: bool,
+    pub old_generation: bool,
+    pub down: bool,
+    pub ahead: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    /// Whether the second upgrade sorts before the first one.
+    pub second_is_older: bool,
+    pub upgrades: [Upgrade; PAIR],
+    pub hosts: [Host; NODES],
+    pub writes: [Option<Write>; PAIR],
+    pub faults: u8,
+    pub broken: Broken,
+}
+
+impl State {
+    pub fn new(second_is_older: bool) -> Self {
+        let progress = Progress {
+            cluster: Cluster::NotStarted,
+            nodes: [NodeState::NotStarted; NODES],
+            current: None,
+        };
+        let upgrade = |exists| Upgrade { exists, progress };
+        let host = Host {
+            version: 0,
+            ready: true,
+            dead: false,
+            armed: None,
+            script: None,
+            begun: [false; PAIR],
+            ran: [false; PAIR],
+            orders: [None; PAIR],
+        };
+        Self {
+            second_is_older,
+            upgrades: [upgrade(true), upgrade(false)],
+            hosts: [host; NODES],
+            writes: [None; PAIR],
+            faults: 0,
+            broken: Broken::default(),
+        }
+    }
+
+    /// Forgets what nothing reads any more: the nodes of an upgrade that is over, except where an old order of it may still be seen, and everything
+    /// about a broken node but its version.
+    pub fn forget(&mut self) {
+        for (index, upgrade) in self.upgrades.iter_mut().enumerate() {
+            if !matches!(upgrade.progress.cluster, Cluster::Success | Cluster::Failed) {
+                continue;
+            }
+            upgrade.progress.nodes = [NodeState::NotStarted; NODES];
+            for host in &mut self.hosts {
+                let is_idle = host.armed.is_none() && host.script.is_none();
+                if is_idle && host.orders[index].is_none() {
+                    (host.begun[index], host.ran[index]) = (false, false);
+                }
+            }
+        }
+        for host in self.hosts.iter_mut().filter(|host| host.dead) {
+            (host.begun, host.ran, host.orders) = ([false; PAIR], [false; PAIR], [None; PAIR]);
+        }
+    }
+
+    /// Whether every upgrade is over.
+    pub fn is_over(&self) -> bool {
+        let mut existing = self.upgrades.iter().filter(|upgrade| upgrade.exists);
+        existing.all(|upgrade| matches!(upgrade.progress.cluster, Cluster::Success | Cluster::Failed))
+    }
+
+    /// The upgrade in which the node is in progress, in truth.
+    pub fn current(&self, node: usize) -> impl Iterator<Item = usize> {
+        (0..PAIR).filter(move |upgrade| {
+            let progress = &self.upgrades[*upgrade].progress;
+            progress.cluster == Cluster::InProgress && matches!(progress.nodes[node], NodeState::InProgress(_))
+        })
+    }
+
+    /// Whether the node is being upgraded: the API server says so, or a script runs on it.
+    pub fn is_busy(&self, node: usize) -> bool {
+        self.hosts[node].script.is_some() || self.current(node).next().is_some()
+    }
+}

@@ -1,0 +1,251 @@
+//! Translates between the state of the model and what the code observes. The code decides; nothing is decided here.
+
+use jiff::{SignedDuration, Timestamp};
+use tidewaiter_api::NodeName;
+use tidewaiter_api::containership::{NodeSelector, SelectorOperator, UpgradeStatus};
+use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE, ROLE_CONTROL_PLANE_LABEL};
+use tidewaiter_upgrade::agent::{CLOCK_ERROR, Host as AgentHost, Ledger, Run};
+use tidewaiter_upgrade::{Node, Observation, Policy, Selector, Spec, Upgrade, Version, observation};
+
+use crate::state::{Cluster, Host, NODES, NodeState, OldOrder, PAIR, Progress, State};
+
+/// How long a tick is: the clock error that the agents allow for.
+const TICK: SignedDuration = CLOCK_ERROR;
+
+/// After so many ticks a node has failed.
+pub const TIMEOUT: i8 = 2;
+
+/// The versions: at the beginning, the target of the second upgrade, and that of the first one.
+const VERSIONS: [&str; 3] = ["v1.35.4", "v1.35.9", "v1.36.3"];
+
+/// The indices of the targets.
+pub const TARGETS: [u8; PAIR] = [2, 1];
+
+/// The minor versions.
+pub const MINORS: [u8; 3] = [35, 35, 36];
+
+/// How many ticks the clock of each coordinator, and of each agent, is ahead. Any two differ by one at most.
+const COORDINATOR_CLOCKS: [i8; PAIR] = [0, 1];
+const AGENT_CLOCKS: [i8; NODES] = [0, 1, 0];
+
+/// The generation of what is newest, and of an order that was superseded.
+pub const NEWEST: i64 = 2;
+pub const SUPERSEDED: i64 = 1;
+
+/// The label of the node that the second upgrade selects: the first worker. The first upgrade selects all nodes.
+const SECOND_LABEL: &str = "second";
+
+/// What does not change.
+pub struct World {
+    pub names: [NodeName; NODES],
+    versions: [Version; 3],
+    nodes: [Node; NODES],
+    upgrades: [Upgrade; PAIR],
+}
+
+impl World {
+    /// With so many workers at once. With more than one, their agents follow the status of their own node.
+    pub fn new(max_unavailable: usize) -> Self {
+        let names = ["cp", "w1", "w2"].map(|name| name.parse().unwrap());
+        let versions = VERSIONS.map(|version| version.parse().unwrap());
+        let node = |index: usize| {
+            let mut labels = vec![(MANAGED_LABEL.to_owned(), MANAGED_VALUE.to_owned())];
+            if index == 1 {
+                labels.push((SECOND_LABEL.to_owned(), String::new()));
+            }
+            if index == 0 {
+                labels.push((ROLE_CONTROL_PLANE_LABEL.to_owned(), String::new()));
+            }
+            let name: &NodeName = &names[index];
+            Node {
+                name: name.clone(),
+                labels: labels.into_iter().collect(),
+                kubelet: None,
+                components: Vec::new(),
+                ready: true,
+                parallel: max_unavailable > 1,
+            }
+        };
+        let upgrade = |index: usize| Upgrade {
+            name: format!("upgrade-{index}"),
+            uid: format!("{index}"),
+            generation: NEWEST,
+            created: None,
+            managed: true,
+            spec: Ok(Spec {
+                target: Version::clone(&versions[usize::from(TARGETS[index])]),
+                selector: if index == 0 {
+                    Selector::default()
+                } else {
+                    second_selector()
+                },
+                timeout: TICK * i32::from(TIMEOUT),
+                policy: Policy {
+                    max_unavailable,
+                    ..Policy::default()
+                },
+            }),
+            progress: observation::Progress::default(),
+        };
+        Self {
+            nodes: [node(0), node(1), node(2)],
+            upgrades: [upgrade(0), upgrade(1)],
+            names,
+            versions,
+        }
+    }
+
+    /// What the coordinator decides about an upgrade: the progress after its orders, if there are any.
+    pub fn step(&self, state: &State, coordinator: usize, upgrade: usize) -> Option<Progress> {
+        let upgrades: Vec<Upgrade> = (0..PAIR)
+            .filter(|it| state.upgrades[*it].exists)
+            .map(|it| self.upgrade(state, it))
+            .collect();
+        let nodes: Vec<Node> = (0..NODES).map(|it| self.node(&state.hosts[it], it)).collect();
+        let clock = COORDINATOR_CLOCKS[coordinator];
+        let seen = Observation {
+            upgrade: upgrades.iter().find(|it| it.uid == self.upgrades[upgrade].uid)?,
+            upgrades: &upgrades,
+            nodes: &nodes,
+            api_server: &self.versions[usize::from(state.hosts[0].version)],
+            now: at(clock),
+        };
+        let step = tidewaiter_upgrade::step(&seen);
+        let mut progress = seen.upgrade.progress.clone();
+        for order in &step.orders {
+            progress.apply(order, seen.now);
+        }
+        (!step.orders.is_empty()).then(|| self.stored(&progress))
+    }
+
+    /// What the agent of a node sees: the upgrades as they are.
+    pub fn newest(&self, state: &State) -> Vec<Upgrade> {
+        let existing = (0..PAIR).filter(|it| state.upgrades[*it].exists);
+        existing.map(|it| self.upgrade(state, it)).collect()
+    }
+
+    /// What the agent of a node saw when this order was new.
+    pub fn old(&self, node: usize, upgrade: usize, order: OldOrder) -> Vec<Upgrade> {
+        let mut old = self.upgrades[upgrade].clone();
+        let since = Some(at(-order.age));
+        old.generation = if order.superseded { SUPERSEDED } else { NEWEST };
+        old.progress.cluster = UpgradeStatus::InProgress;
+        old.progress
+            .nodes
+            .insert(self.names[node].clone(), observation::NodeState::InProgress { since });
+        old.progress.current = Some(self.names[node].clone());
+        vec![old]
+    }
+
+    /// Calls the agent's decision with what its host is and remembers.
+    pub fn on_host<T>(&self, host: &Host, node: usize, decide: impl FnOnce(AgentHost<'_>) -> T) -> T {
+        let uid = |upgrade: usize| self.upgrades[upgrade].uid.clone();
+        let seen = |order: Option<OldOrder>| {
+            if order.is_some_and(|order| order.outdated) {
+                NEWEST
+            } else {
+                0
+            }
+        };
+        let ledger = Ledger {
+            seen: (0..PAIR).map(|it| (uid(it), seen(host.orders[it]))).collect(),
+            begun: (0..PAIR).filter(|it| host.begun[*it]).map(uid).collect(),
+        };
+        decide(AgentHost {
+            node: &self.names[node],
+            version: Some(&self.versions[usize::from(host.version)]),
+            ledger: &ledger,
+            now: at(AGENT_CLOCKS[node]),
+        })
+    }
+
+    /// The uid of an upgrade.
+    pub fn uid(&self, upgrade: u8) -> &str {
+        &self.upgrades[usize::from(upgrade)].uid
+    }
+
+    /// The upgrade of a run.
+    pub fn upgrade_of(&self, run: &Run) -> u8 {
+        run.upgrade.parse().unwrap()
+    }
+
+    /// How many ticks a run has.
+    pub fn ticks(&self, run: &Run, node: usize) -> i8 {
+        let left = run.until.duration_since(at(AGENT_CLOCKS[node]));
+        i8::try_from(left.as_secs().div_euclid(TICK.as_secs())).unwrap()
+    }
+
+    fn upgrade(&self, state: &State, index: usize) -> Upgrade {
+        let stored = &state.upgrades[index];
+        let mut upgrade = self.upgrades[index].clone();
+        upgrade.created = Some(at(i8::from((index == 1) != state.second_is_older)));
+        let progress = &stored.progress;
+        upgrade.progress.cluster = match progress.cluster {
+            Cluster::NotStarted => UpgradeStatus::NotStarted,
+            Cluster::InProgress => UpgradeStatus::InProgress,
+            Cluster::Success => UpgradeStatus::Success,
+            Cluster::Failed => UpgradeStatus::Failed,
+        };
+        upgrade.progress.current = progress.current.map(|it| self.names[usize::from(it)].clone());
+        for (name, node) in self.names.iter().zip(&progress.nodes) {
+            let node = match node {
+                NodeState::NotStarted => continue,
+                NodeState::InProgress(age) => observation::NodeState::InProgress { since: Some(at(-age)) },
+                NodeState::Success => observation::NodeState::Success,
+                NodeState::Failed => observation::NodeState::Failed,
+            };
+            upgrade.progress.nodes.insert(name.clone(), node);
+        }
+        upgrade
+    }
+
+    fn node(&self, host: &Host, index: usize) -> Node {
+        let mut node = self.nodes[index].clone();
+        node.kubelet = Some(self.versions[usize::from(host.version)].clone());
+        node.ready = host.ready;
+        node
+    }
+
+    fn stored(&self, progress: &observation::Progress) -> Progress {
+        let node = |name: &NodeName| match progress.nodes.get(name) {
+            None => NodeState::NotStarted,
+            Some(observation::NodeState::InProgress { since }) => NodeState::InProgress(age(since.unwrap())),
+            Some(observation::NodeState::Success) => NodeState::Success,
+            Some(observation::NodeState::Failed) => NodeState::Failed,
+        };
+        let position = |current: &NodeName| self.names.iter().position(|name| name == current);
+        Progress {
+            cluster: match progress.cluster {
+                UpgradeStatus::NotStarted => Cluster::NotStarted,
+                UpgradeStatus::InProgress => Cluster::InProgress,
+                UpgradeStatus::Success => Cluster::Success,
+                UpgradeStatus::Failed => Cluster::Failed,
+            },
+            nodes: [node(&self.names[0]), node(&self.names[1]), node(&self.names[2])],
+            current: progress
+                .current
+                .as_ref()
+                .and_then(position)
+                .and_then(|it| u8::try_from(it).ok()),
+        }
+    }
+}
+
+fn second_selector() -> Selector {
+    let requirement = NodeSelector {
+        label: SECOND_LABEL.parse().unwrap(),
+        operator: SelectorOperator::Exists,
+        value: Vec::new(),
+    };
+    Selector::new(&[requirement]).unwrap()
+}
+
+/// The time so many ticks after the true one, which is always the same.
+fn at(ticks: i8) -> Timestamp {
+    Timestamp::UNIX_EPOCH + TICK * i32::from(ticks)
+}
+
+fn age(since: Timestamp) -> i8 {
+    let before = Timestamp::UNIX_EPOCH.duration_since(since);
+    i8::try_from(before.as_secs() / TICK.as_secs()).unwrap()
+}
