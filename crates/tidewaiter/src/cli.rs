@@ -1,5 +1,6 @@
 //! The command line.
 
+mod actions;
 mod cloud;
 mod cloud_server;
 mod empty;
@@ -19,6 +20,10 @@ use serde::Serialize;
 use tidewaiter_api::{ClusterName, Role};
 use tidewaiter_kit::settings::environment;
 
+pub(crate) use actions::{
+    ActionCommand, ActionUser, ApiKeysCommand, CatalogueCommand, ListArgs, PolicyArgs, SetPasswordArgs, SetScriptArgs,
+    TokensCommand, VersionArgs,
+};
 pub(crate) use cloud::{
     ApplyArgs, AuditArgs, ClientCommand, CloudCommand, CloudFormat, CloudKind, ContextCommand, CreateArgs,
     CredentialArgs, DeleteArgs, DiffArgs, DocumentArgs, GetArgs, LoginArgs, LogoutArgs, ObjectArgs,

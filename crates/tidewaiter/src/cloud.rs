@@ -3,8 +3,10 @@
 //! Secrets come from files, the environment or a prompt, never from arguments, and are sent only to the cloud. Changes
 //! are shown before they are made, and nothing is changed if one document of several is invalid.
 
+mod actions;
 mod api_document;
 mod apply;
+mod catalogue;
 mod contexts;
 mod credential;
 mod documents;
@@ -43,6 +45,7 @@ pub(crate) fn main(command: &ClientCommand) -> Result<ExitCode, Failure> {
             ClientCommand::Diff(args) => apply::diff(args).await,
             ClientCommand::Edit(args) => objects::edit(args).await.map(done),
             ClientCommand::Delete(args) => objects::delete(args).await.map(done),
+            ClientCommand::Action(command) => actions::main(command).await.map(done),
             ClientCommand::Sign(args) => sign::sign(args).map(done),
             ClientCommand::Audit(args) => objects::audit(args).await.map(done),
             ClientCommand::Operators(command) => operators::main(command).await.map(done),

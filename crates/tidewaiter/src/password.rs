@@ -20,8 +20,7 @@ const LINE: usize = 4096;
 /// else would reveal a typing error.
 pub(crate) fn read(file: Option<&Path>, prompt: &str, twice: bool) -> Result<String> {
     let password = if let Some(path) = file {
-        let text = std::fs::read_to_string(path).with_context(|| format!("--password-file {}", path.display()))?;
-        text.trim_end_matches(['\r', '\n']).to_owned()
+        from("--password-file", path)?
     } else if let Some((_, value)) = environment().into_iter().find(|(name, _)| name == VARIABLE) {
         value
     } else if io::stdin().is_terminal() {
@@ -33,6 +32,20 @@ pub(crate) fn read(file: Option<&Path>, prompt: &str, twice: bool) -> Result<Str
         bail!("the password is empty");
     }
     Ok(password)
+}
+
+/// Reads the current password of somebody who sets another one, from `file`, else from the terminal: the variable has the new one.
+pub(crate) fn current(file: Option<&Path>, prompt: &str) -> Result<String> {
+    match file {
+        Some(path) => from("--old-password-file", path),
+        None if io::stdin().is_terminal() => typed(prompt, false),
+        None => bail!("no current password: use --old-password-file FILE, or run in a terminal"),
+    }
+}
+
+fn from(flag: &str, path: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("{flag} {}", path.display()))?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
 fn typed(prompt: &str, twice: bool) -> Result<String> {

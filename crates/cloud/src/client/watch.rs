@@ -6,17 +6,17 @@
 //!
 //! The delay after a failed connection ends early, once, when the cloud responds to another request after an outage.
 
-use std::collections::BTreeSet;
-use std::collections::VecDeque;
+mod events;
+
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
-use eventsource_stream::{Event, Eventsource as _};
+use eventsource_stream::Event;
 use futures::future::{BoxFuture, select};
-use futures::stream::{self, BoxStream};
+use futures::stream;
 use futures::{FutureExt as _, Stream, StreamExt as _};
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
@@ -31,17 +31,14 @@ use super::path::Cluster;
 use super::recovery::Recoveries;
 use super::request::Request;
 use super::transport::Transport;
+use events::{Broken, Events, events};
 
-/// The timeout of a silent stream; the server sends a heartbeat every 15 s.
-const DEAD: Duration = Duration::from_secs(45);
 /// The delays between connections, also after failed ones.
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_mins(1));
 /// The delay after a server without a stream, which may have one after its next upgrade.
 const NO_STREAM: Duration = Duration::from_mins(10);
 /// Spreads the polls of many clients.
 const JITTER: f64 = 0.1;
-/// A connection is renewed after this many bytes, so that no event can fill the memory.
-const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// The reason to list again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,23 +117,6 @@ impl Client {
             Some((wake, watch))
         })
     }
-}
-
-type Events = BoxStream<'static, Result<Event, Broken>>;
-
-/// Why a connection ended.
-#[derive(Debug, thiserror::Error)]
-enum Broken {
-    #[error("nothing was received for {DEAD:?}")]
-    Silent,
-    #[error("received {MAX_BYTES} bytes")]
-    Long,
-    #[error("the connection was interrupted")]
-    Network(#[source] reqwest::Error),
-    #[error("the response is not an event stream")]
-    Form,
-    #[error("the server closed it")]
-    Ended,
 }
 
 /// The result of opening a connection.
@@ -363,33 +343,6 @@ async fn open(transport: &Transport, request: &Request, headers: HeaderMap, cloc
     };
     let wait = if absent { NO_STREAM } else { asked.unwrap_or_default() };
     Opened::Refused { reason, wait }
-}
-
-/// The events of a connection, which ends if it is silent, or after [`MAX_BYTES`].
-fn events(bytes: BoxStream<'static, reqwest::Result<Bytes>>, clock: SharedClock) -> Events {
-    let lively = stream::unfold(Some((bytes, 0)), move |state| {
-        let clock = clock.clone();
-        async move {
-            let (mut bytes, total) = state?;
-            let part = match timeout(&*clock, DEAD, bytes.next()).await {
-                Err(_) => Err(Broken::Silent),
-                Ok(None) => return None,
-                Ok(Some(Err(error))) => Err(Broken::Network(error.without_url())),
-                Ok(Some(Ok(_))) if total > MAX_BYTES => Err(Broken::Long),
-                Ok(Some(Ok(part))) => Ok(part),
-            };
-            let next = part.as_ref().ok().map(|part| total + part.len());
-            Some((part, next.map(|total| (bytes, total))))
-        }
-    });
-    let read = lively.boxed().eventsource();
-    read.map(|event| {
-        event.map_err(|error| match error {
-            eventsource_stream::EventStreamError::Transport(broken) => broken,
-            _ => Broken::Form,
-        })
-    })
-    .boxed()
 }
 
 /// The kinds of an event that this client knows; `None` if it names none.

@@ -36,6 +36,7 @@ use super::lists;
 use super::login;
 use super::members;
 use super::metrics::Requests;
+use super::old_paths;
 use super::operators;
 use super::organizations;
 use super::principal::Known;
@@ -81,13 +82,22 @@ pub(super) fn router(cloud: Cloud, requests: Requests, kit: Kit) -> Router {
 
 async fn nowhere(request: Request) -> Response {
     let refusal = Refusal::new(StatusCode::NOT_FOUND, "there is no such path");
-    finish(refused(&refusal), &request_id(request.headers()))
+    elsewhere(&request, StatusCode::NOT_IMPLEMENTED, &refusal)
 }
 
 async fn not_so(request: Request) -> Response {
     let message = "the method is not allowed for this path";
     let refusal = Refusal::new(StatusCode::METHOD_NOT_ALLOWED, message);
-    finish(refused(&refusal), &request_id(request.headers()))
+    elsewhere(&request, StatusCode::METHOD_NOT_ALLOWED, &refusal)
+}
+
+/// The response outside the table, with `old` for what the original service served. The body is not read, so no further request can follow it.
+fn elsewhere(request: &Request, old: StatusCode, refusal: &Refusal) -> Response {
+    let mut response = old_paths::response(request.uri().path(), old).unwrap_or_else(|| refused(refusal));
+    if !request.body().is_end_stream() {
+        set(response.headers_mut(), CONNECTION, "close");
+    }
+    finish(response, &request_id(request.headers()))
 }
 
 /// The request id from the caller, if it is safe in a log line.

@@ -14,6 +14,7 @@ mod names;
 mod queue;
 mod quotas;
 mod reads;
+mod reports;
 mod row;
 mod sealed;
 mod transaction;

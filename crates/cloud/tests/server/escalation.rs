@@ -97,11 +97,7 @@ async fn nobody_gets_power_over_who_has_it_elsewhere(world: World) {
     // Somebody who is in another organization too, seen from both.
     let (eve_id, eve) = world.user(&olivia, &home, "Eve", "member").await;
     let key = key_of(&world, &eve).await;
-    let second = world
-        .post(&olivia, "/v3/organizations", json!({"name": "Second"}))
-        .await
-        .is(201)
-        .field("id");
+    let second = world.another_organization(&olivia, "Second").await;
     let inside = format!("/v3/organizations/{second}");
     let there = format!("{inside}/users/{eve_id}");
     world
@@ -151,11 +147,7 @@ async fn nobody_gets_power_over_who_has_it_elsewhere(world: World) {
 
 async fn an_organization_keeps_an_owner(world: World) {
     let olivia = world.owner().await;
-    let second = world
-        .post(&olivia, "/v3/organizations", json!({"name": "Second"}))
-        .await
-        .is(201)
-        .field("id");
+    let second = world.another_organization(&olivia, "Second").await;
     let inside = format!("/v3/organizations/{second}");
     let (otto_id, otto) = world.user(&olivia, &second, "Otto", "owner").await;
     world
@@ -238,11 +230,7 @@ async fn a_cluster_is_given_no_keys_of_those_who_only_read(world: World) {
 async fn who_is_deleted_is_gone_everywhere_at_once(world: World) {
     let olivia = world.owner().await;
     let home = world.organization.clone();
-    let second = world
-        .post(&olivia, "/v3/organizations", json!({"name": "Second"}))
-        .await
-        .is(201)
-        .field("id");
+    let second = world.another_organization(&olivia, "Second").await;
     let inside = format!("/v3/organizations/{second}");
     let (id, alice) = world.user(&olivia, &second, "Alice", "member").await;
     world
@@ -369,11 +357,7 @@ async fn what_is_not_shown_is_shown_to_nobody_else(world: World) {
 
 async fn only_an_admin_of_a_cluster_terminates_it(world: World) {
     let olivia = world.owner().await;
-    let elsewhere = world
-        .post(&olivia, "/v3/organizations", json!({"name": "Elsewhere"}))
-        .await
-        .is(201)
-        .field("id");
+    let elsewhere = world.another_organization(&olivia, "Elsewhere").await;
     let (id, alice) = world.user(&olivia, &world.organization, "Alice", "member").await;
     let role = format!("/v3/organizations/{elsewhere}/users/{id}/role");
     world.put(&olivia, &role, json!({"role": "owner"})).await.is(200);

@@ -198,6 +198,32 @@ async fn a_refusal_before_the_body_says_that_the_connection_ends() {
     assert_eq!(told.matches("HTTP/1.1 401").count(), 2, "{told}");
 }
 
+/// The HTTP library answers these, before any of our code, without a body: no client sends them by mistake.
+#[tokio::test]
+async fn what_is_not_http_ends_its_connection() {
+    let world = World::sqlite().await;
+    let long = "x".repeat(70_000);
+    let headers = "a: b\r\n".repeat(200);
+    for (request, status) in [
+        ("GET\r\n\r\n".to_owned(), 400),
+        ("G\0T / HTTP/1.1\r\n\r\n".to_owned(), 400),
+        ("GET / HTTP/1.1\r\nna me: x\r\n\r\n".to_owned(), 400),
+        ("GET / HTTP/9.9\r\n\r\n".to_owned(), 400),
+        (
+            "POST / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n".to_owned(),
+            400,
+        ),
+        (format!("GET /{long} HTTP/1.1\r\nhost: x\r\n\r\n"), 414),
+        (format!("GET / HTTP/1.1\r\n{headers}\r\n"), 431),
+    ] {
+        let told = rest(connect(&world, 1, &request).await).await;
+        let shown = request.chars().take(40).collect::<String>();
+        assert!(told.starts_with(&format!("HTTP/1.1 {status}")), "{shown}: {told}");
+        assert!(told.ends_with("\r\n\r\n"), "{shown}: {told}");
+    }
+    world.get("", "/docs").await.is(200);
+}
+
 #[tokio::test]
 async fn invented_keys_count_before_they_are_looked_up() {
     let postgres = Postgres::start().await;

@@ -117,6 +117,11 @@ impl World {
         self.post(token, path, body).await.is(201).field("id")
     }
 
+    /// Creates an organization, and returns its id. Its owner is the operator who creates it.
+    pub async fn another_organization(&self, operator: &str, name: &str) -> String {
+        self.id(operator, "/v3/organizations", json!({ "name": name })).await
+    }
+
     /// Makes a user who can log in, and logs him in.
     pub async fn user(&self, token: &str, organization: &str, name: &str, role: &str) -> (String, String) {
         let email = format!("{}@example.org", name.to_lowercase());
@@ -214,7 +219,7 @@ impl Fixture {
         let mut places = Vec::new();
         let mut owners = Vec::new();
         for (name, user) in [("Near", "Alice"), ("Far", "Bob")] {
-            let organization = world.id(&operator, "/v3/organizations", json!({ "name": name })).await;
+            let organization = world.another_organization(&operator, name).await;
             let (_, owner) = world
                 .user(&operator, &organization, &format!("{name}-owner"), "owner")
                 .await;

@@ -20,11 +20,7 @@ async fn a_token_revokes_itself(world: World) {
 
 async fn owners_at_home_end_the_logins_of_a_user(world: World) {
     let olivia = world.owner().await;
-    let elsewhere = world
-        .post(&olivia, "/v3/organizations", json!({"name": "Elsewhere"}))
-        .await
-        .is(201)
-        .field("id");
+    let elsewhere = world.another_organization(&olivia, "Elsewhere").await;
     let (alice, login) = world.user(&olivia, &world.organization, "Alice", "member").await;
     let (_, admin) = world.user(&olivia, &world.organization, "Adam", "admin").await;
     let (_, other) = world.user(&olivia, &elsewhere, "Otto", "owner").await;

@@ -9,6 +9,7 @@
 )]
 
 mod access;
+mod api_rows;
 mod catalogue;
 mod cursors;
 mod described;
@@ -29,6 +30,7 @@ mod old_clients;
 mod old_types;
 mod older_version;
 mod operators;
+mod proxy;
 mod quotas;
 mod references;
 mod refusals;

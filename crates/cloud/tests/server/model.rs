@@ -77,11 +77,7 @@ struct Model {
 
 impl Model {
     async fn new(world: &World, operator: &str, case: usize) -> Self {
-        let organization = world
-            .post(operator, "/v3/organizations", json!({"name": "Case"}))
-            .await
-            .is(201)
-            .field("id");
+        let organization = world.another_organization(operator, "Case").await;
         let (mut tokens, mut users, mut roles) = (
             vec![operator.to_owned()],
             vec![world.owner.clone()],

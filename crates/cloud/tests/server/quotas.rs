@@ -1,18 +1,19 @@
-//! Quotas, and what expired tokens cost.
+//! Quotas, and what does not stay: expired tokens, old changes, and reports.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::{AnyConnection, Connection as _};
 use tidewaiter_cloud::server::kind::Kind;
 use tidewaiter_testkit::eventually;
 
 use crate::errors::limited;
-use crate::fixture;
+use crate::fixture::{self, Fixture};
 use crate::stream::{Listening, SOON, kinds};
 use crate::world::{World, on_both};
 
 on_both!(
     expired_tokens_are_deleted_in_the_background,
     old_changes_are_deleted_except_those_that_streams_replay,
+    reports_of_one_object_within_an_hour_are_one_change,
 );
 
 #[tokio::test]
@@ -20,11 +21,7 @@ async fn an_organization_has_as_many_objects_as_the_operator_permits() {
     let world = limited(|parts| parts.quotas = [(Kind::Registry, 3)].into()).await;
     let owner = world.owner().await;
     let registries = |organization: &str| format!("/v3/organizations/{organization}/registries");
-    let other = world
-        .post(&owner, "/v3/organizations", json!({"name": "Other"}))
-        .await
-        .is(201)
-        .field("id");
+    let other = world.another_organization(&owner, "Other").await;
     for organization in [&world.organization, &other] {
         let mut last = String::new();
         for number in 0..3 {
@@ -138,4 +135,50 @@ async fn old_changes_are_deleted_except_those_that_streams_replay(world: World) 
     world.post(&owner, "~/roles", fixture::role("New")).await.is(201);
     let mut again = Listening::to(&world, &owner, &path, Some(&before)).await;
     assert!(kinds(&again.heard().await).contains(&"roles".to_owned()));
+}
+
+async fn reports_of_one_object_within_an_hour_are_one_change(world: World) {
+    let fixture = Fixture::new(world).await;
+    let (world, owner, cluster) = (&fixture.world, fixture.token("owner"), fixture.token("cluster"));
+    let inside = fixture.near("/clusters/{cluster_id}");
+    let path = fixture.near("/clusters/{cluster_id}/nodes/{id}/status");
+    let (node, audit) = (fixture.near.of("nodes"), fixture.near("/audit?limit=1000"));
+    let changes = async || {
+        let rows = world.get(owner, &audit).await.is(200).json();
+        let of_node = |row: &&Value| row["object_id"] == node && row["action"] == "update";
+        rows.as_array()
+            .unwrap()
+            .iter()
+            .filter(of_node)
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    let report = async |token: &str, path: &str, percent: u32| {
+        let body = json!({"status": {"type": "UPDATING", "percent": percent}});
+        world.put(token, path, body).await.is(200);
+    };
+    let mut listening = Listening::to(world, cluster, &inside, None).await;
+    let begun = listening.heard().await.id;
+    for percent in 0..40 {
+        report(cluster, &path, percent).await;
+    }
+    let rows = changes().await;
+    // Two if an hour has just begun.
+    assert!((1..=2).contains(&rows.len()), "{rows:?}");
+    assert_eq!(rows[0]["after"]["status"]["percent"], 39);
+    assert_eq!(rows.last().unwrap()["before"], json!({"status": null}));
+    // A stream that stopped before all of them learns of the kind.
+    let mut again = Listening::to(world, cluster, &inside, Some(&begun)).await;
+    assert!(kinds(&again.heard().await).contains(&"nodes".to_owned()));
+    // What an admin says stays, and so does what was reported in another hour.
+    for percent in 50..53 {
+        report(owner, &path, percent).await;
+    }
+    let before = rows.len() + 3;
+    assert_eq!(changes().await.len(), before);
+    let mut database = AnyConnection::connect(world.database.as_str()).await.unwrap();
+    let earlier = "UPDATE changes SET at = '2001-01-01T00:00:00Z' WHERE object_id = $1";
+    sqlx::query(earlier).bind(node).execute(&mut database).await.unwrap();
+    report(cluster, &path, 60).await;
+    assert_eq!(changes().await.len(), before + 1);
 }

@@ -84,12 +84,10 @@ impl Filled {
         let world = World::sqlite().await;
         let operator = world.owner().await;
         let document = world.get("", "/openapi.json").await.is(200).json();
-        let spare = world
-            .post(&operator, "/v3/organizations", json!({"name": "Spare"}))
-            .await;
+        let spare = world.another_organization(&operator, "Spare").await;
         let mut filled = Self {
             kept: [(ORGANIZATION.to_owned(), world.organization.clone())].into(),
-            spare: [(ORGANIZATION.to_owned(), spare.is(201).field("id"))].into(),
+            spare: [(ORGANIZATION.to_owned(), spare)].into(),
             world,
             operator,
             document,

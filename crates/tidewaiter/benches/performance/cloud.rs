@@ -1,12 +1,16 @@
 //! The cloud's server on `SQLite`, with fsync: what a thousand clusters that poll cost it, how many requests and writes it
 //! takes, how soon its streams tell of a change, what an open one costs.
 
+mod attacked;
+#[path = "../../tests/cloud_server/attackers.rs"]
+mod attackers;
 mod constant;
 pub mod polls;
 pub mod server;
 pub mod streams;
 pub mod wire;
 mod writes;
+mod year;
 
 use std::path::Path;
 
@@ -29,6 +33,10 @@ pub async fn measure(program: &Path) -> Result<Chapter> {
     note(&format!("cloud: {unchanged:?}"));
     let streams = streams::measure(&cloud).await?;
     note(&format!("cloud: {:?}, {:?}", streams.before, streams.open));
+    let attacked = attacked::measure(&cloud).await?;
+    note(&format!("cloud: {attacked:?}"));
+    let year = year::measure(&mut cloud).await?;
+    note(&format!("cloud: {year:?}"));
     cloud.stop().await;
 
     let mut figures = of_polls(&polls);
@@ -57,11 +65,14 @@ pub async fn measure(program: &Path) -> Result<Chapter> {
         .at_most(2.0),
     ]);
     figures.extend(of_streams(&streams));
+    figures.extend(of_attacks(&attacked));
+    figures.extend(of_year(&year));
     Ok(Chapter {
         key: "cloud",
         title: "The cloud's server".to_owned(),
         figures,
-        details: json!({"writes": writes, "restart": restart, "polls": polls, "unchanged": unchanged, "streams": streams}),
+        details: json!({"writes": writes, "restart": restart, "polls": polls, "unchanged": unchanged, "streams": streams,
+            "attacked": attacked, "year": year}),
     })
 }
 
@@ -117,5 +128,51 @@ fn of_streams(streams: &streams::Streams) -> Vec<Figure> {
             "streamsResident",
             streams.open.resident,
         ),
+    ]
+}
+
+fn of_attacks(attacked: &attacked::Attacked) -> Vec<Figure> {
+    let ratio = |seconds: f64| seconds / attacked.quiet;
+    let worst = attacked
+        .attacks
+        .iter()
+        .map(|(_, seconds)| ratio(*seconds))
+        .fold(0.0, f64::max);
+    let worst = figure(
+        "an honest client's p99 beside an attack / without, the worst",
+        "attackedRatio",
+        worst,
+        "",
+        1,
+    );
+    let quiet = figure(
+        "  without an attack",
+        "attackedQuiet",
+        attacked.quiet * 1000.0,
+        " ms",
+        1,
+    );
+    let of_each = attacked.attacks.iter();
+    let of_each = of_each.map(|(name, seconds)| figure(format!("  {name}"), "attacked", ratio(*seconds), "", 1));
+    [worst.at_most(10.0), quiet].into_iter().chain(of_each).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a size of some GB")]
+fn of_year(year: &year::Year) -> Vec<Figure> {
+    let milliseconds = |what: &str, key, seconds: f64| figure(what, key, seconds * 1000.0, " ms", 1);
+    vec![
+        figure(
+            "a year of a busy server: its database",
+            "yearSize",
+            year.size as f64 / 1e6,
+            " MB",
+            0,
+        ),
+        figure("  ready after a start", "yearReady", year.ready, " s", 2),
+        milliseconds("  100 changes of the audit log, p99", "yearAudit", year.audit),
+        milliseconds("  the same, half a year back", "yearOldAudit", year.old_audit),
+        milliseconds("  a list after a change, p99", "yearList", year.list).at_most(50.0),
+        milliseconds("  a write, p99", "yearWrite", year.write),
+        milliseconds("  the longest", "yearLongestWrite", year.longest_write),
     ]
 }

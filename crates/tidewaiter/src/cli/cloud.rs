@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use tidewaiter_cloud::client::BaseUrl;
 use tidewaiter_cloud::models::values::{ClusterId, Email, OrganizationId, PluginId, Slug, Version};
 
-use super::{OperatorsCommand, ServerCommand};
+use super::{ActionCommand, OperatorsCommand, ServerCommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CloudCommand {
@@ -39,6 +39,8 @@ pub(crate) enum ClientCommand {
     Edit(ObjectArgs),
     /// Deletes an object
     Delete(DeleteArgs),
+    #[command(flatten)]
+    Action(ActionCommand),
     /// Signs the manifests of a plugin for one cluster, without asking the cloud
     Sign(SignArgs),
     /// Lists changes and their authors, newest first
@@ -110,13 +112,13 @@ pub(crate) struct LoginArgs {
         long,
         value_name = "URL",
         env = "TIDEWAITER_CLOUD_SERVER",
-        help = "The URL of the cloud, for example https://cloud.example.com"
+        help = "The URL of the cloud, for example https://cloud.example.com [default: that of the context]"
     )]
-    pub(crate) server: BaseUrl,
+    pub(crate) server: Option<BaseUrl>,
 
-    /// Your e-mail address
+    /// Your e-mail address [default: that of the context]
     #[arg(value_name = "EMAIL")]
-    pub(crate) email: Email,
+    pub(crate) email: Option<Email>,
 
     #[arg(
         long,
@@ -125,11 +127,11 @@ pub(crate) struct LoginArgs {
     )]
     pub(crate) password_file: Option<PathBuf>,
 
-    /// The trusted CA certificates (PEM) [default: those of the system]
+    /// The trusted CA certificates (PEM) [default: those of the context, else those of the system]
     #[arg(long, value_name = "FILE")]
     pub(crate) ca_file: Option<PathBuf>,
 
-    /// The name of the context [default: the server's host]
+    /// The name of the context [default: the server's host, and the current context without --server]
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
 

@@ -9,6 +9,7 @@ use tidewaiter_api::values::printable;
 use tidewaiter_cloud::client::{Method, Request};
 use tidewaiter_kit::settings::environment;
 
+use super::api_document::check;
 use super::documents;
 use super::output::print;
 use super::plan::{Change, Plan, Step, substitute};
@@ -44,7 +45,7 @@ pub(super) async fn diff(args: &DiffArgs) -> Result<ExitCode> {
 
 /// Shows what the documents would change; the plan, and where it is for.
 async fn shown(args: &DocumentArgs, prune: bool) -> Result<(Session, Plan)> {
-    let documents = documents::read(&args.filename, &environment())?;
+    let documents = documents::read(&args.filename, &environment(), check)?;
     let session = Session::open(&args.place)?;
     let plan = plan(&session, &documents, prune).await?;
     print(&plan.shown()?)?;

@@ -1,15 +1,18 @@
 //! The documents in files, each with one object, and the scope of a prune.
 //!
-//! All files and secrets are read before the first request. An error names the file and the document in it, and
+//! All files and secrets are read, and all documents validated, before the first request. An error names the file and the document in it, and
 //! contains no secret.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::{Map, Value};
 use serde_saphyr::UserMessageFormatter;
+use tidewaiter_api::values::printable;
+use tidewaiter_kit::Chain;
 
 use super::kinds::{SECRETS, named};
 use crate::cli::CloudKind;
@@ -47,28 +50,51 @@ pub(super) struct Documents {
     pub(super) scope: Option<PruneScope>,
 }
 
-/// Reads a file, or every `.yaml`, `.yml` and `.json` in a folder and the folders in it, in the order of their names.
-pub(super) fn read(path: &Path, environment: &[(String, String)]) -> Result<Documents> {
+/// Reads a file, or every `.yaml`, `.yml` and `.json` in a folder and the folders in it, in the order of their names. `check` validates
+/// each document.
+///
+/// # Errors
+/// If any document is invalid. All of them are reported, each in a line of its own.
+pub(super) fn read(
+    path: &Path,
+    environment: &[(String, String)],
+    check: impl Fn(&Document) -> Result<()>,
+) -> Result<Documents> {
     let mut files = Vec::new();
     find(path, true, &mut files)?;
     if files.is_empty() {
         bail!("{} contains no .yaml, .yml or .json file", path.display());
     }
-    let mut all = Documents::default();
+    let (mut all, mut invalid) = (Documents::default(), Vec::new());
     for file in files {
         let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
         let folder = file.parent().unwrap_or(Path::new("."));
         let secrets = Secrets { folder, environment };
-        for (number, value) in values(&text)
-            .with_context(|| file.display().to_string())?
-            .into_iter()
-            .enumerate()
-        {
+        let values = values(&text).with_context(|| file.display().to_string());
+        let values = values.map_err(|error| invalid.push(error)).unwrap_or_default();
+        for (number, value) in values.into_iter().enumerate() {
             let origin = format!("{} (document {})", file.display(), number + 1);
-            take(value, &origin, &secrets, &mut all).context(origin)?;
+            let before = all.documents.len();
+            let taken = take(value, &origin, &secrets, &mut all);
+            let checked = taken.and_then(|()| all.documents[before..].iter().try_for_each(&check));
+            invalid.extend(checked.context(origin).err());
         }
     }
+    refuse(invalid)?;
     Ok(all)
+}
+
+/// The only error; several are printed, and their number is the error.
+fn refuse(mut invalid: Vec<anyhow::Error>) -> Result<()> {
+    if invalid.len() > 1 {
+        for error in &invalid {
+            let text = printable(&Chain(error.as_ref()).to_string());
+            // A closed standard error changes nothing.
+            let _ = writeln!(io::stderr(), "tidewaiter: {text}");
+        }
+        bail!("{} documents are invalid, and nothing was changed", invalid.len());
+    }
+    invalid.pop().map_or(Ok(()), Err)
 }
 
 /// Reads a file with one object of that kind: a document, or the contents of its `spec`.

@@ -19,27 +19,8 @@ use crate::cli::{CloudFormat, CloudKind, CloudPlace as Place, ContextCommand, Lo
 /// Logs in, and remembers the token.
 pub(super) async fn login(args: &LoginArgs) -> Result<()> {
     let mut contexts = Contexts::load()?;
-    let ca_file = args.ca_file.as_ref().map(absolute).transpose().context("--ca-file")?;
-    let host = Url::parse(args.server.as_str())
-        .ok()
-        .and_then(|url| url.host_str().map(str::to_owned));
-    let name = args.context.clone().or(host).unwrap_or_default();
-    let known = contexts
-        .contexts
-        .get(&name)
-        .filter(|known| known.server == args.server.to_string());
-    let mut login = Login {
-        server: args.server.to_string(),
-        email: args.email.to_string(),
-        ca_file,
-        organization: args
-            .organization
-            .map(|id| id.to_string())
-            .or_else(|| known.and_then(|known| known.organization.clone())),
-        cluster: known.and_then(|known| known.cluster.clone()),
-        token: None,
-    };
-    let prompt = format!("Password of {} at {}", args.email, args.server);
+    let (name, mut login) = wanted(args, &contexts)?;
+    let prompt = format!("Password of {} at {}", login.email, login.server);
     let password = crate::password::read(args.password_file.as_deref(), &prompt, false)?;
     let token = token(&login, &password).await?;
     let mut settings = settings(&login)?;
@@ -61,13 +42,11 @@ pub(super) async fn login(args: &LoginArgs) -> Result<()> {
     }
     login.token = Some(token);
     let chosen = login.organization.clone();
+    let done = format!("logged in to {} as {}: context {name}\n", login.server, login.email);
     contexts.contexts.insert(name.clone(), login);
-    contexts.current = Some(name.clone());
+    contexts.current = Some(name);
     contexts.save()?;
-    print(&format!(
-        "logged in to {} as {}: context {name}\n",
-        args.server, args.email
-    ))?;
+    print(&done)?;
     if chosen.is_none() {
         print(
             "you are a member of several organizations; select one: tidewaiter cloud context set --organization ID\n",
@@ -75,6 +54,32 @@ pub(super) async fn login(args: &LoginArgs) -> Result<()> {
         print(&table(&["id", "name"], &organizations))?;
     }
     Ok(())
+}
+
+/// The name and the content of the context, with what the flags omit from the context that there is.
+fn wanted(args: &LoginArgs, contexts: &Contexts) -> Result<(String, Login)> {
+    let ca_file = args.ca_file.as_ref().map(absolute).transpose().context("--ca-file")?;
+    let (name, server) = if let Some(server) = &args.server {
+        let host = Url::parse(server.as_str()).ok();
+        let host = host.and_then(|url| url.host_str().map(str::to_owned));
+        (args.context.clone().or(host).unwrap_or_default(), server.to_string())
+    } else {
+        let (name, known) = contexts.find(args.context.as_deref())?;
+        (name.to_owned(), known.server.clone())
+    };
+    let known = contexts.contexts.get(&name).filter(|known| known.server == server);
+    let email = args.email.as_ref().map(ToString::to_string);
+    let email = email.or_else(|| known.map(|known| known.email.clone()));
+    let organization = args.organization.map(|id| id.to_string());
+    let login = Login {
+        email: email.ok_or_else(|| anyhow!("no e-mail address: run tidewaiter cloud login --server {server} EMAIL"))?,
+        server,
+        ca_file: ca_file.or_else(|| known.and_then(|known| known.ca_file.clone())),
+        organization: organization.or_else(|| known.and_then(|known| known.organization.clone())),
+        cluster: known.and_then(|known| known.cluster.clone()),
+        token: None,
+    };
+    Ok((name, login))
 }
 
 async fn token(login: &Login, password: &str) -> Result<String> {

@@ -1,7 +1,6 @@
 //! From documents to a plan: names become ids, and documents are compared with existing objects.
 //!
-//! All documents are validated before the first request, and the plan is complete before the first change. Deletions
-//! come last, in reverse order, and only within the scope.
+//! The plan is complete before the first change. Deletions come last, in reverse order, and only within the scope.
 
 mod access;
 mod prune;
@@ -13,21 +12,18 @@ use serde_json::Value;
 use tidewaiter_cloud::client::Path;
 use tidewaiter_cloud::models::values::UserId;
 
-use super::api_document::{Ids, check, name_of, names, said_by, stand_in, title};
+use super::api_document::{Ids, name_of, names, said_by, stand_in, title};
 use super::documents::{Document, Documents, by_kind};
 use super::kinds::Scope;
 use super::plan::{Change, Plan, Step, fields_of, patch, touched};
 use super::session::{Session, is_called, text};
 use crate::cli::CloudKind;
 
-/// Makes the plan.
+/// Makes the plan of valid documents.
 ///
 /// # Errors
-/// The first invalid document, before any request; or a name without an object.
+/// If a name has no object, or several.
 pub(super) async fn plan(session: &Session, documents: &Documents, prune: bool) -> Result<Plan> {
-    for document in &documents.documents {
-        check(document).with_context(|| document.origin.clone())?;
-    }
     let scope = match (&documents.scope, prune) {
         (Some(scope), true) => Some(scope),
         (None, true) => bail!(

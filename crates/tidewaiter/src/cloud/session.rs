@@ -40,11 +40,7 @@ impl Session {
         let contexts = Contexts::load()?;
         let (name, login) = contexts.find(place.context.as_deref())?;
         let Some(token) = &login.token else {
-            bail!(
-                "you are logged out of {name}; log in with tidewaiter cloud login --server {} --context {name} {}",
-                login.server,
-                login.email
-            );
+            bail!("you are logged out of {name}; log in with tidewaiter cloud login --context {name}");
         };
         let mut settings = settings(login)?;
         settings.token = Some(token.parse::<AccessToken>().context("the token of the context")?);

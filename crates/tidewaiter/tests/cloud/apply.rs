@@ -252,6 +252,34 @@ async fn one_wrong_document_and_nothing_is_asked_or_changed() {
 }
 
 #[tokio::test]
+async fn all_invalid_documents_are_reported_at_once() {
+    let person = Person::logged_in().await;
+    let folder = folder(&person);
+    person.file("folder/b.yaml", "kind: Rolle\n---\nkind: Team\nspec: {nam: a}\n");
+    person.file("folder/c.yaml", "kind: [");
+    person.file(
+        "folder/d.yaml",
+        "kind: Registry\nspec: {serveraddress: quay.io, provider: quay, credentials: {fromEnv: NONE}}\n",
+    );
+    let ran = person.run_with(&["cloud", "apply", "-f", &folder, "--yes"], &BOB).await;
+    let lines: Vec<&str> = ran.err.lines().collect();
+    for (line, words) in lines.iter().zip([
+        &["b.yaml (document 1)", "Rolle"][..],
+        &["b.yaml (document 2)", "nam"],
+        &["c.yaml"],
+        &["d.yaml", "NONE is not set"],
+        &["4 documents are invalid", "nothing was changed"],
+    ]) {
+        assert!(
+            line.starts_with("tidewaiter: ") && words.iter().all(|word| line.contains(word)),
+            "{words:?}: {line}"
+        );
+    }
+    assert_eq!((ran.code, lines.len()), (1, 5), "{}", ran.err);
+    assert!(person.cloud.seen().is_empty());
+}
+
+#[tokio::test]
 async fn a_name_that_nothing_has_or_two_have_changes_nothing() {
     let person = Person::logged_in().await;
     let label = |id: &str| json!({"id": id, "key": "cluster.containership.io/zone", "value": "a"});

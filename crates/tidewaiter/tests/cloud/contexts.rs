@@ -79,9 +79,33 @@ async fn who_is_not_logged_in_is_told_what_to_do() {
     person
         .run(&["cloud", "get", "users"])
         .await
-        .refused(1, &["logged out of test", "alice@example.com"]);
+        .refused(1, &["logged out of test", "tidewaiter cloud login --context test"]);
     // Only that the token is revoked.
     assert_eq!(person.cloud.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_login_takes_server_and_address_from_the_context() {
+    let person = Person::new().await;
+    let login = ["cloud", "login"];
+    let password = [("TIDEWAITER_CLOUD_PASSWORD", PASSWORD)];
+    person
+        .run_with(&login, &password)
+        .await
+        .refused(1, &["not logged in", "tidewaiter cloud login --server"]);
+    let person = Person::logged_in().await;
+    person.run(&["cloud", "logout"]).await.well();
+    person.run_with(&login, &password).await.well();
+    let text = fs::read_to_string(person.contexts()).unwrap();
+    assert!(text.contains(TOKEN) && text.contains("production"), "{text}");
+    let named = [&login[..], &["--context", "test"]].concat();
+    person.run_with(&named, &password).await.well();
+    // Another server is another context, for which nothing is known.
+    let other = [&login[..], &["--server", "http://localhost:1"]].concat();
+    person
+        .run_with(&other, &password)
+        .await
+        .refused(1, &["no e-mail address", "http://localhost:1"]);
 }
 
 #[tokio::test]

@@ -2,9 +2,11 @@
 //! what the cloud was asked.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod actions;
 mod apply;
 mod contexts;
 mod credential;
+mod documented;
 mod impact;
 mod objects;
 mod prune;

@@ -11,7 +11,7 @@ use tidewaiter_testkit::{Process, Program, Scratch, eventually, free_port};
 
 use crate::world::{PASSWORD, Person};
 
-const LONG: Duration = Duration::from_mins(1);
+pub const LONG: Duration = Duration::from_mins(1);
 
 const DOCUMENTS: &str = "kind: Scope
 prune: [Role, RoleBinding, ClusterLabel, NodePoolLabel, Registry, Team, SshKey]
@@ -51,14 +51,14 @@ spec: {serveraddress: quay.io, provider: quay, credentials: {username: hunter2, 
 const BOB: (&str, &str) = ("BOB", "hunter2-hunter2");
 
 /// A server with its first organization, and its owner, who has attached a cluster.
-struct Real {
-    person: Person,
-    url: String,
-    cluster: Value,
+pub struct Real {
+    pub person: Person,
+    pub url: String,
+    pub cluster: Value,
     _server: Process,
 }
 
-async fn real() -> Real {
+pub async fn real() -> Real {
     let person = Person::new().await;
     let data = person.path("data").to_str().unwrap().to_owned();
     let password = ("TIDEWAITER_CLOUD_PASSWORD", PASSWORD);

@@ -11,12 +11,17 @@
     reason = "writers are tasks, and how long a restart takes is real time"
 )]
 
+mod attacked;
+mod attackers;
 mod copies;
 mod crashes;
 mod deploy;
+mod interrupted;
 mod keys;
 mod ledger;
 mod progress;
+#[path = "../../../cloud/tests/server/proxy.rs"]
+mod proxy;
 mod read_only;
 mod refusals;
 mod secrets;

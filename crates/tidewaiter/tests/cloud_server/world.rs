@@ -73,15 +73,25 @@ impl Place {
         place.secret_file("password", PASSWORD);
         if let On::Postgres = on {
             let postgres = Postgres::shared().await;
-            let mut url: Url = postgres.url(&postgres.create_database().await).parse().unwrap();
-            place.database_password = url.password().map(str::to_owned);
-            url.set_password(None).unwrap();
-            place.add_setting("database", url.as_str());
-            let password = place.database_password.clone().unwrap();
-            let file = place.secret_file("database-password", &password);
-            place.add_setting("databasePasswordFile", &file.display().to_string());
+            place.use_database(postgres.url(&postgres.create_database().await).parse().unwrap());
         }
         place
+    }
+
+    /// A place whose database is this one of a PostgreSQL.
+    pub async fn on(url: Url) -> Self {
+        let mut place = Self::new(On::Sqlite).await;
+        place.use_database(url);
+        place
+    }
+
+    fn use_database(&mut self, mut url: Url) {
+        self.database_password = url.password().map(str::to_owned);
+        url.set_password(None).unwrap();
+        self.add_setting("database", url.as_str());
+        let password = self.database_password.clone().unwrap();
+        let file = self.secret_file("database-password", &password);
+        self.add_setting("databasePasswordFile", &file.display().to_string());
     }
 
     /// A file that only its owner may read.
@@ -307,10 +317,16 @@ pub struct Land {
 }
 
 impl Land {
+    /// In the organization of the first owner.
     pub async fn make(server: &Server) -> Self {
         let token = server.log_in().await;
         let organizations = server.get(&token, "/v3/organizations").await.is(200).json();
         let organization = format!("/v3/organizations/{}", organizations[0]["id"].as_str().unwrap());
+        Self::of(server, token, organization).await
+    }
+
+    /// In an organization whose admin has this token.
+    pub async fn of(server: &Server, token: String, organization: String) -> Self {
         let made = server
             .post(&token, &format!("{organization}/clusters"), &json!({"name": "prod"}))
             .await

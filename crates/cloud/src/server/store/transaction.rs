@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use sqlx::{Any, AnyConnection, Executor as _};
 use uuid::Uuid;
 
@@ -167,27 +167,7 @@ impl Transaction {
         Ok(after)
     }
 
-    /// Updates the status of `before`. An unchanged one is not written.
-    ///
-    /// # Errors
-    /// If the database cannot be written.
-    pub async fn set_status(&mut self, before: &Row, status: Value) -> Result<Row, Error> {
-        if before.status.as_ref() == Some(&status) {
-            return Ok(before.clone());
-        }
-        let after = Row {
-            status: Some(status),
-            updated_at: self.now.to_string(),
-            ..before.clone()
-        };
-        self.write(&after).await?;
-        // Clusters report often, and the rest is the same.
-        let status = |row: &Row| json!({ "status": row.status }).to_string();
-        self.record(&after, "update", &status(before), &status(&after)).await?;
-        Ok(after)
-    }
-
-    async fn write(&mut self, after: &Row) -> Result<(), StoreError> {
+    pub(super) async fn write(&mut self, after: &Row) -> Result<(), StoreError> {
         within(
             sqlx::query::<Any>(
                 "UPDATE objects SET updated_at = $1, spec = $2, status = $3, secret = $4 WHERE kind = $5 AND id = $6",
@@ -223,13 +203,7 @@ impl Transaction {
                 "DELETE FROM uses WHERE used_kind = $1 AND used_id = $2",
                 "DELETE FROM objects WHERE kind = $1 AND id = $2",
             ] {
-                within(
-                    sqlx::query::<Any>(statement)
-                        .bind(row.kind.word())
-                        .bind(&row.id)
-                        .execute(&mut *self.connection),
-                )
-                .await?;
+                self.delete_of(row, statement).await?;
             }
             self.count_less(row.kind, &row.organization_id, 1).await?;
             self.record(row, DELETE, &row.audited(), "").await?;
@@ -288,18 +262,24 @@ impl Transaction {
             "DELETE FROM names WHERE kind = $1 AND id = $2",
             "DELETE FROM uses WHERE kind = $1 AND id = $2",
         ] {
-            within(
-                sqlx::query::<Any>(statement)
-                    .bind(row.kind.word())
-                    .bind(&row.id)
-                    .execute(&mut *self.connection),
-            )
-            .await?;
+            self.delete_of(row, statement).await?;
         }
         Ok(())
     }
 
-    async fn record(&mut self, row: &Row, action: &'static str, before: &str, after: &str) -> Result<(), Error> {
+    /// Runs `statement` with the kind and the id of `row`.
+    async fn delete_of(&mut self, row: &Row, statement: &'static str) -> Result<(), StoreError> {
+        let deleted = sqlx::query::<Any>(statement).bind(row.kind.word()).bind(&row.id);
+        within(deleted.execute(&mut *self.connection)).await.map(drop)
+    }
+
+    pub(super) async fn record(
+        &mut self,
+        row: &Row,
+        action: &'static str,
+        before: &str,
+        after: &str,
+    ) -> Result<(), Error> {
         self.sequence += 1;
         within(sqlx::query::<Any>(
             "INSERT INTO changes (sequence, at, organization_id, cluster_id, kind, object_id, action, actor, request_id, before, after) \

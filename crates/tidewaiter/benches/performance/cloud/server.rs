@@ -19,7 +19,8 @@ const ROLES: usize = 5;
 const REGISTRIES: usize = 5;
 const SETTING_UP: usize = 64;
 const SOON: Duration = Duration::from_mins(1);
-const PASSWORD: &str = "correct horse battery staple";
+pub const PASSWORD: &str = "correct horse battery staple";
+pub const EMAIL: &str = "olivia@example.org";
 
 /// What a server has, besides its roles.
 pub struct Contents {
@@ -119,8 +120,7 @@ impl Cloud {
         );
         let settings = file("settings.yaml", &settings)?;
         let password = file("password", PASSWORD)?;
-        let init =
-            command(program, &settings, "init").args(["--organization", "Acme", "--email", "olivia@example.org"]);
+        let init = command(program, &settings, "init").args(["--organization", "Acme", "--email", EMAIL]);
         let init = Process::start(&scratch, init.arg("--password-file").arg(password));
         ensure!(init.exited(SOON).await.success(), "{}", init.log_tail());
         let mut cloud = Self {
@@ -150,9 +150,14 @@ impl Cloud {
     }
 
     /// Kills it with SIGKILL; after how many seconds the next one is ready.
-    #[expect(clippy::disallowed_methods, reason = "a run is measured in real time")]
     pub async fn killed(&mut self) -> f64 {
         self.process.kill();
+        self.started().await
+    }
+
+    /// Starts the next process after the last one ended; after how many seconds it is ready.
+    #[expect(clippy::disallowed_methods, reason = "a run is measured in real time")]
+    pub async fn started(&mut self) -> f64 {
         let begin = Instant::now();
         self.process = Process::start(&self.scratch, command(&self.program, &self.settings, "serve"));
         self.ready().await;
@@ -200,7 +205,7 @@ impl Cloud {
 
     async fn fill(&mut self, contents: &Contents) -> Result<()> {
         let mut wire = Wire::open(self.address).await?;
-        let login = json!({"email": "olivia@example.org", "password": PASSWORD});
+        let login = json!({"email": EMAIL, "password": PASSWORD});
         self.token = word(
             &self.ask(&mut wire, "POST", "/v3/login/password", &login).await?,
             "token",
@@ -286,7 +291,7 @@ fn command(program: &Path, settings: &Path, word: &str) -> Program {
     program.arg("cloud").arg(word).arg("--settings").arg(settings)
 }
 
-fn word(value: &Value, field: &str) -> Result<String> {
+pub fn word(value: &Value, field: &str) -> Result<String> {
     let text = value[field].as_str().with_context(|| format!("{field} of {value}"))?;
     Ok(text.to_owned())
 }

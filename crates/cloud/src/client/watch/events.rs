@@ -1,0 +1,59 @@
+//! The events of one connection. It ends when nothing arrives for [`DEAD`], or after [`MAX_BYTES`].
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use eventsource_stream::{Event, Eventsource as _};
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
+use tidewaiter_kit::SharedClock;
+use tidewaiter_kit::clock::timeout;
+
+/// The timeout of a silent stream; the server sends a heartbeat every 15 s.
+const DEAD: Duration = Duration::from_secs(45);
+/// A connection is renewed after this many bytes, so that no event can fill the memory.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+pub(super) type Events = BoxStream<'static, Result<Event, Broken>>;
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Broken {
+    #[error("nothing was received for {DEAD:?}")]
+    Silent,
+    #[error("received {MAX_BYTES} bytes")]
+    Long,
+    #[error("the connection was interrupted")]
+    Network(#[source] reqwest::Error),
+    #[error("the response is not an event stream")]
+    Form,
+    #[error("the server closed it")]
+    Ended,
+}
+
+/// The events of a connection, which ends if it is silent, or after [`MAX_BYTES`].
+pub(super) fn events(bytes: BoxStream<'static, reqwest::Result<Bytes>>, clock: SharedClock) -> Events {
+    let lively = stream::unfold(Some((bytes, 0)), move |state| {
+        let clock = clock.clone();
+        async move {
+            let (mut bytes, total) = state?;
+            let part = match timeout(&*clock, DEAD, bytes.next()).await {
+                Err(_) => Err(Broken::Silent),
+                Ok(None) => return None,
+                Ok(Some(Err(error))) => Err(Broken::Network(error.without_url())),
+                Ok(Some(Ok(_))) if total > MAX_BYTES => Err(Broken::Long),
+                Ok(Some(Ok(part))) => Ok(part),
+            };
+            let next = part.as_ref().ok().map(|part| total + part.len());
+            Some((part, next.map(|total| (bytes, total))))
+        }
+    });
+    let read = lively.boxed().eventsource();
+    read.map(|event| {
+        event.map_err(|error| match error {
+            eventsource_stream::EventStreamError::Transport(broken) => broken,
+            _ => Broken::Form,
+        })
+    })
+    .boxed()
+}

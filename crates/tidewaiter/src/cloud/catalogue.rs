@@ -1,0 +1,122 @@
+//! `tidewaiter cloud catalogue`: the versions of plugins that clusters can have.
+
+use std::path::Path as File;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use serde_json::{Map, Value, json};
+use tidewaiter_cloud::client::{Method, Path, Request};
+
+use super::actions::{list, read};
+use super::documents::values;
+use super::output::print;
+use super::session::{Session, request, text};
+use crate::cli::{CatalogueCommand, VersionArgs};
+
+pub(super) async fn main(command: &CatalogueCommand) -> Result<()> {
+    match command {
+        CatalogueCommand::List(args) => {
+            let (found, _) = Session::open(&args.place)?.get(Path::new(["plugins"])).await?;
+            list(
+                args,
+                "PluginVersion",
+                &["type", "implementation", "version", "disabled"],
+                rows(&found),
+            )
+        }
+        CatalogueCommand::Add {
+            version,
+            filename,
+            definition,
+            replace,
+        } => add(version, filename, definition.as_deref(), *replace).await,
+        CatalogueCommand::Remove(version) => {
+            let session = Session::open(&version.place)?;
+            session.send(&Request::new(Method::DELETE, path(version))).await?;
+            print(&format!("removed {}\n", title(version)))
+        }
+    }
+}
+
+/// A row for each version; the id is what the other commands take.
+fn rows(catalogue: &Value) -> Vec<Value> {
+    let definitions = catalogue.as_object().into_iter().flatten();
+    let definitions = definitions.flat_map(|(_, definitions)| definitions.as_array().into_iter().flatten());
+    let row = |definition: &Value, version: &Value| {
+        let [kind, implementation] = ["type", "implementation"].map(|field| text(definition, field));
+        let version_text = text(version, "version");
+        json!({"id": format!("{kind}/{implementation}/{version_text}"), "type": kind, "implementation": implementation,
+            "version": version_text, "disabled": version.get("disabled")})
+    };
+    let versions = definitions.flat_map(|definition| {
+        let versions = definition
+            .get("versions")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        versions.map(move |version| row(definition, version))
+    });
+    versions.collect()
+}
+
+fn path(version: &VersionArgs) -> Path {
+    let plugin = Path::new(["plugins"])
+        .below(&version.plugin_type)
+        .below("implementations");
+    plugin
+        .below(&version.implementation)
+        .below("versions")
+        .below(&version.plugin_version)
+}
+
+fn title(version: &VersionArgs) -> String {
+    format!(
+        "{} {} {}",
+        version.plugin_type, version.implementation, version.plugin_version
+    )
+}
+
+/// Both files are read before the first request. The manifests of a published version are replaced only on demand.
+async fn add(version: &VersionArgs, file: &File, definition: Option<&File>, replace: bool) -> Result<()> {
+    let manifests = manifests(file).with_context(|| file.display().to_string())?;
+    let mut body = match definition {
+        Some(file) => mapping(file).with_context(|| file.display().to_string())?,
+        None => Map::new(),
+    };
+    body.insert("version".to_owned(), version.plugin_version.to_string().into());
+    let session = Session::open(&version.place)?;
+    session
+        .send(&request(Method::PUT, path(version), body.into(), None))
+        .await?;
+    let path = path(version).below("manifests");
+    let known = if replace {
+        session.get(path.clone()).await?.1
+    } else {
+        None
+    };
+    session.send(&request(Method::PUT, path, manifests, known)).await?;
+    print(&format!("the catalogue has {}\n", title(version)))
+}
+
+fn mapping(file: &File) -> Result<Map<String, Value>> {
+    match <[Value; 1]>::try_from(values(&read(file)?)?) {
+        Ok([Value::Object(fields)]) => Ok(fields),
+        _ => bail!("must contain one mapping"),
+    }
+}
+
+/// The body of the request: the file as it is, or its Kubernetes objects as one group.
+fn manifests(file: &File) -> Result<Value> {
+    let documents = values(&read(file)?)?;
+    if let [document] = &documents[..]
+        && document.get("manifests").is_some()
+    {
+        return Ok(document.clone());
+    }
+    let is_object = |document: &Value| document.get("apiVersion").is_some() && document.get("kind").is_some();
+    if documents.is_empty() || !documents.iter().all(is_object) {
+        return Err(anyhow!(
+            "must be one mapping with the field manifests, or Kubernetes objects with apiVersion and kind, one per document"
+        ));
+    }
+    Ok(json!({ "manifests": [documents], "jobs": {} }))
+}

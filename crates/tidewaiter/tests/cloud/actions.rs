@@ -1,0 +1,226 @@
+//! The commands that do something with an object other than to create, change or delete it, against a real server.
+
+use serde_json::Value;
+
+use crate::real::{Real, real};
+
+const POLICY: &str = "kind: AutoscalingPolicy
+spec:
+  name: By CPU
+  metrics_backend: prometheus
+  metric: cpu_percent_utilization
+  metric_configuration: {}
+  poll_interval: 15
+  sample_period: 600
+  scaling_policy:
+    scale_up: {threshold: 0.5, comparison_operator: '>=', adjustment_type: absolute, adjustment_value: 1}
+    scale_down: {threshold: 0.2, comparison_operator: '<=', adjustment_type: absolute, adjustment_value: 1}
+---
+kind: NodePool
+spec: {name: workers, count: 3, kubernetes_mode: worker, kubernetes_version: v1.30.1, etcd: false, is_schedulable: true}
+";
+const BOB: (&str, &str) = ("BOB", "hunter2-hunter2");
+const NEW: (&str, &str) = ("TIDEWAITER_CLOUD_PASSWORD", "hunter2-another-one");
+
+impl Real {
+    /// Runs the words of a line after `tidewaiter cloud`.
+    async fn types(&self, line: &str) -> String {
+        let words: Vec<&str> = ["cloud"].into_iter().chain(line.split(' ')).collect();
+        self.person.run_open(&words, &[NEW]).await.well()
+    }
+
+    async fn refused(&self, line: &str, words: &[&str]) {
+        let line: Vec<&str> = ["cloud"].into_iter().chain(line.split(' ')).collect();
+        self.person.run_open(&line, &[]).await.refused(1, words);
+    }
+
+    /// What a request with this token or key gets.
+    async fn status(&self, token: &str, path: &str) -> u16 {
+        let request = reqwest::Client::new().get(format!("{}{path}", self.url));
+        let sent = request.header("authorization", format!("JWT {token}")).send().await;
+        sent.unwrap().status().as_u16()
+    }
+}
+
+fn field(text: &str, name: &str) -> String {
+    let value: Value = serde_saphyr::from_str(text).unwrap();
+    value[name]
+        .as_str()
+        .unwrap_or_else(|| panic!("no {name} in {text}"))
+        .to_owned()
+}
+
+#[tokio::test]
+async fn roles_passwords_and_logins_of_users() {
+    let real = real().await;
+    let user = "kind: User\nspec: {name: Bob, email: bob@example.com, password: {fromEnv: BOB}}\n";
+    let file = real.person.file("bob.yaml", user);
+    real.person
+        .run_with(&["cloud", "apply", "-f", &file], &[BOB])
+        .await
+        .well();
+    let said = real.types("set-role bob@example.com admin").await;
+    assert_eq!(said, "bob@example.com now has the role admin\n");
+    let users = real.types("get users -o json").await;
+    assert!(users.contains("\"admin\""), "{users}");
+    let wrong = ["cloud", "set-role", "bob@example.com", "superadmin"];
+    let wrong = real.person.run(&wrong).await;
+    assert!(
+        wrong.code == 2 && wrong.err.contains("read_only, member, admin or owner"),
+        "{}",
+        wrong.err
+    );
+    real.refused("set-role eve@example.com admin", &["no User \"eve@example.com\""])
+        .await;
+
+    real.types("set-password bob@example.com").await;
+    let login = format!("login --server {} --context bob bob@example.com", real.url);
+    let login: Vec<&str> = ["cloud"].into_iter().chain(login.split(' ')).collect();
+    let old = [("TIDEWAITER_CLOUD_PASSWORD", BOB.1)];
+    real.person.run_with(&login, &old).await.refused(1, &["401"]);
+    real.person.run_with(&login, &[NEW]).await.well();
+    // Bob's own password needs the one before.
+    let without = real.person.run_open(&["cloud", "set-password"], &[NEW]).await;
+    without.refused(1, &["no current password", "--old-password-file"]);
+    let file = real.person.file("old", NEW.1);
+    let last = [("TIDEWAITER_CLOUD_PASSWORD", "hunter2-the-third")];
+    let own = ["cloud", "set-password", "--old-password-file", &file];
+    assert_eq!(real.person.run_with(&own, &last).await.well(), "your password is set\n");
+    let again = real.person.run_with(&own, &last).await;
+    assert!(
+        again.code == 1 && again.err.contains("is not your current password"),
+        "{}",
+        again.err
+    );
+    real.types("whoami").await;
+    real.types("context use 127.0.0.1").await;
+    real.types("end-logins bob@example.com").await;
+    let ended = real.person.run(&["cloud", "whoami", "--context", "bob"]).await;
+    assert!(ended.code == 1 && ended.err.contains("401"), "{}", ended.err);
+}
+
+#[tokio::test]
+async fn tokens_and_keys_are_shown_once_and_revoked() {
+    let real = real().await;
+    let token = field(&real.types("tokens create ci --days 2").await, "token");
+    assert_eq!(real.status(&token, "/v3/account").await, 200);
+    let listed = real.types("tokens list").await;
+    assert!(listed.contains("ci") && !listed.contains(&token), "{listed}");
+    real.types("tokens revoke ci").await;
+    assert_eq!(real.status(&token, "/v3/account").await, 401);
+    real.refused("tokens revoke ci", &["no token \"ci\""]).await;
+
+    let cluster = format!(
+        "/v3/organizations/{}/clusters/{}",
+        real.cluster["organization_id"].as_str().unwrap(),
+        real.cluster["id"].as_str().unwrap()
+    );
+    let made = real.types("api-keys create").await;
+    let (new, old) = (field(&made, "api_key"), real.cluster["api_key"].as_str().unwrap());
+    let listed: Vec<Value> = serde_json::from_str(&real.types("api-keys list -o json").await).unwrap();
+    assert_eq!(listed.len(), 2);
+    for key in [&*new, old] {
+        assert_eq!(real.status(key, &cluster).await, 200);
+    }
+    let first = listed.iter().find(|key| key["id"] != field(&made, "id")).unwrap();
+    real.types(&format!("api-keys delete {}", first["id"].as_str().unwrap()))
+        .await;
+    assert_eq!(
+        (real.status(&new, &cluster).await, real.status(old, &cluster).await),
+        (200, 401)
+    );
+}
+
+#[tokio::test]
+async fn policies_scripts_and_locks() {
+    let real = real().await;
+    let person = &real.person;
+    let file = person.file("policy.yaml", POLICY);
+    person.run(&["cloud", "apply", "-f", &file]).await.well();
+    let assigned = async |verb| {
+        let words = ["cloud", verb, "By CPU", "--node-pool", "workers"];
+        person.run(&words).await.well()
+    };
+    let pools: Value = serde_json::from_str(&real.types("get node-pools -o json").await).unwrap();
+    let cluster = format!(
+        "/v3/organizations/{}/clusters/{}",
+        real.cluster["organization_id"].as_str().unwrap(),
+        real.cluster["id"].as_str().unwrap()
+    );
+    let policies = async || {
+        let path = format!(
+            "{cluster}/node-pools/{}/autoscaling-policies",
+            pools[0]["id"].as_str().unwrap()
+        );
+        let request = reqwest::Client::new().get(format!("{}{path}", real.url));
+        let key = real.cluster["api_key"].as_str().unwrap();
+        let sent = request.bearer_auth(key).send().await.unwrap();
+        sent.text().await.unwrap().matches("By CPU").count()
+    };
+    assert_eq!(assigned("assign").await, "By CPU is assigned to workers\n");
+    assert_eq!(policies().await, 1);
+    assigned("unassign").await;
+    assert_eq!(policies().await, 0);
+    let without = person.run(&["cloud", "assign", "By CPU"]).await;
+    without.refused(1, &["--node-pool"]);
+
+    let upgrade = "{type: kubernetes, targetVersion: v1.30.1, labelSelector: [], nodeTimeoutSeconds: 900}";
+    let file = person.file("upgrade.yaml", upgrade);
+    let made = person.run(&["cloud", "create", "upgrade", "-f", &file]).await.well();
+    let node = person.file("node.yaml", "name: node-1\n");
+    let node = ["cloud", "create", "node", "-f", &node, "--node-pool", "workers"];
+    let node = field(&person.run(&node).await.well(), "id");
+    let script = person.file("script.sh", "#!/bin/sh\necho all\n");
+    let id = field(&made, "id");
+    person.run(&["cloud", "set-script", &id, "-f", &script]).await.well();
+    let script = person.file("script.sh", "#!/bin/sh\necho one\n");
+    person
+        .run(&["cloud", "set-script", &id, "-f", &script, "--node", "node-1"])
+        .await
+        .well();
+    let path = format!("{}{cluster}/nodes/{node}/upgrade/kubernetes?version=1.30.1", real.url);
+    let asked = reqwest::Client::new()
+        .get(path)
+        .bearer_auth(real.cluster["api_key"].as_str().unwrap());
+    assert_eq!(
+        asked.send().await.unwrap().text().await.unwrap(),
+        "#!/bin/sh\necho one\n"
+    );
+
+    assert_eq!(real.types("lock").await, "acme is locked\n");
+    real.refused("delete node-pool workers --yes", &["locked"]).await;
+    assert_eq!(real.types("unlock").await, "acme is unlocked\n");
+    real.types("delete node-pool workers --yes").await;
+}
+
+#[tokio::test]
+async fn versions_of_plugins() {
+    let real = real().await;
+    let person = &real.person;
+    let objects = "apiVersion: v1\nkind: Namespace\nmetadata: {name: logs}\n";
+    let file = person.file("objects.yaml", objects);
+    let add = ["cloud", "catalogue", "add", "logs", "fluentd", "1.0.0", "-f", &file];
+    person.run(&add).await.well();
+    person.run(&add).await.well();
+    let listed = real.types("catalogue list -o name").await;
+    assert_eq!(listed, "PluginVersion/logs/fluentd/1.0.0\n");
+    // Other manifests only on demand.
+    person.file("objects.yaml", &objects.replace("{name: logs}", "{name: other}"));
+    let refused = person.run(&add).await;
+    assert!(refused.code == 1 && refused.err.contains("If-Match"), "{}", refused.err);
+    let definition = person.file("definition.yaml", "disabled: true\n");
+    person
+        .run(&[&add[..], &["--replace", "--definition", &definition]].concat())
+        .await
+        .well();
+    assert!(real.types("catalogue list").await.contains("true"));
+    for wrong in ["kind: [", "- 1\n", "name: a\n", ""] {
+        person.file("objects.yaml", wrong);
+        person.run(&add).await.refused(1, &["objects.yaml"]);
+    }
+    person
+        .run(&["cloud", "catalogue", "remove", "logs", "fluentd", "1.0.0"])
+        .await
+        .well();
+    assert_eq!(real.types("catalogue list -o name").await, "");
+}

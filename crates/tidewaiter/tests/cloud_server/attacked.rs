@@ -1,0 +1,141 @@
+//! Attacks on the server as its operator runs it, on both databases, and an honest client beside each: it gets no error, and its
+//! slowest requests take at most ten times as long as without the attack.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use reqwest::{Method, StatusCode};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::json;
+
+use crate::attackers::{ATTACKS, CONNECTIONS, Field};
+use crate::world::{Answer, Ask, EMAIL, Land, On, PASSWORD, Place, Server};
+
+/// The rounds of the honest client, each of five requests.
+const ROUNDS: usize = 30;
+/// How much longer the slowest requests may take.
+const RATIO: u32 = 10;
+/// What counts as fast: a busy machine delays single requests by so much without any attack.
+const FAST: Duration = Duration::from_millis(250);
+/// An answer to the honest client, which is never an error.
+#[track_caller]
+fn good(answer: &Answer, what: &str) {
+    let status = answer.status;
+    assert!(
+        status.is_success() || status == StatusCode::NOT_MODIFIED,
+        "{what}: {answer:?}"
+    );
+}
+
+/// The honest client: a cluster that polls, an API server that fetches the signing keys, and an owner who changes a label. How long
+/// the requests took, the slowest hundredth of them left out.
+async fn honest(server: &Server, land: &Land, label: &str, what: &str) -> Duration {
+    let mut times = Vec::new();
+    for round in 0..ROUNDS {
+        let value = json!({ "value": format!("v{round}") });
+        for (token, method, path, body) in [
+            (&*land.api_key, Method::GET, &*land.labels, None),
+            (
+                &*land.api_key,
+                Method::GET,
+                &*format!("{}/users", land.organization),
+                None,
+            ),
+            ("", Method::GET, "/.well-known/jwks.json", None),
+            ("", Method::GET, "/.well-known/openid-configuration", None),
+            (&*land.token, Method::PATCH, label, Some(&value)),
+        ] {
+            let ask = body.map(Ask::body).unwrap_or_default();
+            let began = Instant::now();
+            let answer = server.send(token, method.clone(), path, ask).await;
+            times.push(began.elapsed());
+            good(
+                &answer.unwrap_or_else(|error| panic!("{what}: {method} {path}: {error:?}")),
+                what,
+            );
+        }
+        if round % 10 == 0 {
+            // Their address is known: verified while others guess. How long that takes depends on the processor.
+            server.log_in().await;
+        }
+    }
+    let answer = server.get(&land.token, label).await;
+    assert_eq!(answer.field("value"), format!("v{}", ROUNDS - 1), "{what}");
+    times.sort_unstable();
+    times[times.len() * 99 / 100 - 1]
+}
+
+/// An organization with a cluster, and many users.
+async fn another(server: &Server, operator: &str) -> (Land, String) {
+    let made = server
+        .post(operator, "/v3/organizations", &json!({"name": "Other"}))
+        .await;
+    let organization = format!("/v3/organizations/{}", made.is(201).field("id"));
+    let users = format!("{organization}/users");
+    let olaf = json!({"name": "Olaf", "email": "olaf@example.com", "role": "owner", "password": PASSWORD});
+    server.post(operator, &users, &olaf).await.is(201);
+    let login = json!({"email": "olaf@example.com", "password": PASSWORD});
+    let token = server
+        .post("", "/v3/login/password", &login)
+        .await
+        .is(200)
+        .field("token");
+    let mut user = String::new();
+    for number in 0..200 {
+        let body = json!({"name": format!("User {number}"), "email": format!("user-{number}@example.org")});
+        user = server.post(&token, &users, &body).await.is(201).field("id");
+    }
+    (Land::of(server, token, organization).await, user)
+}
+
+async fn withstands(on: On) {
+    let files = getrlimit(Resource::Nofile);
+    let all = Rlimit {
+        current: files.maximum,
+        ..files
+    };
+    setrlimit(Resource::Nofile, all).unwrap();
+    let place = Place::new(on).await;
+    place.add_setting("connections", &CONNECTIONS.to_string());
+    place.init().await;
+    let server = place.serve().await;
+    let land = Land::make(&server).await;
+    let body = json!({"key": "cluster.containership.io/honest", "value": ""});
+    let label = server.post(&land.token, &land.labels, &body).await.is(201).field("id");
+    let label = format!("{}/{label}", land.labels);
+    let (other, user) = another(&server, &land.token).await;
+    let field = Arc::new(Field {
+        address: server.base.trim_start_matches("http://").parse().unwrap(),
+        email: EMAIL.to_owned(),
+        user: format!("{}/users/{user}", other.organization),
+        organization: other.organization,
+        token: other.token,
+        cluster: other.cluster,
+        api_key: other.api_key,
+    });
+    honest(&server, &land, &label, "the first requests").await;
+    let quiet = honest(&server, &land, &label, "quiet").await;
+    println!("{on:?}: quiet, p99 {quiet:?}");
+    let mut failed = Vec::new();
+    for (name, attack) in ATTACKS {
+        let mut attackers = attack(&field);
+        let attacked = honest(&server, &land, &label, name).await;
+        attackers.shutdown().await;
+        println!("{on:?}: {name}, p99 {attacked:?}");
+        if attacked > quiet.max(FAST) * RATIO {
+            failed.push((name, attacked));
+        }
+    }
+    assert!(failed.is_empty(), "quiet {quiet:?}, and {failed:?}");
+    assert!(server.process.is_running());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_honest_client_is_served_beside_every_attack_on_sqlite() {
+    withstands(On::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_honest_client_is_served_beside_every_attack_on_postgres() {
+    withstands(On::Postgres).await;
+}

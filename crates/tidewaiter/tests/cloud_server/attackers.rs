@@ -1,0 +1,195 @@
+//! Attackers of the server of the cloud: clients without an account, from other loopback addresses than the honest client, and members
+//! of another organization. The tests and the bench start one after the other beside an honest client.
+#![allow(clippy::unwrap_used, reason = "tests, and what they share with the bench")]
+#![allow(clippy::disallowed_methods, reason = "names that nobody has used yet")]
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::{Client, Method};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpSocket;
+use tokio::task::JoinSet;
+
+/// How long an attacker waits for a response.
+const LIMIT: Duration = Duration::from_mins(1);
+/// What every attacked server permits, so that the attacks stay small.
+pub const CONNECTIONS: usize = 1_000;
+
+/// What is attacked, and the other organization whose members attack.
+pub struct Field {
+    pub address: SocketAddr,
+    /// The address of somebody who logged in from the honest client's address.
+    pub email: String,
+    /// `/v3/organizations/ID` of the other organization.
+    pub organization: String,
+    /// The token of its owner.
+    pub token: String,
+    /// The path of its cluster, and the key.
+    pub cluster: String,
+    pub api_key: String,
+    /// The path of a user in it.
+    pub user: String,
+}
+
+pub type Attack = fn(&Arc<Field>) -> JoinSet<()>;
+
+/// Each goes on until its tasks are aborted.
+pub const ATTACKS: &[(&str, Attack)] = &[
+    ("unfinished bodies of logins", |field| {
+        again(field, 600, 2..=5, unfinished)
+    }),
+    ("logins with invented addresses", |field| {
+        again(field, 60, 6..=6, invented_login)
+    }),
+    ("guesses of the owner's password", |field| {
+        again(field, 30, 7..=12, guess)
+    }),
+    ("invented API keys", |field| again(field, 60, 13..=13, invented_key)),
+    ("idle connections", |field| again(field, 3 * CONNECTIONS, 14..=14, idle)),
+    ("streams of one key", |field| again(field, 200, 15..=15, stream)),
+    ("tokens of another organization", |field| {
+        again(field, 32, 16..=16, token)
+    }),
+    ("writes of another organization", |field| {
+        again(field, 64, 17..=17, write)
+    }),
+    ("one changed list for 64 clusters", |field| {
+        again(field, 65, 18..=18, list)
+    }),
+    ("reports of a cluster", |field| again(field, 32, 19..=19, report)),
+];
+
+/// One of the attackers of an attack.
+struct Attacker {
+    field: Arc<Field>,
+    number: usize,
+    /// 127.0.0.`last` is the address.
+    last: u8,
+    client: Client,
+}
+
+/// The same attack `times` at once, each again and again, from loopback addresses with these ends.
+fn again<F: Future<Output = ()> + Send + 'static>(
+    field: &Arc<Field>,
+    times: usize,
+    addresses: RangeInclusive<u8>,
+    attack: fn(Arc<Attacker>) -> F,
+) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    let clients: Vec<(u8, Client)> = addresses.map(|last| (last, client(last))).collect();
+    for (number, (last, client)) in (0..times).zip(clients.into_iter().cycle()) {
+        let attacker = Arc::new(Attacker {
+            field: Arc::clone(field),
+            number,
+            last,
+            client,
+        });
+        tasks.spawn(async move {
+            loop {
+                attack(Arc::clone(&attacker)).await;
+                // A response that comes at once must not keep all others from running.
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+    tasks
+}
+
+fn client(last: u8) -> Client {
+    let client = Client::builder().local_address(IpAddr::from([127, 0, 0, last]));
+    client.timeout(LIMIT).no_proxy().build().unwrap()
+}
+
+impl Attacker {
+    /// Opens a connection, writes `text`, and waits until the server closes it. Whatever happens, the attack goes on.
+    async fn write(&self, text: &str) -> io::Result<()> {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(([127, 0, 0, self.last], 0).into())?;
+        let mut stream = socket.connect(self.field.address).await?;
+        stream.write_all(text.as_bytes()).await?;
+        stream.read_to_end(&mut Vec::new()).await.map(drop)
+    }
+
+    /// Sends a request and reads the response.
+    async fn send(&self, method: Method, path: &str, token: &str, body: Value) {
+        let request = self
+            .client
+            .request(method, format!("http://{}{path}", self.field.address));
+        let request = if token.is_empty() {
+            request
+        } else {
+            request.bearer_auth(token)
+        };
+        let request = if body.is_null() { request } else { request.json(&body) };
+        if let Ok(answer) = request.send().await {
+            let _ = answer.bytes().await;
+        }
+    }
+
+    async fn log_in(&self, email: &str) {
+        let body = json!({"email": email, "password": "a wrong password"});
+        self.send(Method::POST, "/v3/login/password", "", body).await;
+    }
+}
+
+async fn unfinished(it: Arc<Attacker>) {
+    let head =
+        "POST /v3/login/password HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{";
+    let _ = it.write(head).await;
+}
+
+async fn idle(it: Arc<Attacker>) {
+    let _ = it.write("").await;
+}
+
+async fn invented_login(it: Arc<Attacker>) {
+    it.log_in(&format!("{}@example.com", fastrand::u64(..))).await;
+}
+
+async fn guess(it: Arc<Attacker>) {
+    it.log_in(&it.field.email).await;
+}
+
+async fn invented_key(it: Arc<Attacker>) {
+    let key = format!("twk_{:032x}_{}", fastrand::u128(..), "A".repeat(43));
+    it.send(Method::GET, "/v3/account", &key, Value::Null).await;
+}
+
+async fn stream(it: Arc<Attacker>) {
+    let Field { cluster, api_key, .. } = &*it.field;
+    let head = format!("GET {cluster}/events HTTP/1.1\r\nhost: x\r\nauthorization: JWT {api_key}\r\n\r\n");
+    let _ = it.write(&head).await;
+}
+
+async fn token(it: Arc<Attacker>) {
+    let token = json!({"name": "more", "expires_in_seconds": 3600});
+    it.send(Method::POST, "/v3/account/tokens", &it.field.token, token)
+        .await;
+}
+
+async fn write(it: Arc<Attacker>) {
+    let label = json!({"key": format!("cluster.containership.io/k{}", fastrand::u64(..)), "value": ""});
+    let path = format!("{}/labels", it.field.cluster);
+    it.send(Method::POST, &path, &it.field.token, label).await;
+}
+
+async fn list(it: Arc<Attacker>) {
+    if it.number == 0 {
+        let name = json!({"name": format!("User {}", fastrand::u64(..))});
+        it.send(Method::PATCH, &it.field.user, &it.field.token, name).await;
+    } else {
+        let users = format!("{}/users", it.field.organization);
+        it.send(Method::GET, &users, &it.field.api_key, Value::Null).await;
+    }
+}
+
+async fn report(it: Arc<Attacker>) {
+    let status = json!({"status": {"type": "RUNNING", "message": fastrand::u64(..).to_string()}});
+    let path = format!("{}/status", it.field.cluster);
+    it.send(Method::PUT, &path, &it.field.api_key, status).await;
+}
