@@ -127,11 +127,9 @@ pub fn parse_list<T: Model>(bytes: &[u8], unknown: Unknown) -> Result<Vec<T>, In
 }
 
 fn read_list<R>(bytes: &[u8], read: impl FnMut(usize, &Value) -> R) -> Result<Vec<R>, InvalidField> {
-    match document::parse_items(bytes, MAX_LIST_BYTES, read)? {
-        Some(items) => Ok(items),
-        None => {
-            let value = document::parse(bytes, MAX_LIST_BYTES)?;
-            Err(At::root(&value, Unknown::Ignore).must_be("a list"))
-        }
+    if let Some(items) = document::parse_items(bytes, MAX_LIST_BYTES, read)? {
+        return Ok(items);
     }
+    let value = document::parse(bytes, MAX_LIST_BYTES)?;
+    Err(At::root(&value, Unknown::Ignore).must_be("a list"))
 }
