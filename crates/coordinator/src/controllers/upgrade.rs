@@ -158,10 +158,11 @@ impl UpgradeController {
         for order in &step.orders {
             upgrade.progress.apply(order, seen.now);
         }
-        let patch = patch::patch(object.spec.status.as_ref(), &upgrade.progress);
-        if let Some(patch) = patch {
-            let written = self.writer.patch::<ClusterUpgrade>(&object.metadata, patch).await?;
-            upgrade.generation = written.generation.unwrap_or(upgrade.generation);
+        // The second write follows the first one: a cache that shows the state between them is awaited, too.
+        let mut seen_last = object.metadata.clone();
+        if let Some(patch) = patch::patch(object.spec.status.as_ref(), &upgrade.progress) {
+            seen_last = self.writer.patch::<ClusterUpgrade>(&seen_last, patch).await?;
+            upgrade.generation = seen_last.generation.unwrap_or(upgrade.generation);
         }
         let about: ObjectReference = object.object_ref(&());
         for notice in status::notices(seen.upgrade, step) {
@@ -178,7 +179,7 @@ impl UpgradeController {
                 status: Some(status),
                 ..object.clone()
             };
-            self.writer.apply_status(&desired, &object.metadata).await?;
+            self.writer.apply_status(&desired, &seen_last).await?;
         }
         Ok(())
     }

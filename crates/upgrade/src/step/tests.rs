@@ -276,7 +276,9 @@ fn several_workers_at_once_only_where_all_agents_can() {
         says(&observation(&upgrade, &[], &all, &api_server, 0)),
         "start w1; wait: upgrading w1"
     );
-    all.iter_mut().for_each(|node| node.parallel = true);
+    for node in &mut all {
+        node.parallel = true;
+    }
     assert_eq!(
         says(&observation(&upgrade, &[], &all, &api_server, 0)),
         "start w1; start w2; wait: upgrading w1, w2"

@@ -115,7 +115,7 @@ impl Model for Protocol {
         match action {
             Action::CreateSecond => state.upgrades[1].exists = true,
             Action::Plan { coordinator, upgrade } => {
-                state.writes[coordinator] = Some(self.plan(before, coordinator, upgrade)?)
+                state.writes[coordinator] = Some(self.plan(before, coordinator, upgrade)?);
             }
             Action::Arrive(coordinator) => arrive(&mut state, coordinator),
             Action::Lose(coordinator) => {
@@ -302,7 +302,7 @@ impl Protocol {
         });
         state.see(node, view);
         if let Ok(run) = decided {
-            let upgrade = self.world.upgrade_of(&run);
+            let upgrade = World::upgrade_of(&run);
             let host = &mut state.hosts[node];
             host.begun[usize::from(upgrade)] = true;
             host.armed = Some(upgrade);
@@ -320,7 +320,7 @@ impl Protocol {
             .on_host(&state.hosts[node], node, |host| agent::confirm(uid, &upgrades, host));
         state.see(node, view);
         if let Ok(run) = decided {
-            let left = self.world.ticks(&run, node);
+            let left = World::ticks(&run, node);
             state.begin(node, Script { upgrade, left }, run.generation);
         }
     }

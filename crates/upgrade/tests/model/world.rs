@@ -165,12 +165,12 @@ impl World {
     }
 
     /// The upgrade of a run.
-    pub fn upgrade_of(&self, run: &Run) -> u8 {
+    pub fn upgrade_of(run: &Run) -> u8 {
         run.upgrade.parse().unwrap()
     }
 
     /// How many ticks a run has.
-    pub fn ticks(&self, run: &Run, node: usize) -> i8 {
+    pub fn ticks(run: &Run, node: usize) -> i8 {
         let left = run.until.duration_since(at(AGENT_CLOCKS[node]));
         i8::try_from(left.as_secs().div_euclid(TICK.as_secs())).unwrap()
     }
