@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     /// Cerebral writes the status of its groups through the subresource. Whoever may release the brake cannot forge a `CloudSync`. The
-    /// conditions of a Plugin name the generation of its spec.
+    /// conditions of a Plugin name the generation of its spec. The status of a `ClusterUpgrade` says in words what its spec decides.
     #[test]
     fn these_kinds_alone_have_a_status_subresource() {
         let crds = crds();
@@ -82,6 +82,6 @@ mod tests {
             versions.len() == 1 && versions[0].subresources.is_some()
         });
         let kinds: Vec<&str> = with_status.map(|crd| crd.spec.names.kind.as_str()).collect();
-        assert_eq!(kinds, ["Plugin", "AutoscalingGroup", "CloudSync"]);
+        assert_eq!(kinds, ["ClusterUpgrade", "Plugin", "AutoscalingGroup", "CloudSync"]);
     }
 }

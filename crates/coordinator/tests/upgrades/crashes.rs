@@ -5,7 +5,7 @@ use tidewaiter_api::containership::UpgradeStatus;
 use tidewaiter_testkit::{ApiProxy, ApiRequest, Moment};
 
 use crate::cluster::{MORE, coordinator, is_killed, kills};
-use crate::world::{OLD, Script, World, is_once, is_over};
+use crate::world::{OLD, Script, World, is_once};
 
 /// The writes of an upgrade of three nodes: of the progress the claim, three starts and the end, and as many of the status.
 const WRITES: usize = 10;
@@ -25,10 +25,8 @@ async fn killed_at_any_write_the_upgrade_goes_on_where_it_was() {
             let running = world.run_with(&config).await;
             let killed = kills(&proxy, &running, nth, moment, is_counted);
             world.upgrade(&name, json!({})).await;
-            let is_done = async || {
-                let upgrade = world.upgrades().get(&name).await.unwrap();
-                upgrade.status.is_some() && is_over(upgrade.spec.status.unwrap_or_default().cluster_status)
-            };
+            // The last write is that of the conditions.
+            let is_done = async || world.says_the_end(&name).await;
             let restart = async {
                 let was_killed = is_killed(&killed, format!("{moment:?} write {nth}"), nth >= WRITES, is_done).await;
                 proxy.clear_hook();

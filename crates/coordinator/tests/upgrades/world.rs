@@ -199,6 +199,12 @@ impl World {
         .await
     }
 
+    /// Whether the condition `Succeeded` of the upgrade says how it ended.
+    pub async fn says_the_end(&self, name: &str) -> bool {
+        let upgrade = self.upgrades().get(name).await.unwrap();
+        condition(&upgrade, "Succeeded").is_some_and(|(status, _)| status != ConditionStatus::Unknown)
+    }
+
     /// Waits until the condition `Progressing` of the upgrade has this message.
     pub async fn waits(&self, name: &str, message: &str) {
         eventually(format!("{name} to say {message}"), SOON, async || {

@@ -39,10 +39,16 @@ struct Told {
     open: Option<Open>,
 }
 
-/// The answer, unless there is none, or one that leaves open what became of the request: 503.
-async fn answer_of(sent: impl Future<Output = reqwest::Result<Answer>>) -> Option<Answer> {
-    let answer = sent.await.ok()?;
-    (answer.status != StatusCode::SERVICE_UNAVAILABLE).then_some(answer)
+/// The answer, unless there is none, or one that leaves open what became of the request: 503. All writers are one caller, which may have too many
+/// requests in progress on a slow disk. Such a request did nothing, and is sent again.
+async fn answer_of<F: Future<Output = reqwest::Result<Answer>>>(send: impl Fn() -> F) -> Option<Answer> {
+    loop {
+        match send().await.ok()? {
+            answer if answer.status == StatusCode::TOO_MANY_REQUESTS => {}
+            answer if answer.status == StatusCode::SERVICE_UNAVAILABLE => return None,
+            answer => return Some(answer),
+        }
+    }
 }
 
 /// One writer, until nobody answers any more.
@@ -77,8 +83,8 @@ async fn turn_of(
     let key = format!("cluster.containership.io/{name}");
     told.open = Some(Open::Label { key: key.clone() });
     let body = json!({"key": key, "value": "0"});
-    let made = server.send(&land.token, Method::POST, &land.labels, Ask::body(&body));
-    let made = answer_of(made).await?.is(201);
+    let create = || server.send(&land.token, Method::POST, &land.labels, Ask::body(&body));
+    let made = answer_of(create).await?.is(201);
     let id = made.field("id");
     told.labels.insert(id.clone(), vec![Some("0".to_owned())]);
     acknowledged.fetch_add(1, Ordering::Relaxed);
@@ -89,20 +95,20 @@ async fn turn_of(
     });
     let path = format!("{}/{id}", land.labels);
     let body = json!({"value": "1"});
-    let changed = server.send(&land.token, Method::PATCH, &path, Ask::body(&body));
-    answer_of(changed).await?.is(200);
+    let change = || server.send(&land.token, Method::PATCH, &path, Ask::body(&body));
+    answer_of(change).await?.is(200);
     told.labels.get_mut(&id).unwrap().push(Some("1".to_owned()));
     acknowledged.fetch_add(1, Ordering::Relaxed);
 
     told.open = Some(Open::Node { key: key.clone() });
-    let node = answer_of(make_node(server, land, &key)).await?.is(201).field("id");
+    let node = answer_of(|| make_node(server, land, &key)).await?.is(201).field("id");
     told.nodes.insert(key, node);
     acknowledged.fetch_add(1, Ordering::Relaxed);
 
     if turn.is_multiple_of(2) {
         told.open = Some(Open::Delete { id: id.clone() });
-        let deleted = server.send(&land.token, Method::DELETE, &path, Ask::default());
-        answer_of(deleted).await?.is(204);
+        let delete = || server.send(&land.token, Method::DELETE, &path, Ask::default());
+        answer_of(delete).await?.is(204);
         told.labels.get_mut(&id).unwrap().push(None);
         acknowledged.fetch_add(1, Ordering::Relaxed);
     }
