@@ -8,6 +8,7 @@ mod explain;
 mod operators;
 mod plugin;
 mod release;
+mod sign;
 mod validate;
 
 use std::ffi::OsString;
@@ -27,7 +28,7 @@ pub(crate) use actions::{
 pub(crate) use cloud::{
     ApplyArgs, AuditArgs, ClientCommand, CloudCommand, CloudFormat, CloudKind, ContextCommand, CreateArgs,
     CredentialArgs, DeleteArgs, DiffArgs, DocumentArgs, GetArgs, LoginArgs, LogoutArgs, ObjectArgs,
-    Place as CloudPlace, SignArgs, WhoamiArgs,
+    Place as CloudPlace, WhoamiArgs,
 };
 pub(crate) use cloud_server::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
 pub(crate) use explain::{
@@ -38,6 +39,7 @@ pub(crate) use plugin::{
     DiffFormat, PluginApproveArgs, PluginCommand, PluginDiffArgs, PluginPlace, PluginRollbackArgs,
 };
 pub(crate) use release::ReleaseArgs;
+pub(crate) use sign::{SignArgs, SignScriptArgs};
 pub(crate) use validate::ValidateArgs;
 
 /// Reconciles a Kubernetes cluster with what its cloud says: node labels, cluster health and the cloud API.
