@@ -5,6 +5,7 @@ mod cloud;
 mod cloud_server;
 mod empty;
 mod explain;
+mod host;
 mod operators;
 mod plugin;
 mod release;
@@ -34,6 +35,7 @@ pub(crate) use cloud_server::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, Se
 pub(crate) use explain::{
     Explain, ExplainAccessArgs, ExplainForgeriesArgs, ExplainGroupArgs, ExplainNodeArgs, ExplainSources,
 };
+pub(crate) use host::{HostCommand, HostInstallArgs, HostRunArgs};
 pub(crate) use operators::OperatorsCommand;
 pub(crate) use plugin::{
     DiffFormat, PluginApproveArgs, PluginCommand, PluginDiffArgs, PluginPlace, PluginRollbackArgs,
@@ -105,6 +107,9 @@ pub(crate) enum Command {
     /// Runs the agent of one node: writes which users may log in there with which SSH key, and undoes what others change (replaces the agent
     /// of the Containership cluster manager)
     Agent(SettingsArgs),
+    /// On a node, as root: installs and runs the upgrade scripts that the agent offers
+    #[command(subcommand)]
+    Host(HostCommand),
     /// Releases changes that the coordinator holds: deletions of most objects of a kind, and additions of many role
     /// bindings at once
     Release(ReleaseArgs),
