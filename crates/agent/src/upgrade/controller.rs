@@ -8,6 +8,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::ClusterUpgrade;
@@ -155,36 +156,41 @@ impl Reconciler for UpgradeController {
             ledger.see(&upgrades);
             offer(&upgrades, &self.node, &ledger, self.clock.now())
         };
-        let result = match decided {
-            Ok(offered) => self.make(offered, &objects).await,
-            Err(refused) => self.withdraw(&refused).await,
+        let of = |offered: &Offer<'_>| {
+            let mut all = objects.iter();
+            all.find(|object| object.metadata.uid.as_deref() == Some(&offered.upgrade.uid))
+                .map(|object| slim(object))
         };
-        self.report(result.as_ref().err()).await?;
+        let upgrade = decided.as_ref().ok().and_then(of);
+        let id = upgrade.as_ref().map(|upgrade| files::id(upgrade).to_owned());
+        let result = match (decided, upgrade) {
+            (Ok(offered), Some(upgrade)) => self.make(offered, upgrade).await,
+            (Ok(_), None) => Ok(Next::UntilChanged),
+            (Err(refused), _) => self.withdraw(&refused).await,
+        };
+        self.report(id.unwrap_or_default(), result.as_ref().err()).await?;
         result
     }
 }
 
 impl UpgradeController {
-    /// Offers the upgrade, unless it is offered already.
-    async fn make(&self, offered: Offer<'_>, objects: &[Arc<ClusterUpgrade>]) -> Result<Next, UpgradeError> {
+    /// Offers the upgrade, unless it is offered already and the host does not refuse it: then somebody may have signed the script again.
+    async fn make(&self, offered: Offer<'_>, upgrade: ClusterUpgrade) -> Result<Next, UpgradeError> {
         let now = self.clock.now();
         let left = Duration::try_from(offered.until.duration_since(now)).unwrap_or_default();
         let next = Next::After(left.min(LOOK_AGAIN));
-        let same = |object: &&Arc<ClusterUpgrade>| object.metadata.uid.as_deref() == Some(&offered.upgrade.uid);
-        let Some(object) = objects.iter().find(same) else {
-            return Ok(Next::UntilChanged);
-        };
-        let ordered = self.on_host(|host| Ok(host.ordered()?)).await;
-        if ordered.is_ok_and(|order| order.is_some_and(|order| self.is_offered(&order, &offered))) {
+        let id = files::id(&upgrade).to_owned();
+        let on_host = self.on_host(|host| Ok((host.ordered()?, host.result()?))).await;
+        if let Ok((Some(order), result)) = on_host
+            && self.is_offered(&order, &offered)
+            && !result.is_some_and(|result| result.id == id && is_to_be_repeated(&result, now))
+        {
             return Ok(next);
         }
         let target = offered.spec.target.clone();
         let script = self.relay.script(&target).await?;
-        let order = Order {
-            upgrade: slim(object),
-            script,
-        };
-        let about = format!("{} to {target}", files::id(object));
+        let order = Order { upgrade, script };
+        let about = format!("{id} to {target}");
         self.on_host(move |host| {
             let id = files::id(&order.upgrade);
             let asked = Asked {
@@ -215,27 +221,18 @@ impl UpgradeController {
         Ok(Next::UntilChanged)
     }
 
-    /// What the report says: why nothing was offered, or what the host says.
-    async fn report(&self, error: Option<&UpgradeError>) -> Result<(), UpgradeError> {
+    /// What the report says: why the upgrade with this id was not offered, or what the host says.
+    async fn report(&self, id: String, error: Option<&UpgradeError>) -> Result<(), UpgradeError> {
         let watcher = self.watcher.clone();
-        let (result, permits_unsigned) = self
-            .on_host(move |host| {
-                let opened = host.ensure(&files::FOLDER)?;
-                let folders: Vec<_> = opened.folders.iter().collect();
-                let watches = watcher.add_folders(&folders);
-                let watches = watches.map_err(|source| HostError::call("watched", "scripts/upgrade", source))?;
-                // What cannot be watched any more is gone.
-                let _ = watcher.settle(watches, &[]);
-                // One that does not count is none.
-                let result = host.result().unwrap_or_default();
-                let unsigned = Trust::read(host).is_ok_and(|trust| trust.permits_unsigned());
-                Ok((result, unsigned))
-            })
-            .await?;
+        let (result, permits_unsigned) = self.on_host(move |host| look(host, &watcher)).await?;
         let mut report = result.map(reported).unwrap_or_default();
         if let Some(error) = error {
-            report.state = UpgradeState::Refused;
-            report.message = Chain(error).to_string();
+            report = UpgradeReport {
+                id,
+                state: UpgradeState::Refused,
+                message: Chain(error).to_string(),
+                ..UpgradeReport::default()
+            };
         }
         report.message = report.message.chars().take(1024).collect();
         report.unsigned_scripts = permits_unsigned;
@@ -269,6 +266,26 @@ impl UpgradeController {
             .await
             .map_err(UpgradeError::Thread)?
     }
+}
+
+/// Whether the host has refused the order for a while.
+fn is_to_be_repeated(result: &RunResult, now: Timestamp) -> bool {
+    let age = Duration::try_from(now.duration_since(result.at)).unwrap_or_default();
+    result.outcome == Outcome::Refused && age >= LOOK_AGAIN
+}
+
+/// Watches the folder, and returns what the host says, and whether it permits scripts without a signature.
+fn look(host: &Host, watcher: &Watcher) -> Result<(Option<RunResult>, bool), UpgradeError> {
+    let opened = host.ensure(&files::FOLDER)?;
+    let folders: Vec<_> = opened.folders.iter().collect();
+    let added = watcher.add_folders(&folders);
+    let added = added.map_err(|source| HostError::call("watched", "scripts/upgrade", source))?;
+    // What cannot be watched any more is gone.
+    let _ = watcher.settle(added, &[]);
+    // One that does not count is none.
+    let result = host.result().unwrap_or_default();
+    let permits_unsigned = Trust::read(host).is_ok_and(|trust| trust.permits_unsigned());
+    Ok((result, permits_unsigned))
 }
 
 /// What the host has to know of an upgrade.

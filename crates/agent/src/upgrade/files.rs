@@ -9,6 +9,7 @@
 //!
 //! A file counts only if it belongs to the owner of the agent's files, and nobody else can write it.
 
+use std::fmt::Display;
 use std::os::fd::OwnedFd;
 
 use jiff::Timestamp;
@@ -124,7 +125,7 @@ impl Host {
     pub fn offer(&self, name: &str, order: &Order) -> Result<(), FileError> {
         let opened = self.ensure(&FOLDER)?;
         let folder = opened.last().ok_or_else(|| foreign("scripts/upgrade", "is missing"))?;
-        let upgrade = serde_json::to_vec(&order.upgrade).map_err(|error| malformed(name, error))?;
+        let upgrade = serde_json::to_vec(&order.upgrade).map_err(|error| malformed(name, &error))?;
         let path = format!("{}/{name}\n", self.path_of(&FOLDER));
         let put = |name: &str, content: &[u8], mode| {
             let found = self.find(folder, name)?;
@@ -165,15 +166,15 @@ impl Host {
         };
         let within = format!("{}/", self.path_of(&FOLDER));
         let name = path.trim_end().strip_prefix(&within);
-        let name = name.filter(|name| name.starts_with("upgrade-") && name.ends_with(".sh") && !name.contains('/'));
-        let name = name.ok_or_else(|| malformed(CURRENT, format!("it must be the path of a script in {within}")))?;
+        let name = name.filter(|name| !name.contains('/'));
+        let name = name.ok_or_else(|| malformed(CURRENT, &format!("it must be the path of a script in {within}")))?;
         let required = |name: &str| read_own(self, folder, name)?.ok_or_else(|| foreign(name, "is missing"));
         let script = required(name)?;
         let order = order_name(name);
         let upgrade: ClusterUpgrade =
-            serde_json::from_str(&required(&order)?).map_err(|error| malformed(&order, error))?;
+            serde_json::from_str(&required(&order)?).map_err(|error| malformed(&order, &error))?;
         let target = upgrade.spec.target_version.parse::<Version>();
-        let target = target.map_err(|error| malformed(&order, error))?;
+        let target = target.map_err(|error| malformed(&order, &error))?;
         if script_name(&target, id(&upgrade)) != name {
             return Err(malformed(&order, "it is for another script"));
         }
@@ -190,7 +191,7 @@ impl Host {
             return Ok(None);
         };
         let text = read_own(self, folder, RESULT)?;
-        text.map(|text| serde_json::from_str(&text).map_err(|error| malformed(RESULT, error)))
+        text.map(|text| serde_json::from_str(&text).map_err(|error| malformed(RESULT, &error)))
             .transpose()
     }
 
@@ -201,7 +202,7 @@ impl Host {
     pub fn tell(&self, result: &RunResult) -> Result<(), FileError> {
         let opened = self.ensure(&FOLDER)?;
         let folder = opened.last().ok_or_else(|| foreign("scripts/upgrade", "is missing"))?;
-        let content = serde_json::to_vec(result).map_err(|error| malformed(RESULT, error))?;
+        let content = serde_json::to_vec(result).map_err(|error| malformed(RESULT, &error))?;
         let found = self.find(folder, RESULT)?;
         self.replace(folder, RESULT, &content, FILE_MODE, &found)?;
         Ok(())
@@ -246,7 +247,7 @@ fn foreign(name: &str, problem: impl Into<String>) -> FileError {
     }
 }
 
-fn malformed(name: &str, reason: impl ToString) -> FileError {
+fn malformed(name: &str, reason: &(impl Display + ?Sized)) -> FileError {
     FileError::Malformed {
         name: name.to_owned(),
         reason: reason.to_string(),

@@ -1,4 +1,5 @@
 //! Scripts of upgrades that the server signs, and those that an operator has signed.
+#![allow(clippy::disallowed_methods, reason = "files of the test")]
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -114,14 +115,14 @@ async fn what_an_operator_has_signed_is_served_as_it_is() {
     );
     let request = world.request(&owner, Method::PUT, &path).body(signed.clone());
     world.send(request).await.is(204);
-    let served = ask(&world, place.of("key"), &place, place.of("nodes"))
+    let text = ask(&world, place.of("key"), &place, place.of("nodes"))
         .await
         .is(200)
         .body;
-    assert_eq!(served, signed);
-    assert_eq!(accepts(&served, &place, &trusted).as_deref(), Ok(SCRIPT));
+    assert_eq!(text, signed);
+    assert_eq!(accepts(&text, &place, &trusted).as_deref(), Ok(SCRIPT));
     assert!(matches!(
-        accepts(&served, &place, &server_trusted),
+        accepts(&text, &place, &server_trusted),
         Err(Untrusted::Signature(SignatureError::UnknownKey(_)))
     ));
 }

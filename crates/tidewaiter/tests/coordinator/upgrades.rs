@@ -1,5 +1,6 @@
 //! Upgrade scripts on their way: signed, through the cloud and the coordinator to the agent of the node whose turn it is, and to its host. Everything is
 //! real but the kubelet: its version is what the test says.
+#![allow(clippy::disallowed_methods, reason = "files of the test")]
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -335,7 +336,7 @@ impl Host {
         Process::start(&world.scratch, program)
     }
 
-    /// Waits until the NodeReport says this of the upgrade.
+    /// Waits until the `NodeReport` says this of the upgrade.
     async fn reports(&self, upgrading: &Upgrading, state: UpgradeState, words: &str) {
         let reports: Api<NodeReport> = Api::all(upgrading.world.cluster.client(&Identity::Admin));
         eventually(format!("the report to be {state:?}: {words}"), SOON, async || {

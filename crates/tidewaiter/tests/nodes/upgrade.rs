@@ -1,5 +1,6 @@
 //! An upgrade script on a real node: the units of `deploy/host`, a real kubelet of the release before, and the example of `deploy/host/examples`,
 //! unchanged. The agent's part is written as the agent writes it; `tests/coordinator/upgrades.rs` has the agent.
+#![allow(clippy::disallowed_methods, reason = "files of the test")]
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

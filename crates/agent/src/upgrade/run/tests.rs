@@ -1,3 +1,5 @@
+#![allow(clippy::disallowed_methods, reason = "files of the test")]
+
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
