@@ -2,6 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use minisign::KeyPair;
@@ -25,7 +26,12 @@ struct World {
     scratch: TempDir,
     key: SigningKey,
     runner: Runner,
+    _alone: MutexGuard<'static, ()>,
 }
+
+/// One test at a time: the process that another one starts holds the files that are written here until it runs its program, and what is being written
+/// cannot be run (`ETXTBSY`).
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// What the agent offers: what the cloud signed, and what the coordinator wrote.
 #[derive(Clone)]
@@ -44,6 +50,7 @@ struct Offered {
 
 impl World {
     fn new() -> Self {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let scratch = tempfile::tempdir().unwrap();
         let KeyPair { pk, sk } = KeyPair::generate_unencrypted_keypair().unwrap();
         let text = sk.to_box(None).unwrap().into_string();
@@ -68,6 +75,7 @@ impl World {
                 clock: SystemClock::shared(),
             },
             scratch,
+            _alone: alone,
         };
         world.kubelet("v1.35.4", "");
         world
@@ -352,6 +360,7 @@ fn a_script_that_was_interrupted_does_not_run_again_unless_it_says_that_it_may()
     assert_eq!((result.outcome, world.runs()), (Outcome::Interrupted, 0), "{result:?}");
     assert!(result.message.contains("begun before"), "{result:?}");
     assert_eq!(world.run(), None);
+    drop(world);
 
     let world = World::new();
     let offered = world.offered();
