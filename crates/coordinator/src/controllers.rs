@@ -35,7 +35,7 @@ pub(crate) use plugin::{PluginError, PluginRemoval};
 pub(crate) use rbac::OURS;
 pub use rbac::RbacSettings;
 pub use registry::{RegistrySettings, check_registry};
-pub use upgrade::Upgrades;
+pub use upgrade::{LookError, SeenUpgrade, Upgrades, look_at_upgrade};
 
 use crate::changes::Changes;
 use crate::endpoints::{self, Port};

@@ -10,6 +10,7 @@ use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE};
 use crate::observation::{NodeState, Policy, Progress, Spec, Upgrade};
 use crate::refusal::Refusal;
 use crate::selector::Selector;
+use crate::window::Windows;
 
 /// Go's `time.UnixDate`, in UTC.
 const UNIX_DATE: &str = "%a %b %e %H:%M:%S UTC %Y";
@@ -66,22 +67,20 @@ fn spec(object: &ClusterUpgrade) -> Result<Spec, Refusal> {
         target: spec.target_version.parse().map_err(Refusal::Target)?,
         selector: Selector::new(&spec.label_selector)?,
         timeout: SignedDuration::from_secs(spec.node_timeout_seconds),
-        policy: spec.policy.as_ref().map(policy).unwrap_or_default(),
+        policy: spec.policy.as_ref().map(policy).transpose()?.unwrap_or_default(),
     })
 }
 
-fn policy(policy: &UpgradePolicy) -> Policy {
-    let UpgradePolicy {
-        paused,
-        aborted,
-        max_failures,
-    } = *policy;
-    Policy {
-        paused,
-        aborted,
+fn policy(policy: &UpgradePolicy) -> Result<Policy, Refusal> {
+    let max_failures = policy.max_failures;
+    Ok(Policy {
+        paused: policy.paused,
+        aborted: policy.aborted,
         max_failures: max_failures.and_then(|limit| usize::try_from(limit).ok()),
+        require_healthy: policy.require_healthy,
+        windows: Windows::new(&policy.maintenance_windows)?,
         ..Policy::default()
-    }
+    })
 }
 
 /// Reads the progress. The current node counts as in progress also where its own status is missing, and the one start counts for all nodes that

@@ -12,6 +12,7 @@ pub mod agent;
 pub mod form;
 pub mod observation;
 pub mod orders;
+pub mod outlook;
 pub mod plan;
 pub mod refusal;
 pub mod rules;
@@ -20,11 +21,14 @@ mod step;
 #[cfg(test)]
 mod testing;
 mod version;
+mod window;
 
-pub use observation::{Node, NodeState, Observation, Policy, Progress, Spec, Upgrade};
-pub use orders::{Ending, NodeFailure, Order, Step, Wait};
+pub use observation::{Health, Node, NodeState, Observation, Policy, Progress, Spec, Upgrade};
+pub use orders::{Ending, NodeFailure, Order, Step, Unhealthy, Wait};
+pub use outlook::{NodeOutlook, Outlook, outlook};
 pub use plan::{Fate, Planned, plan};
 pub use refusal::Refusal;
 pub use selector::Selector;
 pub use step::step;
 pub use version::{InvalidVersion, Version};
+pub use window::Windows;

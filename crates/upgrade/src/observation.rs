@@ -10,6 +10,7 @@ use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE, ROLE_CONTROL_PLANE_LAB
 use crate::refusal::Refusal;
 use crate::selector::Selector;
 use crate::version::Version;
+use crate::window::Windows;
 
 /// The label of control-plane nodes before Kubernetes 1.20.
 const MASTER_LABEL: &str = "node-role.kubernetes.io/master";
@@ -25,8 +26,19 @@ pub struct Observation<'a> {
     pub nodes: &'a [Node],
     /// The version of the API server. It counts where no Node is of the control plane.
     pub api_server: &'a Version,
+    /// What is known of the health of the cluster.
+    pub health: &'a Health,
     /// The time of the coordinator.
     pub now: Timestamp,
+}
+
+/// What is known of the health of the cluster besides its Nodes. What is not known is not required.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// The `ClusterHealth` that is not Healthy, in words; None if there is none.
+    pub unhealthy: Option<String>,
+    /// Whether the API server says that etcd does not answer it.
+    pub etcd_failed: bool,
 }
 
 /// An upgrade.
@@ -72,6 +84,10 @@ pub struct Policy {
     pub paused: bool,
     /// No further node is started, and the upgrade ends.
     pub aborted: bool,
+    /// A node is started only while the cluster is healthy.
+    pub require_healthy: bool,
+    /// A node is started only within one of them.
+    pub windows: Windows,
 }
 
 impl Default for Policy {
@@ -81,6 +97,8 @@ impl Default for Policy {
             max_failures: None,
             paused: false,
             aborted: false,
+            require_healthy: false,
+            windows: Windows::default(),
         }
     }
 }
@@ -156,10 +174,10 @@ impl Upgrade {
         (rank(self), &self.name) < (rank(other), &other.name)
     }
 
-    /// Whether it waits for nothing but its turn.
-    pub(crate) fn may_begin(&self) -> bool {
-        let paused = self.spec.as_ref().is_ok_and(|spec| spec.policy.paused);
-        self.progress.cluster == UpgradeStatus::NotStarted && self.managed && !paused
+    /// Whether it waits for nothing but its turn, or for the cluster to be healthy, which every upgrade should wait for.
+    pub(crate) fn may_begin(&self, now: Timestamp) -> bool {
+        let waits = |spec: &Spec| spec.policy.paused || spec.policy.windows.opens(now).is_some();
+        self.progress.cluster == UpgradeStatus::NotStarted && self.managed && !self.spec.as_ref().is_ok_and(waits)
     }
 }
 

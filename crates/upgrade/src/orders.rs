@@ -2,13 +2,19 @@
 
 use std::fmt;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp, Zoned};
 use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::UpgradeStatus;
 
 use crate::observation::{NodeState, Progress};
 use crate::refusal::Refusal;
 use crate::version::Version;
+
+/// How often the health of the cluster is looked at while an upgrade waits for it: a part of it cannot be watched.
+const HEALTH_PERIOD: SignedDuration = SignedDuration::from_secs(10);
+
+/// How many nodes are named.
+const NAMED: usize = 5;
 
 /// What is to be done now, in one write, and what the upgrade waits for afterwards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,7 +23,7 @@ pub struct Step {
     pub orders: Vec<Order>,
     /// Why nothing more is done; None if the upgrade is over, or the next step follows at once.
     pub wait: Option<Wait>,
-    /// When time alone changes the decision.
+    /// When to decide again, although nothing that is watched has changed.
     pub wake: Option<Timestamp>,
 }
 
@@ -78,8 +84,23 @@ pub enum Wait {
     Upgrade(String),
     /// The operator.
     Paused,
+    /// The next maintenance window.
+    Window(Zoned),
+    /// The cluster to be healthy. It says what is not.
+    Health(Unhealthy),
     /// Nodes that are in progress.
     Nodes(Vec<NodeName>),
+}
+
+/// Why the cluster is not healthy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unhealthy {
+    /// These Nodes are not Ready.
+    Nodes(Vec<NodeName>),
+    /// etcd does not answer the API server.
+    Etcd,
+    /// A `ClusterHealth` is not Healthy, in its words.
+    Cluster(String),
 }
 
 impl Ending {
@@ -113,7 +134,19 @@ impl Wait {
             Self::Label => "NotPermitted",
             Self::Upgrade(_) => "OtherUpgrade",
             Self::Paused => "Paused",
+            Self::Window(_) => "MaintenanceWindow",
+            Self::Health(_) => "Unhealthy",
             Self::Nodes(_) => "Upgrading",
+        }
+    }
+
+    /// When to decide again, although nothing that is watched has changed.
+    #[must_use]
+    pub fn wake(&self, now: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::Window(opens) => Some(opens.timestamp()),
+            Self::Health(_) => now.checked_add(HEALTH_PERIOD).ok(),
+            Self::Label | Self::Upgrade(_) | Self::Paused | Self::Nodes(_) => None,
         }
     }
 }
@@ -190,13 +223,32 @@ impl fmt::Display for Wait {
             }
             Self::Upgrade(name) => write!(f, "the upgrade {name} goes first"),
             Self::Paused => f.write_str("spec.policy.paused is set; remove it to continue"),
-            Self::Nodes(nodes) => {
-                f.write_str("upgrading ")?;
-                for (i, node) in nodes.iter().enumerate() {
-                    write!(f, "{}{node}", if i == 0 { "" } else { ", " })?;
-                }
-                Ok(())
-            }
+            Self::Window(opens) => write!(f, "the next maintenance window opens at {opens}"),
+            Self::Health(unhealthy) => write!(f, "spec.policy.requireHealthy is set, and {unhealthy}"),
+            Self::Nodes(nodes) => write!(f, "upgrading {}", listed(nodes)),
         }
+    }
+}
+
+impl fmt::Display for Unhealthy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nodes(nodes) if nodes.len() == 1 => write!(f, "the Node {} is not Ready", listed(nodes)),
+            Self::Nodes(nodes) => write!(f, "{} Nodes are not Ready: {}", nodes.len(), listed(nodes)),
+            Self::Etcd => f.write_str("etcd does not answer the API server"),
+            Self::Cluster(words) => f.write_str(words),
+        }
+    }
+}
+
+/// The names of nodes. A condition has no room for thousands.
+fn listed(nodes: &[NodeName]) -> String {
+    let named: Vec<&str> = nodes.iter().take(NAMED).map(NodeName::as_str).collect();
+    let more = nodes.len().saturating_sub(NAMED);
+    let named = named.join(", ");
+    if more > 0 {
+        format!("{named} and {more} more")
+    } else {
+        named
     }
 }

@@ -20,7 +20,7 @@ pub fn step(seen: &Observation<'_>) -> Step {
 }
 
 /// An upgrade that has not begun claims the cluster when it has the label, no other upgrade has a claim or goes first, it is neither paused
-/// nor aborted, and the version rules permit it. It does nothing else in this step: another coordinator may claim the cluster for another upgrade
+/// nor aborted, the version rules permit it, a maintenance window is open, and the cluster is healthy. It does nothing else in this step: another coordinator may claim the cluster for another upgrade
 /// at the same time. Of two claims each coordinator sees at least the one that was written before its own, so at most one upgrade goes on.
 fn begin(seen: &Observation<'_>) -> Step {
     let upgrade = seen.upgrade;
@@ -34,16 +34,36 @@ fn begin(seen: &Observation<'_>) -> Step {
     if spec.policy.aborted {
         return order(Order::Finish(Ending::Aborted));
     }
-    if let Some(other) = others(seen).find(|other| other.is_in_progress() || goes_first(other, upgrade)) {
+    if let Some(other) = others(seen).find(|other| other.is_in_progress() || goes_first(seen, other)) {
         return wait(Wait::Upgrade(other.name.clone()));
     }
     if spec.policy.paused {
         return wait(Wait::Paused);
     }
-    match rules::preflight(seen, &spec.target, &spec.select(seen.nodes).collect::<Vec<_>>()) {
-        Ok(()) => order(Order::Begin),
-        Err(refusal) => order(Order::Finish(Ending::Refused(refusal))),
+    if let Err(refusal) = rules::preflight(seen, &spec.target, &spec.select(seen.nodes).collect::<Vec<_>>()) {
+        return order(Order::Finish(Ending::Refused(refusal)));
     }
+    match may_start(seen, spec) {
+        Ok(()) => order(Order::Begin),
+        Err(held) => Step {
+            wake: held.wake(seen.now),
+            ..wait(held)
+        },
+    }
+}
+
+/// Whether a node may be started now, as far as the operator, the time and the health of the cluster are concerned.
+fn may_start(seen: &Observation<'_>, spec: &Spec) -> Result<(), Wait> {
+    if spec.policy.paused {
+        return Err(Wait::Paused);
+    }
+    if let Some(opens) = spec.policy.windows.opens(seen.now) {
+        return Err(Wait::Window(opens));
+    }
+    if spec.policy.require_healthy {
+        rules::healthy(seen).map_err(Wait::Health)?;
+    }
+    Ok(())
 }
 
 /// An upgrade that is in progress: one order after the other, each from what the orders before it make of the progress, until it waits or is over.
@@ -68,15 +88,16 @@ fn go_on(seen: &Observation<'_>) -> Step {
         }
     };
     let deadlines = progress.in_progress().filter_map(|(_, since)| deadline(spec, since?));
+    let wakes = wait.as_ref().and_then(|wait| wait.wake(seen.now));
     Step {
-        wake: deadlines.min(),
+        wake: deadlines.chain(wakes).min(),
         orders,
         wait,
     }
 }
 
 /// The next order, or what the upgrade waits for. Nodes that are in progress are settled first, whatever else is so. Then nothing is started if
-/// the upgrade ends, if another upgrade goes first, or if it is paused.
+/// the upgrade ends, if another upgrade goes first, or if it is paused, outside its windows, or the cluster is not healthy.
 fn next(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> Result<Order, Wait> {
     if let Some(order) = settle(seen, spec, progress) {
         return Ok(order);
@@ -102,13 +123,13 @@ fn next(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> Result<Orde
     if let Some(claim) = withdrawal(seen) {
         return Ok(claim);
     }
-    if spec.policy.paused {
-        return Err(if in_progress.is_empty() {
-            Wait::Paused
+    may_start(seen, spec).map_err(|held| {
+        if in_progress.is_empty() {
+            held
         } else {
-            Wait::Nodes(in_progress)
-        });
-    }
+            Wait::Nodes(in_progress.clone())
+        }
+    })?;
     start(seen, spec, &remaining, &in_progress)
 }
 
@@ -218,8 +239,8 @@ fn others<'a>(seen: &Observation<'a>) -> impl Iterator<Item = &'a Upgrade> + use
     seen.upgrades.iter().filter(move |other| other.uid != *uid)
 }
 
-fn goes_first(other: &Upgrade, upgrade: &Upgrade) -> bool {
-    other.may_begin() && other.precedes(upgrade)
+fn goes_first(seen: &Observation<'_>, other: &Upgrade) -> bool {
+    other.may_begin(seen.now) && other.precedes(seen.upgrade)
 }
 
 /// When a node that was started then fails. None if there is no such time.

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use tidewaiter_api::NodeName;
 use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE, ROLE_CONTROL_PLANE_LABEL};
 
-use crate::observation::{Node, NodeState, Observation, Policy, Progress, Spec, Upgrade};
+use crate::observation::{Health, Node, NodeState, Observation, Policy, Progress, Spec, Upgrade};
 use crate::selector::Selector;
 use crate::version::Version;
 
@@ -46,6 +46,11 @@ pub(crate) fn nodes(text: &str) -> Vec<Node> {
     let nodes = text.split_whitespace().map(|item| item.split_once('=').unwrap());
     nodes.map(|(name, version)| node(name, version)).collect()
 }
+
+const HEALTHY: Health = Health {
+    unhealthy: None,
+    etcd_failed: false,
+};
 
 /// An upgrade to v1.36.3, with ten minutes for each node, that was created at the time 0.
 pub(crate) fn upgrade(name: &str) -> Upgrade {
@@ -95,6 +100,7 @@ pub(crate) fn observation<'a>(
         upgrades,
         nodes,
         api_server,
+        health: &HEALTHY,
         now: at(seconds),
     }
 }

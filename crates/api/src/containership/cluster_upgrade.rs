@@ -125,6 +125,49 @@ pub struct UpgradePolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_failures: Option<u32>,
+    /// A node is started only while all Nodes are Ready, etcd answers the API server, and each ClusterHealth is Healthy; until then the upgrade
+    /// waits. Not set: they are not looked at.
+    #[serde(default)]
+    pub require_healthy: bool,
+    /// A node is started only within one of these windows. Nodes that are in progress are finished. Empty: at any time.
+    #[serde(default, deserialize_with = "null_is_empty", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 50))]
+    pub maintenance_windows: Vec<MaintenanceWindow>,
+}
+
+/// When nodes may be started, every week.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "When nodes may be started, every week.")]
+#[serde(rename_all = "camelCase")]
+pub struct MaintenanceWindow {
+    /// The days on which the window opens. Empty: every day.
+    #[serde(default, deserialize_with = "null_is_empty", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 7))]
+    pub days: Vec<Day>,
+    /// When it opens, for example `22:00`.
+    #[schemars(regex(pattern = "^([01][0-9]|2[0-3]):[0-5][0-9]$"))]
+    pub start: String,
+    /// When it closes, for example `04:00`: on the next day if this is not after `start`.
+    #[schemars(regex(pattern = "^([01][0-9]|2[0-3]):[0-5][0-9]$"))]
+    pub end: String,
+    /// The time zone of both, by its name in the IANA database, for example `Europe/Berlin`. Absent: UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub time_zone: Option<String>,
+}
+
+/// A day of the week.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "A day of the week.")]
+#[expect(missing_docs, reason = "the days")]
+pub enum Day {
+    Mon,
+    Tue,
+    Wed,
+    Thu,
+    Fri,
+    Sat,
+    Sun,
 }
 
 /// How the upgrade goes, in words. Written by the coordinator alone.

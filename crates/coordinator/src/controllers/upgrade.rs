@@ -7,7 +7,6 @@
 //! - An upgrade is decided about on the newest state of itself, and on a state of the others that is at least as new. [`step`] depends on that.
 //! - Conditions are for people. Nothing is decided by them.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,13 +20,16 @@ use tidewaiter_kit::{
     Cache, Controller, ControllerContext, Events, Next, Notice, Pass, Queue, ReconcileError, Reconciler, Retry,
     SharedClock, Tasks, WriteError, Writer,
 };
-use tidewaiter_upgrade::{InvalidVersion, Node, Observation, Step, Upgrade, Version, form, step};
+use tidewaiter_upgrade::{Health, InvalidVersion, Observation, Step, Upgrade, Version, form, step};
 
+mod health;
+mod look;
 mod node;
 mod patch;
 mod status;
 
-use node::{ComponentPod, UpgradeNode};
+pub use look::{LookError, SeenUpgrade, look_at_upgrade};
+use node::{ComponentPod, UpgradeNode, observed};
 
 /// Our own write is not in the cache yet. Its change starts a pass; this is the fallback.
 const CATCH_UP: Duration = Duration::from_secs(1);
@@ -108,23 +110,27 @@ impl Reconciler for UpgradeController {
         if is_reported(&object) {
             return Ok(Next::UntilChanged);
         }
-        let api_server = pass.outside(self.client.apiserver_version()).await;
-        let api_server: Version = api_server.map_err(UpgradeError::Unanswered)?.git_version.parse()?;
+        let health_is_read = requires_health(&object);
+        let (api_server, health) = pass.outside(self.ask(health_is_read)).await?;
         let Some(object) = self.upgrades.get(pass.key()) else {
             return Ok(Next::UntilChanged);
         };
+        if requires_health(&object) && !health_is_read {
+            return Ok(Next::Pending(CATCH_UP));
+        }
         pass.about(object.object_ref(&()));
         if self.writer.awaits::<ClusterUpgrade>(pass.key(), Some(&object.metadata)) {
             return Ok(Next::Pending(CATCH_UP));
         }
         // After the upgrade itself, so that the others are at least as new.
         let upgrades: Vec<Upgrade> = self.upgrades.iter().map(|object| form::read(&object)).collect();
-        let (upgrade, nodes) = (form::read(&object), self.observe_nodes());
+        let (upgrade, nodes) = (form::read(&object), observed(self.nodes.iter(), self.pods.iter()));
         let seen = Observation {
             upgrade: &upgrade,
             upgrades: &upgrades,
             nodes: &nodes,
             api_server: &api_server,
+            health: &health,
             now: self.clock.now(),
         };
         let step = step(&seen);
@@ -138,18 +144,19 @@ impl Reconciler for UpgradeController {
 }
 
 impl UpgradeController {
-    fn observe_nodes(&self) -> Vec<Node> {
-        let mut components = BTreeMap::<String, Vec<Version>>::new();
-        for pod in self.pods.iter() {
-            components
-                .entry(pod.node().to_owned())
-                .or_default()
-                .extend(pod.versions());
-        }
-        self.nodes
-            .iter()
-            .filter_map(|node| node.observed(&components))
-            .collect()
+    /// What no cache has: the version of the API server, and the health of the cluster, if the upgrade requires it.
+    async fn ask(&self, health: bool) -> Result<(Version, Health), UpgradeError> {
+        let version = self
+            .client
+            .apiserver_version()
+            .await
+            .map_err(UpgradeError::Unanswered)?;
+        let health = if health {
+            health::read(&self.client).await.map_err(UpgradeError::Health)?
+        } else {
+            Health::default()
+        };
+        Ok((version.git_version.parse()?, health))
     }
 
     /// Writes the progress, then the Events, then the conditions, which may be lost with the process.
@@ -185,6 +192,11 @@ impl UpgradeController {
     }
 }
 
+/// Whether the upgrade waits for the cluster to be healthy.
+fn requires_health(object: &ClusterUpgrade) -> bool {
+    object.spec.policy.as_ref().is_some_and(|policy| policy.require_healthy)
+}
+
 /// Whether an upgrade is over, and its conditions say so.
 fn is_reported(object: &ClusterUpgrade) -> bool {
     let progress = object.spec.status.as_ref();
@@ -198,6 +210,8 @@ fn is_reported(object: &ClusterUpgrade) -> bool {
 enum UpgradeError {
     #[error("the version of the API server cannot be read")]
     Unanswered(#[source] kube::Error),
+    #[error("the health of the cluster cannot be read, which spec.policy.requireHealthy needs")]
+    Health(#[source] kube::Error),
     #[error("the version of the API server is not valid")]
     Version(#[from] InvalidVersion),
     #[error(transparent)]
@@ -207,7 +221,7 @@ enum UpgradeError {
 impl ReconcileError for UpgradeError {
     fn retry(&self) -> Retry {
         match self {
-            Self::Unanswered(error) => Retry::of(error),
+            Self::Unanswered(error) | Self::Health(error) => Retry::of(error),
             Self::Version(_) => Retry::Slow,
             Self::Write(error) => error.retry(),
         }
@@ -216,6 +230,7 @@ impl ReconcileError for UpgradeError {
     fn class(&self) -> &'static str {
         match self {
             Self::Unanswered(_) | Self::Version(_) => "version",
+            Self::Health(_) => "health",
             Self::Write(error) => error.class(),
         }
     }
@@ -223,6 +238,7 @@ impl ReconcileError for UpgradeError {
     fn notice(&self) -> Option<Notice> {
         match self {
             Self::Unanswered(_) | Self::Version(_) => None,
+            Self::Health(error) => Some(Notice::warning("HealthUnknown", "Upgrade", format!("{self}: {error}"))),
             Self::Write(error) => error.notice(),
         }
     }

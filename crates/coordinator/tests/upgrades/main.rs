@@ -9,6 +9,7 @@
 mod cluster;
 mod crashes;
 mod ends;
+mod holds;
 mod lives;
 mod others;
 mod world;

@@ -12,9 +12,9 @@ use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, MANAGED_LABEL, ROLE_CONTROL
 use tidewaiter_coordinator::controllers;
 use tidewaiter_kit::Pause;
 use tidewaiter_testkit::builders::node;
-use tidewaiter_testkit::{AuditMark, Identity, Reused, eventually, leaks, settled, throughout};
+use tidewaiter_testkit::{AuditMark, ControlPlane, Identity, Reused, eventually, leaks, settled, throughout};
 
-use crate::cluster::{self, Wiring, coordinator, prepared};
+use crate::cluster::{self, Wiring, coordinator};
 pub use crate::cluster::{Running, SOON};
 
 /// The version of the nodes.
@@ -46,7 +46,11 @@ impl World {
     pub async fn start() -> Self {
         leaks::capture_logs();
         Self {
-            cluster: prepared().await,
+            cluster: ControlPlane::reused(async |cluster| {
+                cluster::prepare(cluster).await;
+                cluster.apply_manifests(cluster::deploy("coordinator/upgrades")).await;
+            })
+            .await,
         }
     }
 

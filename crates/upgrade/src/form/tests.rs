@@ -33,12 +33,18 @@ fn what_the_go_coordinator_wrote_is_read_and_written_as_it_was() {
 fn without_a_policy_it_is_as_before() {
     let policy = |spec: Value| read(&object(&spec)).spec.unwrap().policy;
     assert_eq!(policy(json!({})), Policy::default());
-    let set = policy(json!({"policy": {"paused": true, "aborted": true, "maxFailures": 2}}));
+    let window = json!({"days": ["Sat"], "start": "22:00", "end": "04:00"});
+    let set = policy(
+        json!({"policy": {"paused": true, "aborted": true, "maxFailures": 2, "requireHealthy": true,
+        "maintenanceWindows": [window]}}),
+    );
     let expected = Policy {
         paused: true,
         aborted: true,
         max_failures: Some(2),
         max_unavailable: 1,
+        require_healthy: true,
+        windows: Windows::new(&[serde_json::from_value(window).unwrap()]).unwrap(),
     };
     assert_eq!(set, expected);
 }
@@ -76,6 +82,10 @@ fn what_cannot_be_done_is_refused_with_a_remedy() {
         (
             json!({"labelSelector": [{"label": "a", "operator": "in", "value": null}]}),
             "spec.labelSelector: the operator for the label a takes at least one value",
+        ),
+        (
+            json!({"policy": {"maintenanceWindows": [{"start": "noon", "end": "13:00"}]}}),
+            "spec.policy.maintenanceWindows[0].start is \"noon\", not a time of day such as 22:00. Correct it.",
         ),
     ] {
         let refused = read(&object(&spec)).spec.unwrap_err().to_string();

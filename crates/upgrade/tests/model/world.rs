@@ -5,7 +5,7 @@ use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::{NodeSelector, SelectorOperator, UpgradeStatus};
 use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE, ROLE_CONTROL_PLANE_LABEL};
 use tidewaiter_upgrade::agent::{CLOCK_ERROR, Host as AgentHost, Ledger, Run};
-use tidewaiter_upgrade::{Node, Observation, Policy, Selector, Spec, Upgrade, Version, observation};
+use tidewaiter_upgrade::{Health, Node, Observation, Policy, Selector, Spec, Upgrade, Version, observation};
 
 use crate::state::{Cluster, Host, NODES, NodeState, OldOrder, PAIR, Progress, State};
 
@@ -108,6 +108,7 @@ impl World {
             upgrades: &upgrades,
             nodes: &nodes,
             api_server: &self.versions[usize::from(state.hosts[0].version)],
+            health: &Health::default(),
             now: at(clock),
         };
         let step = tidewaiter_upgrade::step(&seen);

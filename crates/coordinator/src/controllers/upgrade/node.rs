@@ -3,6 +3,7 @@
 //! A kubelet writes all of it on its own Node, except the name and the labels of roles.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 
 use k8s_openapi::api::core::v1::{Node as FullNode, Pod as FullPod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -60,8 +61,8 @@ impl UpgradeNode {
         self.metadata.labels == other.metadata.labels && self.status == other.status
     }
 
-    /// The node as the protocol observes it; None if its name is none.
-    pub(super) fn observed(&self, components: &BTreeMap<String, Vec<Version>>) -> Option<upgrade::Node> {
+    /// The node as the protocol observes it; None if its name is malformed.
+    fn observed(&self, components: &BTreeMap<String, Vec<Version>>) -> Option<upgrade::Node> {
         let name = self.metadata.name.as_deref()?;
         Some(upgrade::Node {
             name: name.parse().ok()?,
@@ -110,18 +111,33 @@ impl ComponentPod {
         self.spec == other.spec
     }
 
-    /// The name of its node.
-    pub(super) fn node(&self) -> &str {
-        &self.spec.node_name
-    }
-
     /// The versions of the parts of the control plane in it.
-    pub(super) fn versions(&self) -> impl Iterator<Item = Version> {
+    fn versions(&self) -> impl Iterator<Item = Version> {
         self.spec
             .containers
             .iter()
             .filter_map(|container| component(&container.image))
     }
+}
+
+/// The nodes as the protocol observes them, with the pods of the control plane on them.
+pub(super) fn observed<N, P>(
+    nodes: impl IntoIterator<Item = N>,
+    pods: impl IntoIterator<Item = P>,
+) -> Vec<upgrade::Node>
+where
+    N: Deref<Target = UpgradeNode>,
+    P: Deref<Target = ComponentPod>,
+{
+    let mut components = BTreeMap::<String, Vec<Version>>::new();
+    for pod in pods {
+        let versions = components.entry(pod.spec.node_name.clone()).or_default();
+        versions.extend(pod.versions());
+    }
+    nodes
+        .into_iter()
+        .filter_map(|node| node.observed(&components))
+        .collect()
 }
 
 /// The version in the image of a part of the control plane: `registry.k8s.io/kube-apiserver:v1.36.3`. In old releases the name ends with the

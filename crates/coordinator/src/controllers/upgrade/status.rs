@@ -5,7 +5,7 @@ use tidewaiter_api::containership::cluster_upgrade::{PROGRESSING, SUCCEEDED};
 use tidewaiter_api::containership::{ClusterUpgradeStatus, UpgradeStatus};
 use tidewaiter_api::{Condition, ConditionStatus};
 use tidewaiter_kit::Notice;
-use tidewaiter_upgrade::{Ending, Fate, NodeState, Observation, Order, Step, Upgrade, plan};
+use tidewaiter_upgrade::{Ending, NodeState, Observation, Order, Step, Upgrade, outlook, plan};
 
 /// The conditions after a step. The upgrade of `seen` has the progress that the step made.
 pub(super) fn status(seen: &Observation<'_>, step: &Step, before: &ClusterUpgradeStatus) -> ClusterUpgradeStatus {
@@ -90,18 +90,9 @@ fn progressing(seen: &Observation<'_>, step: &Step) -> Word {
     Word::new(status, reason, message)
 }
 
-/// How many nodes are done, failed and left.
 fn counts(seen: &Observation<'_>) -> String {
-    let plan = seen
-        .upgrade
-        .spec
-        .as_ref()
-        .map(|spec| plan(seen, spec))
-        .unwrap_or_default();
-    let count = |fates: &dyn Fn(&Fate) -> bool| plan.iter().filter(|node| fates(&node.fate)).count();
-    let done = count(&|fate| matches!(fate, Fate::AtTarget | Fate::Started(NodeState::Success)));
-    let failed = count(&|fate| matches!(fate, Fate::Started(NodeState::Failed)));
-    format!("{done} of {} nodes are at the version, {failed} failed", plan.len())
+    let plan = seen.upgrade.spec.as_ref().map(|spec| plan(seen, spec));
+    outlook::counts(&plan.unwrap_or_default())
 }
 
 /// The Events of a step, on the upgrade.
