@@ -7,11 +7,13 @@ mod cloud_server;
 mod controller;
 mod coordinator;
 mod explain;
+mod live;
 mod password;
 mod place;
 mod plugin;
 mod release;
 mod settings;
+mod upgrade;
 mod validate;
 
 use std::io::{self, Write as _};
@@ -63,6 +65,10 @@ fn main() -> ExitCode {
         Command::Agent(args) => agent::main(&args),
         Command::Release(args) => release::main(&args),
         Command::Plugin(command) => plugin::main(&command),
+        Command::Upgrade(command) => match upgrade::main(&command) {
+            Ok(code) => return code,
+            Err(failure) => Err(failure),
+        },
         Command::Cloud(CloudCommand::Server(command)) => cloud_server::main(&command),
         Command::Explain(question) => explain::main(&question),
         Command::Cloud(CloudCommand::Client(command)) => match cloud::main(&command) {

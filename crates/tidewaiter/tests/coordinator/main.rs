@@ -20,6 +20,7 @@ mod settings;
 mod starts;
 mod takeover;
 mod terminate;
+mod upgrade;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
