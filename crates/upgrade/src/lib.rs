@@ -9,6 +9,9 @@
 //! - A node runs the script of an upgrade once, before its deadline, and never to go down to an older version.
 
 pub mod agent;
+mod canary;
+mod cordon;
+pub mod drain;
 pub mod form;
 pub mod observation;
 pub mod orders;
@@ -23,8 +26,10 @@ mod testing;
 mod version;
 mod window;
 
-pub use observation::{Health, Node, NodeState, Observation, Policy, Progress, Spec, Upgrade};
-pub use orders::{Ending, NodeFailure, Order, Step, Unhealthy, Wait};
+pub use observation::{
+    CanaryPolicy, DrainPolicy, Health, Node, NodeState, Observation, Policy, Progress, Spec, Upgrade,
+};
+pub use orders::{Effect, Ending, NodeFailure, Order, Step, Unhealthy, Wait};
 pub use outlook::{NodeOutlook, Outlook, outlook};
 pub use plan::{Fate, Planned, plan};
 pub use refusal::Refusal;

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use tidewaiter_api::NodeName;
-use tidewaiter_api::containership::UpgradeStatus;
+use tidewaiter_api::containership::{Cordon, UpgradeStatus};
 use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE, ROLE_CONTROL_PLANE_LABEL};
 
+use crate::drain::Left;
 use crate::refusal::Refusal;
 use crate::selector::Selector;
 use crate::version::Version;
@@ -28,6 +29,8 @@ pub struct Observation<'a> {
     pub api_server: &'a Version,
     /// What is known of the health of the cluster.
     pub health: &'a Health,
+    /// The pods that have not left a node, and why, by node. Only of nodes that were looked at.
+    pub left: &'a BTreeMap<NodeName, Vec<Left>>,
     /// The time of the coordinator.
     pub now: Timestamp,
 }
@@ -54,6 +57,8 @@ pub struct Upgrade {
     pub created: Option<Timestamp>,
     /// Whether it has the label that permits it.
     pub managed: bool,
+    /// Whether it is being deleted, which aborts it.
+    pub deleted: bool,
     /// What is to be done.
     pub spec: Result<Spec, Refusal>,
     /// What was done.
@@ -88,6 +93,28 @@ pub struct Policy {
     pub require_healthy: bool,
     /// A node is started only within one of them.
     pub windows: Windows,
+    /// How each node is drained before it is started; None if it is not.
+    pub drain: Option<DrainPolicy>,
+    /// How the first nodes are tried out; None if they are not.
+    pub canary: Option<CanaryPolicy>,
+}
+
+/// How the first nodes are tried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CanaryPolicy {
+    /// How many nodes.
+    pub nodes: usize,
+    /// For how long the cluster must be healthy after them.
+    pub soak: SignedDuration,
+}
+
+/// How a node is drained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DrainPolicy {
+    /// For how long its pods may take to leave it.
+    pub timeout: SignedDuration,
+    /// Whether it is started then, and not failed.
+    pub force: bool,
 }
 
 impl Default for Policy {
@@ -99,6 +126,8 @@ impl Default for Policy {
             aborted: false,
             require_healthy: false,
             windows: Windows::default(),
+            drain: None,
+            canary: None,
         }
     }
 }
@@ -112,6 +141,10 @@ pub struct Progress {
     pub nodes: BTreeMap<NodeName, NodeState>,
     /// The node that was started last, while it is in progress.
     pub current: Option<NodeName>,
+    /// The nodes that it takes out of service. An entry is there from before the node is cordoned until after it is uncordoned.
+    pub cordons: BTreeMap<NodeName, Cordon>,
+    /// Since when the cluster has been healthy after the canaries.
+    pub soaking_since: Option<Timestamp>,
 }
 
 /// How far a node is.
@@ -143,6 +176,10 @@ pub struct Node {
     pub ready: bool,
     /// Whether its agent follows the status of its own node, and not only `currentNode`.
     pub parallel: bool,
+    /// Whether it is cordoned.
+    pub cordoned: bool,
+    /// The upgrade that has cordoned it, if the Node says so. Its kubelet may remove that, and then the node stays cordoned.
+    pub cordoned_by: Option<String>,
 }
 
 impl Spec {
@@ -155,10 +192,10 @@ impl Spec {
 }
 
 impl Upgrade {
-    /// Whether it has started a node.
+    /// Whether it has started a node, or taken one out of service.
     #[must_use]
     pub fn has_begun(&self) -> bool {
-        !self.progress.nodes.is_empty()
+        !self.progress.nodes.is_empty() || !self.progress.cordons.is_empty()
     }
 
     /// Whether it is in progress.

@@ -4,8 +4,9 @@
 
 use tidewaiter_api::containership::UpgradeStatus;
 
+use crate::drain::{Left, Why};
 use crate::observation::{NodeState, Observation, Spec};
-use crate::orders::{Ending, Order, Wait};
+use crate::orders::{Ending, Order, Wait, pods};
 use crate::plan::{Fate, Planned, left_out, plan};
 use crate::step::{deadline, step};
 use crate::version::Version;
@@ -99,18 +100,25 @@ fn next(seen: &Observation<'_>) -> Vec<String> {
         Order::Begin => "Nothing speaks against it: it begins.".to_owned(),
         Order::Withdraw => "Another upgrade goes first, so it waits.".to_owned(),
         Order::Start(node) => format!("The next node is {node}."),
+        Order::Cordon { node, .. } => format!("The next node is {node}, which is drained first."),
+        Order::Soak { healthy: true } => "The canaries are done, and the cluster is healthy.".to_owned(),
+        Order::Soak { healthy: false } => "The canaries are done, and the cluster is not healthy.".to_owned(),
+        Order::Release(node) => format!("The node {node} is in service again."),
         Order::Succeed(node) => format!("The node {node} is done."),
         Order::Fail(node, failure) => sentence(&format!("The node {node} fails: {failure}")),
         Order::Finish(Ending::Refused(refusal)) => sentence(&format!("It is refused: {refusal}")),
         Order::Finish(ending) => sentence(&format!("It ends: {ending}")),
     });
-    let starts = step.orders.iter().any(|order| matches!(order, Order::Start(_)));
+    let starts = step
+        .orders
+        .iter()
+        .any(|order| matches!(order, Order::Start(_) | Order::Cordon { .. }));
     let wait = step
         .wait
         .as_ref()
-        .filter(|wait| !(starts && matches!(wait, Wait::Nodes(_))));
+        .filter(|wait| !(starts && matches!(wait, Wait::Nodes(_) | Wait::Drain(..))));
     let wait = wait.map(|wait| match wait {
-        Wait::Nodes(_) => sentence(&format!("It is {wait}")),
+        Wait::Nodes(_) | Wait::Drain(..) | Wait::Uncordon(_) => sentence(&format!("It is {wait}")),
         _ => sentence(&format!("It waits: {wait}")),
     });
     orders.chain(wait).collect()
@@ -131,7 +139,8 @@ fn in_words(seen: &Observation<'_>, spec: &Spec, node: &Planned) -> NodeOutlook 
         Fate::Started(NodeState::Failed) => "failed".to_owned(),
         Fate::AtTarget => "skipped: it is at the version".to_owned(),
         Fate::Waits if is_over(seen) => "not started".to_owned(),
-        Fate::Waits => "waits for its turn".to_owned(),
+        Fate::Waits if seen.upgrade.progress.cordons.contains_key(&node.name) => "is drained".to_owned(),
+        Fate::Waits => waits(seen, node),
         Fate::WillFail(refusal) => format!("fails without a script: {refusal}"),
     };
     NodeOutlook {
@@ -140,6 +149,22 @@ fn in_words(seen: &Observation<'_>, spec: &Spec, node: &Planned) -> NodeOutlook 
         version: node.version.clone(),
         fate,
         done: matches!(node.fate, Fate::AtTarget | Fate::Started(NodeState::Success)),
+    }
+}
+
+/// What keeps a node from being drained is said before its turn.
+fn waits(seen: &Observation<'_>, node: &Planned) -> String {
+    let kept = seen
+        .left
+        .get(&node.name)
+        .into_iter()
+        .flatten()
+        .filter(|left| left.why != Why::Leaving);
+    let kept: Vec<Left> = kept.cloned().collect();
+    if kept.is_empty() {
+        "waits for its turn".to_owned()
+    } else {
+        format!("waits for its turn; its drain would wait now: {}", pods(&kept))
     }
 }
 

@@ -7,6 +7,7 @@ use tidewaiter_api::containership::UpgradeStatus;
 use crate::observation::{Node, NodeState, Observation, Progress, Spec, Upgrade};
 use crate::orders::{Ending, NodeFailure, Order, Step, Wait};
 use crate::rules;
+use crate::{canary, cordon};
 
 /// Decides what is to be done for one upgrade. The orders are to be applied in one write, which is conditional on the version of the upgrade
 /// that was observed.
@@ -31,7 +32,7 @@ fn begin(seen: &Observation<'_>) -> Step {
         Ok(spec) => spec,
         Err(refusal) => return order(Order::Finish(Ending::Refused(refusal.clone()))),
     };
-    if spec.policy.aborted {
+    if spec.policy.aborted || upgrade.deleted {
         return order(Order::Finish(Ending::Aborted));
     }
     if let Some(other) = others(seen).find(|other| other.is_in_progress() || goes_first(seen, other)) {
@@ -70,7 +71,7 @@ fn may_start(seen: &Observation<'_>, spec: &Spec) -> Result<(), Wait> {
 fn go_on(seen: &Observation<'_>) -> Step {
     let spec = match &seen.upgrade.spec {
         Ok(spec) => spec,
-        Err(refusal) => return order(Order::Finish(Ending::Refused(refusal.clone()))),
+        Err(refusal) => return cordon::give_up(seen, Ending::Refused(refusal.clone())),
     };
     let mut progress = seen.upgrade.progress.clone();
     let mut orders = Vec::new();
@@ -90,6 +91,7 @@ fn go_on(seen: &Observation<'_>) -> Step {
     let deadlines = progress.in_progress().filter_map(|(_, since)| deadline(spec, since?));
     let wakes = wait.as_ref().and_then(|wait| wait.wake(seen.now));
     Step {
+        effects: cordon::effects(seen, spec, &progress, &orders, wait.as_ref()),
         wake: deadlines.chain(wakes).min(),
         orders,
         wait,
@@ -102,35 +104,66 @@ fn next(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> Result<Orde
     if let Some(order) = settle(seen, spec, progress) {
         return Ok(order);
     }
-    let in_progress: Vec<NodeName> = progress.in_progress().map(|(name, _)| name.clone()).collect();
-    let finish = |ending| finish(ending, &in_progress);
-    if spec.policy.aborted {
-        return finish(Ending::Aborted);
-    }
-    let failed = progress.count(NodeState::Failed);
-    if spec.policy.max_failures.is_some_and(|limit| failed >= limit.max(1)) {
-        return finish(Ending::TooManyFailures(failed));
-    }
     let remaining = remaining(seen, spec, progress);
-    if remaining.is_empty() {
-        return finish(if failed == 0 {
-            Ending::Success
-        } else {
-            Ending::Failures(failed)
-        });
+    let ending = ending(seen, spec, progress, &remaining);
+    let next = if ending.is_none() {
+        candidate(progress, &remaining)
+    } else {
+        None
+    };
+    if let Some(released) = cordon::release(seen, progress, next.map(|node| &node.name)) {
+        return Ok(released);
     }
+    let in_progress: Vec<NodeName> = progress.in_progress().map(|(name, _)| name.clone()).collect();
+    let Some(node) = next else {
+        return finish(ending.unwrap_or(Ending::Success), progress, &in_progress);
+    };
     give_way(seen)?;
     if let Some(claim) = withdrawal(seen) {
         return Ok(claim);
     }
-    may_start(seen, spec).map_err(|held| {
-        if in_progress.is_empty() {
-            held
-        } else {
-            Wait::Nodes(in_progress.clone())
-        }
+    let is_drained = progress.cordons.contains_key(&node.name);
+    may_start(seen, spec).or_else(|held| match (is_drained, in_progress.is_empty()) {
+        // What was begun is finished.
+        (true, _) => Ok(()),
+        (false, true) => Err(held),
+        (false, false) => Err(Wait::Nodes(in_progress.clone())),
     })?;
-    start(seen, spec, &remaining, &in_progress)
+    if let Some(canary) = spec.policy.canary.filter(|_| !is_drained && in_progress.is_empty())
+        && let Some(order) = canary::hold(seen, canary, progress)?
+    {
+        return Ok(order);
+    }
+    start(seen, spec, progress, node, &remaining)
+}
+
+/// How the upgrade ends, if it starts no further node.
+fn ending(seen: &Observation<'_>, spec: &Spec, progress: &Progress, remaining: &[&Node]) -> Option<Ending> {
+    if spec.policy.aborted || seen.upgrade.deleted {
+        return Some(Ending::Aborted);
+    }
+    let failed = progress.count(NodeState::Failed);
+    if spec.policy.max_failures.is_some_and(|limit| failed >= limit.max(1)) {
+        return Some(Ending::TooManyFailures(failed));
+    }
+    if spec
+        .policy
+        .canary
+        .is_some_and(|canary| canary::has_failed(canary, progress))
+    {
+        return Some(Ending::CanaryFailed);
+    }
+    remaining.is_empty().then_some(if failed == 0 {
+        Ending::Success
+    } else {
+        Ending::Failures(failed)
+    })
+}
+
+/// The node that is next: one of the control plane while some remain, and the one that is drained already before others.
+fn candidate<'a>(progress: &Progress, remaining: &[&'a Node]) -> Option<&'a Node> {
+    let rank = |node: &&&Node| (!node.is_control_plane(), !progress.cordons.contains_key(&node.name));
+    remaining.iter().min_by_key(rank).copied()
 }
 
 /// Settles a node that is in progress: it succeeds when everything on it is at the target and it is Ready, and fails at its deadline, also when it
@@ -157,8 +190,10 @@ fn settle(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> Option<Or
     })
 }
 
-fn finish(ending: Ending, in_progress: &[NodeName]) -> Result<Order, Wait> {
+/// The upgrade ends when no node is in progress or out of service any more.
+fn finish(ending: Ending, progress: &Progress, in_progress: &[NodeName]) -> Result<Order, Wait> {
     if in_progress.is_empty() {
+        cordon::all_released(progress)?;
         Ok(Order::Finish(ending))
     } else {
         Err(Wait::Nodes(in_progress.to_vec()))
@@ -197,33 +232,39 @@ fn withdrawal(seen: &Observation<'_>) -> Option<Order> {
     loses.then_some(Order::Withdraw)
 }
 
-/// Starts the next node: of the control plane while some remain, alone; then workers, as many at once as the policy permits and their agents can.
-/// A node that the version rules do not permit fails without being started.
-fn start(seen: &Observation<'_>, spec: &Spec, remaining: &[&Node], in_progress: &[NodeName]) -> Result<Order, Wait> {
-    let control_plane = remaining.iter().find(|node| node.is_control_plane());
+/// Starts the next node: of the control plane alone; workers, as many at once as the policy permits and their agents can. If the policy says so,
+/// the node is drained before. A node that the version rules do not permit fails without being started.
+fn start(
+    seen: &Observation<'_>,
+    spec: &Spec,
+    progress: &Progress,
+    node: &Node,
+    remaining: &[&Node],
+) -> Result<Order, Wait> {
+    let in_progress: Vec<NodeName> = progress.in_progress().map(|(name, _)| name.clone()).collect();
     let is_worker = |name: &NodeName| {
         seen.nodes
             .iter()
             .any(|node| node.name == *name && !node.is_control_plane())
     };
-    let limit = if control_plane.is_none() && in_progress.iter().all(is_worker) {
+    let limit = if !node.is_control_plane() && in_progress.iter().all(is_worker) {
         if let Err(refusal) = rules::supports_workers(seen, &spec.target) {
-            return finish(Ending::Refused(refusal), in_progress);
+            return finish(Ending::Refused(refusal), progress, &in_progress);
         }
-        at_once(seen, spec, remaining, in_progress)
+        at_once(seen, spec, remaining, &in_progress)
     } else {
         1
     };
-    let candidate = control_plane
-        .or(remaining.first())
-        .filter(|_| in_progress.len() < limit);
-    let Some(node) = candidate else {
-        return Err(Wait::Nodes(in_progress.to_vec()));
-    };
-    Ok(match rules::fits(node, &spec.target) {
-        Ok(()) => Order::Start(node.name.clone()),
-        Err(refusal) => Order::Fail(node.name.clone(), NodeFailure::Refused(refusal)),
-    })
+    if in_progress.len() >= limit {
+        return Err(Wait::Nodes(in_progress));
+    }
+    if let Err(refusal) = rules::fits(node, &spec.target) {
+        return Ok(Order::Fail(node.name.clone(), NodeFailure::Refused(refusal)));
+    }
+    match spec.policy.drain {
+        Some(policy) => cordon::drain(seen, progress, policy, node),
+        None => Ok(Order::Start(node.name.clone())),
+    }
 }
 
 /// How many workers may be in progress. One, unless the agents of all that remain or are in progress follow the status of their own node: the

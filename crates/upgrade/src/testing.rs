@@ -1,9 +1,12 @@
 //! Builders for the tables.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 use tidewaiter_api::NodeName;
 use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE, ROLE_CONTROL_PLANE_LABEL};
 
+use crate::drain::Left;
 use crate::observation::{Health, Node, NodeState, Observation, Policy, Progress, Spec, Upgrade};
 use crate::selector::Selector;
 use crate::version::Version;
@@ -38,6 +41,8 @@ pub(crate) fn node(node: &str, kubelet: &str) -> Node {
         components: Vec::new(),
         ready,
         parallel: false,
+        cordoned: false,
+        cordoned_by: None,
     }
 }
 
@@ -46,6 +51,8 @@ pub(crate) fn nodes(text: &str) -> Vec<Node> {
     let nodes = text.split_whitespace().map(|item| item.split_once('=').unwrap());
     nodes.map(|(name, version)| node(name, version)).collect()
 }
+
+static NOTHING_LEFT: BTreeMap<NodeName, Vec<Left>> = BTreeMap::new();
 
 const HEALTHY: Health = Health {
     unhealthy: None,
@@ -60,6 +67,7 @@ pub(crate) fn upgrade(name: &str) -> Upgrade {
         generation: 5,
         created: Some(at(0)),
         managed: true,
+        deleted: false,
         spec: Ok(Spec {
             target: version("v1.36.3"),
             selector: Selector::default(),
@@ -101,6 +109,7 @@ pub(crate) fn observation<'a>(
         nodes,
         api_server,
         health: &HEALTHY,
+        left: &NOTHING_LEFT,
         now: at(seconds),
     }
 }

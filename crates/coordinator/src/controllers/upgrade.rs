@@ -1,6 +1,7 @@
 //! Upgrade controller: upgrades the nodes of the cluster, one after the other, as a `ClusterUpgrade` says.
 //!
-//! - `tidewaiter_upgrade::step` decides. This controller observes, writes what it orders, and says it in Events and conditions. It writes to no Node.
+//! - `tidewaiter_upgrade::step` decides. This controller observes, writes what it orders, and says it in Events and conditions. It writes to Nodes, and
+//!   evicts pods, only if the policy of the upgrade says so, and only after the progress says it.
 //! - Everything is in the `ClusterUpgrade`, nothing in memory: the progress is in `spec.status`, where the Go coordinator wrote it and the agents read
 //!   it. A progress is written whole or not at all, on the condition that the upgrade is as it was observed. So a replica that is killed, or that does
 //!   not lead any more, cannot make two nodes current.
@@ -13,21 +14,26 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Client, Resource as _};
 use serde::{Deserialize, Serialize};
+use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::{ClusterUpgrade, UpgradeStatus};
-use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
+use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, UPGRADE_FINALIZER};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
 use tidewaiter_kit::{
-    Cache, Controller, ControllerContext, Events, Next, Notice, Pass, Queue, ReconcileError, Reconciler, Retry,
-    SharedClock, Tasks, WriteError, Writer,
+    Cache, Controller, ControllerContext, Events, Finalizer, Key, Next, Notice, Pass, Queue, ReconcileError,
+    Reconciler, Retry, SharedClock, Tasks, WriteError, Writer,
 };
-use tidewaiter_upgrade::{Health, InvalidVersion, Observation, Step, Upgrade, Version, form, step};
+use tidewaiter_upgrade::{
+    Effect, Fate, Health, InvalidVersion, Observation, Order, Spec, Step, Upgrade, Version, form, plan, step,
+};
 
+mod drain;
 mod health;
 mod look;
 mod node;
 mod patch;
 mod status;
 
+use drain::NodePods;
 pub use look::{LookError, SeenUpgrade, look_at_upgrade};
 use node::{ComponentPod, UpgradeNode, observed};
 
@@ -110,12 +116,16 @@ impl Reconciler for UpgradeController {
         if is_reported(&object) {
             return Ok(Next::UntilChanged);
         }
-        let health_is_read = requires_health(&object);
-        let (api_server, health) = pass.outside(self.ask(health_is_read)).await?;
+        let question = Question::about(&object);
+        let Answer {
+            api_server,
+            health,
+            pods,
+        } = pass.outside(self.ask(&question)).await?;
         let Some(object) = self.upgrades.get(pass.key()) else {
             return Ok(Next::UntilChanged);
         };
-        if requires_health(&object) && !health_is_read {
+        if Question::about(&object) != question {
             return Ok(Next::Pending(CATCH_UP));
         }
         pass.about(object.object_ref(&()));
@@ -131,10 +141,12 @@ impl Reconciler for UpgradeController {
             nodes: &nodes,
             api_server: &api_server,
             health: &health,
+            left: &pods.left,
             now: self.clock.now(),
         };
         let step = step(&seen);
         self.perform(&object, &seen, &step).await?;
+        self.affect(&seen, &step, &pods).await?;
         let now = self.clock.now();
         let wait = step
             .wake
@@ -144,36 +156,86 @@ impl Reconciler for UpgradeController {
 }
 
 impl UpgradeController {
-    /// What no cache has: the version of the API server, and the health of the cluster, if the upgrade requires it.
-    async fn ask(&self, health: bool) -> Result<(Version, Health), UpgradeError> {
+    /// Asks what no cache has.
+    async fn ask(&self, question: &Question) -> Result<Answer, UpgradeError> {
         let version = self
             .client
             .apiserver_version()
             .await
             .map_err(UpgradeError::Unanswered)?;
-        let health = if health {
+        let health = if question.health {
             health::read(&self.client).await.map_err(UpgradeError::Health)?
         } else {
             Health::default()
         };
-        Ok((version.git_version.parse()?, health))
+        let pods = NodePods::read(&self.client, &question.drained)
+            .await
+            .map_err(UpgradeError::Drain)?;
+        let api_server = version.git_version.parse()?;
+        Ok(Answer {
+            api_server,
+            health,
+            pods,
+        })
+    }
+
+    /// What is done to Nodes and pods, after it was written that it is.
+    async fn affect(&self, seen: &Observation<'_>, step: &Step, pods: &NodePods) -> Result<(), UpgradeError> {
+        for effect in &step.effects {
+            let (Effect::Cordon(name) | Effect::Evict(name) | Effect::Delete(name) | Effect::Uncordon(name)) = effect;
+            let key = Key::new(name.as_str());
+            let node = self.nodes.get(&key);
+            // Our own write of it is not in the cache yet.
+            let node = node.filter(|node| !self.writer.awaits::<UpgradeNode>(&key, Some(node.meta())));
+            match (effect, node) {
+                (Effect::Cordon(_), Some(node)) => drain::cordon(&self.writer, &node, &seen.upgrade.name).await?,
+                (Effect::Uncordon(_), Some(node)) => drain::uncordon(&self.writer, &node).await?,
+                (Effect::Cordon(_) | Effect::Uncordon(_), None) => {}
+                (Effect::Evict(name), _) => pods.evict(&self.client, name).await.map_err(UpgradeError::Drain)?,
+                (Effect::Delete(name), _) => pods.delete(&self.client, name).await.map_err(UpgradeError::Drain)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Says before the first cordon which pods will keep which node from being drained.
+    async fn forecast(&self, about: &ObjectReference, spec: &Spec, seen: &Observation<'_>) -> Result<(), UpgradeError> {
+        let pods = NodePods::read_all(&self.client).await.map_err(UpgradeError::Drain)?;
+        let waiting = plan(seen, spec).into_iter().filter(|node| node.fate == Fate::Waits);
+        let concerned = waiting.filter_map(|node| pods.left.get_key_value(&node.name));
+        if let Some(note) = status::forecast(concerned) {
+            self.events
+                .publish(about, Notice::warning("DrainForecast", "Upgrade", note));
+        }
+        Ok(())
     }
 
     /// Writes the progress, then the Events, then the conditions, which may be lost with the process.
-    async fn perform(&self, object: &ClusterUpgrade, seen: &Observation<'_>, step: &Step) -> Result<(), WriteError> {
+    async fn perform(&self, object: &ClusterUpgrade, seen: &Observation<'_>, step: &Step) -> Result<(), UpgradeError> {
         let mut upgrade = seen.upgrade.clone();
         for order in &step.orders {
             upgrade.progress.apply(order, seen.now);
         }
         // The second write follows the first one: a cache that shows the state between them is awaited, too.
         let mut seen_last = object.metadata.clone();
-        if let Some(patch) = patch::patch(object.spec.status.as_ref(), &upgrade.progress) {
+        let patch = patch::patch(object.spec.status.as_ref(), &upgrade.progress);
+        if let Some(patch) = patch::with_finalizer(patch, &object.metadata, upgrade.is_in_progress()) {
             seen_last = self.writer.patch::<ClusterUpgrade>(&seen_last, patch).await?;
             upgrade.generation = seen_last.generation.unwrap_or(upgrade.generation);
         }
         let about: ObjectReference = object.object_ref(&());
         for notice in status::notices(seen.upgrade, step) {
             self.events.publish(&about, notice);
+        }
+        if step.orders.contains(&Order::Begin)
+            && let Ok(spec) = &seen.upgrade.spec
+            && spec.policy.drain.is_some()
+        {
+            self.forecast(&about, spec, seen).await?;
+        }
+        if object.metadata.deletion_timestamp.is_some() && !upgrade.is_in_progress() {
+            // It is gone: nothing keeps it any more.
+            return Ok(());
         }
         let before = object.status.clone().unwrap_or_default();
         let after = Observation {
@@ -192,9 +254,39 @@ impl UpgradeController {
     }
 }
 
+/// What a pass asks the API server for.
+#[derive(Debug, PartialEq, Eq)]
+struct Question {
+    /// Whether the upgrade requires the cluster to be healthy.
+    health: bool,
+    /// The nodes whose pods must leave.
+    drained: Vec<NodeName>,
+}
+
+struct Answer {
+    api_server: Version,
+    health: Health,
+    pods: NodePods,
+}
+
+impl Question {
+    fn about(object: &ClusterUpgrade) -> Self {
+        let progress = form::progress(object.spec.status.as_ref());
+        let drained = progress
+            .cordons
+            .keys()
+            .filter(|node| !progress.nodes.contains_key(*node));
+        Self {
+            health: requires_health(object),
+            drained: drained.cloned().collect(),
+        }
+    }
+}
+
 /// Whether the upgrade waits for the cluster to be healthy.
 fn requires_health(object: &ClusterUpgrade) -> bool {
-    object.spec.policy.as_ref().is_some_and(|policy| policy.require_healthy)
+    let policy = object.spec.policy.as_ref();
+    policy.is_some_and(|policy| policy.require_healthy || policy.canary.is_some())
 }
 
 /// Whether an upgrade is over, and its conditions say so.
@@ -202,7 +294,8 @@ fn is_reported(object: &ClusterUpgrade) -> bool {
     let progress = object.spec.status.as_ref();
     let is_over = progress
         .is_some_and(|progress| matches!(progress.cluster_status, UpgradeStatus::Success | UpgradeStatus::Failed));
-    is_over && object.status.as_ref().is_some_and(status::is_final)
+    let is_free = !Finalizer(UPGRADE_FINALIZER).is_on(&object.metadata);
+    is_over && is_free && object.status.as_ref().is_some_and(status::is_final)
 }
 
 /// Why a pass failed.
@@ -212,6 +305,8 @@ enum UpgradeError {
     Unanswered(#[source] kube::Error),
     #[error("the health of the cluster cannot be read, which spec.policy.requireHealthy needs")]
     Health(#[source] kube::Error),
+    #[error("the pods of a node cannot be read or evicted, which spec.policy.drain needs (deploy/coordinator/drain)")]
+    Drain(#[source] kube::Error),
     #[error("the version of the API server is not valid")]
     Version(#[from] InvalidVersion),
     #[error(transparent)]
@@ -221,7 +316,7 @@ enum UpgradeError {
 impl ReconcileError for UpgradeError {
     fn retry(&self) -> Retry {
         match self {
-            Self::Unanswered(error) | Self::Health(error) => Retry::of(error),
+            Self::Unanswered(error) | Self::Health(error) | Self::Drain(error) => Retry::of(error),
             Self::Version(_) => Retry::Slow,
             Self::Write(error) => error.retry(),
         }
@@ -231,6 +326,7 @@ impl ReconcileError for UpgradeError {
         match self {
             Self::Unanswered(_) | Self::Version(_) => "version",
             Self::Health(_) => "health",
+            Self::Drain(_) => "drain",
             Self::Write(error) => error.class(),
         }
     }
@@ -238,6 +334,7 @@ impl ReconcileError for UpgradeError {
     fn notice(&self) -> Option<Notice> {
         match self {
             Self::Unanswered(_) | Self::Version(_) => None,
+            Self::Drain(error) => Some(Notice::warning("DrainFailed", "Upgrade", format!("{self}: {error}"))),
             Self::Health(error) => Some(Notice::warning("HealthUnknown", "Upgrade", format!("{self}: {error}"))),
             Self::Write(error) => error.notice(),
         }

@@ -12,6 +12,10 @@ use crate::cluster::{coordinator, deploy};
 use crate::world::{NEW, OLD, SOON, Script, World};
 
 /// A window in UTC, as far from now as these.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "windows are relative to the time of the coordinator"
+)]
 fn window(start: Span, end: Span) -> Value {
     let time = |span: Span| {
         Timestamp::now()
@@ -24,10 +28,6 @@ fn window(start: Span, end: Span) -> Value {
 }
 
 #[tokio::test]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "windows are relative to the time of the coordinator"
-)]
 async fn nodes_are_started_within_a_window_alone() {
     let world = World::start().await;
     world.join("cp", NEW, &[]).await;
@@ -79,7 +79,10 @@ async fn nodes_are_started_while_the_cluster_is_healthy_alone_if_that_is_require
     let _running = world.run_with(&config).await;
     world.upgrade("u", json!({"policy": {"requireHealthy": true}})).await;
     world
-        .waits("u", "spec.policy.requireHealthy is set, and the Node w2 is not Ready")
+        .waits(
+            "u",
+            "the cluster must be healthy (spec.policy), and the Node w2 is not Ready",
+        )
         .await;
     // The definition of ClusterHealth is of the controller, which need not run here.
     let checks = "[+]ping ok\n[-]etcd failed: reason withheld\nreadyz check failed\n";
@@ -116,11 +119,55 @@ async fn nodes_are_started_while_the_cluster_is_healthy_alone_if_that_is_require
         .waits("u", "the ClusterHealth k.example.com is not Healthy: a pod is missing")
         .await;
     assert_eq!(world.statuses("u").await, "w1=Success");
-    let healthy = Patch::Merge(health("True"));
+    let recovered = Patch::Merge(health("True"));
     healths
-        .patch("k.example.com", &PatchParams::default(), &healthy)
+        .patch("k.example.com", &PatchParams::default(), &recovered)
         .await
         .unwrap();
     assert_eq!(world.play("u", |_| Script::Works).await, ["w2"]);
     world.ends("u", UpgradeStatus::Success).await;
+}
+
+#[tokio::test]
+async fn the_others_follow_the_canary_when_the_cluster_stays_healthy() {
+    let world = World::start().await;
+    world.join("cp", NEW, &[]).await;
+    for name in ["w1", "w2"] {
+        world.join(name, OLD, &[]).await;
+    }
+    let running = world.run().await;
+    let policy = |soak: u32| json!({"policy": {"canary": 1, "soakSeconds": soak}});
+    world.upgrade("u", policy(3600)).await;
+    world.waits("u", "upgrading w1").await;
+    world.is_at("w1", NEW).await;
+    world
+        .waits(
+            "u",
+            "the canaries are done; it goes on if the cluster is healthy until 2",
+        )
+        .await;
+    world.is_ready("w2", false).await;
+    world.waits("u", "the Node w2 is not Ready").await;
+    assert!(world.event("u", "SoakInterrupted").await.contains("begins again"));
+    world.is_ready("w2", true).await;
+    world.waits("u", "the canaries are done").await;
+    // What is recorded is enough for another coordinator.
+    running.stop().await;
+    let _running = world.run().await;
+    world.is_quiet().await;
+    assert_eq!(world.statuses("u").await, "w1=Success");
+    world.change("u", json!({ "spec": policy(1) })).await;
+    assert_eq!(world.play("u", |_| Script::Works).await, ["w2"]);
+    world.ends("u", UpgradeStatus::Success).await;
+
+    world.join("w3", OLD, &[]).await;
+    world.join("w4", OLD, &[]).await;
+    let fails = json!({"nodeTimeoutSeconds": 3, "policy": {"canary": 1}});
+    world.upgrade("fails", fails).await;
+    let message = world.ends("fails", UpgradeStatus::Failed).await;
+    assert!(
+        message.starts_with("one of the first nodes (spec.policy.canary) failed"),
+        "{message}"
+    );
+    assert_eq!(world.statuses("fails").await, "w3=Failed");
 }

@@ -8,7 +8,9 @@
 #[path = "../shared/cluster.rs"]
 mod cluster;
 mod crashes;
+mod drains;
 mod ends;
+mod forecast;
 mod holds;
 mod lives;
 mod others;

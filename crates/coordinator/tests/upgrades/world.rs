@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tidewaiter_api::ConditionStatus;
@@ -48,7 +48,10 @@ impl World {
         Self {
             cluster: ControlPlane::reused(async |cluster| {
                 cluster::prepare(cluster).await;
-                cluster.apply_manifests(cluster::deploy("coordinator/upgrades")).await;
+                for folder in ["upgrades", "drain"] {
+                    let folder = format!("coordinator/{folder}");
+                    cluster.apply_manifests(cluster::deploy(&folder)).await;
+                }
             })
             .await,
         }
@@ -86,6 +89,13 @@ impl World {
         self.nodes().create(&PostParams::default(), &built).await.unwrap();
         self.reports(name, json!({"nodeInfo": {"kubeletVersion": version}}))
             .await;
+    }
+
+    /// The account of pods, which the controller manager would create.
+    pub async fn default_account(&self, namespace: &str) {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.cluster.client(&Identity::Admin), namespace);
+        let account = serde_json::from_value(json!({"metadata": {"name": "default"}})).unwrap();
+        accounts.create(&PostParams::default(), &account).await.unwrap();
     }
 
     pub async fn delete_node(&self, name: &str) {

@@ -25,7 +25,7 @@ pub(crate) enum UpgradeCommand {
 /// An upgrade in a cluster.
 #[derive(Debug, Args)]
 pub(crate) struct UpgradePlace {
-    /// The name of the ClusterUpgrade, which is its id if the cloud ordered it
+    /// The name of the upgrade, which is its id if the cloud ordered it
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
 

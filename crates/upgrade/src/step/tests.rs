@@ -10,6 +10,9 @@ fn says(seen: &Observation<'_>) -> String {
     let orders = step.orders.iter().map(|order| match order {
         Order::Begin => "begin".to_owned(),
         Order::Withdraw => "withdraw".to_owned(),
+        Order::Cordon { node, before } => format!("cordon {node}{}", if *before { " (it was before)" } else { "" }),
+        Order::Release(node) => format!("release {node}"),
+        Order::Soak { healthy } => format!("soak {healthy}"),
         Order::Start(node) => format!("start {node}"),
         Order::Succeed(node) => format!("succeed {node}"),
         Order::Fail(node, failure) => format!("fail {node} ({failure})"),
@@ -372,7 +375,10 @@ fn nodes_are_started_while_the_cluster_is_healthy_alone_if_that_is_required() {
                 let said = says(&seen);
                 match expected.filter(|_| require_healthy) {
                     Some(why) => {
-                        assert_eq!(said, format!("wait: spec.policy.requireHealthy is set, and {why}"));
+                        assert_eq!(
+                            said,
+                            format!("wait: the cluster must be healthy (spec.policy), and {why}")
+                        );
                         assert_eq!(step(&seen).wake, Some(at(10)), "it is looked at again");
                     }
                     None => assert!(said.starts_with("begin") || said.starts_with("start "), "{said}"),
@@ -386,7 +392,7 @@ fn nodes_are_started_while_the_cluster_is_healthy_alone_if_that_is_required() {
     let all = "cp=v1.36.3 w1!=v1.36.3 w2=v1.35.4";
     assert_eq!(of(&upgrade, all, 0), "wait: upgrading w1");
     let failed = "fail w1 (it is at the version, and did not become Ready within nodeTimeoutSeconds)";
-    let waits = "wait: spec.policy.requireHealthy is set, and the Node w1 is not Ready";
+    let waits = "wait: the cluster must be healthy (spec.policy), and the Node w1 is not Ready";
     assert_eq!(of(&upgrade, all, 600), format!("{failed}; {waits}"));
 }
 

@@ -1,5 +1,7 @@
 //! Translates between the state of the model and what the code observes. The code decides; nothing is decided here.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::{NodeSelector, SelectorOperator, UpgradeStatus};
@@ -64,6 +66,8 @@ impl World {
                 components: Vec::new(),
                 ready: true,
                 parallel: max_unavailable > 1,
+                cordoned: false,
+                cordoned_by: None,
             }
         };
         let upgrade = |index: usize| Upgrade {
@@ -72,6 +76,7 @@ impl World {
             generation: NEWEST,
             created: None,
             managed: true,
+            deleted: false,
             spec: Ok(Spec {
                 target: Version::clone(&versions[usize::from(TARGETS[index])]),
                 selector: if index == 0 {
@@ -109,6 +114,7 @@ impl World {
             nodes: &nodes,
             api_server: &self.versions[usize::from(state.hosts[0].version)],
             health: &Health::default(),
+            left: &BTreeMap::new(),
             now: at(clock),
         };
         let step = tidewaiter_upgrade::step(&seen);

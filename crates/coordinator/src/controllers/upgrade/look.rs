@@ -1,14 +1,19 @@
 //! Reads an upgrade and what is decided about it once, for a person who asks. Nothing is written.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
+use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::ClusterUpgrade;
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_kit::cache::list_all;
 use tidewaiter_kit::{Cacheable, Guarded};
+use tidewaiter_upgrade::drain::Left;
 use tidewaiter_upgrade::{Health, InvalidVersion, Node, Observation, Outlook, Upgrade, Version, form, outlook};
 
+use super::drain::NodePods;
 use super::node::{ComponentPod, UpgradeNode, observed};
 use super::{CONTROL_PLANE_NAMESPACE, CONTROL_PLANE_PODS, health, requires_health};
 
@@ -22,6 +27,7 @@ pub struct SeenUpgrade {
     nodes: Vec<Node>,
     api_server: Version,
     health: Health,
+    left: BTreeMap<NodeName, Vec<Left>>,
 }
 
 /// Why an upgrade cannot be read.
@@ -81,7 +87,7 @@ pub async fn look_at_upgrade(client: &Client, name: &str) -> Result<SeenUpgrade,
     };
     let nodes: Vec<UpgradeNode> = all(Api::all(client.clone()), "Nodes").await?;
     let pods = Api::<Guarded<ComponentPod>>::namespaced(client.clone(), CONTROL_PLANE_NAMESPACE);
-    let pods = control_plane(&pods).await?;
+    let components = control_plane(&pods).await?;
     let version = read(client.apiserver_version().await, "the version of the API server")?;
     let health = if requires_health(&object) {
         read(
@@ -91,7 +97,13 @@ pub async fn look_at_upgrade(client: &Client, name: &str) -> Result<SeenUpgrade,
     } else {
         Health::default()
     };
-    let mut nodes = observed(&nodes, &pods);
+    let drains = object.spec.policy.as_ref().is_some_and(|policy| policy.drain);
+    let pods = if drains {
+        read(NodePods::read_all(client).await, "all pods and PodDisruptionBudgets")?
+    } else {
+        NodePods::default()
+    };
+    let mut nodes = observed(&nodes, &components);
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(SeenUpgrade {
         upgrade: form::read(&object),
@@ -99,11 +111,18 @@ pub async fn look_at_upgrade(client: &Client, name: &str) -> Result<SeenUpgrade,
         nodes,
         api_server: version.git_version.parse()?,
         health,
+        left: pods.left,
         object,
     })
 }
 
 impl SeenUpgrade {
+    /// The pods that would have to leave a node, and what the eviction API would say of them now. Empty if the upgrade does not drain.
+    #[must_use]
+    pub fn left(&self, node: &NodeName) -> &[Left] {
+        self.left.get(node).map_or(&[], Vec::as_slice)
+    }
+
     /// The upgrade in words, at this time.
     #[must_use]
     pub fn outlook(&self, now: Timestamp) -> Outlook {
@@ -113,6 +132,7 @@ impl SeenUpgrade {
             nodes: &self.nodes,
             api_server: &self.api_server,
             health: &self.health,
+            left: &self.left,
             now,
         })
     }

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use serde_json::json;
 use tidewaiter_api::containership::ClusterUpgrade;
 use tidewaiter_upgrade::{Health, Version, form, step};
@@ -27,6 +29,7 @@ fn says(upgrade: &Upgrade, before: &ClusterUpgradeStatus) -> [String; 2] {
         nodes: &[],
         api_server: &api_server,
         health: &Health::default(),
+        left: &BTreeMap::new(),
         now,
     };
     let step = step(&seen);
