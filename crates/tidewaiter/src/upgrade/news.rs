@@ -59,7 +59,7 @@ mod tests {
 
     use super::*;
 
-    fn upgrade(progress: Value, waits: &str, ended: Option<(&str, &str)>) -> ClusterUpgrade {
+    fn upgrade(progress: &Value, waits: &str, ended: Option<(&str, &str)>) -> ClusterUpgrade {
         let condition = |type_: &str, status: &str, message: &str| json!({"type": type_, "status": status, "reason": "R", "message": message, "lastTransitionTime": "2026-11-22T06:00:00Z"});
         let (status, message) = ended.unwrap_or(("Unknown", "the upgrade is not over"));
         let conditions = [
@@ -74,17 +74,17 @@ mod tests {
     #[test]
     fn each_change_is_a_line() {
         let begun = upgrade(
-            json!({"clusterStatus": "InProgress", "nodeStatuses": {"a": "InProgress"}}),
+            &json!({"clusterStatus": "InProgress", "nodeStatuses": {"a": "InProgress"}}),
             "upgrading a",
             None,
         );
         let later = upgrade(
-            json!({"clusterStatus": "InProgress", "nodeStatuses": {"a": "Failed", "b": "Success", "c": "InProgress"}}),
+            &json!({"clusterStatus": "InProgress", "nodeStatuses": {"a": "Failed", "b": "Success", "c": "InProgress"}}),
             "upgrading c",
             None,
         );
         let over = upgrade(
-            json!({"clusterStatus": "Failed", "nodeStatuses": {"a": "Failed", "b": "Success", "c": "Success"}}),
+            &json!({"clusterStatus": "Failed", "nodeStatuses": {"a": "Failed", "b": "Success", "c": "Success"}}),
             "the upgrade is over",
             Some(("False", "one node failed")),
         );
