@@ -30,8 +30,8 @@ pub use autoscaling_policy::{
 };
 pub use cluster_label::{ClusterLabel, ClusterLabelSpec};
 pub use cluster_upgrade::{
-    ClusterUpgrade, ClusterUpgradeSpec, ClusterUpgradeStatus, NodeSelector, SelectorOperator, UpgradePolicy,
-    UpgradeProgress, UpgradeStatus, UpgradeType,
+    ClusterUpgrade, ClusterUpgradeSpec, ClusterUpgradeStatus, Cordon, Day, MaintenanceWindow, NodeSelector,
+    OnDrainTimeout, SelectorOperator, UpgradePolicy, UpgradeProgress, UpgradeStatus, UpgradeType,
 };
 pub use node_pool_label::{NodePoolLabel, NodePoolLabelSpec};
 pub use plugin::{PendingVersion, Plugin, PluginSpec, PluginStatus};

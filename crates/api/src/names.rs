@@ -50,6 +50,12 @@ pub const AUTHORIZATION_ROLE_FINALIZER: &str = "authorizationrole.finalizers.con
 /// Finalizer of an `AuthorizationRoleBinding` whose binding may exist. Source: the Containership cluster manager.
 pub const AUTHORIZATION_ROLE_BINDING_FINALIZER: &str = "authorizationrolebinding.finalizers.containership.io";
 
+/// Finalizer of a `ClusterUpgrade` in progress: its deletion aborts it.
+pub const UPGRADE_FINALIZER: &str = "clusterupgrade.finalizers.containership.io";
+
+/// Annotation of a Node that an upgrade has cordoned: the name of the `ClusterUpgrade`. Without it, the node stays cordoned.
+pub const CORDONED_BY_ANNOTATION: &str = "tidewaiter.dev/cordoned-by";
+
 /// Before the id of a user of the cloud, this is the name of the user in the cluster: in the tokens of the cloud, and in bindings.
 pub const USER_PREFIX: &str = "containership.io/user_id#";
 

@@ -35,7 +35,7 @@ pub(crate) use plugin::{PluginError, PluginRemoval};
 pub(crate) use rbac::OURS;
 pub use rbac::RbacSettings;
 pub use registry::{RegistrySettings, check_registry};
-pub use upgrade::Upgrades;
+pub use upgrade::{LookError, SeenUpgrade, Upgrades, look_at_upgrade};
 
 use crate::changes::Changes;
 use crate::endpoints::{self, Port};
@@ -115,7 +115,7 @@ pub enum StartError {
 /// | plugin | Plugins, their inventories, the manifests in the cloud, the objects of plugins | those objects, the inventories, the status of Plugins |
 /// | cluster-label, node-pool-label | `ClusterLabel`s, `NodePoolLabel`s | nothing: they report on those that do not count |
 /// | node-labels | Nodes, `ClusterLabel`s, `NodePoolLabel`s, the nodes of the cloud | labels of Nodes |
-/// | upgrade | `ClusterUpgrade`s, Nodes, the pods of the control plane | the progress and the status of `ClusterUpgrade`s |
+/// | upgrade | `ClusterUpgrade`s, Nodes, the pods of the control plane | the progress and the status of `ClusterUpgrade`s; cordons Nodes and evicts pods |
 /// | reports | Nodes, the nodes of the cloud | the status of the nodes and of the cluster, in the cloud |
 /// | terminate | the request to remove everything | deletes what its table lists |
 ///

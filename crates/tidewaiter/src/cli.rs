@@ -10,6 +10,7 @@ mod operators;
 mod plugin;
 mod release;
 mod sign;
+mod upgrade;
 mod validate;
 
 use std::ffi::OsString;
@@ -42,6 +43,7 @@ pub(crate) use plugin::{
 };
 pub(crate) use release::ReleaseArgs;
 pub(crate) use sign::{SignArgs, SignScriptArgs};
+pub(crate) use upgrade::{UpgradeCommand, UpgradePlace, UpgradePlanArgs};
 pub(crate) use validate::ValidateArgs;
 
 /// Reconciles a Kubernetes cluster with what its cloud says: node labels, cluster health and the cloud API.
@@ -93,7 +95,7 @@ const EXIT_CODES: &str = "Exit codes:
   0  done, or stopped by SIGTERM or SIGINT
   1  failed while running, or lost leadership: start it again
   2  invalid flags, settings or configuration file: nothing was started
-The exit codes of validate are different: see tidewaiter validate --help";
+validate and upgrade watch have other exit codes: see their --help";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -116,6 +118,9 @@ pub(crate) enum Command {
     /// Shows and approves versions of plugins, and goes back to earlier ones
     #[command(subcommand)]
     Plugin(PluginCommand),
+    /// Shows what an upgrade of Kubernetes does, and follows it
+    #[command(subcommand)]
+    Upgrade(UpgradeCommand),
     /// Validates the cluster: instance groups, instances, Nodes and system pods (as kops validate cluster); changes nothing
     Validate(ValidateArgs),
     /// Explains why a Node has or lacks a label, what a user or a team may do in the cluster, and who can log in on a node

@@ -7,7 +7,7 @@ mod forgeries;
 mod group;
 mod logins;
 mod node;
-mod output;
+pub(crate) mod output;
 mod sources;
 
 use crate::Failure;

@@ -8,11 +8,13 @@ mod controller;
 mod coordinator;
 mod explain;
 mod host;
+mod live;
 mod password;
 mod place;
 mod plugin;
 mod release;
 mod settings;
+mod upgrade;
 mod validate;
 
 use std::io::{self, Write as _};
@@ -65,6 +67,10 @@ fn main() -> ExitCode {
         Command::Host(command) => host::main(&command),
         Command::Release(args) => release::main(&args),
         Command::Plugin(command) => plugin::main(&command),
+        Command::Upgrade(command) => match upgrade::main(&command) {
+            Ok(code) => return code,
+            Err(failure) => Err(failure),
+        },
         Command::Cloud(CloudCommand::Server(command)) => cloud_server::main(&command),
         Command::Explain(question) => explain::main(&question),
         Command::Cloud(CloudCommand::Client(command)) => match cloud::main(&command) {

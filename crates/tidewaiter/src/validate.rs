@@ -8,7 +8,7 @@ mod output;
 mod problems;
 mod progress;
 mod rounds;
-mod signals;
+pub(crate) mod signals;
 mod sources;
 mod watching;
 

@@ -4,15 +4,24 @@ use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use tidewaiter_api::NodeName;
-use tidewaiter_api::containership::{ClusterUpgrade, UpgradePolicy, UpgradeProgress, UpgradeStatus, UpgradeType};
+use tidewaiter_api::containership::{
+    ClusterUpgrade, OnDrainTimeout, UpgradePolicy, UpgradeProgress, UpgradeStatus, UpgradeType,
+};
 use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE};
 
-use crate::observation::{NodeState, Policy, Progress, Spec, Upgrade};
+use crate::observation::{CanaryPolicy, DrainPolicy, NodeState, Policy, Progress, Spec, Upgrade};
 use crate::refusal::Refusal;
 use crate::selector::Selector;
+use crate::window::Windows;
 
 /// Go's `time.UnixDate`, in UTC.
 const UNIX_DATE: &str = "%a %b %e %H:%M:%S UTC %Y";
+
+/// For how long the pods of a node may take to leave it, if the policy does not say it.
+const DRAIN_TIMEOUT: SignedDuration = SignedDuration::from_mins(10);
+
+/// For how long the cluster must be healthy after the canaries, if the policy does not say it.
+const SOAK: SignedDuration = SignedDuration::from_mins(10);
 
 /// Reads an upgrade.
 #[must_use]
@@ -27,6 +36,7 @@ pub fn read(object: &ClusterUpgrade) -> Upgrade {
         generation: meta.generation.unwrap_or_default(),
         created: created.map(|created| created.0),
         managed: label.is_some_and(|value| value == MANAGED_VALUE),
+        deleted: meta.deletion_timestamp.is_some(),
         spec: spec(object),
         progress: progress(object.spec.status.as_ref()),
     }
@@ -51,6 +61,12 @@ pub fn write(progress: &Progress) -> UpgradeProgress {
         node_statuses: nodes.map(|(name, state)| (name.to_string(), status(state))).collect(),
         current_node: current.map(NodeName::to_string).unwrap_or_default(),
         current_start_time: since.map(unix_date).unwrap_or_default(),
+        cordons: progress
+            .cordons
+            .iter()
+            .map(|(name, cordon)| (name.to_string(), *cordon))
+            .collect(),
+        soaking_since: progress.soaking_since,
     }
 }
 
@@ -66,22 +82,35 @@ fn spec(object: &ClusterUpgrade) -> Result<Spec, Refusal> {
         target: spec.target_version.parse().map_err(Refusal::Target)?,
         selector: Selector::new(&spec.label_selector)?,
         timeout: SignedDuration::from_secs(spec.node_timeout_seconds),
-        policy: spec.policy.as_ref().map(policy).unwrap_or_default(),
+        policy: spec.policy.as_ref().map(policy).transpose()?.unwrap_or_default(),
     })
 }
 
-fn policy(policy: &UpgradePolicy) -> Policy {
-    let UpgradePolicy {
-        paused,
-        aborted,
-        max_failures,
-    } = *policy;
-    Policy {
-        paused,
-        aborted,
+fn policy(policy: &UpgradePolicy) -> Result<Policy, Refusal> {
+    let max_failures = policy.max_failures;
+    Ok(Policy {
+        paused: policy.paused,
+        aborted: policy.aborted,
         max_failures: max_failures.and_then(|limit| usize::try_from(limit).ok()),
+        require_healthy: policy.require_healthy,
+        windows: Windows::new(&policy.maintenance_windows)?,
+        canary: policy
+            .canary
+            .and_then(|nodes| usize::try_from(nodes).ok())
+            .map(|nodes| CanaryPolicy {
+                nodes: nodes.max(1),
+                soak: policy
+                    .soak_seconds
+                    .map_or(SOAK, |seconds| SignedDuration::from_secs(seconds.into())),
+            }),
+        drain: policy.drain.then(|| DrainPolicy {
+            timeout: policy
+                .drain_timeout_seconds
+                .map_or(DRAIN_TIMEOUT, |seconds| SignedDuration::from_secs(seconds.into())),
+            force: policy.on_drain_timeout == Some(OnDrainTimeout::Force),
+        }),
         ..Policy::default()
-    }
+    })
 }
 
 /// Reads the progress. The current node counts as in progress also where its own status is missing, and the one start counts for all nodes that
@@ -92,8 +121,14 @@ pub fn progress(status: Option<&UpgradeProgress>) -> Progress {
         return Progress::default();
     };
     let since = parse_unix_date(&status.current_start_time);
+    let cordons = status
+        .cordons
+        .iter()
+        .filter_map(|(name, cordon)| Some((name.parse().ok()?, *cordon)));
     let mut progress = Progress {
         cluster: status.cluster_status,
+        cordons: cordons.collect(),
+        soaking_since: status.soaking_since,
         ..Progress::default()
     };
     for (name, node) in &status.node_statuses {

@@ -10,9 +10,13 @@
 //! - A node runs the script of an upgrade once, before its deadline, and never to go down to an older version.
 
 pub mod agent;
+mod canary;
+mod cordon;
+pub mod drain;
 pub mod form;
 pub mod observation;
 pub mod orders;
+pub mod outlook;
 pub mod plan;
 pub mod refusal;
 pub mod rules;
@@ -22,11 +26,16 @@ mod step;
 #[cfg(test)]
 mod testing;
 mod version;
+mod window;
 
-pub use observation::{Node, NodeState, Observation, Policy, Progress, Spec, Upgrade};
-pub use orders::{Ending, NodeFailure, Order, Step, Wait};
+pub use observation::{
+    CanaryPolicy, DrainPolicy, Health, Node, NodeState, Observation, Policy, Progress, Spec, Upgrade,
+};
+pub use orders::{Effect, Ending, NodeFailure, Order, Step, Unhealthy, Wait};
+pub use outlook::{NodeOutlook, Outlook, outlook};
 pub use plan::{Fate, Planned, plan};
 pub use refusal::Refusal;
 pub use selector::Selector;
 pub use step::step;
 pub use version::{InvalidVersion, Version};
+pub use window::Windows;

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use tidewaiter_api::NodeName;
-use tidewaiter_api::containership::UpgradeStatus;
+use tidewaiter_api::containership::{Cordon, UpgradeStatus};
 use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE, ROLE_CONTROL_PLANE_LABEL};
 
+use crate::drain::Left;
 use crate::refusal::Refusal;
 use crate::selector::Selector;
 use crate::version::Version;
+use crate::window::Windows;
 
 /// The label of control-plane nodes before Kubernetes 1.20.
 const MASTER_LABEL: &str = "node-role.kubernetes.io/master";
@@ -25,8 +27,21 @@ pub struct Observation<'a> {
     pub nodes: &'a [Node],
     /// The version of the API server. It counts where no Node is of the control plane.
     pub api_server: &'a Version,
+    /// What is known of the health of the cluster.
+    pub health: &'a Health,
+    /// The pods that have not left a node, and why, by node. Only of nodes that were looked at.
+    pub left: &'a BTreeMap<NodeName, Vec<Left>>,
     /// The time of the coordinator.
     pub now: Timestamp,
+}
+
+/// What is known of the health of the cluster besides its Nodes. What is not known is not required.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// The `ClusterHealth` that is not Healthy, in words; None if there is none.
+    pub unhealthy: Option<String>,
+    /// Whether the API server says that etcd does not answer it.
+    pub etcd_failed: bool,
 }
 
 /// An upgrade.
@@ -42,6 +57,8 @@ pub struct Upgrade {
     pub created: Option<Timestamp>,
     /// Whether it has the label that permits it.
     pub managed: bool,
+    /// Whether it is being deleted, which aborts it.
+    pub deleted: bool,
     /// What is to be done.
     pub spec: Result<Spec, Refusal>,
     /// What was done.
@@ -72,6 +89,32 @@ pub struct Policy {
     pub paused: bool,
     /// No further node is started, and the upgrade ends.
     pub aborted: bool,
+    /// A node is started only while the cluster is healthy.
+    pub require_healthy: bool,
+    /// A node is started only within one of them.
+    pub windows: Windows,
+    /// How each node is drained before it is started; None if it is not.
+    pub drain: Option<DrainPolicy>,
+    /// How the first nodes are tried out; None if they are not.
+    pub canary: Option<CanaryPolicy>,
+}
+
+/// How the first nodes are tried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CanaryPolicy {
+    /// How many nodes.
+    pub nodes: usize,
+    /// For how long the cluster must be healthy after them.
+    pub soak: SignedDuration,
+}
+
+/// How a node is drained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DrainPolicy {
+    /// For how long its pods may take to leave it.
+    pub timeout: SignedDuration,
+    /// Whether it is started then, and not failed.
+    pub force: bool,
 }
 
 impl Default for Policy {
@@ -81,6 +124,10 @@ impl Default for Policy {
             max_failures: None,
             paused: false,
             aborted: false,
+            require_healthy: false,
+            windows: Windows::default(),
+            drain: None,
+            canary: None,
         }
     }
 }
@@ -94,6 +141,10 @@ pub struct Progress {
     pub nodes: BTreeMap<NodeName, NodeState>,
     /// The node that was started last, while it is in progress.
     pub current: Option<NodeName>,
+    /// The nodes that it takes out of service. An entry is there from before the node is cordoned until after it is uncordoned.
+    pub cordons: BTreeMap<NodeName, Cordon>,
+    /// Since when the cluster has been healthy after the canaries.
+    pub soaking_since: Option<Timestamp>,
 }
 
 /// How far a node is.
@@ -125,6 +176,10 @@ pub struct Node {
     pub ready: bool,
     /// Whether its agent follows the status of its own node, and not only `currentNode`.
     pub parallel: bool,
+    /// Whether it is cordoned.
+    pub cordoned: bool,
+    /// The upgrade that has cordoned it, if the Node says so. Its kubelet may remove that, and then the node stays cordoned.
+    pub cordoned_by: Option<String>,
 }
 
 impl Spec {
@@ -137,10 +192,10 @@ impl Spec {
 }
 
 impl Upgrade {
-    /// Whether it has started a node.
+    /// Whether it has started a node, or taken one out of service.
     #[must_use]
     pub fn has_begun(&self) -> bool {
-        !self.progress.nodes.is_empty()
+        !self.progress.nodes.is_empty() || !self.progress.cordons.is_empty()
     }
 
     /// Whether it is in progress.
@@ -156,10 +211,10 @@ impl Upgrade {
         (rank(self), &self.name) < (rank(other), &other.name)
     }
 
-    /// Whether it waits for nothing but its turn.
-    pub(crate) fn may_begin(&self) -> bool {
-        let paused = self.spec.as_ref().is_ok_and(|spec| spec.policy.paused);
-        self.progress.cluster == UpgradeStatus::NotStarted && self.managed && !paused
+    /// Whether it waits for nothing but its turn, or for the cluster to be healthy, which every upgrade should wait for.
+    pub(crate) fn may_begin(&self, now: Timestamp) -> bool {
+        let waits = |spec: &Spec| spec.policy.paused || spec.policy.windows.opens(now).is_some();
+        self.progress.cluster == UpgradeStatus::NotStarted && self.managed && !self.spec.as_ref().is_ok_and(waits)
     }
 }
 

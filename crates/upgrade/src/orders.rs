@@ -2,13 +2,26 @@
 
 use std::fmt;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp, Zoned};
 use tidewaiter_api::NodeName;
-use tidewaiter_api::containership::UpgradeStatus;
+use tidewaiter_api::containership::{Cordon, UpgradeStatus};
 
+use crate::drain::{Left, Why};
 use crate::observation::{NodeState, Progress};
 use crate::refusal::Refusal;
 use crate::version::Version;
+
+/// How often the health of the cluster is looked at while an upgrade waits for it: a part of it cannot be watched.
+const HEALTH_PERIOD: SignedDuration = SignedDuration::from_secs(10);
+
+/// How often the pods of a node that is drained are looked at, and evicted: kubectl drain does it as often.
+const DRAIN_PERIOD: SignedDuration = SignedDuration::from_secs(5);
+
+/// How many nodes are named.
+const NAMED: usize = 5;
+
+/// How many pods are named.
+const PODS_NAMED: usize = 3;
 
 /// What is to be done now, in one write, and what the upgrade waits for afterwards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,8 +30,23 @@ pub struct Step {
     pub orders: Vec<Order>,
     /// Why nothing more is done; None if the upgrade is over, or the next step follows at once.
     pub wait: Option<Wait>,
-    /// When time alone changes the decision.
+    /// When to decide again, although nothing that is watched has changed.
     pub wake: Option<Timestamp>,
+    /// What is to be done to Nodes and pods after the write. Each may be repeated.
+    pub effects: Vec<Effect>,
+}
+
+/// What is to be done to a Node, or to the pods on it. The progress says so already: whoever is interrupted before it does it again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Cordon the node, with our mark.
+    Cordon(NodeName),
+    /// Evict the pods that must leave the node.
+    Evict(NodeName),
+    /// Delete the pods that have not left the node.
+    Delete(NodeName),
+    /// Uncordon the node, and remove our mark.
+    Uncordon(NodeName),
 }
 
 /// A change of the progress.
@@ -28,6 +56,20 @@ pub enum Order {
     Begin,
     /// The upgrade gives up its claim, because another one goes first.
     Withdraw,
+    /// A node is to be taken out of service from now on.
+    Cordon {
+        /// The node.
+        node: NodeName,
+        /// Whether somebody else had cordoned it before.
+        before: bool,
+    },
+    /// A node is in service again.
+    Release(NodeName),
+    /// The cluster is healthy after the canaries, or not any more.
+    Soak {
+        /// Whether it is healthy.
+        healthy: bool,
+    },
     /// A node is to be upgraded from now on.
     Start(NodeName),
     /// A node is done.
@@ -52,6 +94,8 @@ pub enum NodeFailure {
     },
     /// It cannot be upgraded. No script was run.
     Refused(Refusal),
+    /// These pods have not left it in time. No script was run.
+    NotDrained(Vec<Left>),
 }
 
 /// How an upgrade ends.
@@ -67,6 +111,8 @@ pub enum Ending {
     Aborted,
     /// This many nodes failed, which is the limit.
     TooManyFailures(usize),
+    /// A canary failed.
+    CanaryFailed,
 }
 
 /// What an upgrade waits for.
@@ -78,8 +124,29 @@ pub enum Wait {
     Upgrade(String),
     /// The operator.
     Paused,
+    /// The next maintenance window.
+    Window(Zoned),
+    /// The cluster to be healthy. It says what is not.
+    Health(Unhealthy),
+    /// Pods to leave a node; None if they were not looked at yet.
+    Drain(NodeName, Option<Vec<Left>>),
+    /// Nodes to be uncordoned.
+    Uncordon(Vec<NodeName>),
+    /// The cluster to be healthy until this time, after the canaries.
+    Soak(Timestamp),
     /// Nodes that are in progress.
     Nodes(Vec<NodeName>),
+}
+
+/// Why the cluster is not healthy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unhealthy {
+    /// These Nodes are not Ready.
+    Nodes(Vec<NodeName>),
+    /// etcd does not answer the API server.
+    Etcd,
+    /// A `ClusterHealth` is not Healthy, in its words.
+    Cluster(String),
 }
 
 impl Ending {
@@ -101,6 +168,7 @@ impl Ending {
             Self::Refused(_) => "Refused",
             Self::Aborted => "Aborted",
             Self::TooManyFailures(_) => "TooManyFailures",
+            Self::CanaryFailed => "CanaryFailed",
         }
     }
 }
@@ -113,7 +181,24 @@ impl Wait {
             Self::Label => "NotPermitted",
             Self::Upgrade(_) => "OtherUpgrade",
             Self::Paused => "Paused",
+            Self::Window(_) => "MaintenanceWindow",
+            Self::Health(_) => "Unhealthy",
+            Self::Drain(..) => "Draining",
+            Self::Uncordon(_) => "Uncordoning",
+            Self::Soak(_) => "Soaking",
             Self::Nodes(_) => "Upgrading",
+        }
+    }
+
+    /// When to decide again, although nothing that is watched has changed.
+    #[must_use]
+    pub fn wake(&self, now: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::Window(opens) => Some(opens.timestamp()),
+            Self::Health(_) => now.checked_add(HEALTH_PERIOD).ok(),
+            Self::Drain(..) => now.checked_add(DRAIN_PERIOD).ok(),
+            Self::Soak(until) => now.checked_add(HEALTH_PERIOD).ok().map(|next| next.min(*until)),
+            Self::Label | Self::Upgrade(_) | Self::Paused | Self::Uncordon(_) | Self::Nodes(_) => None,
         }
     }
 }
@@ -124,6 +209,14 @@ impl Progress {
         match order {
             Order::Begin => self.cluster = UpgradeStatus::InProgress,
             Order::Withdraw => *self = Self::default(),
+            Order::Cordon { node, before } => {
+                let (since, before) = (whole_seconds(now), *before);
+                self.cordons.insert(node.clone(), Cordon { since, before });
+            }
+            Order::Release(node) => {
+                self.cordons.remove(node);
+            }
+            Order::Soak { healthy } => self.soaking_since = healthy.then(|| whole_seconds(now)),
             Order::Start(node) => {
                 self.nodes
                     .insert(node.clone(), NodeState::InProgress { since: Some(now) });
@@ -162,6 +255,13 @@ impl fmt::Display for NodeFailure {
                 )
             }
             Self::Refused(refusal) => write!(f, "no script was run: {refusal}"),
+            Self::NotDrained(left) => {
+                write!(
+                    f,
+                    "no script was run: its pods did not leave it within drainTimeoutSeconds: {}",
+                    pods(left)
+                )
+            }
         }
     }
 }
@@ -174,6 +274,9 @@ impl fmt::Display for Ending {
             Self::Failures(count) => write!(f, "{count} nodes failed; the other selected nodes are at the version"),
             Self::Refused(refusal) => refusal.fmt(f),
             Self::Aborted => f.write_str("spec.policy.aborted is set; nodes that were not started stay as they are"),
+            Self::CanaryFailed => f.write_str(
+                "one of the first nodes (spec.policy.canary) failed; nodes that were not started stay as they are",
+            ),
             Self::TooManyFailures(count) => write!(
                 f,
                 "{count} nodes failed, and spec.policy.maxFailures is reached; nodes that were not started stay as they are"
@@ -190,13 +293,58 @@ impl fmt::Display for Wait {
             }
             Self::Upgrade(name) => write!(f, "the upgrade {name} goes first"),
             Self::Paused => f.write_str("spec.policy.paused is set; remove it to continue"),
-            Self::Nodes(nodes) => {
-                f.write_str("upgrading ")?;
-                for (i, node) in nodes.iter().enumerate() {
-                    write!(f, "{}{node}", if i == 0 { "" } else { ", " })?;
-                }
-                Ok(())
-            }
+            Self::Window(opens) => write!(f, "the next maintenance window opens at {opens}"),
+            Self::Health(unhealthy) => write!(f, "the cluster must be healthy (spec.policy), and {unhealthy}"),
+            Self::Drain(node, Some(left)) if !left.is_empty() => write!(f, "draining {node}: {}", pods(left)),
+            Self::Drain(node, _) => write!(f, "draining {node}"),
+            Self::Soak(until) => write!(
+                f,
+                "the canaries are done; it goes on if the cluster is healthy until {until}"
+            ),
+            Self::Uncordon(nodes) => write!(f, "uncordoning {}", listed(nodes)),
+            Self::Nodes(nodes) => write!(f, "upgrading {}", listed(nodes)),
         }
+    }
+}
+
+/// The pods that have not left a node, those that something keeps first.
+pub(crate) fn pods(left: &[Left]) -> String {
+    let mut left: Vec<&Left> = left.iter().collect();
+    left.sort_by_key(|left| left.why == Why::Leaving);
+    let named: Vec<String> = left.iter().take(PODS_NAMED).map(ToString::to_string).collect();
+    let more = left.len().saturating_sub(PODS_NAMED);
+    let named = named.join("; ");
+    if more > 0 {
+        format!("{named}; and {more} more")
+    } else {
+        named
+    }
+}
+
+/// As the ledger stores it.
+fn whole_seconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
+impl fmt::Display for Unhealthy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nodes(nodes) if nodes.len() == 1 => write!(f, "the Node {} is not Ready", listed(nodes)),
+            Self::Nodes(nodes) => write!(f, "{} Nodes are not Ready: {}", nodes.len(), listed(nodes)),
+            Self::Etcd => f.write_str("etcd does not answer the API server"),
+            Self::Cluster(words) => f.write_str(words),
+        }
+    }
+}
+
+/// The names of nodes. A condition has no room for thousands.
+fn listed(nodes: &[NodeName]) -> String {
+    let named: Vec<&str> = nodes.iter().take(NAMED).map(NodeName::as_str).collect();
+    let more = nodes.len().saturating_sub(NAMED);
+    let named = named.join(", ");
+    if more > 0 {
+        format!("{named} and {more} more")
+    } else {
+        named
     }
 }

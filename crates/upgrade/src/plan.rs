@@ -61,6 +61,24 @@ pub fn plan(seen: &Observation<'_>, spec: &Spec) -> Vec<Planned> {
     started.chain(left).collect()
 }
 
+/// The Nodes that an upgrade does not concern, and why.
+pub fn left_out<'a>(seen: &Observation<'a>, spec: &'a Spec) -> impl Iterator<Item = (&'a Node, &'static str)> {
+    let progress = &seen.upgrade.progress.nodes;
+    let others = seen.nodes.iter().filter(|node| !progress.contains_key(&node.name));
+    others.filter_map(|node| {
+        if !node.is_managed() {
+            Some((
+                node,
+                "left out: it does not have the label containership.io/managed=true",
+            ))
+        } else if !spec.selector.matches(&node.labels) {
+            Some((node, "left out: spec.labelSelector does not match its labels"))
+        } else {
+            None
+        }
+    })
+}
+
 fn fate(node: &Node, spec: &Spec) -> Fate {
     if node.is_at(&spec.target) {
         return Fate::AtTarget;
@@ -89,5 +107,28 @@ mod tests {
         assert_eq!(shown[3], ("a", false, &Fate::AtTarget));
         assert_eq!(shown[4], ("b", false, &Fate::Waits));
         assert!(matches!(shown[5], ("c", false, Fate::WillFail(Refusal::Newer { .. }))));
+    }
+
+    #[test]
+    fn what_is_left_out_says_why() {
+        let upgrade = in_progress("u", "a=Success");
+        let mut all = nodes("a=v1.36.3 b=v1.35.4 c=v1.35.4 d=v1.35.4");
+        for node in [0, 1] {
+            all[node].labels.clear();
+        }
+        all[2].labels.insert("zone".to_owned(), "x".to_owned());
+        let mut spec = upgrade.spec.clone().unwrap();
+        let zone = serde_json::json!({"label": "zone", "operator": "="  , "value": ["x"]});
+        spec.selector = crate::Selector::new(&[serde_json::from_value(zone).unwrap()]).unwrap();
+        let api_server = version("v1.35.4");
+        let seen = observation(&upgrade, &[], &all, &api_server, 0);
+        let shown: Vec<_> = left_out(&seen, &spec)
+            .map(|(node, why)| format!("{} {why}", node.name))
+            .collect();
+        let expected = [
+            "b left out: it does not have the label containership.io/managed=true",
+            "d left out: spec.labelSelector does not match its labels",
+        ];
+        assert_eq!(shown, expected);
     }
 }

@@ -25,6 +25,16 @@ pub enum Refusal {
         /// The rule.
         wanted: &'static str,
     },
+    /// A maintenance window cannot be read.
+    #[error("{field} is {value}, not {wanted}. Correct it.")]
+    Window {
+        /// The field.
+        field: String,
+        /// Its value.
+        value: String,
+        /// What is expected.
+        wanted: &'static str,
+    },
     /// No node is selected.
     #[error(
         "no Node with the label {MANAGED_LABEL}={MANAGED_VALUE} matches spec.labelSelector, so nothing would be upgraded. Label the nodes, or \

@@ -5,6 +5,7 @@
 use std::cmp::Ordering;
 
 use crate::observation::{Node, Observation};
+use crate::orders::Unhealthy;
 use crate::refusal::Refusal;
 use crate::version::Version;
 
@@ -80,6 +81,25 @@ pub fn fits(node: &Node, target: &Version) -> Result<(), Refusal> {
 /// [`Refusal::AheadOfControlPlane`].
 pub fn supports_workers(seen: &Observation<'_>, target: &Version) -> Result<(), Refusal> {
     behind_control_plane(&oldest(seen, Node::oldest), target)
+}
+
+/// Checks that the cluster is healthy: all Nodes are Ready, also those that the upgrade does not concern; etcd answers; `ClusterHealth` says so.
+///
+/// # Errors
+/// The first of these that is not so.
+pub fn healthy(seen: &Observation<'_>) -> Result<(), Unhealthy> {
+    let unready = seen.nodes.iter().filter(|node| !node.ready);
+    let unready: Vec<_> = unready.map(|node| node.name.clone()).collect();
+    if !unready.is_empty() {
+        return Err(Unhealthy::Nodes(unready));
+    }
+    if seen.health.etcd_failed {
+        return Err(Unhealthy::Etcd);
+    }
+    seen.health
+        .unhealthy
+        .clone()
+        .map_or(Ok(()), |words| Err(Unhealthy::Cluster(words)))
 }
 
 fn behind_control_plane(control_plane: &Version, target: &Version) -> Result<(), Refusal> {

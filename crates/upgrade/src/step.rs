@@ -7,6 +7,7 @@ use tidewaiter_api::containership::UpgradeStatus;
 use crate::observation::{Node, NodeState, Observation, Progress, Spec, Upgrade};
 use crate::orders::{Ending, NodeFailure, Order, Step, Wait};
 use crate::rules;
+use crate::{canary, cordon};
 
 /// Decides what is to be done for one upgrade. The orders are to be applied in one write, which is conditional on the version of the upgrade
 /// that was observed.
@@ -20,7 +21,7 @@ pub fn step(seen: &Observation<'_>) -> Step {
 }
 
 /// An upgrade that has not begun claims the cluster when it has the label, no other upgrade has a claim or goes first, it is neither paused
-/// nor aborted, and the version rules permit it. It does nothing else in this step: another coordinator may claim the cluster for another upgrade
+/// nor aborted, the version rules permit it, a maintenance window is open, and the cluster is healthy. It does nothing else in this step: another coordinator may claim the cluster for another upgrade
 /// at the same time. Of two claims each coordinator sees at least the one that was written before its own, so at most one upgrade goes on.
 fn begin(seen: &Observation<'_>) -> Step {
     let upgrade = seen.upgrade;
@@ -31,26 +32,46 @@ fn begin(seen: &Observation<'_>) -> Step {
         Ok(spec) => spec,
         Err(refusal) => return order(Order::Finish(Ending::Refused(refusal.clone()))),
     };
-    if spec.policy.aborted {
+    if spec.policy.aborted || upgrade.deleted {
         return order(Order::Finish(Ending::Aborted));
     }
-    if let Some(other) = others(seen).find(|other| other.is_in_progress() || goes_first(other, upgrade)) {
+    if let Some(other) = others(seen).find(|other| other.is_in_progress() || goes_first(seen, other)) {
         return wait(Wait::Upgrade(other.name.clone()));
     }
     if spec.policy.paused {
         return wait(Wait::Paused);
     }
-    match rules::preflight(seen, &spec.target, &spec.select(seen.nodes).collect::<Vec<_>>()) {
-        Ok(()) => order(Order::Begin),
-        Err(refusal) => order(Order::Finish(Ending::Refused(refusal))),
+    if let Err(refusal) = rules::preflight(seen, &spec.target, &spec.select(seen.nodes).collect::<Vec<_>>()) {
+        return order(Order::Finish(Ending::Refused(refusal)));
     }
+    match may_start(seen, spec) {
+        Ok(()) => order(Order::Begin),
+        Err(held) => Step {
+            wake: held.wake(seen.now),
+            ..wait(held)
+        },
+    }
+}
+
+/// Whether a node may be started now, as far as the operator, the time and the health of the cluster are concerned.
+fn may_start(seen: &Observation<'_>, spec: &Spec) -> Result<(), Wait> {
+    if spec.policy.paused {
+        return Err(Wait::Paused);
+    }
+    if let Some(opens) = spec.policy.windows.opens(seen.now) {
+        return Err(Wait::Window(opens));
+    }
+    if spec.policy.require_healthy {
+        rules::healthy(seen).map_err(Wait::Health)?;
+    }
+    Ok(())
 }
 
 /// An upgrade that is in progress: one order after the other, each from what the orders before it make of the progress, until it waits or is over.
 fn go_on(seen: &Observation<'_>) -> Step {
     let spec = match &seen.upgrade.spec {
         Ok(spec) => spec,
-        Err(refusal) => return order(Order::Finish(Ending::Refused(refusal.clone()))),
+        Err(refusal) => return cordon::give_up(seen, Ending::Refused(refusal.clone())),
     };
     let mut progress = seen.upgrade.progress.clone();
     let mut orders = Vec::new();
@@ -68,48 +89,81 @@ fn go_on(seen: &Observation<'_>) -> Step {
         }
     };
     let deadlines = progress.in_progress().filter_map(|(_, since)| deadline(spec, since?));
+    let wakes = wait.as_ref().and_then(|wait| wait.wake(seen.now));
     Step {
-        wake: deadlines.min(),
+        effects: cordon::effects(seen, spec, &progress, &orders, wait.as_ref()),
+        wake: deadlines.chain(wakes).min(),
         orders,
         wait,
     }
 }
 
 /// The next order, or what the upgrade waits for. Nodes that are in progress are settled first, whatever else is so. Then nothing is started if
-/// the upgrade ends, if another upgrade goes first, or if it is paused.
+/// the upgrade ends, if another upgrade goes first, or if it is paused, outside its windows, or the cluster is not healthy.
 fn next(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> Result<Order, Wait> {
     if let Some(order) = settle(seen, spec, progress) {
         return Ok(order);
     }
-    let in_progress: Vec<NodeName> = progress.in_progress().map(|(name, _)| name.clone()).collect();
-    let finish = |ending| finish(ending, &in_progress);
-    if spec.policy.aborted {
-        return finish(Ending::Aborted);
-    }
-    let failed = progress.count(NodeState::Failed);
-    if spec.policy.max_failures.is_some_and(|limit| failed >= limit.max(1)) {
-        return finish(Ending::TooManyFailures(failed));
-    }
     let remaining = remaining(seen, spec, progress);
-    if remaining.is_empty() {
-        return finish(if failed == 0 {
-            Ending::Success
-        } else {
-            Ending::Failures(failed)
-        });
+    let ending = ending(seen, spec, progress, &remaining);
+    let next = if ending.is_none() {
+        candidate(progress, &remaining)
+    } else {
+        None
+    };
+    if let Some(released) = cordon::release(seen, progress, next.map(|node| &node.name)) {
+        return Ok(released);
     }
+    let in_progress: Vec<NodeName> = progress.in_progress().map(|(name, _)| name.clone()).collect();
+    let Some(node) = next else {
+        return finish(ending.unwrap_or(Ending::Success), progress, &in_progress);
+    };
     give_way(seen)?;
     if let Some(claim) = withdrawal(seen) {
         return Ok(claim);
     }
-    if spec.policy.paused {
-        return Err(if in_progress.is_empty() {
-            Wait::Paused
-        } else {
-            Wait::Nodes(in_progress)
-        });
+    let is_drained = progress.cordons.contains_key(&node.name);
+    may_start(seen, spec).or_else(|held| match (is_drained, in_progress.is_empty()) {
+        // What was begun is finished.
+        (true, _) => Ok(()),
+        (false, true) => Err(held),
+        (false, false) => Err(Wait::Nodes(in_progress.clone())),
+    })?;
+    if let Some(canary) = spec.policy.canary.filter(|_| !is_drained && in_progress.is_empty())
+        && let Some(order) = canary::hold(seen, canary, progress)?
+    {
+        return Ok(order);
     }
-    start(seen, spec, &remaining, &in_progress)
+    start(seen, spec, progress, node, &remaining)
+}
+
+/// How the upgrade ends, if it starts no further node.
+fn ending(seen: &Observation<'_>, spec: &Spec, progress: &Progress, remaining: &[&Node]) -> Option<Ending> {
+    if spec.policy.aborted || seen.upgrade.deleted {
+        return Some(Ending::Aborted);
+    }
+    let failed = progress.count(NodeState::Failed);
+    if spec.policy.max_failures.is_some_and(|limit| failed >= limit.max(1)) {
+        return Some(Ending::TooManyFailures(failed));
+    }
+    if spec
+        .policy
+        .canary
+        .is_some_and(|canary| canary::has_failed(canary, progress))
+    {
+        return Some(Ending::CanaryFailed);
+    }
+    remaining.is_empty().then_some(if failed == 0 {
+        Ending::Success
+    } else {
+        Ending::Failures(failed)
+    })
+}
+
+/// The node that is next: one of the control plane while some remain, and the one that is drained already before others.
+fn candidate<'a>(progress: &Progress, remaining: &[&'a Node]) -> Option<&'a Node> {
+    let rank = |node: &&&Node| (!node.is_control_plane(), !progress.cordons.contains_key(&node.name));
+    remaining.iter().min_by_key(rank).copied()
 }
 
 /// Settles a node that is in progress: it succeeds when everything on it is at the target and it is Ready, and fails at its deadline, also when it
@@ -136,8 +190,10 @@ fn settle(seen: &Observation<'_>, spec: &Spec, progress: &Progress) -> Option<Or
     })
 }
 
-fn finish(ending: Ending, in_progress: &[NodeName]) -> Result<Order, Wait> {
+/// The upgrade ends when no node is in progress or out of service any more.
+fn finish(ending: Ending, progress: &Progress, in_progress: &[NodeName]) -> Result<Order, Wait> {
     if in_progress.is_empty() {
+        cordon::all_released(progress)?;
         Ok(Order::Finish(ending))
     } else {
         Err(Wait::Nodes(in_progress.to_vec()))
@@ -176,33 +232,39 @@ fn withdrawal(seen: &Observation<'_>) -> Option<Order> {
     loses.then_some(Order::Withdraw)
 }
 
-/// Starts the next node: of the control plane while some remain, alone; then workers, as many at once as the policy permits and their agents can.
-/// A node that the version rules do not permit fails without being started.
-fn start(seen: &Observation<'_>, spec: &Spec, remaining: &[&Node], in_progress: &[NodeName]) -> Result<Order, Wait> {
-    let control_plane = remaining.iter().find(|node| node.is_control_plane());
+/// Starts the next node: of the control plane alone; workers, as many at once as the policy permits and their agents can. If the policy says so,
+/// the node is drained before. A node that the version rules do not permit fails without being started.
+fn start(
+    seen: &Observation<'_>,
+    spec: &Spec,
+    progress: &Progress,
+    node: &Node,
+    remaining: &[&Node],
+) -> Result<Order, Wait> {
+    let in_progress: Vec<NodeName> = progress.in_progress().map(|(name, _)| name.clone()).collect();
     let is_worker = |name: &NodeName| {
         seen.nodes
             .iter()
             .any(|node| node.name == *name && !node.is_control_plane())
     };
-    let limit = if control_plane.is_none() && in_progress.iter().all(is_worker) {
+    let limit = if !node.is_control_plane() && in_progress.iter().all(is_worker) {
         if let Err(refusal) = rules::supports_workers(seen, &spec.target) {
-            return finish(Ending::Refused(refusal), in_progress);
+            return finish(Ending::Refused(refusal), progress, &in_progress);
         }
-        at_once(seen, spec, remaining, in_progress)
+        at_once(seen, spec, remaining, &in_progress)
     } else {
         1
     };
-    let candidate = control_plane
-        .or(remaining.first())
-        .filter(|_| in_progress.len() < limit);
-    let Some(node) = candidate else {
-        return Err(Wait::Nodes(in_progress.to_vec()));
-    };
-    Ok(match rules::fits(node, &spec.target) {
-        Ok(()) => Order::Start(node.name.clone()),
-        Err(refusal) => Order::Fail(node.name.clone(), NodeFailure::Refused(refusal)),
-    })
+    if in_progress.len() >= limit {
+        return Err(Wait::Nodes(in_progress));
+    }
+    if let Err(refusal) = rules::fits(node, &spec.target) {
+        return Ok(Order::Fail(node.name.clone(), NodeFailure::Refused(refusal)));
+    }
+    match spec.policy.drain {
+        Some(policy) => cordon::drain(seen, progress, policy, node),
+        None => Ok(Order::Start(node.name.clone())),
+    }
 }
 
 /// How many workers may be in progress. One, unless the agents of all that remain or are in progress follow the status of their own node: the
@@ -218,8 +280,8 @@ fn others<'a>(seen: &Observation<'a>) -> impl Iterator<Item = &'a Upgrade> + use
     seen.upgrades.iter().filter(move |other| other.uid != *uid)
 }
 
-fn goes_first(other: &Upgrade, upgrade: &Upgrade) -> bool {
-    other.may_begin() && other.precedes(upgrade)
+fn goes_first(seen: &Observation<'_>, other: &Upgrade) -> bool {
+    other.may_begin(seen.now) && other.precedes(seen.upgrade)
 }
 
 /// When a node that was started then fails. None if there is no such time.

@@ -1,10 +1,13 @@
 //! Builders for the tables.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 use tidewaiter_api::NodeName;
 use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE, ROLE_CONTROL_PLANE_LABEL};
 
-use crate::observation::{Node, NodeState, Observation, Policy, Progress, Spec, Upgrade};
+use crate::drain::Left;
+use crate::observation::{Health, Node, NodeState, Observation, Policy, Progress, Spec, Upgrade};
 use crate::selector::Selector;
 use crate::version::Version;
 
@@ -38,6 +41,8 @@ pub(crate) fn node(node: &str, kubelet: &str) -> Node {
         components: Vec::new(),
         ready,
         parallel: false,
+        cordoned: false,
+        cordoned_by: None,
     }
 }
 
@@ -47,6 +52,13 @@ pub(crate) fn nodes(text: &str) -> Vec<Node> {
     nodes.map(|(name, version)| node(name, version)).collect()
 }
 
+static NOTHING_LEFT: BTreeMap<NodeName, Vec<Left>> = BTreeMap::new();
+
+const HEALTHY: Health = Health {
+    unhealthy: None,
+    etcd_failed: false,
+};
+
 /// An upgrade to v1.36.3, with ten minutes for each node, that was created at the time 0.
 pub(crate) fn upgrade(name: &str) -> Upgrade {
     Upgrade {
@@ -55,6 +67,7 @@ pub(crate) fn upgrade(name: &str) -> Upgrade {
         generation: 5,
         created: Some(at(0)),
         managed: true,
+        deleted: false,
         spec: Ok(Spec {
             target: version("v1.36.3"),
             selector: Selector::default(),
@@ -95,6 +108,8 @@ pub(crate) fn observation<'a>(
         upgrades,
         nodes,
         api_server,
+        health: &HEALTHY,
+        left: &NOTHING_LEFT,
         now: at(seconds),
     }
 }

@@ -13,12 +13,13 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use schemars::transform::RecursiveTransform;
 use serde::{Deserialize, Serialize};
 
-use crate::condition::Condition;
+use crate::condition::{Condition, TIMESTAMP_PATTERN};
 use crate::schema::{kubernetes_integer, null_is_empty};
 use crate::values::{LabelKey, LabelValue};
 
@@ -114,6 +115,7 @@ pub struct ClusterUpgradeSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(description = "What the operator adds to an upgrade.", transform = RecursiveTransform(kubernetes_integer))]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of its own")]
 pub struct UpgradePolicy {
     /// No further node is started until this is removed. Nodes that are in progress are finished.
     #[serde(default)]
@@ -125,6 +127,78 @@ pub struct UpgradePolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_failures: Option<u32>,
+    /// A node is started only while all Nodes are Ready, etcd answers the API server, and each ClusterHealth is Healthy; until then the upgrade
+    /// waits. Not set: they are not looked at.
+    #[serde(default)]
+    pub require_healthy: bool,
+    /// A node is started only within one of these windows. Nodes that are in progress are finished. Empty: at any time.
+    #[serde(default, deserialize_with = "null_is_empty", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 50))]
+    pub maintenance_windows: Vec<MaintenanceWindow>,
+    /// After this number of nodes, the upgrade goes on only when the cluster has been healthy for `soakSeconds`. It ends if one of them fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub canary: Option<u32>,
+    /// For how many seconds the cluster must be healthy after the canaries. Absent: 600.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub soak_seconds: Option<u32>,
+    /// Each node is cordoned and drained before it is started, and uncordoned when it is done or has failed.
+    #[serde(default)]
+    pub drain: bool,
+    /// For how many seconds the pods of a node may take to leave it. Absent: 600.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub drain_timeout_seconds: Option<u32>,
+    /// What happens to a node whose pods have not left it by then. Absent: `fail`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_drain_timeout: Option<OnDrainTimeout>,
+}
+
+/// What happens to a node whose pods have not left it in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "What happens to a node whose pods have not left it in time.")]
+#[serde(rename_all = "lowercase")]
+pub enum OnDrainTimeout {
+    /// It fails, without a script.
+    Fail,
+    /// Its pods are deleted, whatever their disruption budgets say, and it is started.
+    Force,
+}
+
+/// When nodes may be started, every week.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "When nodes may be started, every week.")]
+#[serde(rename_all = "camelCase")]
+pub struct MaintenanceWindow {
+    /// The days on which the window opens. Empty: every day.
+    #[serde(default, deserialize_with = "null_is_empty", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 7))]
+    pub days: Vec<Day>,
+    /// When it opens, for example `22:00`.
+    #[schemars(regex(pattern = "^([01][0-9]|2[0-3]):[0-5][0-9]$"))]
+    pub start: String,
+    /// When it closes, for example `04:00`: on the next day if this is not after `start`.
+    #[schemars(regex(pattern = "^([01][0-9]|2[0-3]):[0-5][0-9]$"))]
+    pub end: String,
+    /// The time zone of both, by its name in the IANA database, for example `Europe/Berlin`. Absent: UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub time_zone: Option<String>,
+}
+
+/// A day of the week.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "A day of the week.")]
+#[expect(missing_docs, reason = "the days")]
+pub enum Day {
+    Mon,
+    Tue,
+    Wed,
+    Thu,
+    Fri,
+    Sat,
+    Sun,
 }
 
 /// How the upgrade goes, in words. Written by the coordinator alone.
@@ -215,6 +289,31 @@ pub struct UpgradeProgress {
     /// When the upgrade of the current node began, for example `Sun Nov 22 05:29:17 UTC 2026` (Go's `time.UnixDate`), or empty.
     #[serde(default)]
     pub current_start_time: String,
+    /// Since when the cluster has been healthy after the canaries (UTC).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
+    pub soaking_since: Option<Timestamp>,
+    /// The nodes that the upgrade takes out of service, by the name of the node: written before the node is cordoned, and removed after it is
+    /// uncordoned.
+    #[serde(
+        default,
+        deserialize_with = "null_is_empty",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub cordons: BTreeMap<String, Cordon>,
+}
+
+/// That a node is out of service for an upgrade.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "That a node is out of service for the upgrade.")]
+#[serde(rename_all = "camelCase")]
+pub struct Cordon {
+    /// When its drain began (UTC).
+    #[schemars(with = "String", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
+    pub since: Timestamp,
+    /// Whether somebody else had cordoned it before. Then it stays cordoned.
+    #[serde(default)]
+    pub before: bool,
 }
 
 /// How far an upgrade is.

@@ -310,12 +310,61 @@ async fn the_api_server_refuses_what_the_types_refuse_and_what_would_do_harm() {
 async fn the_policy_of_an_upgrade_is_checked() {
     let client = control_plane().await.client(&Identity::Admin);
     let mut upgrade = golden::objects("cluster_upgrade").swap_remove(0);
-    upgrade["spec"]["policy"] = json!({"paused": true, "aborted": false, "maxFailures": 3});
+    let window = json!({"days": ["Mon", "Sun"], "start": "22:00", "end": "04:00", "timeZone": "Europe/Berlin"});
+    upgrade["spec"]["policy"] = json!({"paused": true, "aborted": false, "maxFailures": 3, "requireHealthy": true, "canary": 1, "soakSeconds": 60,
+        "drain": true, "drainTimeoutSeconds": 600, "onDrainTimeout": "fail",
+        "maintenanceWindows": [window]});
+    upgrade["spec"]["status"]["cordons"] = json!({"node-1": {"since": "2026-11-22T06:00:00Z", "before": true}});
+    upgrade["spec"]["status"]["soakingSince"] = json!("2026-11-22T06:00:00Z");
     let cases = vec![
         case("/spec/policy", vec![json!({}), Value::Null], vec![json!(true)]),
         case("/spec/policy/paused", vec![json!(false)], vec![json!("true")]),
         harmful("/spec/policy/maxFailures", vec![json!(1), Value::Null], vec![json!(0)]),
         case("/spec/policy/maxFailures", vec![], vec![json!(-1), json!("1")]),
+        harmful("/spec/policy/canary", vec![json!(1), Value::Null], vec![json!(0)]),
+        harmful("/spec/policy/soakSeconds", vec![json!(1), Value::Null], vec![json!(0)]),
+        case("/spec/policy/drain", vec![json!(true)], vec![json!("true")]),
+        harmful(
+            "/spec/policy/drainTimeoutSeconds",
+            vec![json!(1), Value::Null],
+            vec![json!(0)],
+        ),
+        case(
+            "/spec/policy/onDrainTimeout",
+            values(&["fail", "force"]),
+            values(&["", "wait"]),
+        ),
+        case(
+            "/spec/status/cordons",
+            vec![
+                Value::Null,
+                json!({}),
+                json!({"node-1": {"since": "2026-11-22T06:00:00Z"}}),
+            ],
+            vec![json!({"node-1": {"since": "yesterday"}}), json!({"node-1": {}})],
+        ),
+        case("/spec/status/soakingSince", vec![Value::Null], vec![json!("yesterday")]),
+        case("/spec/policy/requireHealthy", vec![json!(false)], vec![json!("true")]),
+        case(
+            "/spec/policy/maintenanceWindows",
+            vec![json!([]), Value::Null],
+            vec![json!("22:00-04:00")],
+        ),
+        case(
+            "/spec/policy/maintenanceWindows/0/days",
+            vec![json!([]), Value::Null, json!(["Sat"])],
+            vec![json!(["Saturday"]), json!("Sat")],
+        ),
+        harmful(
+            "/spec/policy/maintenanceWindows/0/start",
+            values(&["00:00", "23:59"]),
+            values(&["24:00", "7:00", "22:00:00", "22:00\n"]),
+        ),
+        harmful(
+            "/spec/policy/maintenanceWindows/0/timeZone",
+            vec![json!("UTC"), Value::Null],
+            vec![json!("x".repeat(65))],
+        ),
     ];
     compare::<ClusterUpgrade>(client, Ask::Create, upgrade, cases).await;
 }

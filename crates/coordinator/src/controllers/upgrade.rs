@@ -1,33 +1,41 @@
 //! Upgrade controller: upgrades the nodes of the cluster, one after the other, as a `ClusterUpgrade` says.
 //!
-//! - `tidewaiter_upgrade::step` decides. This controller observes, writes what it orders, and says it in Events and conditions. It writes to no Node.
+//! - `tidewaiter_upgrade::step` decides. This controller observes, writes what it orders, and says it in Events and conditions. It writes to Nodes, and
+//!   evicts pods, only if the policy of the upgrade says so, and only after the progress says it.
 //! - Everything is in the `ClusterUpgrade`, nothing in memory: the progress is in `spec.status`, where the Go coordinator wrote it and the agents read
 //!   it. A progress is written whole or not at all, on the condition that the upgrade is as it was observed. So a replica that is killed, or that does
 //!   not lead any more, cannot make two nodes current.
 //! - An upgrade is decided about on the newest state of itself, and on a state of the others that is at least as new. [`step`] depends on that.
 //! - Conditions are for people. Nothing is decided by them.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Client, Resource as _};
 use serde::{Deserialize, Serialize};
+use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::{ClusterUpgrade, UpgradeStatus};
-use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
+use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, UPGRADE_FINALIZER};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
 use tidewaiter_kit::{
-    Cache, Controller, ControllerContext, Events, Next, Notice, Pass, Queue, ReconcileError, Reconciler, Retry,
-    SharedClock, Tasks, WriteError, Writer,
+    Cache, Controller, ControllerContext, Events, Finalizer, Key, Next, Notice, Pass, Queue, ReconcileError,
+    Reconciler, Retry, SharedClock, Tasks, WriteError, Writer,
 };
-use tidewaiter_upgrade::{InvalidVersion, Node, Observation, Step, Upgrade, Version, form, step};
+use tidewaiter_upgrade::{
+    Effect, Fate, Health, InvalidVersion, Observation, Order, Spec, Step, Upgrade, Version, form, plan, step,
+};
 
+mod drain;
+mod health;
+mod look;
 mod node;
 mod patch;
 mod status;
 
-use node::{ComponentPod, UpgradeNode};
+use drain::NodePods;
+pub use look::{LookError, SeenUpgrade, look_at_upgrade};
+use node::{ComponentPod, UpgradeNode, observed};
 
 /// Our own write is not in the cache yet. Its change starts a pass; this is the fallback.
 const CATCH_UP: Duration = Duration::from_secs(1);
@@ -108,27 +116,37 @@ impl Reconciler for UpgradeController {
         if is_reported(&object) {
             return Ok(Next::UntilChanged);
         }
-        let api_server = pass.outside(self.client.apiserver_version()).await;
-        let api_server: Version = api_server.map_err(UpgradeError::Unanswered)?.git_version.parse()?;
+        let question = Question::about(&object);
+        let Answer {
+            api_server,
+            health,
+            pods,
+        } = pass.outside(self.ask(&question)).await?;
         let Some(object) = self.upgrades.get(pass.key()) else {
             return Ok(Next::UntilChanged);
         };
+        if Question::about(&object) != question {
+            return Ok(Next::Pending(CATCH_UP));
+        }
         pass.about(object.object_ref(&()));
         if self.writer.awaits::<ClusterUpgrade>(pass.key(), Some(&object.metadata)) {
             return Ok(Next::Pending(CATCH_UP));
         }
         // After the upgrade itself, so that the others are at least as new.
         let upgrades: Vec<Upgrade> = self.upgrades.iter().map(|object| form::read(&object)).collect();
-        let (upgrade, nodes) = (form::read(&object), self.observe_nodes());
+        let (upgrade, nodes) = (form::read(&object), observed(self.nodes.iter(), self.pods.iter()));
         let seen = Observation {
             upgrade: &upgrade,
             upgrades: &upgrades,
             nodes: &nodes,
             api_server: &api_server,
+            health: &health,
+            left: &pods.left,
             now: self.clock.now(),
         };
         let step = step(&seen);
         self.perform(&object, &seen, &step).await?;
+        self.affect(&seen, &step, &pods).await?;
         let now = self.clock.now();
         let wait = step
             .wake
@@ -138,35 +156,86 @@ impl Reconciler for UpgradeController {
 }
 
 impl UpgradeController {
-    fn observe_nodes(&self) -> Vec<Node> {
-        let mut components = BTreeMap::<String, Vec<Version>>::new();
-        for pod in self.pods.iter() {
-            components
-                .entry(pod.node().to_owned())
-                .or_default()
-                .extend(pod.versions());
+    /// Asks what no cache has.
+    async fn ask(&self, question: &Question) -> Result<Answer, UpgradeError> {
+        let version = self
+            .client
+            .apiserver_version()
+            .await
+            .map_err(UpgradeError::Unanswered)?;
+        let health = if question.health {
+            health::read(&self.client).await.map_err(UpgradeError::Health)?
+        } else {
+            Health::default()
+        };
+        let pods = NodePods::read(&self.client, &question.drained)
+            .await
+            .map_err(UpgradeError::Drain)?;
+        let api_server = version.git_version.parse()?;
+        Ok(Answer {
+            api_server,
+            health,
+            pods,
+        })
+    }
+
+    /// What is done to Nodes and pods, after it was written that it is.
+    async fn affect(&self, seen: &Observation<'_>, step: &Step, pods: &NodePods) -> Result<(), UpgradeError> {
+        for effect in &step.effects {
+            let (Effect::Cordon(name) | Effect::Evict(name) | Effect::Delete(name) | Effect::Uncordon(name)) = effect;
+            let key = Key::new(name.as_str());
+            let node = self.nodes.get(&key);
+            // Our own write of it is not in the cache yet.
+            let node = node.filter(|node| !self.writer.awaits::<UpgradeNode>(&key, Some(node.meta())));
+            match (effect, node) {
+                (Effect::Cordon(_), Some(node)) => drain::cordon(&self.writer, &node, &seen.upgrade.name).await?,
+                (Effect::Uncordon(_), Some(node)) => drain::uncordon(&self.writer, &node).await?,
+                (Effect::Cordon(_) | Effect::Uncordon(_), None) => {}
+                (Effect::Evict(name), _) => pods.evict(&self.client, name).await.map_err(UpgradeError::Drain)?,
+                (Effect::Delete(name), _) => pods.delete(&self.client, name).await.map_err(UpgradeError::Drain)?,
+            }
         }
-        self.nodes
-            .iter()
-            .filter_map(|node| node.observed(&components))
-            .collect()
+        Ok(())
+    }
+
+    /// Says before the first cordon which pods will keep which node from being drained.
+    async fn forecast(&self, about: &ObjectReference, spec: &Spec, seen: &Observation<'_>) -> Result<(), UpgradeError> {
+        let pods = NodePods::read_all(&self.client).await.map_err(UpgradeError::Drain)?;
+        let waiting = plan(seen, spec).into_iter().filter(|node| node.fate == Fate::Waits);
+        let concerned = waiting.filter_map(|node| pods.left.get_key_value(&node.name));
+        if let Some(note) = status::forecast(concerned) {
+            self.events
+                .publish(about, Notice::warning("DrainForecast", "Upgrade", note));
+        }
+        Ok(())
     }
 
     /// Writes the progress, then the Events, then the conditions, which may be lost with the process.
-    async fn perform(&self, object: &ClusterUpgrade, seen: &Observation<'_>, step: &Step) -> Result<(), WriteError> {
+    async fn perform(&self, object: &ClusterUpgrade, seen: &Observation<'_>, step: &Step) -> Result<(), UpgradeError> {
         let mut upgrade = seen.upgrade.clone();
         for order in &step.orders {
             upgrade.progress.apply(order, seen.now);
         }
         // The second write follows the first one: a cache that shows the state between them is awaited, too.
         let mut seen_last = object.metadata.clone();
-        if let Some(patch) = patch::patch(object.spec.status.as_ref(), &upgrade.progress) {
+        let patch = patch::patch(object.spec.status.as_ref(), &upgrade.progress);
+        if let Some(patch) = patch::with_finalizer(patch, &object.metadata, upgrade.is_in_progress()) {
             seen_last = self.writer.patch::<ClusterUpgrade>(&seen_last, patch).await?;
             upgrade.generation = seen_last.generation.unwrap_or(upgrade.generation);
         }
         let about: ObjectReference = object.object_ref(&());
         for notice in status::notices(seen.upgrade, step) {
             self.events.publish(&about, notice);
+        }
+        if step.orders.contains(&Order::Begin)
+            && let Ok(spec) = &seen.upgrade.spec
+            && spec.policy.drain.is_some()
+        {
+            self.forecast(&about, spec, seen).await?;
+        }
+        if object.metadata.deletion_timestamp.is_some() && !upgrade.is_in_progress() {
+            // It is gone: nothing keeps it any more.
+            return Ok(());
         }
         let before = object.status.clone().unwrap_or_default();
         let after = Observation {
@@ -185,12 +254,48 @@ impl UpgradeController {
     }
 }
 
+/// What a pass asks the API server for.
+#[derive(Debug, PartialEq, Eq)]
+struct Question {
+    /// Whether the upgrade requires the cluster to be healthy.
+    health: bool,
+    /// The nodes whose pods must leave.
+    drained: Vec<NodeName>,
+}
+
+struct Answer {
+    api_server: Version,
+    health: Health,
+    pods: NodePods,
+}
+
+impl Question {
+    fn about(object: &ClusterUpgrade) -> Self {
+        let progress = form::progress(object.spec.status.as_ref());
+        let drained = progress
+            .cordons
+            .keys()
+            .filter(|node| !progress.nodes.contains_key(*node));
+        Self {
+            health: requires_health(object),
+            drained: drained.cloned().collect(),
+        }
+    }
+}
+
+/// Whether the upgrade waits for the cluster to be healthy.
+fn requires_health(object: &ClusterUpgrade) -> bool {
+    let policy = object.spec.policy.as_ref();
+    policy.is_some_and(|policy| policy.require_healthy || policy.canary.is_some())
+}
+
 /// Whether an upgrade is over, and its conditions say so.
 fn is_reported(object: &ClusterUpgrade) -> bool {
     let progress = object.spec.status.as_ref();
     let is_over = progress
         .is_some_and(|progress| matches!(progress.cluster_status, UpgradeStatus::Success | UpgradeStatus::Failed));
-    is_over && object.status.as_ref().is_some_and(status::is_final)
+    let is_free = !Finalizer(UPGRADE_FINALIZER).is_on(&object.metadata);
+    is_over && is_free && object.status.as_ref().is_some_and(status::is_final)
 }
 
 /// Why a pass failed.
@@ -198,6 +303,10 @@ fn is_reported(object: &ClusterUpgrade) -> bool {
 enum UpgradeError {
     #[error("the version of the API server cannot be read")]
     Unanswered(#[source] kube::Error),
+    #[error("the health of the cluster cannot be read, which spec.policy.requireHealthy needs")]
+    Health(#[source] kube::Error),
+    #[error("the pods of a node cannot be read or evicted, which spec.policy.drain needs (deploy/coordinator/drain)")]
+    Drain(#[source] kube::Error),
     #[error("the version of the API server is not valid")]
     Version(#[from] InvalidVersion),
     #[error(transparent)]
@@ -207,7 +316,7 @@ enum UpgradeError {
 impl ReconcileError for UpgradeError {
     fn retry(&self) -> Retry {
         match self {
-            Self::Unanswered(error) => Retry::of(error),
+            Self::Unanswered(error) | Self::Health(error) | Self::Drain(error) => Retry::of(error),
             Self::Version(_) => Retry::Slow,
             Self::Write(error) => error.retry(),
         }
@@ -216,6 +325,8 @@ impl ReconcileError for UpgradeError {
     fn class(&self) -> &'static str {
         match self {
             Self::Unanswered(_) | Self::Version(_) => "version",
+            Self::Health(_) => "health",
+            Self::Drain(_) => "drain",
             Self::Write(error) => error.class(),
         }
     }
@@ -223,6 +334,8 @@ impl ReconcileError for UpgradeError {
     fn notice(&self) -> Option<Notice> {
         match self {
             Self::Unanswered(_) | Self::Version(_) => None,
+            Self::Drain(error) => Some(Notice::warning("DrainFailed", "Upgrade", format!("{self}: {error}"))),
+            Self::Health(error) => Some(Notice::warning("HealthUnknown", "Upgrade", format!("{self}: {error}"))),
             Self::Write(error) => error.notice(),
         }
     }

@@ -13,7 +13,7 @@ use kube::core::{ListMeta, ObjectList, ObjectMeta, TypeMeta};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tidewaiter_api::names::{AUTHORIZATION_ROLE_BINDING_FINALIZER, AUTHORIZATION_ROLE_FINALIZER};
+use tidewaiter_api::names::{AUTHORIZATION_ROLE_BINDING_FINALIZER, AUTHORIZATION_ROLE_FINALIZER, UPGRADE_FINALIZER};
 use tidewaiter_cloud::models::{CLUSTER_LABEL_PREFIX, NODE_POOL_LABEL_PREFIX};
 use tidewaiter_kit::{Cache, Chain, Next, Pass, ReconcileError, Reconciler, Retry, SharedClock, WriteError, Writer};
 use tracing::info;
@@ -30,7 +30,11 @@ const CONCURRENCY: usize = 16;
 /// Objects in a page of a list. The marker is written after each page.
 const PAGE: u32 = 500;
 /// The finalizers of the controllers.
-const OUR_FINALIZERS: [&str; 2] = [AUTHORIZATION_ROLE_FINALIZER, AUTHORIZATION_ROLE_BINDING_FINALIZER];
+const OUR_FINALIZERS: [&str; 3] = [
+    AUTHORIZATION_ROLE_FINALIZER,
+    AUTHORIZATION_ROLE_BINDING_FINALIZER,
+    UPGRADE_FINALIZER,
+];
 /// Until the next sweep after one that removed something: what it missed was in flight.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Until the next sweep while something waits for a finalizer.

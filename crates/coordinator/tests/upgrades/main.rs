@@ -8,7 +8,10 @@
 #[path = "../shared/cluster.rs"]
 mod cluster;
 mod crashes;
+mod drains;
 mod ends;
+mod forecast;
+mod holds;
 mod lives;
 mod others;
 mod world;

@@ -92,6 +92,8 @@ async fn a_start_that_is_long_ago_or_cannot_be_read_does_not_hang() {
     world.waits("old", "upgrading w2").await;
     assert_eq!(world.statuses("old").await, "w1=Failed w2=InProgress");
     running.stop().await;
+    // A person does not wait for its node.
+    world.change("old", json!({"metadata": {"finalizers": null}})).await;
     world
         .upgrades()
         .delete("old", &kube::api::DeleteParams::default())

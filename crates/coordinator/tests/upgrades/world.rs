@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tidewaiter_api::ConditionStatus;
@@ -12,9 +12,9 @@ use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, MANAGED_LABEL, ROLE_CONTROL
 use tidewaiter_coordinator::controllers;
 use tidewaiter_kit::Pause;
 use tidewaiter_testkit::builders::node;
-use tidewaiter_testkit::{AuditMark, Identity, Reused, eventually, leaks, settled, throughout};
+use tidewaiter_testkit::{AuditMark, ControlPlane, Identity, Reused, eventually, leaks, settled, throughout};
 
-use crate::cluster::{self, Wiring, coordinator, prepared};
+use crate::cluster::{self, Wiring, coordinator};
 pub use crate::cluster::{Running, SOON};
 
 /// The version of the nodes.
@@ -46,7 +46,14 @@ impl World {
     pub async fn start() -> Self {
         leaks::capture_logs();
         Self {
-            cluster: prepared().await,
+            cluster: ControlPlane::reused(async |cluster| {
+                cluster::prepare(cluster).await;
+                for folder in ["upgrades", "drain"] {
+                    let folder = format!("coordinator/{folder}");
+                    cluster.apply_manifests(cluster::deploy(&folder)).await;
+                }
+            })
+            .await,
         }
     }
 
@@ -82,6 +89,13 @@ impl World {
         self.nodes().create(&PostParams::default(), &built).await.unwrap();
         self.reports(name, json!({"nodeInfo": {"kubeletVersion": version}}))
             .await;
+    }
+
+    /// The account of pods, which the controller manager would create.
+    pub async fn default_account(&self, namespace: &str) {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.cluster.client(&Identity::Admin), namespace);
+        let account = serde_json::from_value(json!({"metadata": {"name": "default"}})).unwrap();
+        accounts.create(&PostParams::default(), &account).await.unwrap();
     }
 
     pub async fn delete_node(&self, name: &str) {

@@ -15,14 +15,14 @@ const WIDTH: u16 = 100;
 
 /// Rows under a heading. Nothing in a cell can make a terminal do anything.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(crate) struct Table {
     title: &'static str,
     table: comfy_table::Table,
 }
 
 impl Table {
     /// An empty title is not printed, and neither is a header without columns.
-    pub(super) fn new(title: &'static str, columns: &[&str]) -> Self {
+    pub(crate) fn new(title: &'static str, columns: &[&str]) -> Self {
         let mut table = comfy_table::Table::new();
         table.load_style(NOTHING);
         // A program that reads lines, such as grep, gets each cell whole.
@@ -37,11 +37,11 @@ impl Table {
         Self { title, table }
     }
 
-    pub(super) fn row<const N: usize>(&mut self, cells: [&str; N]) {
+    pub(crate) fn row<const N: usize>(&mut self, cells: [&str; N]) {
         self.table.add_row(cells.map(printable));
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.table.row_count() == 0
     }
 
@@ -57,7 +57,7 @@ impl Table {
 }
 
 /// Prints `answer` in the requested format.
-pub(super) fn print<T: Serialize>(format: OutputFormat, answer: &T, tables: impl FnOnce() -> Vec<Table>) -> Result<()> {
+pub(crate) fn print<T: Serialize>(format: OutputFormat, answer: &T, tables: impl FnOnce() -> Vec<Table>) -> Result<()> {
     let text = match format {
         OutputFormat::Table => tables().iter().map(Table::text).collect::<Vec<_>>().join("\n"),
         OutputFormat::Json => serde_json::to_string_pretty(answer).context("the output as JSON")? + "\n",

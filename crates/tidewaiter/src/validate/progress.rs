@@ -1,11 +1,11 @@
 //! Progress on standard error during a wait: on a terminal one view that is redrawn in place, otherwise one line per
-//! validation. The view is removed when it is cleared, and the cursor is never hidden.
+//! validation.
 
 use std::fmt;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use console::{Term, truncate_str};
+use console::Term;
 use jiff::SignedDuration;
 use tidewaiter_api::ClusterName;
 use tidewaiter_kit::Clock;
@@ -13,6 +13,7 @@ use tidewaiter_validation::{Outcome, Verdict};
 
 use super::problems::Problems;
 use super::rounds::Rounds;
+use crate::live::View;
 
 /// The maximum number of problems that a terminal shows.
 const SHOWN: usize = 12;
@@ -29,19 +30,16 @@ pub(super) struct Progress {
 }
 
 enum To {
-    /// A terminal, and what is drawn on it: the lines right above the cursor.
-    Terminal(Term, Vec<String>),
+    Terminal(View),
     Lines(Box<dyn Write>),
 }
 
 impl Progress {
     /// A view if standard error is a terminal that supports it, otherwise lines. `term` is the value of `TERM`.
     pub(super) fn on_stderr(cluster: &ClusterName, term: Option<&str>) -> Self {
-        let terminal = Term::buffered_stderr();
-        if terminal.is_term() && term.is_some_and(|term| term != "dumb") {
-            Self::new(cluster, To::Terminal(terminal, Vec::new()))
-        } else {
-            Self::lines(cluster, Box::new(io::stderr()))
+        match View::on(Term::buffered_stderr(), term) {
+            Some(view) => Self::new(cluster, To::Terminal(view)),
+            None => Self::lines(cluster, Box::new(io::stderr())),
         }
     }
 
@@ -60,7 +58,7 @@ impl Progress {
 
     /// Whether the view changes with time alone.
     pub(super) fn is_live(&self) -> bool {
-        matches!(self.to, To::Terminal(..))
+        matches!(self.to, To::Terminal(_))
     }
 
     /// Shows a verdict that is not the last one.
@@ -76,21 +74,16 @@ impl Progress {
 
     /// Draws the view as of now.
     pub(super) fn draw(&mut self, rounds: &Rounds, clock: &dyn Clock) {
-        let view = self.view(rounds, clock.monotonic());
-        if let To::Terminal(terminal, drawn) = &mut self.to {
-            let (rows, columns) = terminal.size();
-            // A line that is too long would wrap, and lines that have scrolled off cannot be redrawn.
-            let fit = view.into_iter().take(usize::from(rows.saturating_sub(1)));
-            let width = usize::from(columns.saturating_sub(1));
-            let lines = fit.map(|line| truncate_str(&line, width, "…").into_owned());
-            replace(terminal, drawn, lines.collect());
+        let lines = self.view(rounds, clock.monotonic());
+        if let To::Terminal(view) = &mut self.to {
+            view.draw(lines);
         }
     }
 
     /// Removes the view.
     pub(super) fn clear(&mut self) {
-        if let To::Terminal(terminal, drawn) = &mut self.to {
-            replace(terminal, drawn, Vec::new());
+        if let To::Terminal(view) = &mut self.to {
+            view.clear();
         }
     }
 
@@ -134,21 +127,6 @@ impl Progress {
             Some(Outcome::Unknown) => format!("cannot tell whether {cluster} is ready"),
         }
     }
-}
-
-/// Replaces the drawn lines in one write. When the terminal is gone, they cannot be delivered.
-fn replace(terminal: &Term, drawn: &mut Vec<String>, lines: Vec<String>) {
-    if *drawn == lines {
-        return;
-    }
-    // The terminal has echoed `^C` at the cursor.
-    let _ = terminal.clear_line();
-    let _ = terminal.clear_last_lines(drawn.len());
-    for line in &lines {
-        let _ = terminal.write_line(line);
-    }
-    let _ = terminal.flush();
-    *drawn = lines;
 }
 
 /// Whole seconds, as `1m 30s`.

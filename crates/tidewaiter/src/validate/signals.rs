@@ -6,7 +6,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Which signal came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Interrupt {
+pub(crate) enum Interrupt {
     /// SIGINT: Ctrl-C.
     Interrupted,
     /// SIGTERM.
@@ -15,7 +15,7 @@ pub(super) enum Interrupt {
 
 impl Interrupt {
     /// 128 and the signal's number, as shells have it.
-    pub(super) fn code(self) -> u8 {
+    pub(crate) fn code(self) -> u8 {
         match self {
             Self::Interrupted => 130,
             Self::Terminated => 143,
@@ -24,19 +24,19 @@ impl Interrupt {
 }
 
 /// Waits for a signal.
-pub(super) trait Interrupts {
+pub(crate) trait Interrupts {
     /// Completes when one has come.
     async fn next(&mut self) -> Interrupt;
 }
 
 /// The signals of this process. From the moment they are listened to, none ends it by itself.
-pub(super) struct Signals {
+pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    pub(super) fn listen() -> io::Result<Self> {
+    pub(crate) fn listen() -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,

@@ -21,6 +21,7 @@ mod starts;
 mod takeover;
 mod terminate;
 mod upgrades;
+mod upgrade;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -33,14 +33,48 @@ fn what_the_go_coordinator_wrote_is_read_and_written_as_it_was() {
 fn without_a_policy_it_is_as_before() {
     let policy = |spec: Value| read(&object(&spec)).spec.unwrap().policy;
     assert_eq!(policy(json!({})), Policy::default());
-    let set = policy(json!({"policy": {"paused": true, "aborted": true, "maxFailures": 2}}));
+    let window = json!({"days": ["Sat"], "start": "22:00", "end": "04:00"});
+    let set = policy(
+        json!({"policy": {"paused": true, "aborted": true, "maxFailures": 2, "requireHealthy": true,
+        "maintenanceWindows": [window]}}),
+    );
     let expected = Policy {
         paused: true,
         aborted: true,
         max_failures: Some(2),
         max_unavailable: 1,
+        require_healthy: true,
+        windows: Windows::new(&[serde_json::from_value(window).unwrap()]).unwrap(),
+        drain: None,
+        canary: None,
     };
     assert_eq!(set, expected);
+}
+
+#[test]
+fn drain_canaries_and_what_they_record_are_read_and_written() {
+    let drain = |policy: Value| read(&object(&json!({ "policy": policy }))).spec.unwrap().policy.drain;
+    let minutes = |timeout, force| {
+        let timeout = SignedDuration::from_mins(timeout);
+        Some(DrainPolicy { timeout, force })
+    };
+    assert_eq!(drain(json!({"drain": true})), minutes(10, false));
+    let forced = json!({"drain": true, "drainTimeoutSeconds": 60, "onDrainTimeout": "force"});
+    assert_eq!(drain(forced), minutes(1, true));
+    assert_eq!(drain(json!({"drainTimeoutSeconds": 60})), None);
+    let canary = |policy: Value| read(&object(&json!({ "policy": policy }))).spec.unwrap().policy.canary;
+    let expected = |nodes, soak| {
+        let soak = SignedDuration::from_secs(soak);
+        Some(CanaryPolicy { nodes, soak })
+    };
+    assert_eq!(canary(json!({"canary": 2})), expected(2, 600));
+    assert_eq!(canary(json!({"canary": 1, "soakSeconds": 60})), expected(1, 60));
+    assert_eq!(canary(json!({"soakSeconds": 60})), None);
+    let cordons = json!({"a": {"since": "2026-11-22T05:29:17Z", "before": true}, "b": {"since": "2026-11-22T05:30:00Z", "before": false}});
+    let status = json!({"clusterStatus": "InProgress", "nodeStatuses": {}, "currentNode": "", "currentStartTime": "", "cordons": cordons, "soakingSince": "2026-11-22T05:31:00Z"});
+    let progress = read(&object(&json!({ "status": status }))).progress;
+    assert!(progress.cordons[&name("a")].before && !progress.cordons[&name("b")].before);
+    assert_eq!(serde_json::to_value(write(&progress)).unwrap(), status);
 }
 
 #[test]
@@ -76,6 +110,10 @@ fn what_cannot_be_done_is_refused_with_a_remedy() {
         (
             json!({"labelSelector": [{"label": "a", "operator": "in", "value": null}]}),
             "spec.labelSelector: the operator for the label a takes at least one value",
+        ),
+        (
+            json!({"policy": {"maintenanceWindows": [{"start": "noon", "end": "13:00"}]}}),
+            "spec.policy.maintenanceWindows[0].start is \"noon\", not a time of day such as 22:00. Correct it.",
         ),
     ] {
         let refused = read(&object(&spec)).spec.unwrap_err().to_string();

@@ -1,6 +1,8 @@
 use super::*;
+use crate::observation::Health;
 use crate::refusal::Refusal;
 use crate::testing::{MINUTE, at, in_progress, name, nodes, observation, upgrade, version};
+use crate::window::Windows;
 
 /// The orders of one step, in short, and what it waits for.
 fn says(seen: &Observation<'_>) -> String {
@@ -8,6 +10,9 @@ fn says(seen: &Observation<'_>) -> String {
     let orders = step.orders.iter().map(|order| match order {
         Order::Begin => "begin".to_owned(),
         Order::Withdraw => "withdraw".to_owned(),
+        Order::Cordon { node, before } => format!("cordon {node}{}", if *before { " (it was before)" } else { "" }),
+        Order::Release(node) => format!("release {node}"),
+        Order::Soak { healthy } => format!("soak {healthy}"),
         Order::Start(node) => format!("start {node}"),
         Order::Succeed(node) => format!("succeed {node}"),
         Order::Fail(node, failure) => format!("fail {node} ({failure})"),
@@ -264,6 +269,131 @@ fn the_operator_pauses_aborts_and_limits_failures() {
     ] {
         assert_eq!(of(&upgrade, all, 0), expected);
     }
+}
+
+/// 2001-09-09T01:46:40Z is the time 0.
+#[test]
+fn nodes_are_started_within_a_window_alone() {
+    let window = |start: &str, end: &str| {
+        let window = serde_json::json!({"start": start, "end": end});
+        Windows::new(&[serde_json::from_value(window).unwrap()]).unwrap()
+    };
+    let with = |mut upgrade: Upgrade, start: &str, end: &str| {
+        upgrade.spec.as_mut().unwrap().policy.windows = window(start, end);
+        upgrade
+    };
+    let all = "cp=v1.36.3 w1=v1.35.4 w2=v1.35.4";
+    let waits = "wait: the next maintenance window opens at 2001-09-09T02:00:00+00:00[UTC]";
+    for (upgrade, all, expected) in [
+        (with(upgrade("u"), "01:00", "02:00"), all, "begin"),
+        (with(upgrade("u"), "02:00", "03:00"), all, waits),
+        // What is refused is refused at once.
+        (
+            with(upgrade("u"), "02:00", "03:00"),
+            "cp=v1.36.4",
+            "finish Failed (cp is at v1.36.4, which is newer than v1.36.3, and a version never goes down. Leave the node out with spec.labelSelector.)",
+        ),
+        (with(in_progress("u", "cp=Success"), "02:00", "03:00"), all, waits),
+        (
+            with(in_progress("u", "cp=Success"), "01:00", "02:00"),
+            all,
+            "start w1; wait: upgrading w1",
+        ),
+        (
+            with(in_progress("u", "w1=InProgress"), "02:00", "03:00"),
+            all,
+            "wait: upgrading w1",
+        ),
+        (
+            with(in_progress("u", "w1=InProgress"), "02:00", "03:00"),
+            "cp=v1.36.3 w1=v1.36.3 w2=v1.35.4",
+            "succeed w1; wait: the next maintenance window opens at 2001-09-09T02:00:00+00:00[UTC]",
+        ),
+        (
+            with(in_progress("u", "w1=Success w2=Success"), "02:00", "03:00"),
+            all,
+            "finish Success (every selected node is at the version)",
+        ),
+    ] {
+        assert_eq!(of(&upgrade, all, 0), expected);
+    }
+    let (upgrade, api_server, all) = (with(upgrade("b"), "02:00", "03:00"), version("v1.36.3"), nodes(all));
+    let opens = Some("2001-09-09T02:00:00Z".parse().unwrap());
+    assert_eq!(step(&observation(&upgrade, &[], &all, &api_server, 0)).wake, opens);
+    let begun = Upgrade {
+        progress: in_progress("b", "cp=Success").progress,
+        ..upgrade.clone()
+    };
+    assert_eq!(step(&observation(&begun, &[], &all, &api_server, 0)).wake, opens);
+    // It keeps no other from its turn until then.
+    let (other, waiting) = (crate::testing::upgrade("c"), [upgrade]);
+    assert_eq!(says(&observation(&other, &waiting, &all, &api_server, 0)), "begin");
+    assert_eq!(
+        says(&observation(&other, &waiting, &all, &api_server, 800)),
+        "wait: the upgrade b goes first"
+    );
+}
+
+#[test]
+fn nodes_are_started_while_the_cluster_is_healthy_alone_if_that_is_required() {
+    let cluster = Health {
+        unhealthy: Some("the ClusterHealth k says: 1 of 3 control-plane nodes is missing".to_owned()),
+        ..Health::default()
+    };
+    let etcd = Health {
+        etcd_failed: true,
+        ..Health::default()
+    };
+    let healthy = Health::default();
+    for (all, health, expected) in [
+        ("cp=v1.36.3 w1=v1.35.4", &healthy, None),
+        ("cp=v1.36.3 w1!=v1.35.4", &healthy, Some("the Node w1 is not Ready")),
+        (
+            "a!=v1.36.3 b!=v1.36.3 c!=v1.36.3 d!=v1.36.3 e!=v1.36.3 f!=v1.35.4",
+            &etcd,
+            Some("6 Nodes are not Ready: a, b, c, d, e and 1 more"),
+        ),
+        (
+            "cp=v1.36.3 w1=v1.35.4",
+            &etcd,
+            Some("etcd does not answer the API server"),
+        ),
+        (
+            "cp=v1.36.3 w1=v1.35.4",
+            &cluster,
+            Some("the ClusterHealth k says: 1 of 3 control-plane nodes is missing"),
+        ),
+    ] {
+        let (all, api_server) = (nodes(all), version("v1.36.3"));
+        for require_healthy in [false, true] {
+            for mut upgrade in [upgrade("u"), in_progress("u", "gone=Success")] {
+                upgrade.spec.as_mut().unwrap().policy.require_healthy = require_healthy;
+                let seen = Observation {
+                    health,
+                    ..observation(&upgrade, &[], &all, &api_server, 0)
+                };
+                let said = says(&seen);
+                match expected.filter(|_| require_healthy) {
+                    Some(why) => {
+                        assert_eq!(
+                            said,
+                            format!("wait: the cluster must be healthy (spec.policy), and {why}")
+                        );
+                        assert_eq!(step(&seen).wake, Some(at(10)), "it is looked at again");
+                    }
+                    None => assert!(said.starts_with("begin") || said.starts_with("start "), "{said}"),
+                }
+            }
+        }
+    }
+    // A node that is in progress is settled.
+    let mut upgrade = in_progress("u", "w1=InProgress");
+    upgrade.spec.as_mut().unwrap().policy.require_healthy = true;
+    let all = "cp=v1.36.3 w1!=v1.36.3 w2=v1.35.4";
+    assert_eq!(of(&upgrade, all, 0), "wait: upgrading w1");
+    let failed = "fail w1 (it is at the version, and did not become Ready within nodeTimeoutSeconds)";
+    let waits = "wait: the cluster must be healthy (spec.policy), and the Node w1 is not Ready";
+    assert_eq!(of(&upgrade, all, 600), format!("{failed}; {waits}"));
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! Translates between the state of the model and what the code observes. The code decides; nothing is decided here.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::{NodeSelector, SelectorOperator, UpgradeStatus};
 use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE, ROLE_CONTROL_PLANE_LABEL};
 use tidewaiter_upgrade::agent::{CLOCK_ERROR, Host as AgentHost, Ledger, Run};
-use tidewaiter_upgrade::{Node, Observation, Policy, Selector, Spec, Upgrade, Version, observation};
+use tidewaiter_upgrade::{Health, Node, Observation, Policy, Selector, Spec, Upgrade, Version, observation};
 
 use crate::state::{Cluster, Host, NODES, NodeState, OldOrder, PAIR, Progress, State};
 
@@ -64,6 +66,8 @@ impl World {
                 components: Vec::new(),
                 ready: true,
                 parallel: max_unavailable > 1,
+                cordoned: false,
+                cordoned_by: None,
             }
         };
         let upgrade = |index: usize| Upgrade {
@@ -72,6 +76,7 @@ impl World {
             generation: NEWEST,
             created: None,
             managed: true,
+            deleted: false,
             spec: Ok(Spec {
                 target: Version::clone(&versions[usize::from(TARGETS[index])]),
                 selector: if index == 0 {
@@ -108,6 +113,8 @@ impl World {
             upgrades: &upgrades,
             nodes: &nodes,
             api_server: &self.versions[usize::from(state.hosts[0].version)],
+            health: &Health::default(),
+            left: &BTreeMap::new(),
             now: at(clock),
         };
         let step = tidewaiter_upgrade::step(&seen);

@@ -3,11 +3,13 @@
 //! A kubelet writes all of it on its own Node, except the name and the labels of roles.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 
 use k8s_openapi::api::core::v1::{Node as FullNode, Pod as FullPod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::{Deserialize, Deserializer, Serialize};
+use tidewaiter_api::names::CORDONED_BY_ANNOTATION;
 use tidewaiter_kit::slim;
 use tidewaiter_upgrade::{self as upgrade, Version};
 
@@ -18,10 +20,18 @@ const COMPONENTS: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kub
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Resource)]
 #[resource(inherit = FullNode)]
 pub(super) struct UpgradeNode {
-    #[serde(deserialize_with = "slim::with_labels_of::<_, BTreeMap<String, String>>")]
+    #[serde(deserialize_with = "marked")]
     metadata: ObjectMeta,
     #[serde(default)]
+    spec: NodeSpec,
+    #[serde(default)]
     status: Status,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct NodeSpec {
+    #[serde(default)]
+    unschedulable: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +58,23 @@ struct Condition {
     status: String,
 }
 
+/// Slim metadata with the mark of who has cordoned the node.
+fn marked<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let mut metadata = slim::annotated(deserializer)?;
+    if let Some(annotations) = &mut metadata.annotations {
+        annotations.retain(|key, _| key == CORDONED_BY_ANNOTATION);
+    }
+    metadata.annotations = metadata.annotations.filter(|annotations| !annotations.is_empty());
+    Ok(ObjectMeta {
+        name: metadata.name,
+        uid: metadata.uid,
+        resource_version: metadata.resource_version,
+        labels: metadata.labels,
+        annotations: metadata.annotations,
+        ..ObjectMeta::default()
+    })
+}
+
 fn ready<'de, D: Deserializer<'de>>(conditions: D) -> Result<Vec<Condition>, D::Error> {
     let mut conditions = Option::<Vec<Condition>>::deserialize(conditions)?.unwrap_or_default();
     conditions.retain(|condition| condition.type_ == "Ready");
@@ -57,11 +84,13 @@ fn ready<'de, D: Deserializer<'de>>(conditions: D) -> Result<Vec<Condition>, D::
 impl UpgradeNode {
     /// Whether an upgrade decides the same about both: a heartbeat changes nothing.
     pub(super) fn is_as(&self, other: &Self) -> bool {
-        self.metadata.labels == other.metadata.labels && self.status == other.status
+        let (mine, theirs) = (&self.metadata, &other.metadata);
+        let same = mine.labels == theirs.labels && mine.annotations == theirs.annotations;
+        same && self.spec == other.spec && self.status == other.status
     }
 
-    /// The node as the protocol observes it; None if its name is none.
-    pub(super) fn observed(&self, components: &BTreeMap<String, Vec<Version>>) -> Option<upgrade::Node> {
+    /// The node as the protocol observes it; None if its name is malformed.
+    fn observed(&self, components: &BTreeMap<String, Vec<Version>>) -> Option<upgrade::Node> {
         let name = self.metadata.name.as_deref()?;
         Some(upgrade::Node {
             name: name.parse().ok()?,
@@ -75,6 +104,12 @@ impl UpgradeNode {
                 .any(|condition| condition.status == "True"),
             // No agent says so far that it follows the status of its own node.
             parallel: false,
+            cordoned: self.spec.unschedulable,
+            cordoned_by: self
+                .metadata
+                .annotations
+                .as_ref()
+                .and_then(|marks| marks.get(CORDONED_BY_ANNOTATION).cloned()),
         })
     }
 }
@@ -110,18 +145,33 @@ impl ComponentPod {
         self.spec == other.spec
     }
 
-    /// The name of its node.
-    pub(super) fn node(&self) -> &str {
-        &self.spec.node_name
-    }
-
     /// The versions of the parts of the control plane in it.
-    pub(super) fn versions(&self) -> impl Iterator<Item = Version> {
+    fn versions(&self) -> impl Iterator<Item = Version> {
         self.spec
             .containers
             .iter()
             .filter_map(|container| component(&container.image))
     }
+}
+
+/// The nodes as the protocol observes them, with the pods of the control plane on them.
+pub(super) fn observed<N, P>(
+    nodes: impl IntoIterator<Item = N>,
+    pods: impl IntoIterator<Item = P>,
+) -> Vec<upgrade::Node>
+where
+    N: Deref<Target = UpgradeNode>,
+    P: Deref<Target = ComponentPod>,
+{
+    let mut components = BTreeMap::<String, Vec<Version>>::new();
+    for pod in pods {
+        let versions = components.entry(pod.spec.node_name.clone()).or_default();
+        versions.extend(pod.versions());
+    }
+    nodes
+        .into_iter()
+        .filter_map(|node| node.observed(&components))
+        .collect()
 }
 
 /// The version in the image of a part of the control plane: `registry.k8s.io/kube-apiserver:v1.36.3`. In old releases the name ends with the
@@ -183,6 +233,13 @@ mod tests {
         heartbeat["metadata"]["resourceVersion"] = json!("8");
         heartbeat["status"]["conditions"][1]["lastHeartbeatTime"] = json!("later");
         assert!(slim.is_as(&serde_json::from_value(heartbeat).unwrap()));
+        let mut cordoned = node.clone();
+        cordoned["spec"] = json!({"unschedulable": true});
+        cordoned["metadata"]["annotations"][CORDONED_BY_ANNOTATION] = json!("u");
+        let cordoned: UpgradeNode = serde_json::from_value(cordoned).unwrap();
+        let seen = cordoned.observed(&BTreeMap::new()).unwrap();
+        assert!(!slim.is_as(&cordoned) && seen.cordoned);
+        assert_eq!(seen.cordoned_by.as_deref(), Some("u"));
         let mut ready = node;
         ready["status"]["conditions"][1]["status"] = json!("True");
         let ready: UpgradeNode = serde_json::from_value(ready).unwrap();

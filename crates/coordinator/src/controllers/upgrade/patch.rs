@@ -1,7 +1,9 @@
 //! The write of the progress: a merge patch with what differs. With thousands of nodes the whole would be hundreds of kilobytes for each.
 
+use kube::api::ObjectMeta;
 use serde_json::{Map, Value, json};
 use tidewaiter_api::containership::UpgradeProgress;
+use tidewaiter_api::names::UPGRADE_FINALIZER;
 use tidewaiter_upgrade::{Progress, form};
 
 /// The patch that makes `stored` the progress; None if it is so.
@@ -27,7 +29,42 @@ pub(super) fn patch(stored: Option<&UpgradeProgress>, progress: &Progress) -> Op
     if !nodes.is_empty() {
         status["nodeStatuses"] = nodes.into();
     }
+    let changed = after
+        .cordons
+        .iter()
+        .filter(|(name, cordon)| before.cordons.get(*name) != Some(cordon));
+    let mut cordons: Map<String, Value> = changed.map(|(name, cordon)| (name.clone(), json!(cordon))).collect();
+    let removed = before.cordons.keys().filter(|name| !after.cordons.contains_key(*name));
+    cordons.extend(removed.map(|name| (name.clone(), Value::Null)));
+    if !cordons.is_empty() {
+        status["cordons"] = cordons.into();
+    }
+    if before.soaking_since != after.soaking_since {
+        status["soakingSince"] = json!(after.soaking_since);
+    }
     Some(json!({"spec": {"status": status}}))
+}
+
+/// Adds to the patch that the upgrade has the finalizer while it is in progress, and not otherwise. None if there is nothing to write.
+pub(super) fn with_finalizer(patch: Option<Value>, object: &ObjectMeta, in_progress: bool) -> Option<Value> {
+    let finalizers = object.finalizers.clone().unwrap_or_default();
+    let has = finalizers.iter().any(|finalizer| finalizer == UPGRADE_FINALIZER);
+    // An object that is being deleted gets no finalizer any more.
+    let add = in_progress && !has && patch.is_some() && object.deletion_timestamp.is_none();
+    if !add && (in_progress || !has) {
+        return patch;
+    }
+    let mut others: Vec<&str> = finalizers
+        .iter()
+        .map(String::as_str)
+        .filter(|other| *other != UPGRADE_FINALIZER)
+        .collect();
+    if add {
+        others.push(UPGRADE_FINALIZER);
+    }
+    let mut patch = patch.unwrap_or_else(|| json!({}));
+    patch["metadata"] = json!({ "finalizers": others });
+    Some(patch)
 }
 
 #[cfg(test)]
@@ -55,6 +92,60 @@ mod tests {
         let expected = json!({"spec": {"status": {"clusterStatus": "InProgress", "nodeStatuses": {"b": "Success", "c": "InProgress"},
             "currentNode": "c", "currentStartTime": "Sun Nov 22 05:40:00 UTC 2026"}}});
         assert_eq!(patch(Some(&before), &progress), Some(expected));
+    }
+
+    #[test]
+    fn the_ledger_is_written_entry_by_entry() {
+        let since = "2026-11-22T05:29:17Z";
+        let before =
+            stored(&json!({"clusterStatus": "InProgress", "cordons": {"a": {"since": since}, "b": {"since": since}}}));
+        let mut progress = form::progress(Some(&before));
+        let now = "2026-11-22T05:40:00Z".parse().unwrap();
+        progress.apply(&Order::Release("a".parse().unwrap()), now);
+        let node = "c".parse().unwrap();
+        progress.apply(&Order::Cordon { node, before: true }, now);
+        let written = patch(Some(&before), &progress).unwrap();
+        progress.apply(&Order::Soak { healthy: true }, now);
+        assert_eq!(
+            patch(Some(&before), &progress).unwrap()["spec"]["status"]["soakingSince"],
+            json!(now)
+        );
+        let expected = json!({"a": null, "c": {"since": "2026-11-22T05:40:00Z", "before": true}});
+        assert_eq!(written["spec"]["status"]["cordons"], expected);
+    }
+
+    #[test]
+    fn the_finalizer_is_there_while_the_upgrade_is_in_progress() {
+        let object = |finalizers: &[&str], deleted: bool| {
+            let deleted = deleted.then_some("2026-11-22T05:40:00Z");
+            serde_json::from_value::<ObjectMeta>(json!({"finalizers": finalizers, "deletionTimestamp": deleted}))
+                .unwrap()
+        };
+        let (none, other) = (object(&[], false), object(&["example.com/x"], false));
+        let ours = object(&["example.com/x", UPGRADE_FINALIZER], false);
+        let write = Some(json!({"spec": {}}));
+        for (patch, object, in_progress, expected) in [
+            (None, &none, false, None),
+            (None, &ours, true, None),
+            (write.clone(), &none, true, Some(json!([UPGRADE_FINALIZER]))),
+            (
+                write.clone(),
+                &other,
+                true,
+                Some(json!(["example.com/x", UPGRADE_FINALIZER])),
+            ),
+            (write.clone(), &ours, false, Some(json!(["example.com/x"]))),
+            // Its end was written by somebody else.
+            (None, &ours, false, Some(json!(["example.com/x"]))),
+        ] {
+            let written = with_finalizer(patch, object, in_progress);
+            assert_eq!(
+                written.map(|written| written["metadata"]["finalizers"].clone()),
+                expected
+            );
+        }
+        let deleted = object(&[], true);
+        assert_eq!(with_finalizer(write.clone(), &deleted, true), write);
     }
 
     #[test]

@@ -3,9 +3,13 @@
 use jiff::Timestamp;
 use tidewaiter_api::containership::cluster_upgrade::{PROGRESSING, SUCCEEDED};
 use tidewaiter_api::containership::{ClusterUpgradeStatus, UpgradeStatus};
-use tidewaiter_api::{Condition, ConditionStatus};
+use tidewaiter_api::{Condition, ConditionStatus, NodeName};
 use tidewaiter_kit::Notice;
-use tidewaiter_upgrade::{Ending, Fate, NodeState, Observation, Order, Step, Upgrade, plan};
+use tidewaiter_upgrade::drain::{Left, Why};
+use tidewaiter_upgrade::{Ending, NodeState, Observation, Order, Step, Upgrade, outlook, plan};
+
+/// How many pods a forecast names: an Event has room for 1,024 characters.
+const FORECAST: usize = 4;
 
 /// The conditions after a step. The upgrade of `seen` has the progress that the step made.
 pub(super) fn status(seen: &Observation<'_>, step: &Step, before: &ClusterUpgradeStatus) -> ClusterUpgradeStatus {
@@ -90,18 +94,9 @@ fn progressing(seen: &Observation<'_>, step: &Step) -> Word {
     Word::new(status, reason, message)
 }
 
-/// How many nodes are done, failed and left.
 fn counts(seen: &Observation<'_>) -> String {
-    let plan = seen
-        .upgrade
-        .spec
-        .as_ref()
-        .map(|spec| plan(seen, spec))
-        .unwrap_or_default();
-    let count = |fates: &dyn Fn(&Fate) -> bool| plan.iter().filter(|node| fates(&node.fate)).count();
-    let done = count(&|fate| matches!(fate, Fate::AtTarget | Fate::Started(NodeState::Success)));
-    let failed = count(&|fate| matches!(fate, Fate::Started(NodeState::Failed)));
-    format!("{done} of {} nodes are at the version, {failed} failed", plan.len())
+    let plan = seen.upgrade.spec.as_ref().map(|spec| plan(seen, spec));
+    outlook::counts(&plan.unwrap_or_default())
 }
 
 /// The Events of a step, on the upgrade.
@@ -129,6 +124,30 @@ fn notice(order: &Order, target: &str) -> Notice {
     match order {
         Order::Begin => Notice::normal("Accepted", "Upgrade", format!("The upgrade to {target} begins.")),
         Order::Withdraw => Notice::normal("Withdrawn", "Upgrade", "Another upgrade goes first; this one waits."),
+        Order::Cordon { node, before: false } => Notice::normal(
+            "NodeDrainStarted",
+            "Upgrade",
+            format!("Node {node} is cordoned and drained."),
+        ),
+        Order::Cordon { node, before: true } => {
+            let note = format!("Node {node} is drained. It was cordoned before, and stays cordoned.");
+            Notice::normal("NodeDrainStarted", "Upgrade", note)
+        }
+        Order::Soak { healthy: true } => Notice::normal(
+            "SoakStarted",
+            "Upgrade",
+            "The canaries are done. The others follow if the cluster stays healthy.",
+        ),
+        Order::Soak { healthy: false } => Notice::warning(
+            "SoakInterrupted",
+            "Upgrade",
+            "The cluster is not healthy after the canaries. The time begins again.",
+        ),
+        Order::Release(node) => Notice::normal(
+            "NodeReleased",
+            "Upgrade",
+            format!("Node {node} is not kept out of service any more."),
+        ),
         Order::Start(node) => Notice::normal(
             "NodeUpgradeStarted",
             "Upgrade",
@@ -153,6 +172,24 @@ fn notice(order: &Order, target: &str) -> Notice {
                 Notice::warning("ClusterUpgradeComplete", "Upgrade", note)
             }
         }
+    }
+}
+
+/// Which pods will keep which node from being drained; None if there are none.
+pub(super) fn forecast<'a>(nodes: impl Iterator<Item = (&'a NodeName, &'a Vec<Left>)>) -> Option<String> {
+    let kept = nodes.flat_map(|(node, left)| {
+        let kept = left.iter().filter(|left| left.why != Why::Leaving);
+        kept.map(move |left| format!("node {node}: {left}"))
+    });
+    let kept: Vec<String> = kept.collect();
+    let more = kept.len().saturating_sub(FORECAST);
+    let named = kept.iter().take(FORECAST).cloned().collect::<Vec<_>>().join("; ");
+    match (kept.len(), more) {
+        (0, _) => None,
+        (_, 0) => Some(format!("Pods would not leave their nodes now: {named}.")),
+        _ => Some(format!(
+            "Pods would not leave their nodes now: {named}; and {more} more. `tidewaiter upgrade plan` names them all."
+        )),
     }
 }
 

@@ -1,6 +1,8 @@
+use std::collections::BTreeMap;
+
 use serde_json::json;
 use tidewaiter_api::containership::ClusterUpgrade;
-use tidewaiter_upgrade::{Version, form, step};
+use tidewaiter_upgrade::{Health, Version, form, step};
 
 use super::*;
 
@@ -26,6 +28,8 @@ fn says(upgrade: &Upgrade, before: &ClusterUpgradeStatus) -> [String; 2] {
         upgrades: &[],
         nodes: &[],
         api_server: &api_server,
+        health: &Health::default(),
+        left: &BTreeMap::new(),
         now,
     };
     let step = step(&seen);

@@ -1,0 +1,157 @@
+//! Reads an upgrade and what is decided about it once, for a person who asks. Nothing is written.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use tidewaiter_api::NodeName;
+use tidewaiter_api::containership::ClusterUpgrade;
+use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
+use tidewaiter_kit::cache::list_all;
+use tidewaiter_kit::{Cacheable, Guarded};
+use tidewaiter_upgrade::drain::Left;
+use tidewaiter_upgrade::{Health, InvalidVersion, Node, Observation, Outlook, Upgrade, Version, form, outlook};
+
+use super::drain::NodePods;
+use super::node::{ComponentPod, UpgradeNode, observed};
+use super::{CONTROL_PLANE_NAMESPACE, CONTROL_PLANE_PODS, health, requires_health};
+
+/// An upgrade, and what is decided about it.
+#[derive(Debug)]
+pub struct SeenUpgrade {
+    /// The object.
+    pub object: ClusterUpgrade,
+    upgrade: Upgrade,
+    upgrades: Vec<Upgrade>,
+    nodes: Vec<Node>,
+    api_server: Version,
+    health: Health,
+    left: BTreeMap<NodeName, Vec<Left>>,
+}
+
+/// Why an upgrade cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum LookError {
+    /// There is no such upgrade.
+    #[error(
+        "there is no ClusterUpgrade {asked} in the namespace {CONTAINERSHIP_NAMESPACE}: those that exist are {known}"
+    )]
+    NotFound {
+        /// What was asked.
+        asked: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// The kind is not defined.
+    #[error("the cluster has no definition of ClusterUpgrades: apply deploy/crds/coordinator")]
+    NoDefinition,
+    /// The API server does not answer, or does not permit it.
+    #[error("cannot read {what}: this needs the permission to list them")]
+    Read {
+        /// What was read.
+        what: &'static str,
+        /// Why not.
+        #[source]
+        source: kube::Error,
+    },
+    /// The API server has a version that cannot be read.
+    #[error("the version of the API server is not valid")]
+    Version(#[from] InvalidVersion),
+}
+
+/// Reads the upgrade of this name.
+///
+/// # Errors
+/// [`LookError`].
+pub async fn look_at_upgrade(client: &Client, name: &str) -> Result<SeenUpgrade, LookError> {
+    let api = Api::<Guarded<ClusterUpgrade>>::namespaced(client.clone(), CONTAINERSHIP_NAMESPACE);
+    let objects: Vec<ClusterUpgrade> = match list_all(&api).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => return Err(LookError::NoDefinition),
+        listed => read(listed.map(|(objects, _)| objects), "ClusterUpgrades")?,
+    };
+    let upgrades: Vec<Upgrade> = objects.iter().map(form::read).collect();
+    let found = objects
+        .into_iter()
+        .find(|object| object.metadata.name.as_deref() == Some(name));
+    let Some(object) = found else {
+        let known: Vec<&str> = upgrades.iter().map(|upgrade| upgrade.name.as_str()).collect();
+        return Err(LookError::NotFound {
+            asked: name.to_owned(),
+            known: if known.is_empty() {
+                "none".to_owned()
+            } else {
+                known.join(", ")
+            },
+        });
+    };
+    let nodes: Vec<UpgradeNode> = all(Api::all(client.clone()), "Nodes").await?;
+    let pods = Api::<Guarded<ComponentPod>>::namespaced(client.clone(), CONTROL_PLANE_NAMESPACE);
+    let components = control_plane(&pods).await?;
+    let version = read(client.apiserver_version().await, "the version of the API server")?;
+    let health = if requires_health(&object) {
+        read(
+            health::read(client).await,
+            "the health of the cluster (ClusterHealths, /readyz)",
+        )?
+    } else {
+        Health::default()
+    };
+    let drains = object.spec.policy.as_ref().is_some_and(|policy| policy.drain);
+    let pods = if drains {
+        read(NodePods::read_all(client).await, "all pods and PodDisruptionBudgets")?
+    } else {
+        NodePods::default()
+    };
+    let mut nodes = observed(&nodes, &components);
+    nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(SeenUpgrade {
+        upgrade: form::read(&object),
+        upgrades,
+        nodes,
+        api_server: version.git_version.parse()?,
+        health,
+        left: pods.left,
+        object,
+    })
+}
+
+impl SeenUpgrade {
+    /// The pods that would have to leave a node, and what the eviction API would say of them now. Empty if the upgrade does not drain.
+    #[must_use]
+    pub fn left(&self, node: &NodeName) -> &[Left] {
+        self.left.get(node).map_or(&[], Vec::as_slice)
+    }
+
+    /// The upgrade in words, at this time.
+    #[must_use]
+    pub fn outlook(&self, now: Timestamp) -> Outlook {
+        outlook(&Observation {
+            upgrade: &self.upgrade,
+            upgrades: &self.upgrades,
+            nodes: &self.nodes,
+            api_server: &self.api_server,
+            health: &self.health,
+            left: &self.left,
+            now,
+        })
+    }
+}
+
+async fn all<K>(api: Api<Guarded<K>>, what: &'static str) -> Result<Vec<K>, LookError>
+where
+    K: Cacheable + Resource + DeserializeOwned,
+{
+    read(list_all(&api).await.map(|(all, _)| all), what)
+}
+
+/// The pods of the control plane. Of a managed control plane there are none.
+async fn control_plane(api: &Api<Guarded<ComponentPod>>) -> Result<Vec<ComponentPod>, LookError> {
+    let params = kube::api::ListParams::default().labels(CONTROL_PLANE_PODS);
+    let listed = read(api.list(&params).await, "the pods of the control plane in kube-system")?;
+    Ok(listed.items.into_iter().filter_map(|Guarded(pod)| pod.ok()).collect())
+}
+
+fn read<T>(found: kube::Result<T>, what: &'static str) -> Result<T, LookError> {
+    found.map_err(|source| LookError::Read { what, source })
+}

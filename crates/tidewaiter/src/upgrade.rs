@@ -1,0 +1,117 @@
+//! `tidewaiter upgrade`: shows what an upgrade does, and follows it. It only reads, and its words come from the functions that the coordinator uses.
+
+mod news;
+mod watch;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use kube::Client;
+use serde::Serialize;
+use tidewaiter_coordinator::controllers::{SeenUpgrade, look_at_upgrade};
+use tidewaiter_kit::role::kube_config;
+use tidewaiter_kit::{Kit, Leadership, SharedClock, SystemClock, client};
+use tidewaiter_upgrade::{NodeOutlook, Outlook};
+
+use crate::Failure;
+use crate::cli::{UpgradeCommand, UpgradePlace, UpgradePlanArgs};
+use crate::cloud::run;
+use crate::explain::output::{Table, print};
+
+/// Nothing was decided about the upgrade yet.
+const UNSEEN: &str = "No coordinator has looked at it yet: check that one runs with `upgrades: enabled`.";
+
+/// Runs the command.
+pub(crate) fn main(command: &UpgradeCommand) -> Result<ExitCode, Failure> {
+    run(async {
+        match command {
+            UpgradeCommand::Plan(args) => plan(args).await.map(|()| ExitCode::SUCCESS),
+            UpgradeCommand::Watch(args) => watch::watch(&args.place).await,
+        }
+    })
+    .map_err(Failure::Running)
+}
+
+/// What is printed.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Plan<'a> {
+    name: &'a str,
+    summary: Vec<String>,
+    nodes: Vec<Line<'a>>,
+    left_out: Vec<Line<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Line<'a> {
+    node: &'a str,
+    role: &'static str,
+    version: String,
+    plan: &'a str,
+}
+
+async fn plan(args: &UpgradePlanArgs) -> Result<()> {
+    let UpgradePlace { name, kubeconfig } = &args.place;
+    let (client, clock) = reader(kubeconfig.as_deref()).await?;
+    let seen = look_at_upgrade(&client, name).await?;
+    let outlook = seen.outlook(clock.now());
+    let plan = Plan {
+        name,
+        summary: summary(&seen, &outlook),
+        nodes: outlook.nodes.iter().map(line).collect(),
+        left_out: outlook.left_out.iter().map(line).collect(),
+    };
+    print(args.output, &plan, || tables(&plan))
+}
+
+/// The summary of the decisions, and what the coordinator has said of the end.
+fn summary(seen: &SeenUpgrade, outlook: &Outlook) -> Vec<String> {
+    let mut summary = outlook.summary.clone();
+    summary.extend(news::ending(&seen.object).map(|(_, words)| format!("The coordinator says: {words}")));
+    if seen.object.status.is_none() && !news::is_over(&seen.object) {
+        summary.push(UNSEEN.to_owned());
+    }
+    summary
+}
+
+fn line(node: &NodeOutlook) -> Line<'_> {
+    Line {
+        node: &node.name,
+        role: if node.control_plane { "control plane" } else { "worker" },
+        version: node
+            .version
+            .as_ref()
+            .map_or_else(|| "unknown".to_owned(), ToString::to_string),
+        plan: &node.fate,
+    }
+}
+
+fn tables(plan: &Plan<'_>) -> Vec<Table> {
+    let mut summary = Table::new("", &[]);
+    for sentence in &plan.summary {
+        summary.row([sentence]);
+    }
+    let titled = |title, lines: &[Line<'_>]| {
+        let mut table = Table::new(title, &["NODE", "ROLE", "VERSION", "PLAN"]);
+        for line in lines {
+            table.row([line.node, line.role, &line.version, line.plan]);
+        }
+        table
+    };
+    let others = [
+        titled("NODES, IN THIS ORDER", &plan.nodes),
+        titled("OTHER NODES", &plan.left_out),
+    ];
+    std::iter::once(summary)
+        .chain(others.into_iter().filter(|table| !table.is_empty()))
+        .collect()
+}
+
+/// A client that cannot write.
+async fn reader(kubeconfig: Option<&std::path::Path>) -> Result<(Client, SharedClock)> {
+    let kit = Kit::new(SystemClock::shared())?;
+    let config = kube_config(kubeconfig, None).await?;
+    let never = Leadership::never(kit.clock.clone());
+    Ok((client::fenced(&config, &never, &kit).await?, kit.clock))
+}

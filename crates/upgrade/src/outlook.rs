@@ -1,0 +1,262 @@
+//! What an upgrade has done, does next and waits for, in words, for people.
+//!
+//! The words come from the decisions: [`step`] says what is next, and [`plan`] what happens to each node.
+
+use tidewaiter_api::containership::UpgradeStatus;
+
+use crate::drain::{Left, Why};
+use crate::observation::{NodeState, Observation, Spec};
+use crate::orders::{Ending, Order, Wait, pods};
+use crate::plan::{Fate, Planned, left_out, plan};
+use crate::step::{deadline, step};
+use crate::version::Version;
+
+/// An upgrade in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outlook {
+    /// Sentences about the whole: how far it is, what is next, what it waits for.
+    pub summary: Vec<String>,
+    /// Its nodes, in the order of their turns.
+    pub nodes: Vec<NodeOutlook>,
+    /// The Nodes that it does not concern.
+    pub left_out: Vec<NodeOutlook>,
+}
+
+/// A node in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeOutlook {
+    /// Its name.
+    pub name: String,
+    /// Whether it is of the control plane.
+    pub control_plane: bool,
+    /// The version of its kubelet, if it is known.
+    pub version: Option<Version>,
+    /// What happens to it, and why.
+    pub fate: String,
+    /// Whether nothing happens to it any more, and it is at the version or does not have to be.
+    pub done: bool,
+}
+
+/// Puts an upgrade into words, as the coordinator would decide now.
+#[must_use]
+pub fn outlook(seen: &Observation<'_>) -> Outlook {
+    let Ok(spec) = &seen.upgrade.spec else {
+        return Outlook {
+            summary: vec![far(seen, &[])].into_iter().chain(next(seen)).collect(),
+            ..Outlook::default()
+        };
+    };
+    let nodes = plan(seen, spec);
+    let left_out = left_out(seen, spec).map(|(node, why)| NodeOutlook {
+        name: node.name.to_string(),
+        control_plane: node.is_control_plane(),
+        version: node.kubelet.clone(),
+        fate: why.to_owned(),
+        done: true,
+    });
+    Outlook {
+        summary: std::iter::once(far(seen, &nodes)).chain(next(seen)).collect(),
+        left_out: left_out.collect(),
+        nodes: nodes.iter().map(|node| in_words(seen, spec, node)).collect(),
+    }
+}
+
+/// How far it is.
+fn far(seen: &Observation<'_>, nodes: &[Planned]) -> String {
+    let upgrade = seen.upgrade;
+    let target = upgrade.spec.as_ref().map(|spec| format!(" to {}", spec.target));
+    let how = match upgrade.progress.cluster {
+        UpgradeStatus::NotStarted => "has not begun",
+        UpgradeStatus::InProgress => "is in progress",
+        UpgradeStatus::Success => "has succeeded",
+        UpgradeStatus::Failed => "has failed",
+    };
+    let counts = counts(nodes);
+    let counts = if nodes.is_empty() {
+        String::new()
+    } else {
+        format!(": {counts}")
+    };
+    format!(
+        "The upgrade {}{} {how}{counts}.",
+        upgrade.name,
+        target.unwrap_or_default()
+    )
+}
+
+/// How many nodes are at the version, and how many have failed.
+#[must_use]
+pub fn counts(nodes: &[Planned]) -> String {
+    let count = |fates: &dyn Fn(&Fate) -> bool| nodes.iter().filter(|node| fates(&node.fate)).count();
+    let done = count(&|fate| matches!(fate, Fate::AtTarget | Fate::Started(NodeState::Success)));
+    let failed = count(&|fate| matches!(fate, Fate::Started(NodeState::Failed)));
+    format!("{done} of {} nodes are at the version, {failed} failed", nodes.len())
+}
+
+/// What is next, and what is waited for then.
+fn next(seen: &Observation<'_>) -> Vec<String> {
+    let step = step(seen);
+    let orders = step.orders.iter().map(|order| match order {
+        Order::Begin => "Nothing speaks against it: it begins.".to_owned(),
+        Order::Withdraw => "Another upgrade goes first, so it waits.".to_owned(),
+        Order::Start(node) => format!("The next node is {node}."),
+        Order::Cordon { node, .. } => format!("The next node is {node}, which is drained first."),
+        Order::Soak { healthy: true } => "The canaries are done, and the cluster is healthy.".to_owned(),
+        Order::Soak { healthy: false } => "The canaries are done, and the cluster is not healthy.".to_owned(),
+        Order::Release(node) => format!("The node {node} is in service again."),
+        Order::Succeed(node) => format!("The node {node} is done."),
+        Order::Fail(node, failure) => sentence(&format!("The node {node} fails: {failure}")),
+        Order::Finish(Ending::Refused(refusal)) => sentence(&format!("It is refused: {refusal}")),
+        Order::Finish(ending) => sentence(&format!("It ends: {ending}")),
+    });
+    let starts = step
+        .orders
+        .iter()
+        .any(|order| matches!(order, Order::Start(_) | Order::Cordon { .. }));
+    let wait = step
+        .wait
+        .as_ref()
+        .filter(|wait| !(starts && matches!(wait, Wait::Nodes(_) | Wait::Drain(..))));
+    let wait = wait.map(|wait| match wait {
+        Wait::Nodes(_) | Wait::Drain(..) | Wait::Uncordon(_) => sentence(&format!("It is {wait}")),
+        _ => sentence(&format!("It waits: {wait}")),
+    });
+    orders.chain(wait).collect()
+}
+
+fn sentence(words: &str) -> String {
+    format!("{}.", words.trim_end_matches('.'))
+}
+
+fn in_words(seen: &Observation<'_>, spec: &Spec, node: &Planned) -> NodeOutlook {
+    let fate = match &node.fate {
+        Fate::Started(NodeState::InProgress { since: Some(since) }) => {
+            let fails = deadline(spec, *since).map(|deadline| format!("; it fails at {deadline}"));
+            format!("in progress since {since}{}", fails.unwrap_or_default())
+        }
+        Fate::Started(NodeState::InProgress { since: None }) => "in progress".to_owned(),
+        Fate::Started(NodeState::Success) => "done".to_owned(),
+        Fate::Started(NodeState::Failed) => "failed".to_owned(),
+        Fate::AtTarget => "skipped: it is at the version".to_owned(),
+        Fate::Waits if is_over(seen) => "not started".to_owned(),
+        Fate::Waits if seen.upgrade.progress.cordons.contains_key(&node.name) => "is drained".to_owned(),
+        Fate::Waits => waits(seen, node),
+        Fate::WillFail(refusal) => format!("fails without a script: {refusal}"),
+    };
+    NodeOutlook {
+        name: node.name.to_string(),
+        control_plane: node.control_plane,
+        version: node.version.clone(),
+        fate,
+        done: matches!(node.fate, Fate::AtTarget | Fate::Started(NodeState::Success)),
+    }
+}
+
+/// What keeps a node from being drained is said before its turn.
+fn waits(seen: &Observation<'_>, node: &Planned) -> String {
+    let kept = seen
+        .left
+        .get(&node.name)
+        .into_iter()
+        .flatten()
+        .filter(|left| left.why != Why::Leaving);
+    let kept: Vec<Left> = kept.cloned().collect();
+    if kept.is_empty() {
+        "waits for its turn".to_owned()
+    } else {
+        format!("waits for its turn; its drain would wait now: {}", pods(&kept))
+    }
+}
+
+fn is_over(seen: &Observation<'_>) -> bool {
+    matches!(
+        seen.upgrade.progress.cluster,
+        UpgradeStatus::Success | UpgradeStatus::Failed
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Upgrade;
+    use crate::testing::{in_progress, nodes, observation, upgrade, version};
+
+    /// The summary, and each node.
+    fn says(upgrade: &Upgrade, all: &str) -> (String, Vec<String>) {
+        let (all, api_server) = (nodes(all), version("v1.36.3"));
+        let outlook = outlook(&observation(upgrade, &[], &all, &api_server, 60));
+        let shown = |node: &NodeOutlook| format!("{}: {}", node.name, node.fate);
+        let nodes = outlook.nodes.iter().chain(&outlook.left_out).map(shown);
+        (outlook.summary.join(" "), nodes.collect())
+    }
+
+    #[test]
+    fn an_upgrade_reads_like_a_story() {
+        let all = "a=v1.36.3 b=v1.35.4 c=v1.34.0 cp=v1.35.4 gone=?";
+        let (summary, nodes) = says(&upgrade("u"), "a=v1.36.3 b=v1.35.4 cp=v1.35.4");
+        let begins = "The upgrade u to v1.36.3 has not begun: 1 of 3 nodes are at the version, 0 failed. Nothing speaks against it: it begins.";
+        assert_eq!(summary, begins);
+        assert_eq!(
+            nodes,
+            [
+                "cp: waits for its turn",
+                "a: skipped: it is at the version",
+                "b: waits for its turn"
+            ]
+        );
+
+        let (summary, nodes) = says(&in_progress("u", "cp=InProgress"), all);
+        let goes_on =
+            "The upgrade u to v1.36.3 is in progress: 1 of 5 nodes are at the version, 0 failed. It is upgrading cp.";
+        assert_eq!(summary, goes_on);
+        assert_eq!(
+            nodes[0],
+            "cp: in progress since 2001-09-09T01:46:40Z; it fails at 2001-09-09T01:56:40Z"
+        );
+        assert!(
+            nodes[3].starts_with("c: fails without a script: c is at v1.34.0"),
+            "{}",
+            nodes[3]
+        );
+
+        let (summary, _) = says(&in_progress("u", "cp=Failed"), "b=v1.35.4 cp=v1.36.0");
+        assert!(
+            summary.ends_with("0 of 2 nodes are at the version, 1 failed. The next node is b."),
+            "{summary}"
+        );
+        let (summary, _) = says(&in_progress("u", "cp=Success"), "cp=v1.36.3");
+        assert!(
+            summary.ends_with("It ends: every selected node is at the version."),
+            "{summary}"
+        );
+    }
+
+    #[test]
+    fn what_is_refused_held_or_over_says_why() {
+        let mut held = upgrade("u");
+        held.spec.as_mut().unwrap().policy.paused = true;
+        let (summary, _) = says(&held, "cp=v1.35.4");
+        assert!(
+            summary.ends_with("It waits: spec.policy.paused is set; remove it to continue."),
+            "{summary}"
+        );
+        let (summary, _) = says(&upgrade("u"), "cp=v1.37.0");
+        let refused = "It is refused: cp is at v1.37.0, which is newer than v1.36.3, and a version never goes down. Leave the node out with spec.labelSelector.";
+        assert!(summary.ends_with(refused), "{summary}");
+        let unreadable = Upgrade {
+            spec: Err(crate::Refusal::Etcd),
+            ..upgrade("u")
+        };
+        let (summary, nodes) = says(&unreadable, "cp=v1.35.4");
+        let etcd = "The upgrade u has not begun. It is refused: spec.type is etcd, which is not supported. Create an upgrade of type kubernetes.";
+        assert_eq!((summary.as_str(), nodes.len()), (etcd, 0));
+        let mut over = in_progress("u", "cp=Success");
+        over.progress.cluster = UpgradeStatus::Failed;
+        let (summary, nodes) = says(&over, "cp=v1.36.3 w=v1.35.4");
+        assert_eq!(
+            summary,
+            "The upgrade u to v1.36.3 has failed: 1 of 2 nodes are at the version, 0 failed."
+        );
+        assert_eq!(nodes, ["cp: done", "w: not started"]);
+    }
+}
