@@ -20,8 +20,8 @@ mod settings;
 mod starts;
 mod takeover;
 mod terminate;
-mod upgrades;
 mod upgrade;
+mod upgrades;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -154,7 +154,7 @@ impl Writer {
         self.fill(&mut transaction, batch, since).await?;
         let filled = self.clock.monotonic();
         end(&*self.engine, &mut transaction, begun).await?;
-        self.overhead = (since - asked) + (self.clock.monotonic() - filled);
+        self.overhead = since.saturating_sub(asked) + self.clock.monotonic().saturating_sub(filled);
         let Transaction { connection, notes, .. } = transaction;
         self.kept = Some(connection);
         // The changes of other replicas since the last commit have smaller numbers and are published first.
