@@ -101,7 +101,7 @@ pub enum HostError {
 }
 
 impl HostError {
-    fn call(action: &'static str, path: &str, source: Errno) -> Self {
+    pub(crate) fn call(action: &'static str, path: &str, source: Errno) -> Self {
         Self::Call {
             action,
             path: path.to_owned(),
@@ -137,6 +137,13 @@ pub struct Owner {
 
 /// The mode of the agent's folders. sshd's `StrictModes` refuses folders that others may write.
 pub const FOLDER_MODE: u32 = 0o755;
+
+/// The folder of the scripts of upgrades, which only root can enter.
+const CLOSED_FOLDER: &str = "scripts/upgrade";
+
+fn folder_mode(path: &str) -> u32 {
+    if path == CLOSED_FOLDER { 0o700 } else { FOLDER_MODE }
+}
 
 /// The agent's folder on the host. Clones share it.
 #[derive(Clone, Debug)]
@@ -188,6 +195,16 @@ impl Host {
             owner,
             calls,
         }
+    }
+
+    /// The owner of its files.
+    pub(crate) fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// The path of a folder below it.
+    pub(crate) fn path_of(&self, folder: &[&str]) -> String {
+        format!("{}/{}", self.root.display(), folder.join("/"))
     }
 
     fn before(&self, call: Call) -> Result<(), Errno> {

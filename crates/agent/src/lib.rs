@@ -3,6 +3,8 @@
 //! The agent runs as root with one folder of the host. It trusts neither what is in that folder nor what the API server sends: a User can
 //! only add well-formed keys of that user, and nothing in the cluster can empty the file by accident. It writes one object, the
 //! `NodeReport` of its node.
+//!
+//! [`upgrade`] is also what the host runs: `tidewaiter host run`.
 
 pub mod authorized_keys;
 pub mod host;
@@ -12,6 +14,7 @@ pub mod logins;
 mod node_report;
 pub mod settings;
 mod start;
+pub mod upgrade;
 mod user_controller;
 mod watcher;
 

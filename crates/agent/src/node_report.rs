@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use kube::Client;
 use kube::api::Api;
+use tidewaiter_api::node_report::UpgradeReport;
 use tidewaiter_api::{HostFacts, NodeReport, NodeReportStatus};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
 use tidewaiter_kit::{
@@ -41,6 +42,7 @@ fn key() -> Key {
 struct NodeReportController {
     identity: Identity,
     told: watch::Receiver<Told>,
+    upgrade: watch::Receiver<Option<UpgradeReport>>,
     client: Client,
     writer: Writer,
     clock: SharedClock,
@@ -95,6 +97,7 @@ impl ReconcileError for ReportError {
 pub(crate) fn start(
     identity: Identity,
     told: watch::Receiver<Told>,
+    upgrade: watch::Receiver<Option<UpgradeReport>>,
     clients: &Clients,
     context: &ControllerContext,
     tasks: &mut Tasks,
@@ -104,9 +107,12 @@ pub(crate) fn start(
     let clock = Arc::clone(&context.kit.clock);
     let queueing = queue_updates(told.clone(), queue.clone(), tasks.shutdown_token());
     tasks.spawn("node-report/updates", queueing);
+    let queueing = queue_updates(upgrade.clone(), queue.clone(), tasks.shutdown_token());
+    tasks.spawn("node-report/upgrades", queueing);
     let controller = NodeReportController {
         identity,
         told,
+        upgrade,
         started: clock.monotonic(),
         writer: Writer::new(client.clone(), NodeReportController::NAME, Arc::clone(&clock)),
         client,
@@ -117,8 +123,8 @@ pub(crate) fn start(
     Controller::new(controller, queue).start(context.clone(), tasks);
 }
 
-async fn queue_updates(
-    mut told: watch::Receiver<Told>,
+async fn queue_updates<T>(
+    mut told: watch::Receiver<T>,
     queue: Queue,
     shutdown: CancellationToken,
 ) -> Result<(), Infallible> {
@@ -148,7 +154,7 @@ impl Reconciler for NodeReportController {
     type Error = ReportError;
 
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, ReportError> {
-        let told = self.told.borrow().clone();
+        let (told, upgrade) = (self.told.borrow().clone(), self.upgrade.borrow().clone());
         let running = self.clock.monotonic().saturating_sub(self.started);
         if told.awaits_users() && running < FIRST_LIST {
             return Ok(Next::Pending(FIRST_LIST.saturating_sub(running)));
@@ -156,7 +162,13 @@ impl Reconciler for NodeReportController {
         let claim = self.identity.claim(&self.client).await?;
         pass.about(self.identity.reference());
         let known = self.observe(&claim.name).await?;
-        let Some(status) = plan(known.status.as_ref(), &told, &self.facts, self.clock.now()) else {
+        let Some(status) = plan(
+            known.status.as_ref(),
+            &told,
+            upgrade.as_ref(),
+            &self.facts,
+            self.clock.now(),
+        ) else {
             return Ok(Next::After(TRUST));
         };
         let age = known

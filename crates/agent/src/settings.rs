@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use crate::authorized_keys::ForeignLines;
 use crate::host::Owner;
+pub use crate::upgrade::CoordinatorSettings;
 use crate::user_controller::expiry::SHORTEST;
 
 /// What becomes of the users' keys when the agent stops.
@@ -19,6 +20,17 @@ pub enum OnStop {
     Keep,
     /// They are removed: for an uninstallation.
     Clear,
+}
+
+/// Whether the scripts of upgrades are offered to the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Upgrades {
+    /// No.
+    #[default]
+    Disabled,
+    /// Yes, when it is the turn of this node.
+    Enabled,
 }
 
 /// The settings of the agent, besides those of every role.
@@ -46,6 +58,10 @@ pub struct AgentSettings {
         serialize_with = "duration_text"
     )]
     pub keys_expire_after: Option<Duration>,
+    /// Whether the scripts of upgrades are offered to the host.
+    pub upgrades: Upgrades,
+    /// Where the scripts of upgrades come from.
+    pub coordinator: CoordinatorSettings,
 }
 
 impl Default for AgentSettings {
@@ -58,6 +74,8 @@ impl Default for AgentSettings {
             on_stop: OnStop::default(),
             foreign_lines: ForeignLines::default(),
             keys_expire_after: None,
+            upgrades: Upgrades::default(),
+            coordinator: CoordinatorSettings::default(),
         }
     }
 }

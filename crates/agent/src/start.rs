@@ -7,18 +7,22 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Resource;
 use kube::core::ObjectMeta;
 use serde::{Deserialize, Serialize};
-use tidewaiter_api::CloudSync;
 use tidewaiter_api::cloud_sync::CLOUD_SYNC;
 use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, TERMINATE_MARKER};
-use tidewaiter_kit::client::DEFAULT_IN_FLIGHT;
+use tidewaiter_api::node_report::UpgradeReport;
+use tidewaiter_api::{CloudSync, NodeName};
+use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::role::Role;
-use tidewaiter_kit::{Cache, Controller, Queue, Reconciler as _};
+use tidewaiter_kit::{Cache, Controller, ControllerContext, Queue, Reconciler as _, Tasks};
+use tokio::sync::watch;
 
 use crate::host::{AllCalls, Host, HostError};
 use crate::identity::Identity;
 use crate::node_report;
-use crate::settings::AgentSettings;
+use crate::settings::{AgentSettings, Upgrades};
+use crate::upgrade::controller;
+use crate::upgrade::relay::{Relay, RelayError};
 use crate::user_controller::{self, Observed, RETRIES, Site, Status, User, UserController};
 use crate::watcher::{WatchError, Watcher};
 
@@ -40,6 +44,15 @@ pub enum StartError {
     /// The files cannot be watched.
     #[error(transparent)]
     Watch(#[from] WatchError),
+    /// Whoever owns the folder could write a script that runs as root.
+    #[error("upgrades is enabled, and ownerUid is {0}: set ownerUid to 0, or upgrades to disabled")]
+    Owner(u32),
+    /// It is no name of a Node.
+    #[error("nodeName")]
+    NodeName(#[from] tidewaiter_api::InvalidValue),
+    /// The coordinator cannot be asked.
+    #[error(transparent)]
+    Coordinator(#[from] RelayError),
     /// Two metrics have one name.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
@@ -72,6 +85,7 @@ pub fn start(settings: AgentSettings, role: Role<'_>) -> Result<(), StartError> 
         source,
     })?;
     let watcher = Watcher::new()?;
+    let upgrades = Upgrading::of(&settings, &host)?;
     let queue = Queue::new();
     queue.push(user_controller::key());
     let reader = clients.for_controller("caches", DEFAULT_IN_FLIGHT);
@@ -105,7 +119,8 @@ pub fn start(settings: AgentSettings, role: Role<'_>) -> Result<(), StartError> 
     tasks.spawn("user/stop", user_controller::stop(Arc::clone(&site), shutdown));
     let events = context.events.of(UserController::NAME);
     let status = Status::new(identity.clone(), events, Arc::clone(&clock), &context.kit.metrics)?;
-    node_report::start(identity, status.told(), &clients, &context, tasks);
+    let upgrade = start_upgrades(upgrades, &identity, &clients, &context, tasks);
+    node_report::start(identity, status.told(), upgrade, &clients, &context, tasks);
     let controller = UserController {
         site,
         observed,
@@ -117,4 +132,36 @@ pub fn start(settings: AgentSettings, role: Role<'_>) -> Result<(), StartError> 
         .backoff(RETRIES)
         .start(context, tasks);
     Ok(())
+}
+
+/// What the upgrade controller needs; None if upgrades are disabled.
+struct Upgrading(Option<(Host, NodeName, Relay, Watcher)>);
+
+impl Upgrading {
+    /// Checks the settings before anything starts.
+    fn of(settings: &AgentSettings, host: &Host) -> Result<Self, StartError> {
+        if settings.upgrades == Upgrades::Disabled {
+            return Ok(Self(None));
+        }
+        // The host accepts only files of root.
+        if settings.owner_uid != rustix::process::geteuid().as_raw() {
+            return Err(StartError::Owner(settings.owner_uid));
+        }
+        let node = settings.node_name.as_deref().unwrap_or_default().parse()?;
+        let relay = Relay::new(settings.coordinator.clone())?;
+        Ok(Self(Some((host.clone(), node, relay, Watcher::new()?))))
+    }
+}
+
+fn start_upgrades(
+    Upgrading(parts): Upgrading,
+    identity: &Identity,
+    clients: &Clients,
+    context: &ControllerContext,
+    tasks: &mut Tasks,
+) -> watch::Receiver<Option<UpgradeReport>> {
+    let Some(parts) = parts else {
+        return watch::channel(None).1;
+    };
+    controller::start(parts, identity.clone(), clients, context, tasks)
 }

@@ -82,6 +82,6 @@ mod tests {
             versions.len() == 1 && versions[0].subresources.is_some()
         });
         let kinds: Vec<&str> = with_status.map(|crd| crd.spec.names.kind.as_str()).collect();
-        assert_eq!(kinds, ["ClusterUpgrade", "Plugin", "AutoscalingGroup", "CloudSync"]);
+        assert_eq!(kinds, ["Plugin", "ClusterUpgrade", "AutoscalingGroup", "CloudSync"]);
     }
 }

@@ -132,6 +132,9 @@ pub struct NodeReportStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MOST_NAMED))]
     pub tampering: Vec<Tampering>,
+    /// The last upgrade of Kubernetes on this node, as its host says. Absent while there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgrade: Option<UpgradeReport>,
     /// The conditions `Applied` and `KeysExpiring`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
@@ -155,6 +158,51 @@ pub struct HostFacts {
     #[serde(default)]
     #[schemars(length(max = 64))]
     pub boot_id: String,
+}
+
+/// The last upgrade of Kubernetes on a node. It is a hint: nothing is decided by it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(description = "The last upgrade of Kubernetes on the node, as its host says. Nothing is decided by it.")]
+pub struct UpgradeReport {
+    /// The id of the upgrade.
+    #[serde(default)]
+    #[schemars(length(max = 253))]
+    pub id: String,
+    /// What became of its script.
+    #[serde(default)]
+    pub state: UpgradeState,
+    /// Why, in words.
+    #[serde(default)]
+    #[schemars(length(max = 1024))]
+    pub message: String,
+    /// The exit status of the script.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Whether the host permits scripts without a signature.
+    #[serde(default)]
+    pub unsigned_scripts: bool,
+}
+
+/// What became of the script of an upgrade.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "What became of the script; None if none was offered.")]
+pub enum UpgradeState {
+    /// None was offered.
+    #[default]
+    None,
+    /// It was refused; the message says by which check.
+    Refused,
+    /// It runs.
+    Running,
+    /// It ended with the status 0.
+    Succeeded,
+    /// It ended with another status.
+    Failed,
+    /// It was stopped at the deadline.
+    TimedOut,
+    /// The node or the host's service ended while it ran. It does not run again.
+    Interrupted,
 }
 
 /// The keys of a user in `authorized_keys`.

@@ -37,6 +37,7 @@ mod remember;
 mod reseal;
 mod resources;
 mod roles;
+mod scripts;
 pub mod sealing;
 pub mod secret_file;
 mod serve;

@@ -123,7 +123,7 @@ pub enum StartError {
 /// [`StartError`]; nothing was written.
 pub fn start(cloud: &Cloud, decisions: &Decisions, port: Port, mut role: Role<'_>) -> Result<(), StartError> {
     let (termination, pause) = Termination::start(&decisions.plugins.accounts, &mut role);
-    endpoints::start(port, cloud, termination, &mut role)?;
+    endpoints::start(port, cloud, termination, decisions.upgrades, &mut role)?;
     let Role {
         context,
         clients,

@@ -1,10 +1,11 @@
-//! The endpoints of the coordinator: `GET /metadata` and `DELETE /terminate`. Every replica serves them.
+//! The endpoints of the coordinator: `GET /metadata` and `DELETE /terminate`, and [`relay`], if upgrades are enabled. Every replica serves them.
 //!
 //! A caller sends a token of the cloud. The cloud is asked whose it is; while it is away, a token for this cluster is verified with the keys
 //! that the cloud publishes. Only members of the cluster's organization learn anything, and only its admins terminate. No token is logged or
 //! shown, and the body of a request is never read.
 
 mod caller;
+mod relay;
 
 use std::convert::Infallible;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -20,6 +21,7 @@ use serde_json::json;
 use tidewaiter_api::values::quoted;
 use tidewaiter_cloud::client::{AccessToken, Caller, ClientError, PublishedKeys};
 use tidewaiter_kit::backoff::jittered;
+use tidewaiter_kit::client::DEFAULT_IN_FLIGHT;
 use tidewaiter_kit::clock::timeout;
 use tidewaiter_kit::role::Role;
 use tidewaiter_kit::serve::{Certificate, Options, serve_with};
@@ -29,9 +31,11 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
-use crate::controllers::Cloud;
+use crate::controllers::{Cloud, Upgrades};
 use crate::terminate::Termination;
 use caller::{Denied, may_read, may_terminate};
+pub use relay::AUDIENCE;
+use relay::Relay;
 
 /// Requests to the cloud at once, for all callers with a token that one of the published keys signed, and as many for all others:
 /// so that a flood of forged tokens does not keep out those with a real one.
@@ -72,6 +76,7 @@ pub(crate) fn start(
     port: Port,
     cloud: &Cloud,
     termination: Termination,
+    upgrades: Upgrades,
     role: &mut Role<'_>,
 ) -> Result<(), rustls::Error> {
     let ControllerContext { kit, shutdown, .. } = &role.context;
@@ -98,13 +103,14 @@ pub(crate) fn start(
         tls,
         ..Options::default()
     };
-    let served = serve_with(
-        port.listener,
-        router(&endpoints),
-        options,
-        Arc::clone(&clock),
-        shutdown.clone(),
-    );
+    let mut router = router(&endpoints);
+    if upgrades == Upgrades::Enabled {
+        // Every replica asks whose a token is.
+        let client = role.unfenced.for_controller("relay", DEFAULT_IN_FLIGHT);
+        let relay = Relay::new(client, cloud.clone(), Arc::clone(&clock));
+        router = router.route("/upgrade/kubernetes", get(relay::script).with_state(relay));
+    }
+    let served = serve_with(port.listener, router, options, Arc::clone(&clock), shutdown.clone());
     role.tasks.spawn("endpoints/http", served);
     role.tasks
         .spawn("endpoints/keys", follow_keys(endpoints, shutdown.clone()));

@@ -30,7 +30,10 @@ const WITHOUT_EFFECT: [(&str, &str); 3] = [
         "CONTAINERSHIP_CLOUD_CLUSTER_API_KEY",
         "the agent does not call the cloud; remove it from the pod",
     ),
-    ("ENABLE_CLUSTER_UPGRADE", "this version does not upgrade nodes"),
+    (
+        "ENABLE_CLUSTER_UPGRADE",
+        "set upgrades: enabled, after tidewaiter host install on the node",
+    ),
 ];
 
 /// Runs the role until a signal or a failure.

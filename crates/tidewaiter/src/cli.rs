@@ -5,9 +5,11 @@ mod cloud;
 mod cloud_server;
 mod empty;
 mod explain;
+mod host;
 mod operators;
 mod plugin;
 mod release;
+mod sign;
 mod upgrade;
 mod validate;
 
@@ -28,17 +30,19 @@ pub(crate) use actions::{
 pub(crate) use cloud::{
     ApplyArgs, AuditArgs, ClientCommand, CloudCommand, CloudFormat, CloudKind, ContextCommand, CreateArgs,
     CredentialArgs, DeleteArgs, DiffArgs, DocumentArgs, GetArgs, LoginArgs, LogoutArgs, ObjectArgs,
-    Place as CloudPlace, SignArgs, WhoamiArgs,
+    Place as CloudPlace, WhoamiArgs,
 };
 pub(crate) use cloud_server::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
 pub(crate) use explain::{
     Explain, ExplainAccessArgs, ExplainForgeriesArgs, ExplainGroupArgs, ExplainNodeArgs, ExplainSources,
 };
+pub(crate) use host::{HostCommand, HostInstallArgs, HostRunArgs};
 pub(crate) use operators::OperatorsCommand;
 pub(crate) use plugin::{
     DiffFormat, PluginApproveArgs, PluginCommand, PluginDiffArgs, PluginPlace, PluginRollbackArgs,
 };
 pub(crate) use release::ReleaseArgs;
+pub(crate) use sign::{SignArgs, SignScriptArgs};
 pub(crate) use upgrade::{UpgradeCommand, UpgradePlace, UpgradePlanArgs};
 pub(crate) use validate::ValidateArgs;
 
@@ -105,6 +109,9 @@ pub(crate) enum Command {
     /// Runs the agent of one node: writes which users may log in there with which SSH key, and undoes what others change (replaces the agent
     /// of the Containership cluster manager)
     Agent(SettingsArgs),
+    /// On a node, as root: installs and runs the upgrade scripts that the agent offers
+    #[command(subcommand)]
+    Host(HostCommand),
     /// Releases changes that the coordinator holds: deletions of most objects of a kind, and additions of many role
     /// bindings at once
     Release(ReleaseArgs),

@@ -47,6 +47,7 @@ pub(crate) fn main(command: &ClientCommand) -> Result<ExitCode, Failure> {
             ClientCommand::Delete(args) => objects::delete(args).await.map(done),
             ClientCommand::Action(command) => actions::main(command).await.map(done),
             ClientCommand::Sign(args) => sign::sign(args).map(done),
+            ClientCommand::SignScript(args) => sign::sign_script(args).map(done),
             ClientCommand::Audit(args) => objects::audit(args).await.map(done),
             ClientCommand::Operators(command) => operators::main(command).await.map(done),
             ClientCommand::Context(command) => login::context(command).await.map(done),

@@ -7,6 +7,7 @@ mod cloud_server;
 mod controller;
 mod coordinator;
 mod explain;
+mod host;
 mod live;
 mod password;
 mod place;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         Command::Controller(args) => controller::main(&args),
         Command::Coordinator(args) => coordinator::main(&args),
         Command::Agent(args) => agent::main(&args),
+        Command::Host(command) => host::main(&command),
         Command::Release(args) => release::main(&args),
         Command::Plugin(command) => plugin::main(&command),
         Command::Upgrade(command) => match upgrade::main(&command) {

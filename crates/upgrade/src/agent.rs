@@ -6,9 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
 use tidewaiter_api::NodeName;
 
-use crate::observation::{NodeState, Upgrade};
+use crate::observation::{NodeState, Spec, Upgrade};
 use crate::step::deadline;
 use crate::version::Version;
 
@@ -29,7 +30,8 @@ pub struct Host<'a> {
 }
 
 /// What the agent remembers on its host, across restarts and power cuts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Ledger {
     /// The newest generation that it has seen of each upgrade, by uid.
     pub seen: BTreeMap<String, i64>,
@@ -123,15 +125,35 @@ pub fn confirm(upgrade: &str, upgrades: &[Upgrade], host: Host<'_>) -> Result<Ru
     }
 }
 
-/// It is the turn of a node when exactly one upgrade says that the node is in progress, no newer state of that upgrade was seen, the
-/// kubelet is older than the target, and there is time left.
-fn turn(upgrades: &[Upgrade], host: Host<'_>) -> Result<Run, Refused> {
-    let mut current = upgrades.iter().filter(|upgrade| is_current(upgrade, host.node));
+/// What an agent offers to its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer<'a> {
+    /// The upgrade.
+    pub upgrade: &'a Upgrade,
+    /// What is to be done.
+    pub spec: &'a Spec,
+    /// When the script must have ended.
+    pub until: Timestamp,
+}
+
+/// Decides whether the upgrade is offered to the host, which then decides itself with [`decide`] and [`confirm`]: an agent in a container knows neither the
+/// version of the host nor what was run there. It is the turn of a node when exactly one upgrade says that the node is in progress, no newer
+/// state of that upgrade was seen, and there is time left.
+///
+/// # Errors
+/// Why not.
+pub fn offer<'a>(
+    upgrades: &'a [Upgrade],
+    node: &NodeName,
+    ledger: &Ledger,
+    now: Timestamp,
+) -> Result<Offer<'a>, Refused> {
+    let mut current = upgrades.iter().filter(|upgrade| is_current(upgrade, node));
     let upgrade = current.next().ok_or(Refused::NotCurrent)?;
     if current.next().is_some() {
         return Err(Refused::Several);
     }
-    let seen = host.ledger.seen.get(&upgrade.uid).copied().unwrap_or_default();
+    let seen = ledger.seen.get(&upgrade.uid).copied().unwrap_or_default();
     if upgrade.generation < seen {
         return Err(Refused::OldGeneration {
             order: upgrade.generation,
@@ -141,16 +163,22 @@ fn turn(upgrades: &[Upgrade], host: Host<'_>) -> Result<Run, Refused> {
     let Ok(spec) = &upgrade.spec else {
         return Err(Refused::NotCurrent);
     };
+    let until = until(upgrade, node).ok_or(Refused::NotCurrent)?;
+    if now >= until {
+        return Err(Refused::TooLate { until });
+    }
+    Ok(Offer { upgrade, spec, until })
+}
+
+/// A run is an offer to a host whose kubelet is older than the target.
+fn turn(upgrades: &[Upgrade], host: Host<'_>) -> Result<Run, Refused> {
+    let Offer { upgrade, spec, until } = offer(upgrades, host.node, host.ledger, host.now)?;
     let version = host.version.ok_or(Refused::UnknownVersion)?;
     if version.order(&spec.target).is_ge() {
         return Err(Refused::AtVersion {
             version: version.clone(),
             target: spec.target.clone(),
         });
-    }
-    let until = until(upgrade, host.node).ok_or(Refused::NotCurrent)?;
-    if host.now >= until {
-        return Err(Refused::TooLate { until });
     }
     Ok(Run {
         upgrade: upgrade.uid.clone(),

@@ -6,6 +6,7 @@
 //! - All state is in the `ClusterUpgrade`. Every write of it is conditional on the version that was observed.
 //! - An upgrade claims the cluster in one write and starts its first node in a later one, so that two coordinators cannot start two upgrades.
 //! - A control-plane node is upgraded alone, and no worker before the control plane is done.
+//! - A script runs only with a signature for this cluster, node, upgrade and version ([`signed`]).
 //! - A node runs the script of an upgrade once, before its deadline, and never to go down to an older version.
 
 pub mod agent;
@@ -20,6 +21,7 @@ pub mod plan;
 pub mod refusal;
 pub mod rules;
 mod selector;
+pub mod signed;
 mod step;
 #[cfg(test)]
 mod testing;

@@ -9,7 +9,7 @@ use rustix::fs::{
 use rustix::io::{Errno, retry_on_intr};
 use tidewaiter_kit::random;
 
-use super::{Call, FOLDER_MODE, Host, HostError, Owner};
+use super::{Call, Host, HostError, Owner, folder_mode};
 
 /// No symbolic link, nothing above the folder, no other mount.
 pub(super) const RESOLVE: ResolveFlags = ResolveFlags::BENEATH
@@ -147,7 +147,7 @@ impl Host {
             match self.open_folder(at, name) {
                 Ok(folder) => return Ok(folder),
                 Err(Errno::NOENT) => {
-                    let made = self.make_folder(at, name);
+                    let made = self.make_folder(at, name, folder_mode(shown));
                     made.map_err(|source| HostError::call("created", shown, source))?;
                     repairs.push(format!("{shown} was missing"));
                 }
@@ -177,9 +177,9 @@ impl Host {
         retry(|| openat2(at, name, flags, Mode::empty(), RESOLVE))
     }
 
-    fn make_folder(&self, at: &OwnedFd, name: &str) -> Result<(), Errno> {
+    fn make_folder(&self, at: &OwnedFd, name: &str, mode: u32) -> Result<(), Errno> {
         self.before(Call::MakeFolder)?;
-        match mkdirat(at, name, Mode::from_raw_mode(FOLDER_MODE)) {
+        match mkdirat(at, name, Mode::from_raw_mode(mode)) {
             Ok(()) | Err(Errno::EXIST) => self.sync(at),
             Err(error) => Err(error),
         }
@@ -193,8 +193,9 @@ impl Host {
         }
         let stat = self.stat(folder).map_err(failed)?;
         let (owner, mode) = (owner(&stat), stat.st_mode & 0o7777);
-        if owner != self.owner || mode != FOLDER_MODE {
-            self.own(folder, FOLDER_MODE).map_err(failed)?;
+        let wanted = folder_mode(shown);
+        if owner != self.owner || mode != wanted {
+            self.own(folder, wanted).map_err(failed)?;
             let Owner { uid, gid } = owner;
             repairs.push(format!("{shown} had the owner {uid}:{gid} and the mode {mode:04o}"));
         }

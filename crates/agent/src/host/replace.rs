@@ -156,6 +156,18 @@ impl Host {
         unlinkat(folder, name, AtFlags::empty())
     }
 
+    /// Removes whatever is at `name`; a folder with content is moved aside. Returns whether there was anything.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub fn take_away(&self, folder: &OwnedFd, name: &str) -> Result<bool, HostError> {
+        match self.displace(folder, name).and_then(|_| self.sync(folder)) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(source) => Err(HostError::call("removed", name, source)),
+        }
+    }
+
     /// Removes what an agent that was killed has left of the file `name`.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! What the report should say, if it does not say so already. Pure.
 
 use jiff::Timestamp;
-use tidewaiter_api::node_report::{APPLIED, KEYS_EXPIRING, MOST_NAMED, MOST_USERS};
+use tidewaiter_api::node_report::{APPLIED, KEYS_EXPIRING, MOST_NAMED, MOST_USERS, UpgradeReport};
 use tidewaiter_api::{Condition, ConditionStatus, HostFacts, NodeReportStatus, RefusedKey, Tampering, UserKeys};
 
 use crate::user_controller::expiry::Expiry;
@@ -11,6 +11,7 @@ use crate::user_controller::{Outcome, Refused, Told};
 pub(super) fn plan(
     before: Option<&NodeReportStatus>,
     told: &Told,
+    upgrade: Option<&UpgradeReport>,
     facts: &HostFacts,
     now: Timestamp,
 ) -> Option<NodeReportStatus> {
@@ -22,6 +23,7 @@ pub(super) fn plan(
     };
     env!("CARGO_PKG_VERSION").clone_into(&mut status.agent_version);
     status.host = facts.clone();
+    status.upgrade = upgrade.cloned();
     status.restores = told.restores;
     status.tampering = told.tampering.iter().map(tampering).collect();
     status.conditions = vec![applied(told, conditions, now)?];

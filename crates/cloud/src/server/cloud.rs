@@ -14,6 +14,7 @@ use moka::future::Cache;
 use prometheus::IntCounter;
 use serde_json::Value;
 use tidewaiter_kit::SharedClock;
+use tidewaiter_signature::SigningKey;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 use uuid::Uuid;
@@ -70,6 +71,8 @@ pub struct CloudParts {
     pub keys: PathBuf,
     /// The file of the sealing keys.
     pub sealing: PathBuf,
+    /// Sign the scripts of upgrades.
+    pub script_keys: Vec<SigningKey>,
     /// The public URL of this server; the issuer of its tokens.
     pub issuer: Url,
     /// The lifetimes of tokens.
@@ -95,6 +98,7 @@ pub struct Inner {
     pub(super) sealer: ArcSwap<Sealer>,
     pub(super) keys: PathBuf,
     pub(super) sealing: PathBuf,
+    pub(super) script_keys: Vec<SigningKey>,
     pub(super) issuer: Url,
     pub(super) lives: TokenLifetimes,
     pub(super) limits: Limits,
@@ -177,6 +181,7 @@ impl Cloud {
             sealer: ArcSwap::from_pointee(parts.sealer),
             keys: parts.keys,
             sealing: parts.sealing,
+            script_keys: parts.script_keys,
             issuer: parts.issuer,
             lives: parts.lives,
             limits: parts.limits,

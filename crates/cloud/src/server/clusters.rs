@@ -1,16 +1,14 @@
-//! The parts of a cluster besides its collections: API keys, tokens for its kube-apiserver, reported status, upgrade
-//! scripts, the nodes of all its pools, and the assignments of autoscaling policies.
+//! The parts of a cluster besides its collections: API keys, tokens for its kube-apiserver, reported status,
+//! the nodes of all its pools, and the assignments of autoscaling policies.
 
-use aws_lc_rs::digest::{SHA256, digest};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue};
 use serde_json::{Value, json};
 
 use super::Error;
 use super::call::{Call, Reply, object, text, unless_known};
 use super::cloud::Cloud;
-use super::digest::{etag, hex, uuid};
+use super::digest::{etag, uuid};
 use super::kind::Kind;
 use super::refusal::Refusal;
 use super::source::{Source, Spot, cluster};
@@ -18,8 +16,8 @@ use super::store::{Draft, References, Row};
 use super::ties::MAX_TEAMS;
 use super::token::{Claims, TokenUse};
 use super::view::shown;
-use crate::models::values::{ClusterId, KubernetesVersion, TeamId, UserId};
-use crate::models::{NodeStatusReport, Unknown, UpgradeProgress, UpgradeScript, parse};
+use crate::models::values::{ClusterId, TeamId, UserId};
+use crate::models::{NodeStatusReport, Unknown, UpgradeProgress, parse};
 
 /// A short-lived token that identifies the user and the user's teams to one cluster's kube-apiserver. The
 /// kube-apiserver is not notified of a revocation: a removed user gets no further token, and this one expires soon.
@@ -111,7 +109,7 @@ pub(super) async fn nodes(cloud: &Cloud, call: &Call) -> Result<Response, Error>
 }
 
 /// A node of any pool.
-async fn node_row(cloud: &Cloud, spot: &Spot) -> Result<Row, Error> {
+pub(super) async fn node_row(cloud: &Cloud, spot: &Spot) -> Result<Row, Error> {
     let mut source = Source::Store(&cloud.store);
     cluster(&mut source, spot).await?;
     let row = source.get(Kind::Node, &spot.id).await?;
@@ -123,95 +121,6 @@ pub(super) async fn node(cloud: &Cloud, call: &Call) -> Result<Response, Error> 
     let row = node_row(cloud, &Spot::of(call)?).await?;
     let body = Bytes::from(text(&shown(cloud, &row, false)?));
     Ok(unless_known(call, &etag(&body), body))
-}
-
-fn script_id(upgrade: &str, node: &str) -> String {
-    if node.is_empty() {
-        upgrade.to_owned()
-    } else {
-        format!("{upgrade}/{node}")
-    }
-}
-
-/// Stores the script of an upgrade, encrypted because it may contain a token for joining. The audit log has its digest.
-pub(super) async fn set_script(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    let script = str::from_utf8(&call.body).map_err(|_| Refusal::field("script", "must be UTF-8"))?;
-    let script: UpgradeScript = script.parse().map_err(|error| Refusal::field("script", error))?;
-    let spot = Spot::of(call)?;
-    let (upgrade, owner, state) = (call.key("upgrade_id")?, call.owner(), cloud.clone());
-    let reply = cloud.store.write(call.by(), move |transaction| {
-        Box::pin(async move {
-            let mut source = Source::Transaction(transaction);
-            spot.check(&mut source, Kind::UpgradeScript, true).await?;
-            let above = source.get(Kind::Upgrade, &upgrade).await?;
-            above
-                .filter(|row| row.parent_id == spot.cluster)
-                .ok_or_else(Refusal::not_found)?;
-            if !spot.id.is_empty() {
-                let node = source.get(Kind::Node, &spot.id).await?;
-                node.filter(|row| row.cluster_id == spot.cluster)
-                    .ok_or_else(Refusal::not_found)?;
-            }
-            let id = script_id(&upgrade, &spot.id);
-            let sha256 = hex(digest(&SHA256, script.as_str().as_bytes()).as_ref());
-            let spec = json!({ "sha256": sha256 }).as_object().cloned().unwrap_or_default();
-            let secret = state.seal(Kind::UpgradeScript, &id, &spot.organization, script.as_str())?;
-            match transaction.get(Kind::UpgradeScript, &id).await? {
-                Some(before) if before.spec == spec => {}
-                Some(before) => {
-                    transaction
-                        .update(&before, spec, secret, &References::default())
-                        .await?;
-                }
-                None => {
-                    let draft = Draft {
-                        kind: Kind::UpgradeScript,
-                        id,
-                        organization_id: spot.organization.clone(),
-                        cluster_id: spot.cluster.clone(),
-                        parent_id: upgrade,
-                        owner_id: owner,
-                        spec,
-                        secret,
-                        ties: References::default(),
-                    };
-                    transaction.insert(draft).await?;
-                }
-            }
-            Ok(Reply::nothing())
-        })
-    });
-    Ok(reply.await?.into_response())
-}
-
-/// The script that upgrades a node to a version: that of the newest upgrade to it, preferring the node's own script.
-pub(super) async fn script(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    let asked = call.asked("version").unwrap_or_default();
-    let bad = |error: tidewaiter_api::InvalidValue| {
-        let mut refusal = Refusal::field("version", error);
-        refusal.status = http::StatusCode::BAD_REQUEST;
-        refusal
-    };
-    let version: KubernetesVersion = asked.parse().map_err(bad)?;
-    let node = node_row(cloud, &Spot::of(call)?).await?;
-    let wanted = format!("v{version}");
-    let upgrades = cloud.store.children(Kind::Upgrade, &node.cluster_id).await?;
-    let of_version = |row: &&Row| row.spec.get("targetVersion").and_then(Value::as_str) == Some(&wanted);
-    for upgrade in upgrades.iter().rev().filter(of_version) {
-        for id in [script_id(&upgrade.id, &node.id), upgrade.id.clone()] {
-            if let Some(row) = cloud.store.get(Kind::UpgradeScript, &id).await?
-                && let Some(script) = cloud.open(&row)?
-            {
-                let body = Bytes::copy_from_slice(script.as_bytes());
-                let mut response = unless_known(call, &etag(&body), body);
-                let shell = HeaderValue::from_static("text/x-shellscript; charset=utf-8");
-                response.headers_mut().insert(CONTENT_TYPE, shell);
-                return Ok(response);
-            }
-        }
-    }
-    let message = format!("no upgrade to {wanted} has a script; upload one with PUT …/upgrades/ID/script");
-    Err(Refusal::new(http::StatusCode::NOT_FOUND, message).into())
 }
 
 fn assignment_id(spot: &Spot) -> String {

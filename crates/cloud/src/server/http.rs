@@ -42,6 +42,7 @@ use super::organizations;
 use super::principal::Known;
 use super::refusal::Refusal;
 use super::resources;
+use super::scripts;
 use super::store::StoreError;
 use super::stream;
 use super::token::AcceptedUses;
@@ -320,8 +321,8 @@ async fn dispatch(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
         A::Unassign => clusters::unassign(cloud, call).await,
         A::NodeInCluster => clusters::node(cloud, call).await,
         A::NodesInCluster => clusters::nodes(cloud, call).await,
-        A::SetScript => clusters::set_script(cloud, call).await,
-        A::GetScript => clusters::script(cloud, call).await,
+        A::SetScript => scripts::set_script(cloud, call).await,
+        A::GetScript => scripts::script(cloud, call).await,
         A::Catalogue => catalogue::get(cloud, call, Part::All).await,
         A::CatalogueType => catalogue::get(cloud, call, Part::Type).await,
         A::CatalogueDefinition => catalogue::get(cloud, call, Part::Definition).await,

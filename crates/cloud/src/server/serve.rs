@@ -11,6 +11,7 @@ use std::time::Duration;
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::serve::{BindError, Certificate, Options, TlsError, bind, serve_with};
 use tidewaiter_kit::{Chain, Kit, Tasks};
+use tidewaiter_signature::{SignatureError, SigningKey};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info};
@@ -23,6 +24,7 @@ use super::limits::{LimitSettings, Limits};
 use super::metrics::Requests;
 use super::reseal::reseal;
 use super::sealing::{Sealer, SealingError};
+use super::secret_file::{self, SecretFileError};
 use super::signing::{KeyRing, SigningError};
 use super::store::{Opened, Quotas, Retention, Store, StoreError};
 use super::token::Tokens;
@@ -51,6 +53,8 @@ pub struct ServerParts {
     pub keys: PathBuf,
     /// The file of the sealing keys.
     pub sealing: PathBuf,
+    /// The files of the keys that sign the scripts of upgrades: secret keys of minisign without a password.
+    pub script_keys: Vec<PathBuf>,
     /// The limits of requests.
     pub limits: LimitSettings,
     /// The quotas that differ from [`Kind::quota`](super::kind::Kind::quota).
@@ -75,6 +79,18 @@ pub enum ServeError {
     /// An error of the sealing keys.
     #[error(transparent)]
     Sealing(#[from] SealingError),
+    /// The file of a key for scripts cannot be read.
+    #[error("a key of scriptKeys cannot be used")]
+    ScriptKeyFile(#[from] SecretFileError),
+    /// The file is no key for scripts.
+    #[error("scriptKeys has {}", path.display())]
+    ScriptKey {
+        /// The file.
+        path: PathBuf,
+        /// Why it cannot be used.
+        #[source]
+        source: SignatureError,
+    },
     /// An error of the certificate.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -112,6 +128,7 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
     let tls = certificate.clone().map(Certificate::config).transpose()?;
     let tokens = Tokens::new(issuer(&parts.issuer), KeyRing::load(&parts.keys)?);
     let sealer = Sealer::load(&parts.sealing)?;
+    let script_keys = script_keys(&parts.script_keys)?;
     let requests = Requests::new(&kit.metrics)?;
     let hangups = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
     let Opened {
@@ -136,6 +153,7 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
         sealer,
         keys: parts.keys.clone(),
         sealing: parts.sealing.clone(),
+        script_keys,
         issuer: parts.issuer.clone(),
         lives: parts.lives,
         limits: Limits::new(parts.limits.clone()),
@@ -173,6 +191,22 @@ fn http(
     };
     let router = router(cloud, requests, kit.clone());
     serve_with(listener, router, options, kit.clock.clone(), shutdown.clone())
+}
+
+/// The keys that sign scripts. A server cannot be asked for a password.
+fn script_keys(files: &[PathBuf]) -> Result<Vec<SigningKey>, ServeError> {
+    let password = || {
+        let reason = "it has a password: give the server one without (minisign -G -W), or sign with tidewaiter cloud sign-script";
+        Err(SignatureError::SecretKey(reason.to_owned()))
+    };
+    let load = |path: &PathBuf| {
+        let text = secret_file::read(path)?;
+        SigningKey::read(&text, password).map_err(|source| ServeError::ScriptKey {
+            path: path.clone(),
+            source,
+        })
+    };
+    files.iter().map(load).collect()
 }
 
 /// The issuer in tokens: without a trailing slash, because verifiers compare strings.

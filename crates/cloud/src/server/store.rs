@@ -209,6 +209,7 @@ impl Store {
                 clock,
                 quotas: Arc::default(),
                 kept: None,
+                overhead: Duration::ZERO,
             },
             store,
         })

@@ -75,6 +75,7 @@ impl Cloud {
             issuer: base.parse().unwrap(),
             keys: at("keys"),
             sealing: at("sealing"),
+            script_keys: Vec::new(),
             limits: LimitSettings {
                 requests_a_second: NonZeroU32::new(1_000).unwrap(),
                 requests_at_once: 64,

@@ -36,6 +36,7 @@ mod references;
 mod refusals;
 mod requests;
 mod schemathesis;
+mod scripts;
 mod signed;
 mod silent;
 mod single_flight;

@@ -124,6 +124,7 @@ impl World {
             issuer: "https://cloud.example.org".parse().unwrap(),
             keys: folder.path().join("keys"),
             sealing: folder.path().join("sealing"),
+            script_keys: Vec::new(),
             limits: LimitSettings {
                 requests_a_second: NonZeroU32::new(100_000).unwrap(),
                 requests_at_once: 512,

@@ -4,7 +4,7 @@
 //! - An account `containership` that is not managed by Tidewaiter is reported on the Namespace and left alone. An account goes with its
 //!   namespace. Accounts of other names are never created.
 //! - Of `imagePullSecrets` only the entries of ours change. An annotation names them, so that the entry of a registry that is gone is
-//!   removed, also after a restart, and whatever others put there stays.
+//!   removed, also after a restart, and whatever others put there stays. The Go coordinator recorded none: in its account, ids of the cloud are ours.
 //! - An account that has the annotation and that the settings do not name any more loses its entries.
 //! - A pull secret is attached when its registry has a working credential, and detached when the Registry is gone: a Registry whose
 //!   credential is missing or broken changes nothing.
@@ -206,7 +206,7 @@ impl Desired for DesiredAccount<'_> {
             let reference = |name: String| json!({ "name": name });
             patch["imagePullSecrets"] = entries.into_iter().map(reference).collect();
         }
-        if attached != account.attached() {
+        if attached != account.recorded() {
             let value = joined(&attached);
             patch["metadata"]["annotations"][ATTACHED_ANNOTATION] =
                 if value.is_empty() { Value::Null } else { json!(value) };

@@ -2,7 +2,7 @@
 
 use minisign::KeyPair;
 use serde_json::{Value, json};
-use tidewaiter_cloud::signed::{SignatureError, SigningKey, Statement, manifests_digest};
+use tidewaiter_cloud::signed::{SignatureError, SigningKey, Statement, manifests_digest, sign};
 use tidewaiter_coordinator::controllers::PluginSettings;
 
 use crate::script::CLUSTER;
@@ -41,7 +41,7 @@ impl Signer {
             version,
             digest: &manifests_digest(&body),
         };
-        body["signature"] = json!(key.sign(&statement, time).unwrap());
+        body["signature"] = json!(sign(&key, &statement, time).unwrap());
         body
     }
 }

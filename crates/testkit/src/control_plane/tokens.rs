@@ -24,9 +24,20 @@ impl ControlPlane {
         let pod = json!({"metadata": {"name": node}, "spec": {"nodeName": node, "serviceAccountName": account,
             "containers": [{"name": "main", "image": "registry.invalid/tidewaiter"}]}});
         let pod: Pod = serde_json::from_value(pod).expect("a pod");
-        let pod = pods.create(&PostParams::default(), &pod).await.expect("a new pod");
-        let request = json!({"metadata": {}, "spec": {"audiences": [],
-            "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": node, "uid": pod.metadata.uid}}});
+        pods.create(&PostParams::default(), &pod).await.expect("a new pod");
+        self.another_pod_token(namespace, account, node, &[]).await
+    }
+
+    /// Another token of that pod, for these audiences.
+    ///
+    /// # Panics
+    /// When the pod or the service account does not exist.
+    pub async fn another_pod_token(&self, namespace: &str, account: &str, pod: &str, audiences: &[&str]) -> String {
+        let admin = self.client(&Identity::Admin);
+        let pods: Api<Pod> = Api::namespaced(admin.clone(), namespace);
+        let found = pods.get(pod).await.expect("a pod");
+        let request = json!({"metadata": {}, "spec": {"audiences": audiences,
+            "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": found.metadata.uid}}});
         let request: TokenRequest = serde_json::from_value(request).expect("a request");
         let accounts: Api<ServiceAccount> = Api::namespaced(admin, namespace);
         let answer = accounts

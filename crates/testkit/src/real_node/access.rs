@@ -28,6 +28,16 @@ impl RealNode {
         tried(self.command().args(command)).await
     }
 
+    /// Writes a file of this machine to the node, with this mode (`0755`), which belongs to root. Folders that are missing are created.
+    ///
+    /// # Panics
+    /// When it cannot be read or written.
+    pub async fn put(&self, from: &Path, mode: &str, to: &str) {
+        let file = std::fs::File::open(from).expect("a file");
+        let install = ["install", "-D", "-m", mode, "/dev/stdin", to];
+        printed(self.command().args(install).stdin(file)).await;
+    }
+
     /// A program of this machine, with its files, on the network of the node.
     ///
     /// # Panics

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use tidewaiter_cloud::client::BaseUrl;
-use tidewaiter_cloud::models::values::{ClusterId, Email, OrganizationId, PluginId, Slug, Version};
+use tidewaiter_cloud::models::values::{Email, OrganizationId};
 
-use super::{ActionCommand, OperatorsCommand, ServerCommand};
+use super::{ActionCommand, OperatorsCommand, ServerCommand, SignArgs, SignScriptArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CloudCommand {
@@ -43,6 +43,8 @@ pub(crate) enum ClientCommand {
     Action(ActionCommand),
     /// Signs the manifests of a plugin for one cluster, without asking the cloud
     Sign(SignArgs),
+    /// Signs the script of an upgrade for nodes of one cluster, without asking the cloud
+    SignScript(SignScriptArgs),
     /// Lists changes and their authors, newest first
     Audit(AuditArgs),
     /// Manages operators: the users who administer all organizations of the server
@@ -233,49 +235,6 @@ pub(crate) struct DiffArgs {
     /// Also shows what `apply --prune` would delete
     #[arg(long)]
     pub(crate) prune: bool,
-}
-
-/// What a cluster with `pluginTrust` must be told of the manifests that it accepts.
-#[derive(Debug, Args)]
-pub(crate) struct SignArgs {
-    /// A file with the manifests (YAML or JSON), as in the catalogue
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) filename: PathBuf,
-
-    /// The cluster's id
-    #[arg(long, value_name = "ID")]
-    pub(crate) cluster: ClusterId,
-
-    /// The plugin's id
-    #[arg(long, value_name = "ID")]
-    pub(crate) plugin: PluginId,
-
-    /// The plugin's type
-    #[arg(long = "type", value_name = "TYPE")]
-    pub(crate) plugin_type: Slug,
-
-    /// The plugin's implementation
-    #[arg(long, value_name = "NAME")]
-    pub(crate) implementation: Slug,
-
-    /// The plugin's version
-    #[arg(long, value_name = "VERSION")]
-    pub(crate) plugin_version: Version,
-
-    #[arg(
-        long,
-        value_name = "FILE",
-        help = "The secret key of minisign [default: prints the text to sign, for minisign -S]"
-    )]
-    pub(crate) secret_key: Option<PathBuf>,
-
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "secret_key",
-        help = "A file with the password of the key [default: TIDEWAITER_CLOUD_PASSWORD, else a prompt]"
-    )]
-    pub(crate) password_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

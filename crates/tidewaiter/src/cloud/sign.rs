@@ -1,14 +1,18 @@
-//! `tidewaiter cloud sign`: signs the manifests of a plugin. Nothing comes from the cloud, so it cannot say what is signed, and the key stays here.
+//! `tidewaiter cloud sign` and `sign-script`: sign the manifests of a plugin, and the script of an upgrade. Nothing comes from the cloud, so it cannot say
+//! what is signed, and the key stays here.
 
 use std::io::{self, Write as _};
+use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow};
-use tidewaiter_cloud::models::{PluginManifests, Unknown, parse};
-use tidewaiter_cloud::signed::{SigningKey, Statement, manifests_digest};
+use tidewaiter_cloud::models::{PluginManifests, Unknown, UpgradeScript, parse};
+use tidewaiter_cloud::signed::{self, SigningKey, Statement, manifests_digest};
 use tidewaiter_kit::SystemClock;
+use tidewaiter_upgrade::signed as script;
 
+use super::actions::read;
 use super::documents::values;
-use crate::cli::SignArgs;
+use crate::cli::{SignArgs, SignScriptArgs};
 use crate::password;
 
 /// Prints the signature, or, without a key, the text to sign.
@@ -27,13 +31,46 @@ pub(super) fn sign(args: &SignArgs) -> Result<()> {
     let text = match &args.secret_key {
         None => statement.text()?,
         Some(path) => {
-            let key = std::fs::read_to_string(path).with_context(|| format!("--secret-key {}", path.display()))?;
-            let key = zeroize::Zeroizing::new(key);
-            let prompt = format!("The password of {}", path.display());
-            let password = || password::read(args.password_file.as_deref(), &prompt, false);
-            SigningKey::read(&key, password)?.sign(&statement, SystemClock::shared().now().as_second())?
+            let key = key(path, args.password_file.as_deref())?;
+            signed::sign(&key, &statement, SystemClock::shared().now().as_second())?
         }
     };
+    print(&text)
+}
+
+/// Prints the script with a signature for each node. Signatures that it has already stay, so that it can be signed with two keys.
+pub(super) fn sign_script(args: &SignScriptArgs) -> Result<()> {
+    let text: UpgradeScript = read(&args.filename)?
+        .parse()
+        .with_context(|| args.filename.display().to_string())?;
+    let key = key(&args.secret_key, args.password_file.as_deref())?;
+    let now = SystemClock::shared().now().as_second();
+    let mut signed = text.as_str().to_owned();
+    for node in &args.nodes {
+        let statement = script::Statement {
+            cluster: args.cluster.to_string(),
+            node: node.clone(),
+            upgrade: args.upgrade.to_string(),
+            generation: now,
+            version: args.target_version.clone(),
+            sha256: script::digest(text.as_str()),
+            expires: jiff::Timestamp::from_second(now + args.expires_in.as_secs())?,
+        };
+        signed.push_str(&statement.block(&key)?);
+    }
+    // What the cloud would refuse, for example because of its length, is not printed.
+    let signed: UpgradeScript = signed.parse().context("the signed script")?;
+    print(signed.as_str())
+}
+
+fn key(path: &Path, password_file: Option<&Path>) -> Result<SigningKey> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("--secret-key {}", path.display()))?;
+    let text = zeroize::Zeroizing::new(text);
+    let prompt = format!("The password of {}", path.display());
+    SigningKey::read(&text, || password::read(password_file, &prompt, false))
+}
+
+fn print(text: &str) -> Result<()> {
     let printed = io::stdout().write_all(text.as_bytes());
     printed.context("writing to standard output")
 }

@@ -37,6 +37,9 @@ pub(super) struct ServerSettings {
     /// The file of the sealing keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     sealing_keys: Option<PathBuf>,
+    /// The files of the keys that sign the scripts of upgrades: secret keys of minisign without a password.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    script_keys: Vec<PathBuf>,
     /// The listen address.
     #[serde(deserialize_with = "address")]
     address: SocketAddr,
@@ -97,6 +100,7 @@ impl Default for ServerSettings {
             database_password_file: None,
             keys: None,
             sealing_keys: None,
+            script_keys: Vec::new(),
             address: (Ipv4Addr::LOCALHOST, 3990).into(),
             // 3986 is the controller's port.
             health_address: (Ipv4Addr::LOCALHOST, 3985).into(),
@@ -224,6 +228,7 @@ impl ServerSettings {
             issuer: self.public_url()?,
             keys: self.keys(),
             sealing: self.sealing_keys(),
+            script_keys: self.script_keys.clone(),
             limits: LimitSettings {
                 requests_a_second: self.requests_per_second,
                 requests_at_once: count(self.requests_at_once),

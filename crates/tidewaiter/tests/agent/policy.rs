@@ -146,6 +146,8 @@ async fn a_token_permits_nothing_else() {
                 [
                     "list users",
                     "watch users",
+                    "list clusterupgrades",
+                    "watch clusterupgrades",
                     "list configmaps/tidewaiter-terminate",
                     "watch configmaps/tidewaiter-terminate",
                 ]

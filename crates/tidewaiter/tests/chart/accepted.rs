@@ -155,6 +155,7 @@ fn each_role_accepts_the_settings_that_are_rendered_for_it() {
         ("coordinator", "coordinator", &["coordinator"]),
         ("limited", "coordinator", &["coordinator"]),
         ("agent", "agent", &["agent"]),
+        ("upgrades", "agent", &["agent"]),
         ("cloud", "cloud", &["cloud", "serve"]),
     ] {
         let rendered = objects(&template_of(&values_of(set), &[]).output());

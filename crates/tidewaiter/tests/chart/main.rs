@@ -14,7 +14,15 @@ use serde_json::Value;
 use tidewaiter_testkit::{ControlPlane, Identity, assets};
 
 /// The value sets with golden files, besides that of the manifests in `deploy/`.
-const SETS: [&str; 6] = ["controller", "hetzner", "coordinator", "limited", "agent", "cloud"];
+const SETS: [&str; 7] = [
+    "controller",
+    "hetzner",
+    "coordinator",
+    "limited",
+    "agent",
+    "upgrades",
+    "cloud",
+];
 
 /// What a program printed.
 struct Ran {

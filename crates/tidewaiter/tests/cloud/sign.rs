@@ -1,13 +1,18 @@
-//! Manifests are signed without the cloud.
+//! Manifests and scripts are signed without the cloud.
 
+use jiff::SignedDuration;
 use minisign::KeyPair;
 use serde_json::json;
 use tidewaiter_cloud::signed::{Statement, TrustedKey, manifests_digest, verify};
+use tidewaiter_kit::SystemClock;
+use tidewaiter_upgrade::signed::{Expected, open};
 
 use crate::world::Person;
 
 const CLUSTER: &str = "22222222-2222-4222-8222-222222222222";
 const PLUGIN: &str = "cccccccc-0000-4000-8000-000000000001";
+const UPGRADE: &str = "eeeeeeee-0000-4000-8000-000000000001";
+const SCRIPT: &str = "#!/bin/sh\nexit 0\n";
 const MANIFESTS: &str = "manifests: [[{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {n: '1'}}]]\n";
 
 #[tokio::test]
@@ -59,4 +64,82 @@ async fn manifests_are_signed_with_a_key_and_shown_without_one() {
     run(&[&file, "--secret-key", &file])
         .await
         .refused(1, &["the secret key cannot be used"]);
+}
+
+#[tokio::test]
+async fn a_script_is_signed_for_its_nodes_and_with_two_keys() {
+    let person = Person::new().await;
+    let [old, new] = [(), ()].map(|()| KeyPair::generate_unencrypted_keypair().unwrap());
+    let secret = |name: &str, pair: &KeyPair| person.file(name, &pair.sk.to_box(None).unwrap().into_string());
+    let (old_key, new_key) = (secret("old.key", &old), secret("new.key", &new));
+    let sign = async |file: &str, key: &str, more: &[&str]| {
+        let words = [
+            "cloud",
+            "sign-script",
+            "--cluster",
+            CLUSTER,
+            "--upgrade",
+            UPGRADE,
+            "--target-version",
+            "v1.36.3",
+            "--node",
+            "w1",
+            "--node",
+            "w2",
+            "-f",
+            file,
+            "--secret-key",
+            key,
+        ];
+        person.run(&[&words[..], more].concat()).await
+    };
+    let once = sign(&person.file("upgrade.sh", SCRIPT), &old_key, &[]).await.well();
+    let twice = sign(&person.file("signed.sh", &once), &new_key, &["--expires-in", "1h"])
+        .await
+        .well();
+    assert!(twice.starts_with(&once));
+    assert!(person.cloud.seen().is_empty(), "nothing is asked of the cloud");
+    let now = SystemClock::shared().now();
+    let opened = |text: &str, pair: &KeyPair, node: &str, hours| {
+        let (node, version) = (node.parse().unwrap(), "v1.36.3".parse().unwrap());
+        let expected = Expected {
+            keys: &[pair.pk.to_base64().parse().unwrap()],
+            cluster: CLUSTER,
+            node: &node,
+            upgrade: UPGRADE,
+            version: &version,
+            newest: 0,
+            now: now + SignedDuration::from_hours(hours),
+        };
+        open(text, &expected).map(|script| script.body().to_owned())
+    };
+    for node in ["w1", "w2"] {
+        assert_eq!(opened(&twice, &old, node, 23).as_deref(), Ok(SCRIPT), "{node}");
+        assert_eq!(opened(&twice, &new, node, 0).as_deref(), Ok(SCRIPT), "{node}");
+        assert!(
+            opened(&twice, &new, node, 2)
+                .unwrap_err()
+                .to_string()
+                .contains("expired")
+        );
+        assert!(
+            opened(&once, &new, node, 0)
+                .unwrap_err()
+                .to_string()
+                .contains("not trusted")
+        );
+    }
+    assert!(opened(&twice, &new, "w3", 0).is_err());
+
+    // What the cloud would refuse is not signed.
+    let wrong = person.file("wrong.sh", "echo\n");
+    sign(&wrong, &old_key, &[])
+        .await
+        .refused(1, &["wrong.sh", "begins with #!/"]);
+    let file = person.file("upgrade.sh", SCRIPT);
+    sign(&file, &file, &[])
+        .await
+        .refused(1, &["the secret key cannot be used"]);
+    let long = sign(&file, &old_key, &["--expires-in", "721h"]).await;
+    assert!(long.code == 2 && long.err.contains("from 1m to 720h"), "{}", long.err);
 }

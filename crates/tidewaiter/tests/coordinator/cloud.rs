@@ -88,6 +88,7 @@ async fn serve(folder: &Path, database: Url, tls: Option<(PathBuf, PathBuf)>) ->
             issuer: ISSUER.parse().unwrap(),
             keys: folder.join("keys"),
             sealing: folder.join("sealing"),
+            script_keys: Vec::new(),
             limits: LimitSettings {
                 requests_a_second: 100_000.try_into().unwrap(),
                 requests_at_once: 512,

@@ -14,6 +14,7 @@ mod logins;
 mod observer;
 mod release;
 mod takeover;
+mod upgrade;
 
 use std::fmt::Debug;
 use std::path::Path;

@@ -46,7 +46,7 @@ fn told(outcome: Outcome) -> Told {
 }
 
 fn planned(before: Option<&NodeReportStatus>, told: &Told, second: i64) -> Option<NodeReportStatus> {
-    plan(before, told, &HostFacts::default(), at(second))
+    plan(before, told, None, &HostFacts::default(), at(second))
 }
 
 #[test]

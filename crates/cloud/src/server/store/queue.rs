@@ -69,19 +69,24 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Waits for writes, and takes at most `most`. `None` once the queue is closed and empty.
-    pub(super) async fn take(&self, most: usize) -> Option<Vec<T>> {
+    /// Waits for a write, and takes it. `None` once the queue is closed and empty.
+    pub(super) async fn first(&self) -> Option<T> {
         loop {
             let changed = self.changed.notified();
-            let (taken, closed) = self.next(most);
-            if !taken.is_empty() {
-                return Some(taken);
+            let (mut taken, closed) = self.next(1);
+            if let Some(first) = taken.pop() {
+                return Some(first);
             }
             if closed {
                 return None;
             }
             changed.await;
         }
+    }
+
+    /// Takes at most `most` writes of those that are pending.
+    pub(super) fn more(&self, most: usize) -> Vec<T> {
+        self.next(most).0
     }
 
     /// The next writes, and whether no more are added.
@@ -124,14 +129,14 @@ mod tests {
         }
         queue.push("quiet", ("quiet", 0)).unwrap();
         queue.push("other", ("other", 0)).unwrap();
-        let first = queue.take(4).await.unwrap();
-        assert_eq!(first, [("busy", 0), ("quiet", 0), ("other", 0), ("busy", 1)]);
+        assert_eq!(queue.first().await, Some(("busy", 0)));
+        assert_eq!(queue.more(3), [("quiet", 0), ("other", 0), ("busy", 1)]);
         queue.push("quiet", ("quiet", 1)).unwrap();
-        assert_eq!(queue.take(3).await.unwrap(), [("busy", 2), ("quiet", 1), ("busy", 3)]);
+        assert_eq!(queue.more(3), [("busy", 2), ("quiet", 1), ("busy", 3)]);
         queue.close();
         assert!(matches!(queue.push("late", ("late", 0)), Err(StoreError::Stopping)));
-        assert_eq!(queue.take(1_000).await.unwrap().len(), 96);
-        assert_eq!(queue.take(1_000).await, None);
+        assert_eq!(queue.more(1_000).len(), 96);
+        assert_eq!(queue.first().await, None);
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! The single writer of a process: pending writes share one commit, each in its own savepoint.
 //!
+//! A commit takes writes for a few milliseconds, or for as long as the disk or the server of the database takes for a commit: so a
+//! queue that is full makes nobody else wait for long, and at most half of the time goes into commits.
+//!
 //! A write is acknowledged only after its commit, and a refused one does not affect the others. The caller may be
 //! dropped: its write is done completely or not at all. Each statement has a deadline, and a connection on which one did not
 //! end is closed: the next writes use another.
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use sqlx::{AnyPool, Executor as _};
@@ -26,6 +30,8 @@ use crate::server::Error;
 
 /// The maximum number of writes in one commit.
 const BATCH: usize = 128;
+/// How long a commit takes writes where commits are fast.
+const FILL: Duration = Duration::from_millis(4);
 
 /// The operations of a write.
 pub(super) type Change<T> = Box<dyn for<'t> FnOnce(&'t mut Transaction) -> BoxFuture<'t, Result<T, Error>> + Send>;
@@ -96,6 +102,8 @@ pub struct Writer {
     pub(super) quotas: Arc<Quotas>,
     /// The connection of the last successful commit.
     pub(super) kept: Option<Lease>,
+    /// How long the last commit took besides its writes.
+    pub(super) overhead: Duration,
 }
 
 impl Writer {
@@ -115,16 +123,19 @@ impl Writer {
     pub async fn run(mut self, shutdown: CancellationToken) -> Result<(), Infallible> {
         let jobs = Arc::clone(&self.jobs);
         loop {
-            let taken = tokio::select! {
-                taken = jobs.take(BATCH) => taken,
+            let first = tokio::select! {
+                first = jobs.first() => first,
                 () = shutdown.cancelled() => {
                     jobs.close();
-                    jobs.take(BATCH).await
+                    jobs.first().await
                 }
             };
-            let Some(mut batch) = taken else { return Ok(()) };
+            let Some(first) = first else { return Ok(()) };
+            let mut batch = vec![first];
             let committed = self.commit(&mut batch).await;
             if let Err(error) = &committed {
+                // The others would find the same, one after the other.
+                batch.extend(jobs.more(BATCH));
                 self.health.failed(error);
                 error!(error = %Chain(error.as_ref()), "no change was written");
             }
@@ -134,11 +145,16 @@ impl Writer {
         }
     }
 
-    async fn commit(&mut self, batch: &mut [Box<dyn Job>]) -> Result<(), Arc<StoreError>> {
+    /// Writes the first of `batch`, and adds those that are pending.
+    async fn commit(&mut self, batch: &mut Vec<Box<dyn Job>>) -> Result<(), Arc<StoreError>> {
+        let asked = self.clock.monotonic();
         let mut transaction = self.begin().await.map_err(Arc::new)?;
-        let begun = transaction.sequence;
+        let (begun, since) = (transaction.sequence, self.clock.monotonic());
         // Dropping the connection rolls back everything on it.
-        fill(&*self.engine, &mut transaction, batch, begun).await?;
+        self.fill(&mut transaction, batch, since).await?;
+        let filled = self.clock.monotonic();
+        end(&*self.engine, &mut transaction, begun).await?;
+        self.overhead = (since - asked) + (self.clock.monotonic() - filled);
         let Transaction { connection, notes, .. } = transaction;
         self.kept = Some(connection);
         // The changes of other replicas since the last commit have smaller numbers and are published first.
@@ -149,6 +165,25 @@ impl Writer {
             self.feed.set_deaf(true);
         }
         self.feed.publish(&notes);
+        Ok(())
+    }
+
+    /// Performs the first of `batch`, and then one write of each organization in turn, until enough time has passed.
+    async fn fill(
+        &mut self,
+        transaction: &mut Transaction,
+        batch: &mut Vec<Box<dyn Job>>,
+        since: Duration,
+    ) -> Result<(), Arc<StoreError>> {
+        let until = since + FILL.max(self.overhead);
+        let mut performed = 0;
+        while let Some(job) = batch.get_mut(performed) {
+            perform(transaction, &mut **job).await?;
+            performed += 1;
+            if performed < BATCH && self.clock.monotonic() < until {
+                batch.extend(self.jobs.more(1));
+            }
+        }
         Ok(())
     }
 
@@ -181,27 +216,24 @@ impl Writer {
     }
 }
 
-async fn fill(
-    engine: &dyn Engine,
-    transaction: &mut Transaction,
-    batch: &mut [Box<dyn Job>],
-    begun: i64,
-) -> Result<(), Arc<StoreError>> {
-    for job in batch {
-        let (sequence, notes) = (transaction.sequence, transaction.notes.len());
-        transaction.say("SAVEPOINT job").await?;
-        if job.run(transaction).await {
-            transaction.say("RELEASE SAVEPOINT job").await?;
-        } else {
-            if let Some(error) = transaction.lost.take() {
-                return Err(error);
-            }
-            transaction.say("ROLLBACK TO SAVEPOINT job").await?;
-            transaction.say("RELEASE SAVEPOINT job").await?;
-            transaction.sequence = sequence;
-            transaction.notes.truncate(notes);
-        }
+async fn perform(transaction: &mut Transaction, job: &mut dyn Job) -> Result<(), Arc<StoreError>> {
+    let (sequence, notes) = (transaction.sequence, transaction.notes.len());
+    transaction.say("SAVEPOINT job").await?;
+    if job.run(transaction).await {
+        transaction.say("RELEASE SAVEPOINT job").await?;
+        return Ok(());
     }
+    if let Some(error) = transaction.lost.take() {
+        return Err(error);
+    }
+    transaction.say("ROLLBACK TO SAVEPOINT job").await?;
+    transaction.say("RELEASE SAVEPOINT job").await?;
+    transaction.sequence = sequence;
+    transaction.notes.truncate(notes);
+    Ok(())
+}
+
+async fn end(engine: &dyn Engine, transaction: &mut Transaction, begun: i64) -> Result<(), Arc<StoreError>> {
     if transaction.sequence == begun && !transaction.silent {
         return transaction.say("ROLLBACK").await.map_err(Arc::new);
     }
@@ -212,3 +244,6 @@ async fn fill(
     }
     transaction.say("COMMIT").await.map_err(Arc::new)
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,8 @@ use kube::Resource;
 use serde::{Deserialize, Serialize};
 use tidewaiter_api::names::{ATTACHED_ANNOTATION, CONTAINERSHIP_ACCOUNT, MANAGED_LABEL, MANAGED_VALUE};
 
+use crate::mirror::is_id;
+
 /// A slim service account.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Resource)]
 #[resource(inherit = ServiceAccount)]
@@ -50,10 +52,19 @@ impl Account {
         &self.read.entries
     }
 
-    /// Those of them that Tidewaiter attached.
-    pub(super) fn attached(&self) -> BTreeSet<String> {
+    /// Those of them that Tidewaiter recorded as its own.
+    pub(super) fn recorded(&self) -> BTreeSet<String> {
         let names = self.read.attached.split(',').filter(|name| !name.is_empty());
         names.map(str::to_owned).collect()
+    }
+
+    /// Those of them that Tidewaiter attached. The Go coordinator recorded none: in its account, they are the ids of registries.
+    pub(super) fn attached(&self) -> BTreeSet<String> {
+        if self.has_entries_of_ours() || !self.is_the_managed_one() {
+            return self.recorded();
+        }
+        let ids = self.read.entries.iter().filter(|name| is_id(name));
+        ids.cloned().collect()
     }
 }
 

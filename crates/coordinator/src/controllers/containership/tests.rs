@@ -163,6 +163,32 @@ fn an_id_of_the_cloud_stays_attached_while_the_cloud_s_list_is_not_known() {
     assert_eq!(found(false), patch(json!([]), Value::Null));
 }
 
+/// The Go coordinator recorded nothing, and its registry may be gone before it was ever seen to work.
+#[test]
+fn a_registry_that_is_gone_leaves_the_account_of_the_go_coordinator() {
+    const GONE: &str = "cccccccc-0000-4000-8000-000000000001";
+    const HERE: &str = "cccccccc-0000-4000-8000-000000000002";
+    let by_go = account(true, None, &[HERE, GONE, "admins"]);
+    let found = |ready: &[&str], pending: &[&str], unknown| {
+        let wanted = Entries {
+            unknown,
+            ..entries(ready, pending)
+        };
+        difference(CONTAINERSHIP_ACCOUNT, Some(&wanted), &by_go)
+    };
+    let patch = json!({"imagePullSecrets": [{"name": HERE}, {"name": "admins"}],
+        "metadata": {"annotations": {ATTACHED_ANNOTATION: HERE}}});
+    assert_eq!(found(&[HERE], &[], false), Difference::Patch(patch.clone()));
+    assert_eq!(found(&[], &[HERE], false), Difference::Patch(patch));
+    let stays = json!({"metadata": {"annotations": {ATTACHED_ANNOTATION: format!("{GONE},{HERE}")}}});
+    assert_eq!(found(&[HERE], &[], true), Difference::Patch(stays));
+    let of_another_name = json!({"metadata": {"name": "default", "namespace": "n", "uid": "u"},
+        "imagePullSecrets": [{"name": GONE}]});
+    let of_another_name = serde_json::from_value(of_another_name).unwrap();
+    let wanted = entries(&[], &[]);
+    assert_eq!(difference("default", Some(&wanted), &of_another_name), Difference::None);
+}
+
 #[test]
 fn an_account_without_the_label_is_foreign_if_it_has_our_name_only() {
     let wanted = entries(&["r"], &[]);

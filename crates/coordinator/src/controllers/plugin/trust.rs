@@ -106,7 +106,7 @@ mod tests {
     use minisign::KeyPair;
     use serde_json::json;
     use tidewaiter_api::PluginInventorySpec;
-    use tidewaiter_cloud::signed::SigningKey;
+    use tidewaiter_cloud::signed::{SigningKey, sign};
 
     use super::*;
 
@@ -137,7 +137,7 @@ mod tests {
             version,
             digest: &manifests_digest(&sent),
         };
-        sent["signature"] = json!(key.sign(&statement, time).unwrap());
+        sent["signature"] = json!(sign(&key, &statement, time).unwrap());
         sent
     }
 

@@ -1,0 +1,251 @@
+//! `tidewaiter host run`: what the host does when `current` changes, and after it has booted.
+//!
+//! - Everything is decided here, with what cannot come from the cluster: what is pinned, the version of the kubelet, the clock, and the record of this host.
+//! - The run is recorded before it begins, and decided again in between. So a crash at any point leads to one run or none. Only a script that declares
+//!   itself repeatable runs again after it was interrupted.
+//! - What runs is a copy in a folder that the agent cannot reach: a file that is exchanged after it was checked does not run.
+//! - A script is killed at the deadline, so that it does not run beside that of the next node.
+
+mod execute;
+mod record;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use tidewaiter_api::NodeName;
+use tidewaiter_kit::{Chain, SharedClock};
+use tidewaiter_upgrade::agent::{self, Refused, Run, confirm, decide};
+use tidewaiter_upgrade::signed::Untrusted;
+use tidewaiter_upgrade::{InvalidVersion, Upgrade, Version, form};
+
+use super::files::{self, FileError, Order, Outcome, RunResult};
+use super::trust::{Asked, Trust, TrustError};
+use crate::host::{AllCalls, Host, HostError, Owner};
+use execute::execute;
+use record::Record;
+
+/// Why the host cannot even refuse.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// A file of the host.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The folder of the record.
+    #[error("{} cannot be created", path.display())]
+    State {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl From<HostError> for RunError {
+    fn from(error: HostError) -> Self {
+        Self::File(error.into())
+    }
+}
+
+/// Why a script is not run.
+#[derive(Debug, thiserror::Error)]
+enum NotRun {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    #[error(transparent)]
+    Untrusted(#[from] Untrusted),
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    #[error(transparent)]
+    Target(InvalidVersion),
+    #[error("current was changed or removed while the order was checked")]
+    Withdrawn,
+    #[error("the script cannot be started")]
+    Start(#[source] std::io::Error),
+}
+
+impl From<HostError> for NotRun {
+    fn from(error: HostError) -> Self {
+        Self::File(error.into())
+    }
+}
+
+/// The host.
+#[derive(Debug)]
+pub struct Runner {
+    /// The folder that the agent shares.
+    pub folder: PathBuf,
+    /// The folder of the record, which the agent cannot reach.
+    pub state: PathBuf,
+    /// The kubelet, whose version counts.
+    pub kubelet: PathBuf,
+    /// The time.
+    pub clock: SharedClock,
+}
+
+impl Runner {
+    /// Carries out what `current` orders, and writes what became of it. Returns the last result; None if there is nothing to do.
+    ///
+    /// # Errors
+    /// When neither the record nor the result can be written.
+    pub fn run(&self) -> Result<Option<RunResult>, RunError> {
+        let state = self.open_state()?;
+        let Some(_lock) = record::lock(&state)? else {
+            // The one that runs looks at `current` again when it has ended.
+            return Ok(None);
+        };
+        let mut last = None;
+        while let Some(result) = self.carry_out(&state)? {
+            let is_over = result.outcome == Outcome::Refused;
+            last = Some(result);
+            if is_over {
+                break;
+            }
+        }
+        Ok(last)
+    }
+
+    fn open_state(&self) -> Result<Host, RunError> {
+        use std::os::unix::fs::DirBuilderExt as _;
+        let made = std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.state);
+        made.map_err(|source| RunError::State {
+            path: self.state.clone(),
+            source,
+        })?;
+        Ok(own(&self.state))
+    }
+
+    /// None if there is no order, or it is over.
+    fn carry_out(&self, state: &Host) -> Result<Option<RunResult>, RunError> {
+        let host = own(&self.folder);
+        let order = match host.ordered() {
+            Ok(None) => return Ok(None),
+            Ok(Some(order)) => order,
+            Err(error) => return self.tell(&host, "", Outcome::Refused, &error).map(Some),
+        };
+        let id = files::id(&order.upgrade).to_owned();
+        let before = host.result().unwrap_or_default().filter(|result| result.id == id);
+        let is_over = before
+            .as_ref()
+            .is_some_and(|result| !matches!(result.outcome, Outcome::Refused | Outcome::Running));
+        if is_over {
+            return Ok(None);
+        }
+        let result = match self.start(&host, state, &order, &id) {
+            Ok(result) => result,
+            Err(NotRun::Refused(refused @ Refused::RunBefore)) => {
+                return self.tell(&host, &id, Outcome::Interrupted, &refused).map(Some);
+            }
+            Err(refused) => return self.tell(&host, &id, Outcome::Refused, &refused).map(Some),
+        };
+        host.tell(&result)?;
+        Ok(Some(result))
+    }
+
+    fn tell(
+        &self,
+        host: &Host,
+        id: &str,
+        outcome: Outcome,
+        why: &(dyn std::error::Error + 'static),
+    ) -> Result<RunResult, RunError> {
+        let result = RunResult {
+            id: id.to_owned(),
+            outcome,
+            message: Chain(why).to_string(),
+            exit_code: None,
+            at: self.clock.now(),
+            tail: String::new(),
+        };
+        host.tell(&result)?;
+        Ok(result)
+    }
+
+    /// Checks the order, records the run, decides again, and runs the script.
+    fn start(&self, host: &Host, state: &Host, order: &Order, id: &str) -> Result<RunResult, NotRun> {
+        let trust = Trust::read(host)?;
+        let mut record = Record::read(state)?;
+        let upgrades = [identified(order, id)];
+        let version = self.version();
+        let target: Version = order.upgrade.spec.target_version.parse().map_err(NotRun::Target)?;
+        let asked = Asked {
+            upgrade: id,
+            version: &target,
+            newest: record.newest,
+            now: self.clock.now(),
+        };
+        let script = trust.open(&order.script, &asked)?;
+        let view = agent::Host {
+            node: trust.node(),
+            version: version.as_ref(),
+            ledger: &record.ledger,
+            now: self.clock.now(),
+        };
+        decide(&upgrades, view, script.repeatable())?;
+        record.begin(&upgrades, id, script.generation());
+        record.write(state)?;
+        let run = self.decide_again(host, order, &record, trust.node())?;
+        host.tell(&self.running(id, &run))?;
+        execute(state, script.body(), &run, &*self.clock).map_err(NotRun::Start)
+    }
+
+    /// What was checked must still be ordered.
+    fn decide_again(&self, host: &Host, order: &Order, record: &Record, node: &NodeName) -> Result<Run, NotRun> {
+        let id = files::id(&order.upgrade);
+        let still = host.ordered()?.filter(|still| still.script == order.script);
+        let still = still.ok_or(NotRun::Withdrawn)?;
+        let version = self.version();
+        let view = agent::Host {
+            node,
+            version: version.as_ref(),
+            ledger: &record.ledger,
+            now: self.clock.now(),
+        };
+        Ok(confirm(id, &[identified(&still, id)], view)?)
+    }
+
+    fn running(&self, id: &str, run: &Run) -> RunResult {
+        RunResult {
+            id: id.to_owned(),
+            outcome: Outcome::Running,
+            message: format!("the script runs, until {} at the latest", run.until),
+            exit_code: None,
+            at: self.clock.now(),
+            tail: String::new(),
+        }
+    }
+
+    /// The version of the kubelet on this host; None if it cannot be read.
+    fn version(&self) -> Option<Version> {
+        let printed = Command::new(&self.kubelet).arg("--version").output().ok()?;
+        let text = String::from_utf8(printed.stdout).ok()?;
+        text.split_whitespace().last()?.parse().ok()
+    }
+}
+
+/// The upgrade under the id that is signed, and not under the uid of an object: so an upgrade that somebody deletes and creates again under the same id is
+/// the same one, and its script does not run again.
+fn identified(order: &Order, id: &str) -> Upgrade {
+    Upgrade {
+        uid: id.to_owned(),
+        ..form::read(&order.upgrade)
+    }
+}
+
+/// A folder of whoever runs this: root.
+pub(super) fn own(folder: &Path) -> Host {
+    let owner = Owner {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+    };
+    Host::new(folder, owner, Arc::new(AllCalls))
+}
+
+#[cfg(test)]
+mod tests;

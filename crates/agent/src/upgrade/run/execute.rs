@@ -1,0 +1,115 @@
+//! Runs a script until its end or its deadline. What it prints goes to the journal, by standard error, and its end into the result.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tidewaiter_kit::Clock;
+use tidewaiter_upgrade::agent::Run;
+
+use super::super::files::{Outcome, RunResult};
+use crate::host::{Host, HostError};
+
+/// The name of the copy that runs.
+const SCRIPT: &str = "script.sh";
+
+/// How much of what the script printed last is kept.
+const TAIL: usize = 4096;
+
+/// How often the end of the script is looked for while it prints nothing.
+const LOOK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
+
+/// Runs the script. It gets the id, the version and the deadline in variables.
+pub(super) fn execute(state: &Host, script: &str, run: &Run, clock: &dyn Clock) -> io::Result<RunResult> {
+    let path = copy(state, script).map_err(io::Error::other)?;
+    let (output, writer) = io::pipe()?;
+    let mut command = Command::new(&path);
+    command
+        .env("TIDEWAITER_UPGRADE", &run.upgrade)
+        .env("TIDEWAITER_VERSION", run.target.to_string())
+        .env("TIDEWAITER_UNTIL", run.until.to_string())
+        .stdin(Stdio::null())
+        .stdout(writer.try_clone()?)
+        .stderr(writer)
+        .process_group(0);
+    let mut child = command.spawn()?;
+    // The last writer must be the script.
+    drop(command);
+    let output = File::from(std::os::fd::OwnedFd::from(output));
+    let mut tail = Vec::new();
+    let ended = follow(&mut child, &output, run, clock, &mut tail)?;
+    let (outcome, message) = match ended {
+        None => (
+            Outcome::TimedOut,
+            "the script was stopped at the deadline of the node".to_owned(),
+        ),
+        Some(status) if status.success() => (Outcome::Succeeded, "the script ended with the status 0".to_owned()),
+        Some(status) => (Outcome::Failed, format!("the script failed: {status}")),
+    };
+    Ok(RunResult {
+        id: run.upgrade.clone(),
+        outcome,
+        message,
+        exit_code: ended.and_then(|status| status.code().or_else(|| status.signal().map(|signal| 128 + signal))),
+        at: clock.now(),
+        tail: String::from_utf8_lossy(&tail).into_owned(),
+    })
+}
+
+/// A copy that only this process can change.
+fn copy(state: &Host, script: &str) -> Result<std::path::PathBuf, HostError> {
+    let opened = state.ensure(&[])?;
+    if let Some(folder) = opened.last() {
+        let found = state.find(folder, SCRIPT)?;
+        state.replace(folder, SCRIPT, script.as_bytes(), 0o700, &found)?;
+    }
+    Ok(state.path_of(&[SCRIPT]).into())
+}
+
+/// None at the deadline: the script and all that it started in its group are killed then; systemd ends the rest with the service.
+fn follow(
+    child: &mut Child,
+    mut output: &File,
+    run: &Run,
+    clock: &dyn Clock,
+    tail: &mut Vec<u8>,
+) -> io::Result<Option<ExitStatus>> {
+    let mut is_open = true;
+    loop {
+        let ended = child.try_wait()?;
+        let mut waited = [PollFd::new(output, PollFlags::IN)];
+        let ready = &mut waited[..usize::from(is_open)];
+        // What it printed before its end is still read.
+        let wait = if ended.is_some() { Timespec::default() } else { LOOK };
+        let is_ready = poll(ready, Some(&wait)).unwrap_or_default() > 0;
+        if is_ready {
+            let mut part = [0; 4096];
+            let length = output.read(&mut part)?;
+            is_open = length > 0;
+            let part = part.get(..length).unwrap_or_default();
+            // A journal that is away is no reason to stop.
+            let _ = io::stderr().write_all(part);
+            tail.extend_from_slice(part);
+            let surplus = tail.len().saturating_sub(TAIL);
+            tail.drain(..surplus);
+        } else if ended.is_some() {
+            return Ok(ended);
+        }
+        if clock.now() >= run.until {
+            if ended.is_some() {
+                return Ok(ended);
+            }
+            if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+            child.wait()?;
+            return Ok(None);
+        }
+    }
+}

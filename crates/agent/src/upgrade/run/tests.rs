@@ -1,0 +1,486 @@
+#![allow(clippy::disallowed_methods, reason = "files of the test")]
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use minisign::KeyPair;
+use serde_json::json;
+use tempfile::TempDir;
+use tidewaiter_api::containership::{ClusterUpgrade, UpgradeStatus};
+use tidewaiter_kit::SystemClock;
+use tidewaiter_signature::{SignatureError, SigningKey};
+use tidewaiter_upgrade::signed::{REPEATABLE, Statement, digest};
+use tidewaiter_upgrade::{NodeState, Progress};
+
+use super::super::install::Install;
+use super::*;
+
+const CLUSTER: &str = "22222222-2222-4222-8222-222222222222";
+const ID: &str = "eeeeeeee-0000-4000-8000-000000000001";
+const OTHER_ID: &str = "eeeeeeee-0000-4000-8000-000000000002";
+
+/// A host `w1` with the kubelet v1.35.4, and its agent. A script says in the file `ran` that it ran.
+struct World {
+    scratch: TempDir,
+    key: SigningKey,
+    runner: Runner,
+    _alone: MutexGuard<'static, ()>,
+}
+
+/// One test at a time: the process that another one starts holds the files that are written here until it runs its program, and what is being written
+/// cannot be run (`ETXTBSY`).
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// What the agent offers: what the cloud signed, and what the coordinator wrote.
+#[derive(Clone)]
+struct Offered {
+    id: &'static str,
+    body: String,
+    signed_for: &'static str,
+    version: &'static str,
+    signed: i64,
+    lifetime: i64,
+    node: &'static str,
+    began: i64,
+    timeout: i64,
+    uid: &'static str,
+}
+
+impl World {
+    fn new() -> Self {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let scratch = tempfile::tempdir().unwrap();
+        let KeyPair { pk, sk } = KeyPair::generate_unencrypted_keypair().unwrap();
+        let text = sk.to_box(None).unwrap().into_string();
+        let key = SigningKey::read::<SignatureError>(&text, || unreachable!("it has no password")).unwrap();
+        let folder = scratch.path().join("containership");
+        let kubelet = scratch.path().join("kubelet");
+        let install = Install {
+            cluster: CLUSTER.to_owned(),
+            node: "w1".parse().unwrap(),
+            keys: vec![pk.to_base64().parse().unwrap()],
+            folder: folder.clone(),
+            units: scratch.path().join("units"),
+            program: "/usr/bin/tidewaiter".into(),
+        };
+        install.install().unwrap();
+        let world = Self {
+            key,
+            runner: Runner {
+                folder,
+                state: scratch.path().join("state"),
+                kubelet,
+                clock: SystemClock::shared(),
+            },
+            scratch,
+            _alone: alone,
+        };
+        world.kubelet("v1.35.4", "");
+        world
+    }
+
+    fn kubelet(&self, version: &str, more: &str) {
+        let text = format!("#!/bin/sh\n{more}\necho Kubernetes {version}\n");
+        fs::write(&self.runner.kubelet, text).unwrap();
+        fs::set_permissions(&self.runner.kubelet, Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.runner.folder.join(name)
+    }
+
+    fn upgrade_file(&self, name: &str) -> PathBuf {
+        self.path("scripts/upgrade").join(name)
+    }
+
+    fn offered(&self) -> Offered {
+        let now = self.runner.clock.now().as_second();
+        let ran = self.scratch.path().join("ran");
+        Offered {
+            id: ID,
+            body: format!("#!/bin/sh\necho $TIDEWAITER_VERSION >> {}\necho done\n", ran.display()),
+            signed_for: "w1",
+            version: "v1.36.3",
+            signed: now,
+            lifetime: 3600,
+            node: "w1",
+            began: now,
+            timeout: 600,
+            uid: "uid-1",
+        }
+    }
+
+    fn signed(&self, offered: &Offered) -> String {
+        let statement = Statement {
+            cluster: CLUSTER.to_owned(),
+            node: offered.signed_for.parse().unwrap(),
+            upgrade: offered.id.to_owned(),
+            generation: offered.signed,
+            version: offered.version.parse().unwrap(),
+            sha256: digest(&offered.body),
+            expires: Timestamp::from_second(offered.signed + offered.lifetime).unwrap(),
+        };
+        format!("{}{}", offered.body, statement.block(&self.key).unwrap())
+    }
+
+    fn offer_text(&self, offered: &Offered, script: String) {
+        let since = Timestamp::from_second(offered.began).unwrap();
+        let node: NodeName = offered.node.parse().unwrap();
+        let progress = Progress {
+            cluster: UpgradeStatus::InProgress,
+            nodes: [(node.clone(), NodeState::InProgress { since: Some(since) })].into(),
+            current: Some(node),
+            ..Progress::default()
+        };
+        let upgrade: ClusterUpgrade = serde_json::from_value(json!({
+            "apiVersion": "provision.containership.io/v3", "kind": "ClusterUpgrade",
+            "metadata": {"name": offered.id, "uid": offered.uid, "generation": 3},
+            "spec": {"id": offered.id, "type": "kubernetes", "targetVersion": "v1.36.3", "labelSelector": [],
+                "nodeTimeoutSeconds": offered.timeout, "status": form::write(&progress)},
+        }))
+        .unwrap();
+        let name = files::script_name(&"v1.36.3".parse().unwrap(), offered.id);
+        own(&self.runner.folder)
+            .offer(&name, &Order { upgrade, script })
+            .unwrap();
+    }
+
+    fn offer(&self, offered: &Offered) {
+        self.offer_text(offered, self.signed(offered));
+    }
+
+    fn run(&self) -> Option<RunResult> {
+        self.runner.run().unwrap()
+    }
+
+    /// How often a script ran.
+    fn runs(&self) -> usize {
+        fs::read_to_string(self.scratch.path().join("ran")).map_or(0, |text| text.lines().count())
+    }
+
+    fn refused(&self) -> String {
+        let result = self.run().unwrap();
+        assert_eq!((result.outcome, self.runs()), (Outcome::Refused, 0), "{result:?}");
+        assert_eq!(own(&self.runner.folder).result().unwrap(), Some(result.clone()));
+        result.message
+    }
+
+    /// The process ends just after it has recorded the run.
+    fn interrupt(&self, offered: &Offered) {
+        let state = self.runner.open_state().unwrap();
+        let mut record = Record::read(&state).unwrap();
+        record.begin(&[], offered.id, Some(offered.signed));
+        record.write(&state).unwrap();
+    }
+}
+
+#[test]
+fn a_signed_script_runs_once_and_the_host_says_what_became_of_it() {
+    let world = World::new();
+    assert_eq!(world.run(), None);
+    world.offer(&world.offered());
+    let result = world.run().unwrap();
+    assert_eq!(
+        (
+            result.outcome,
+            result.exit_code,
+            result.tail.as_str(),
+            result.id.as_str()
+        ),
+        (Outcome::Succeeded, Some(0), "done\n", ID)
+    );
+    assert_eq!(
+        fs::read_to_string(world.scratch.path().join("ran")).unwrap(),
+        "v1.36.3\n"
+    );
+    // After a reboot, `current` is still there.
+    assert_eq!((world.run(), world.runs()), (None, 1));
+}
+
+#[test]
+fn a_script_that_fails_is_reported_with_its_status_and_does_not_run_again() {
+    let world = World::new();
+    let offered = world.offered();
+    let body = format!("{}echo oops >&2\nexit 3\n", offered.body);
+    world.offer(&Offered { body, ..offered });
+    let result = world.run().unwrap();
+    assert_eq!((result.outcome, result.exit_code), (Outcome::Failed, Some(3)));
+    assert!(result.tail.ends_with("oops\n"), "{result:?}");
+    assert_eq!((world.run(), world.runs()), (None, 1));
+}
+
+#[test]
+fn a_script_that_hangs_is_killed_at_the_deadline_with_what_it_started() {
+    let world = World::new();
+    let pid = world.scratch.path().join("pid");
+    let offered = world.offered();
+    let body = format!("#!/bin/sh\nsleep 600 &\necho $! > {}\nwait\n", pid.display());
+    // The margin is half of the timeout: it ends two to three seconds from now.
+    world.offer(&Offered {
+        body,
+        timeout: 6,
+        ..offered
+    });
+    let result = world.run().unwrap();
+    assert_eq!(
+        (result.outcome, result.exit_code),
+        (Outcome::TimedOut, None),
+        "{result:?}"
+    );
+    let pid = fs::read_to_string(pid).unwrap();
+    let state = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    assert!(state.is_empty() || state.contains(") Z "), "{state}");
+}
+
+#[test]
+fn what_attackers_do_to_the_order_is_refused_and_the_refusal_names_the_check() {
+    type Attack = fn(&World, &mut Offered);
+    let attacks: [(Attack, &str); 8] = [
+        (
+            |_, offered| offered.signed_for = "w2",
+            "is signed for the node w2, and this is w1",
+        ),
+        (
+            |_, offered| offered.version = "v1.36.2",
+            "is signed for the version v1.36.2",
+        ),
+        (
+            |_, offered| {
+                offered.signed -= 3600;
+                offered.lifetime = 60;
+            },
+            "the signature expired",
+        ),
+        (|_, offered| offered.signed += 3600, "which is in the future"),
+        (|_, offered| offered.node = "w2", "it is not the turn of this node"),
+        (|_, offered| offered.began -= 600, "is over or too near"),
+        (|world, _| world.kubelet("v1.37.0", ""), "the kubelet is at v1.37.0"),
+        (
+            |world, _| world.kubelet("", ""),
+            "the version of the kubelet cannot be read",
+        ),
+    ];
+    for (attack, why) in attacks {
+        let world = World::new();
+        let mut offered = world.offered();
+        attack(&world, &mut offered);
+        world.offer(&offered);
+        let refused = world.refused();
+        assert!(refused.contains(why), "{refused}");
+    }
+}
+
+#[test]
+fn what_attackers_do_to_the_files_is_refused_and_the_refusal_names_the_check() {
+    type Attack = fn(&World);
+    fn replaced(path: &Path, by: impl AsRef<Path>) {
+        fs::rename(path, path.with_extension("moved")).unwrap();
+        symlink(by, path).unwrap();
+    }
+    fn mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+    let attacks: [(Attack, &str); 12] = [
+        (
+            |world| replaced(&world.upgrade_file("current"), world.upgrade_file("current.moved")),
+            "current is a symbolic link, and must be a file",
+        ),
+        (
+            |world| mode(&world.upgrade_file("current"), 0o666),
+            "current belongs to another user, or other users can write it",
+        ),
+        (
+            |world| mode(&world.path("scripts/upgrade"), 0o777),
+            "scripts/upgrade belongs to another user",
+        ),
+        (
+            |world| fs::write(world.upgrade_file("current"), "/tmp/upgrade-x.sh\n").unwrap(),
+            "must be the path of a script",
+        ),
+        (
+            |world| {
+                let path = world.upgrade_file("../x/upgrade-x.sh");
+                fs::write(world.upgrade_file("current"), path.to_str().unwrap()).unwrap();
+            },
+            "must be the path of a script",
+        ),
+        (
+            |world| {
+                let script = world.upgrade_file(&format!("upgrade-kubernetes-v1.36.3-{ID}.sh"));
+                let text = fs::read_to_string(&script).unwrap();
+                fs::write(&script, text.replace("echo done", "echo gone")).unwrap();
+            },
+            "is not the one that was signed",
+        ),
+        (
+            |world| {
+                let script = world.upgrade_file(&format!("upgrade-kubernetes-v1.36.3-{ID}.sh"));
+                fs::hard_link(&script, script.with_extension("link")).unwrap();
+            },
+            "belongs to another user, or other users can write it",
+        ),
+        (
+            |world| fs::write(world.path("trust/cluster"), "33333333-2222-4222-8222-222222222222\n").unwrap(),
+            "is signed for the cluster 22222222",
+        ),
+        (
+            |world| fs::remove_file(world.path("trust/key-1.pub")).unwrap(),
+            "which is not trusted",
+        ),
+        (
+            |world| mode(&world.path("trust/key-1.pub"), 0o664),
+            "key-1.pub belongs to another user",
+        ),
+        (
+            |world| fs::remove_dir_all(world.path("trust")).unwrap(),
+            "nothing is pinned",
+        ),
+        (
+            |world| fs::write(world.path("trust/unsigned-scripts"), "yes\n").unwrap(),
+            "trust/unsigned-scripts must be the word allow",
+        ),
+    ];
+    for (attack, why) in attacks {
+        let world = World::new();
+        world.offer(&world.offered());
+        attack(&world);
+        let refused = world.refused();
+        assert!(refused.contains(why), "{why}: {refused}");
+    }
+}
+
+#[test]
+fn a_script_that_was_interrupted_does_not_run_again_unless_it_says_that_it_may() {
+    let world = World::new();
+    let offered = world.offered();
+    world.interrupt(&offered);
+    world.offer(&offered);
+    let result = world.run().unwrap();
+    assert_eq!((result.outcome, world.runs()), (Outcome::Interrupted, 0), "{result:?}");
+    assert!(result.message.contains("begun before"), "{result:?}");
+    assert_eq!(world.run(), None);
+    drop(world);
+
+    let world = World::new();
+    let offered = world.offered();
+    world.interrupt(&offered);
+    let body = format!("{}{REPEATABLE}\n", offered.body);
+    world.offer(&Offered { body, ..offered });
+    assert_eq!((world.run().unwrap().outcome, world.runs()), (Outcome::Succeeded, 1));
+}
+
+#[test]
+fn an_upgrade_that_is_created_again_under_its_id_does_not_run_again() {
+    let world = World::new();
+    world.offer(&world.offered());
+    world.run().unwrap();
+    fs::remove_file(world.upgrade_file("result.json")).unwrap();
+    world.offer(&Offered {
+        uid: "uid-2",
+        signed: world.offered().signed + 1,
+        ..world.offered()
+    });
+    let result = world.run().unwrap();
+    assert_eq!((result.outcome, world.runs()), (Outcome::Interrupted, 1), "{result:?}");
+}
+
+#[test]
+fn a_script_that_was_signed_before_the_last_one_is_refused() {
+    let world = World::new();
+    let first = world.offered();
+    world.offer(&first);
+    world.run().unwrap();
+    world.offer(&Offered {
+        id: OTHER_ID,
+        signed: first.signed - 1,
+        ..first
+    });
+    let result = world.run().unwrap();
+    assert_eq!((result.outcome, world.runs()), (Outcome::Refused, 1));
+    assert!(result.message.contains("was run on this host"), "{result:?}");
+}
+
+#[test]
+fn an_order_that_is_taken_back_while_it_is_checked_does_not_run() {
+    let world = World::new();
+    let remove = format!("rm -f {}", world.upgrade_file("current").display());
+    world.kubelet("v1.35.4", &remove);
+    world.offer(&world.offered());
+    let refused = world.refused();
+    assert!(refused.contains("current was changed or removed"), "{refused}");
+}
+
+#[test]
+fn scripts_without_a_signature_run_only_where_the_host_permits_it() {
+    let world = World::new();
+    let offered = world.offered();
+    world.offer_text(&offered, offered.body.clone());
+    assert!(world.refused().contains("the script is not signed"));
+    fs::write(world.path("trust/unsigned-scripts"), "allow\n").unwrap();
+    assert_eq!((world.run().unwrap().outcome, world.runs()), (Outcome::Succeeded, 1));
+}
+
+#[test]
+fn a_damaged_record_is_not_an_empty_one() {
+    let world = World::new();
+    world.offer(&world.offered());
+    let state = world.runner.open_state().unwrap();
+    Record::default().write(&state).unwrap();
+    fs::write(world.runner.state.join("upgrades.json"), "{").unwrap();
+    assert!(world.refused().contains("upgrades.json is malformed"));
+}
+
+#[test]
+fn one_script_runs_at_a_time() {
+    let world = World::new();
+    world.offer(&world.offered());
+    let state = world.runner.open_state().unwrap();
+    let held = record::lock(&state).unwrap();
+    assert_eq!((world.run(), world.runs()), (None, 0));
+    drop(held);
+    assert!(world.run().is_some());
+}
+
+#[test]
+fn an_installation_pins_the_new_keys_and_takes_the_others_away() {
+    let world = World::new();
+    let key = || -> tidewaiter_signature::TrustedKey {
+        let KeyPair { pk, .. } = KeyPair::generate_unencrypted_keypair().unwrap();
+        pk.to_base64().parse().unwrap()
+    };
+    let install = |keys| Install {
+        cluster: CLUSTER.to_owned(),
+        node: "w1".parse().unwrap(),
+        keys,
+        folder: world.runner.folder.clone(),
+        units: world.scratch.path().join("units"),
+        program: "/opt/tidewaiter".into(),
+    };
+    install(vec![key(), key()]).install().unwrap();
+    let said = install(vec![key()]).install().unwrap().join("\n");
+    assert!(
+        said.contains("key-2.pub: scripts that this key signed do not run any more"),
+        "{said}"
+    );
+    assert!(!world.path("trust/key-2.pub").exists());
+    let unit = fs::read_to_string(world.scratch.path().join("units/tidewaiter-upgrade.service")).unwrap();
+    let command = format!(
+        "ExecStart=/opt/tidewaiter host run --folder {}\n",
+        world.runner.folder.display()
+    );
+    assert!(unit.contains(&command), "{unit}");
+    world.offer(&world.offered());
+    assert!(world.refused().contains("which is not trusted"));
+    let odd = Install {
+        program: "/opt/tide waiter".into(),
+        ..install(vec![key()])
+    };
+    assert!(
+        odd.install()
+            .unwrap_err()
+            .to_string()
+            .contains("must be an absolute path")
+    );
+}

@@ -1,0 +1,139 @@
+//! The scripts of upgrades: what operators upload, and what nodes run. With keys of its own, the server signs each script for the node that asks.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tidewaiter_upgrade::signed::{Statement, digest as script_digest, is_signed};
+
+use super::Error;
+use super::call::{Call, Reply, unless_known};
+use super::cloud::Cloud;
+use super::clusters::node_row;
+use super::digest::{etag, hex};
+use super::kind::Kind;
+use super::refusal::Refusal;
+use super::source::{Source, Spot};
+use super::store::{Draft, References, Row};
+use crate::models::UpgradeScript;
+use crate::models::values::KubernetesVersion;
+
+/// For how long a signature of the server counts: an agent asks for the script when it is the turn of its node.
+const LIFETIME: SignedDuration = SignedDuration::from_hours(24);
+
+fn script_id(upgrade: &str, node: &str) -> String {
+    if node.is_empty() {
+        upgrade.to_owned()
+    } else {
+        format!("{upgrade}/{node}")
+    }
+}
+
+/// Stores the script of an upgrade, encrypted because it may contain a token for joining. The audit log has its digest.
+pub(super) async fn set_script(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let script = str::from_utf8(&call.body).map_err(|_| Refusal::field("script", "must be UTF-8"))?;
+    let script: UpgradeScript = script.parse().map_err(|error| Refusal::field("script", error))?;
+    let spot = Spot::of(call)?;
+    let (upgrade, owner, state) = (call.key("upgrade_id")?, call.owner(), cloud.clone());
+    let reply = cloud.store.write(call.by(), move |transaction| {
+        Box::pin(async move {
+            let mut source = Source::Transaction(transaction);
+            spot.check(&mut source, Kind::UpgradeScript, true).await?;
+            let above = source.get(Kind::Upgrade, &upgrade).await?;
+            above
+                .filter(|row| row.parent_id == spot.cluster)
+                .ok_or_else(Refusal::not_found)?;
+            if !spot.id.is_empty() {
+                let node = source.get(Kind::Node, &spot.id).await?;
+                node.filter(|row| row.cluster_id == spot.cluster)
+                    .ok_or_else(Refusal::not_found)?;
+            }
+            let id = script_id(&upgrade, &spot.id);
+            let sha256 = hex(digest(&SHA256, script.as_str().as_bytes()).as_ref());
+            let spec = json!({ "sha256": sha256 }).as_object().cloned().unwrap_or_default();
+            let secret = state.seal(Kind::UpgradeScript, &id, &spot.organization, script.as_str())?;
+            match transaction.get(Kind::UpgradeScript, &id).await? {
+                Some(before) if before.spec == spec => {}
+                Some(before) => {
+                    transaction
+                        .update(&before, spec, secret, &References::default())
+                        .await?;
+                }
+                None => {
+                    let draft = Draft {
+                        kind: Kind::UpgradeScript,
+                        id,
+                        organization_id: spot.organization.clone(),
+                        cluster_id: spot.cluster.clone(),
+                        parent_id: upgrade,
+                        owner_id: owner,
+                        spec,
+                        secret,
+                        ties: References::default(),
+                    };
+                    transaction.insert(draft).await?;
+                }
+            }
+            Ok(Reply::nothing())
+        })
+    });
+    Ok(reply.await?.into_response())
+}
+
+/// The script that upgrades a node to a version: that of the newest upgrade to it, preferring the node's own script.
+pub(super) async fn script(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let asked = call.asked("version").unwrap_or_default();
+    let bad = |error: tidewaiter_api::InvalidValue| {
+        let mut refusal = Refusal::field("version", error);
+        refusal.status = http::StatusCode::BAD_REQUEST;
+        refusal
+    };
+    let version: KubernetesVersion = asked.parse().map_err(bad)?;
+    let node = node_row(cloud, &Spot::of(call)?).await?;
+    let wanted = format!("v{version}");
+    let upgrades = cloud.store.children(Kind::Upgrade, &node.cluster_id).await?;
+    let of_version = |row: &&Row| row.spec.get("targetVersion").and_then(Value::as_str) == Some(&wanted);
+    for upgrade in upgrades.iter().rev().filter(of_version) {
+        for id in [script_id(&upgrade.id, &node.id), upgrade.id.clone()] {
+            if let Some(row) = cloud.store.get(Kind::UpgradeScript, &id).await?
+                && let Some(script) = cloud.open(&row)?
+            {
+                let script = signed(cloud, &script, &upgrade.id, &node, &wanted)?;
+                let body = Bytes::from(script);
+                let mut response = unless_known(call, &etag(&body), body);
+                let shell = HeaderValue::from_static("text/x-shellscript; charset=utf-8");
+                response.headers_mut().insert(CONTENT_TYPE, shell);
+                return Ok(response);
+            }
+        }
+    }
+    let message = format!("no upgrade to {wanted} has a script; upload one with PUT …/upgrades/ID/script");
+    Err(Refusal::new(http::StatusCode::NOT_FOUND, message).into())
+}
+
+/// The script with a signature of each key of the server. One that an operator has signed, or that a server without keys serves, stays as it is.
+fn signed(cloud: &Cloud, script: &str, upgrade: &str, node: &Row, version: &str) -> Result<String, Error> {
+    let mut text = script.to_owned();
+    if cloud.script_keys.is_empty() || is_signed(script) {
+        return Ok(text);
+    }
+    let name = node.spec.get("name").and_then(Value::as_str).unwrap_or_default();
+    let unsigned =
+        || Refusal::conflict("the node has no name, so its script cannot be signed: set the name of its Node");
+    let now = cloud.clock.now();
+    let statement = Statement {
+        cluster: node.cluster_id.clone(),
+        node: name.parse().map_err(|_| unsigned())?,
+        upgrade: upgrade.to_owned(),
+        generation: now.as_second(),
+        version: version.parse().map_err(Error::internal)?,
+        sha256: script_digest(script),
+        expires: Timestamp::from_second((now + LIFETIME).as_second()).map_err(Error::internal)?,
+    };
+    for key in &cloud.script_keys {
+        text.push_str(&statement.block(key).map_err(Error::internal)?);
+    }
+    Ok(text)
+}

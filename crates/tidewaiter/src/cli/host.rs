@@ -1,0 +1,53 @@
+//! The flags of `tidewaiter host`: the commands on a node, as root.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use tidewaiter_api::NodeName;
+use tidewaiter_cloud::models::values::ClusterId;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HostCommand {
+    /// Pins the cluster and the keys of upgrade scripts on this node, and writes the systemd units that run them
+    Install(HostInstallArgs),
+    /// Runs the upgrade script that the agent offers, if this node may; the systemd unit calls it
+    Run(HostRunArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HostInstallArgs {
+    /// The cluster's id in the cloud
+    #[arg(long, value_name = "ID")]
+    pub(crate) cluster: ClusterId,
+
+    /// The name of this node's Node
+    #[arg(long, value_name = "NAME")]
+    pub(crate) node: NodeName,
+
+    /// A file with a public key of minisign; repeat it for each key that may sign scripts. Other keys are removed
+    #[arg(long = "key", value_name = "FILE", required = true)]
+    pub(crate) keys: Vec<PathBuf>,
+
+    /// The folder of the units
+    #[arg(long, value_name = "FOLDER", default_value = "/etc/systemd/system")]
+    pub(crate) units: PathBuf,
+
+    /// The folder that the agent shares
+    #[arg(long, value_name = "FOLDER", default_value = "/etc/containership")]
+    pub(crate) folder: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HostRunArgs {
+    /// The folder that the agent shares
+    #[arg(long, value_name = "FOLDER", default_value = "/etc/containership")]
+    pub(crate) folder: PathBuf,
+
+    /// The folder of what this host remembers
+    #[arg(long, value_name = "FOLDER", default_value = "/var/lib/tidewaiter-host")]
+    pub(crate) state: PathBuf,
+
+    /// The kubelet, whose version counts
+    #[arg(long, value_name = "FILE", default_value = "kubelet")]
+    pub(crate) kubelet: PathBuf,
+}

@@ -1,0 +1,105 @@
+//! The flags of the commands of `tidewaiter cloud` that sign. They are complete without the cloud.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use jiff::SignedDuration;
+use tidewaiter_api::NodeName;
+use tidewaiter_cloud::models::values::{ClusterId, PluginId, Slug, UpgradeId, Version};
+
+/// What a cluster with `pluginTrust` must be told of the manifests that it accepts.
+#[derive(Debug, Args)]
+pub(crate) struct SignArgs {
+    /// A file with the manifests (YAML or JSON), as in the catalogue
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) filename: PathBuf,
+
+    /// The cluster's id
+    #[arg(long, value_name = "ID")]
+    pub(crate) cluster: ClusterId,
+
+    /// The plugin's id
+    #[arg(long, value_name = "ID")]
+    pub(crate) plugin: PluginId,
+
+    /// The plugin's type
+    #[arg(long = "type", value_name = "TYPE")]
+    pub(crate) plugin_type: Slug,
+
+    /// The plugin's implementation
+    #[arg(long, value_name = "NAME")]
+    pub(crate) implementation: Slug,
+
+    /// The plugin's version
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) plugin_version: Version,
+
+    #[arg(
+        long,
+        value_name = "FILE",
+        help = "The secret key of minisign [default: prints the text to sign, for minisign -S]"
+    )]
+    pub(crate) secret_key: Option<PathBuf>,
+
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "secret_key",
+        help = "A file with the password of the key [default: TIDEWAITER_CLOUD_PASSWORD, else a prompt]"
+    )]
+    pub(crate) password_file: Option<PathBuf>,
+}
+
+/// What a node must be told of the script that it runs.
+#[derive(Debug, Args)]
+pub(crate) struct SignScriptArgs {
+    /// The file with the script
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) filename: PathBuf,
+
+    /// The cluster's id
+    #[arg(long, value_name = "ID")]
+    pub(crate) cluster: ClusterId,
+
+    /// The upgrade's id
+    #[arg(long, value_name = "ID")]
+    pub(crate) upgrade: UpgradeId,
+
+    #[arg(
+        long,
+        value_name = "VERSION",
+        help = "The version to upgrade to, for example v1.36.3"
+    )]
+    pub(crate) target_version: tidewaiter_upgrade::Version,
+
+    /// The name of a Node that may run it; repeat it for each node
+    #[arg(long = "node", value_name = "NAME", required = true)]
+    pub(crate) nodes: Vec<NodeName>,
+
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "24h",
+        value_parser = lifetime,
+        help = "How long the signature counts, up to 720h"
+    )]
+    pub(crate) expires_in: SignedDuration,
+
+    #[arg(long, value_name = "FILE", help = "The secret key of minisign")]
+    pub(crate) secret_key: PathBuf,
+
+    #[arg(
+        long,
+        value_name = "FILE",
+        help = "A file with the password of the key [default: TIDEWAITER_CLOUD_PASSWORD, else a prompt]"
+    )]
+    pub(crate) password_file: Option<PathBuf>,
+}
+
+fn lifetime(text: &str) -> Result<SignedDuration, String> {
+    let parsed: Option<SignedDuration> = text.parse().ok();
+    let permitted = SignedDuration::from_mins(1)..=SignedDuration::from_hours(720);
+    parsed
+        .filter(|duration| permitted.contains(duration))
+        .ok_or_else(|| "must be a duration with a unit, from 1m to 720h, for example 24h".to_owned())
+}

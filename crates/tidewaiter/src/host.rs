@@ -1,0 +1,64 @@
+//! `tidewaiter host`: the commands on a node, as root.
+
+use std::io::{self, Write as _};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use tidewaiter_agent::upgrade::files::Outcome;
+use tidewaiter_agent::upgrade::install::Install;
+use tidewaiter_agent::upgrade::run::Runner;
+use tidewaiter_kit::SystemClock;
+
+use crate::Failure;
+use crate::cli::{HostCommand, HostInstallArgs, HostRunArgs};
+
+pub(crate) fn main(command: &HostCommand) -> Result<(), Failure> {
+    match command {
+        HostCommand::Install(args) => install(args).map_err(Failure::Configuration),
+        HostCommand::Run(args) => run(args).map_err(Failure::Running),
+    }
+}
+
+fn install(args: &HostInstallArgs) -> Result<()> {
+    let mut keys = Vec::new();
+    for path in &args.keys {
+        let text = std::fs::read_to_string(path).with_context(|| format!("--key {}", path.display()))?;
+        let line = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+        let key = line.trim().parse().map_err(|rule: String| anyhow!(rule));
+        keys.push(key.with_context(|| format!("--key {}", path.display()))?);
+    }
+    let installed = Install {
+        cluster: args.cluster.to_string(),
+        node: args.node.clone(),
+        keys,
+        folder: args.folder.clone(),
+        units: args.units.clone(),
+        program: std::env::current_exe().context("the path of this program")?,
+    };
+    let done = installed.install()?.join("\n");
+    say(&format!(
+        "{done}\n\nNext:\n  systemctl daemon-reload\n  systemctl enable --now tidewaiter-upgrade.path tidewaiter-upgrade.service\n"
+    ))
+}
+
+/// Fails when the script failed or was refused, so that the unit shows it.
+fn run(args: &HostRunArgs) -> Result<()> {
+    let runner = Runner {
+        folder: args.folder.clone(),
+        state: args.state.clone(),
+        kubelet: args.kubelet.clone(),
+        clock: SystemClock::shared(),
+    };
+    let Some(result) = runner.run()? else {
+        return say("there is no upgrade script to run\n");
+    };
+    let told = format!("upgrade {}: {}", result.id, result.message);
+    if result.outcome != Outcome::Succeeded {
+        bail!(told);
+    }
+    say(&format!("{told}\n"))
+}
+
+fn say(text: &str) -> Result<()> {
+    let printed = io::stdout().write_all(text.as_bytes());
+    printed.context("writing to standard output")
+}

@@ -1,0 +1,356 @@
+//! Upgrade scripts on their way: signed, through the cloud and the coordinator to the agent of the node whose turn it is, and to its host. Everything is
+//! real but the kubelet: its version is what the test says.
+#![allow(clippy::disallowed_methods, reason = "files of the test")]
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use minisign::KeyPair;
+use serde_json::json;
+use tidewaiter_api::NodeReport;
+use tidewaiter_api::containership::{ClusterUpgrade, UpgradeStatus};
+use tidewaiter_api::node_report::UpgradeState;
+use tidewaiter_cloud::signed::{SignatureError, SigningKey};
+use tidewaiter_kit::SystemClock;
+use tidewaiter_testkit::{Identity, Process, Program, eventually, free_port};
+use tidewaiter_upgrade::signed::{Statement, digest};
+
+use crate::cloud::Cloud;
+use crate::{Replica, SOON, World, unshared};
+
+const AGENT: &str = "tidewaiter-agent";
+const AUDIENCE: &str = "tidewaiter-coordinator";
+const TARGET: &str = "v1.36.3";
+
+/// A world with agents, and a cloud with the nodes `w1` and `w2`, which the coordinator may upgrade.
+struct Upgrading {
+    world: World,
+    cloud: Cloud,
+    replica: Replica,
+    pair: KeyPair,
+}
+
+impl Upgrading {
+    async fn start() -> Self {
+        let world = World::on(unshared().await);
+        let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+        for path in ["crds/agent", "agent", "coordinator/upgrades"] {
+            world.cluster.apply_manifests(deploy.join(path)).await;
+        }
+        let cloud = Cloud::start().await;
+        let pool = cloud.pool().await;
+        for node in ["w1", "w2"] {
+            cloud.node(&pool, Some(node)).await;
+        }
+        let mut variables = cloud.variables();
+        variables.push(("TIDEWAITER_UPGRADES", "enabled".to_owned()));
+        let replica = world.replica(&variables, None);
+        Self {
+            world,
+            cloud,
+            replica,
+            pair: KeyPair::generate_unencrypted_keypair().unwrap(),
+        }
+    }
+
+    /// A Node with an old kubelet, which may be upgraded, and the token of its agent.
+    async fn node(&self, name: &str) -> String {
+        let token = self.world.cluster.pod_token(AGENT, AGENT, name).await;
+        self.reports(name, "v1.35.4").await;
+        let label = json!({"metadata": {"labels": {"containership.io/managed": "true"}}});
+        let nodes = self.nodes();
+        let labelled = nodes.patch(name, &PatchParams::default(), &Patch::Merge(label)).await;
+        labelled.unwrap();
+        token
+    }
+
+    fn nodes(&self) -> Api<Node> {
+        Api::all(self.world.cluster.client(&Identity::Admin))
+    }
+
+    /// The kubelet says that it has this version, and is Ready.
+    async fn reports(&self, node: &str, version: &str) {
+        let ready = json!({"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "",
+            "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let status = json!({"status": {"nodeInfo": {"kubeletVersion": version}, "conditions": [ready]}});
+        let nodes = self.nodes();
+        let reported = nodes
+            .patch_status(node, &PatchParams::default(), &Patch::Merge(status))
+            .await;
+        reported.unwrap();
+    }
+
+    /// An upgrade in the cloud of the node `w1`, and its id.
+    async fn upgrade(&self) -> String {
+        let upgrade = json!({"type": "kubernetes", "targetVersion": TARGET, "labelSelector": [
+            {"label": "kubernetes.io/hostname", "operator": "=", "value": ["w1"]}], "nodeTimeoutSeconds": 900});
+        let made = self.cloud.post("^/upgrades", upgrade).await;
+        made["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Uploads a script, signed for these nodes.
+    async fn script(&self, upgrade: &str, script: &str, nodes: &[&str]) {
+        let text = self.pair.sk.to_box(None).unwrap().into_string();
+        let key = SigningKey::read::<SignatureError>(&text, || unreachable!("it has no password")).unwrap();
+        let now = SystemClock::shared().now().as_second();
+        let mut signed = script.to_owned();
+        for node in nodes {
+            let statement = Statement {
+                cluster: self.cloud.cluster.clone(),
+                node: node.parse().unwrap(),
+                upgrade: upgrade.to_owned(),
+                generation: now,
+                version: TARGET.parse().unwrap(),
+                sha256: digest(script),
+                expires: Timestamp::from_second(now + 3600).unwrap(),
+            };
+            signed.push_str(&statement.block(&key).unwrap());
+        }
+        let Cloud {
+            url,
+            organization,
+            cluster,
+            owner,
+            ..
+        } = &self.cloud;
+        let url = format!("{url}/v3/organizations/{organization}/clusters/{cluster}/upgrades/{upgrade}/script");
+        let request = self.world.http.put(url).header("authorization", format!("JWT {owner}"));
+        let answer = request.body(signed).send().await.unwrap();
+        assert_eq!(answer.status().as_u16(), 204, "{}", answer.text().await.unwrap());
+    }
+
+    /// What the coordinator says to this token: the status, and the body.
+    async fn asks(&self, token: &str) -> (u16, String) {
+        let answer = self
+            .world
+            .get(&self.replica, "/upgrade/kubernetes?version=1.36.3", token)
+            .await;
+        match answer {
+            Ok(answer) => (answer.status().as_u16(), answer.text().await.unwrap()),
+            Err(_) => (0, String::new()),
+        }
+    }
+
+    async fn coordinator_token(&self, namespace: &str, account: &str, pod: &str) -> String {
+        let cluster = &self.world.cluster;
+        cluster.another_pod_token(namespace, account, pod, &[AUDIENCE]).await
+    }
+}
+
+#[tokio::test]
+async fn only_the_agent_of_a_node_gets_its_script() {
+    let upgrading = Upgrading::start().await;
+    let upgrade = upgrading.upgrade().await;
+    upgrading.script(&upgrade, "#!/bin/sh\necho all\n", &["w1"]).await;
+    let for_the_api_server = upgrading.node("w1").await;
+    let token = upgrading.coordinator_token(AGENT, AGENT, "w1").await;
+    eventually("the script of w1", SOON, async || match upgrading.asks(&token).await {
+        (200, script) if script.contains("node w1") => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+    upgrading.node("unknown").await;
+    let unknown = upgrading.coordinator_token(AGENT, AGENT, "unknown").await;
+    let account = serde_json::from_value(json!({"metadata": {"name": "other"}})).unwrap();
+    let accounts = upgrading.world.accounts(AGENT);
+    accounts.create(&PostParams::default(), &account).await.unwrap();
+    let other = upgrading.world.cluster.pod_token(AGENT, "other", "w2").await;
+    let another = upgrading.coordinator_token(AGENT, "other", "w2").await;
+    for (name, token, status) in [
+        ("nobody", "", 401),
+        ("a forged token", "a.b.c", 401),
+        ("the agent's token for the API server", &for_the_api_server, 401),
+        ("a member of the organization", &upgrading.cloud.owner, 401),
+        ("another account, for the API server", &other, 401),
+        ("another account on a node", &another, 403),
+        ("the agent of a node that the cloud does not know", &unknown, 404),
+    ] {
+        let (said, body) = upgrading.asks(token).await;
+        assert_eq!(said, status, "{name}: {body}");
+        assert!(!body.contains("#!/bin/sh"), "{name}: {body}");
+    }
+}
+
+#[tokio::test]
+async fn a_signed_script_of_the_cloud_runs_on_the_node_whose_turn_it_is() {
+    let upgrading = Upgrading::start().await;
+    let host = Host::new(&upgrading);
+    let token = upgrading.node("w1").await;
+    let agent = host.agent(&upgrading, &token).await;
+    let upgrade = upgrading.upgrade().await;
+    let ran = host.folder.join("ran");
+    // Signed for another node: neither the agent nor the host lets it run.
+    let script = format!(
+        "#!/bin/sh\necho $TIDEWAITER_VERSION >> {}\necho hunter2\n",
+        ran.display()
+    );
+    upgrading.script(&upgrade, &script, &["w2"]).await;
+    host.reports(&upgrading, UpgradeState::Refused, "is signed for the node w2")
+        .await;
+    assert!(!host.current().exists());
+
+    upgrading.script(&upgrade, &script, &["w2", "w1"]).await;
+    eventually("the script to be offered", SOON, async || {
+        let offered = host.current().exists().then_some(());
+        offered.ok_or_else(|| agent.log_tail())
+    })
+    .await;
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let current = fs::read_to_string(host.current()).unwrap();
+    assert_eq!(
+        current.trim(),
+        format!(
+            "{}/scripts/upgrade/upgrade-kubernetes-{TARGET}-{upgrade}.sh",
+            host.shared().display()
+        )
+    );
+    assert_eq!(
+        [
+            mode(&host.current()),
+            mode(Path::new(current.trim())),
+            mode(&host.shared().join("scripts/upgrade"))
+        ],
+        [0o600, 0o700, 0o700]
+    );
+    let output = host.run();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(fs::read_to_string(&ran).unwrap(), format!("{TARGET}\n"));
+    host.reports(&upgrading, UpgradeState::Succeeded, "the status 0").await;
+    // After a reboot: nothing runs again.
+    let output = host.run();
+    assert!(
+        output.status.success() && fs::read_to_string(&ran).unwrap().lines().count() == 1,
+        "{output:?}"
+    );
+
+    upgrading.reports("w1", TARGET).await;
+    let upgrades: Api<ClusterUpgrade> =
+        Api::namespaced(upgrading.world.cluster.client(&Identity::Admin), "containership-core");
+    eventually("the upgrade to succeed", SOON, async || {
+        let object = upgrades.get(&upgrade).await.map_err(|error| error.to_string())?;
+        match object.spec.status {
+            Some(status) if status.cluster_status == UpgradeStatus::Success => Ok(()),
+            status => Err(format!("{status:?}")),
+        }
+    })
+    .await;
+    eventually("the offer to be taken back", SOON, async || {
+        if host.current().exists() {
+            Err("it is there")
+        } else {
+            Ok(())
+        }
+    })
+    .await;
+    // What a script prints stays on the node.
+    assert!(!agent.log_tail().contains("hunter2"));
+}
+
+/// The host `w1`: its folders, its kubelet, and its program.
+struct Host {
+    folder: PathBuf,
+}
+
+impl Host {
+    fn new(upgrading: &Upgrading) -> Self {
+        let host = Self {
+            folder: upgrading.world.scratch.path().join("w1"),
+        };
+        fs::create_dir(&host.folder).unwrap();
+        let key = host.folder.join("minisign.pub");
+        fs::write(&key, upgrading.pair.pk.to_box().unwrap().into_string()).unwrap();
+        let kubelet = host.folder.join("kubelet");
+        fs::write(&kubelet, "#!/bin/sh\necho Kubernetes v1.35.4\n").unwrap();
+        fs::set_permissions(&kubelet, Permissions::from_mode(0o755)).unwrap();
+        let output = host.tidewaiter(&[
+            "install",
+            "--cluster",
+            &upgrading.cloud.cluster,
+            "--node",
+            "w1",
+            "--key",
+            key.to_str().unwrap(),
+            "--units",
+            host.folder.join("units").to_str().unwrap(),
+        ]);
+        let said = String::from_utf8(output.stdout.clone()).unwrap();
+        assert!(said.contains("trust/key-1.pub: scripts that the key"), "{output:?}");
+        host
+    }
+
+    fn shared(&self) -> PathBuf {
+        self.folder.join("containership")
+    }
+
+    fn current(&self) -> PathBuf {
+        self.shared().join("scripts/upgrade/current")
+    }
+
+    fn tidewaiter(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidewaiter"));
+        command.arg("host").args(arguments).arg("--folder").arg(self.shared());
+        command.output().unwrap()
+    }
+
+    fn run(&self) -> Output {
+        let [state, kubelet] = ["state", "kubelet"].map(|name| self.folder.join(name));
+        self.tidewaiter(&[
+            "run",
+            "--state",
+            state.to_str().unwrap(),
+            "--kubelet",
+            kubelet.to_str().unwrap(),
+        ])
+    }
+
+    async fn agent(&self, upgrading: &Upgrading, token: &str) -> Process {
+        let world = &upgrading.world;
+        let file = self.folder.join("token");
+        fs::write(&file, upgrading.coordinator_token(AGENT, AGENT, "w1").await).unwrap();
+        let user = [rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()];
+        let program = Program::new(env!("CARGO_BIN_EXE_tidewaiter"))
+            .name("agent")
+            .arg("agent")
+            .env("NODE_NAME", "w1")
+            .env(
+                "TIDEWAITER_KUBECONFIG",
+                world.cluster.kubeconfig_of(&json!({ "token": token })),
+            )
+            .env("TIDEWAITER_FOLDER", self.shared())
+            .env("TIDEWAITER_HEALTH_ADDRESS", format!("127.0.0.1:{}", free_port()))
+            .env("TIDEWAITER_ADMIN_ADDRESS", format!("127.0.0.1:{}", free_port()))
+            .env("TIDEWAITER_OWNER_UID", user[0].to_string())
+            .env("TIDEWAITER_OWNER_GID", user[1].to_string())
+            .env("TIDEWAITER_UPGRADES", "enabled")
+            .env(
+                "TIDEWAITER_COORDINATOR__URL",
+                format!("http://{}", upgrading.replica.endpoints),
+            )
+            .env("TIDEWAITER_COORDINATOR__TOKEN_FILE", file)
+            .env("TIDEWAITER_LOG__FILTER", "debug");
+        Process::start(&world.scratch, program)
+    }
+
+    /// Waits until the `NodeReport` says this of the upgrade.
+    async fn reports(&self, upgrading: &Upgrading, state: UpgradeState, words: &str) {
+        let reports: Api<NodeReport> = Api::all(upgrading.world.cluster.client(&Identity::Admin));
+        eventually(format!("the report to be {state:?}: {words}"), SOON, async || {
+            let report = reports.get("w1").await.map_err(|error| error.to_string())?;
+            let upgrade = report
+                .status
+                .and_then(|status| status.upgrade)
+                .ok_or("it says nothing")?;
+            if upgrade.state == state && upgrade.message.contains(words) {
+                Ok(())
+            } else {
+                Err(format!("{upgrade:?}"))
+            }
+        })
+        .await;
+    }
+}

@@ -1,0 +1,189 @@
+//! An upgrade script on a real node: the units of `deploy/host`, a real kubelet of the release before, and the example of `deploy/host/examples`,
+//! unchanged. The agent's part is written as the agent writes it; `tests/coordinator/upgrades.rs` has the agent.
+#![allow(clippy::disallowed_methods, reason = "files of the test")]
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use minisign::KeyPair;
+use serde_json::{Value, json};
+use tidewaiter_agent::upgrade::files::{Outcome, RunResult, script_name};
+use tidewaiter_api::containership::UpgradeStatus;
+use tidewaiter_cloud::signed::{SignatureError, SigningKey};
+use tidewaiter_kit::SystemClock;
+use tidewaiter_testkit::{ControlPlane, KubeletVersion, NodeOptions, RealNode, Scratch, eventually};
+use tidewaiter_upgrade::signed::{Statement, digest};
+use tidewaiter_upgrade::{NodeState, Progress, Version, form};
+
+const SOON: Duration = Duration::from_mins(4);
+const CLUSTER: &str = "22222222-2222-4222-8222-222222222222";
+const FOLDER: &str = "/etc/containership/scripts/upgrade";
+const SCRIPT: &str = include_str!("../../../../deploy/host/examples/systemd.sh");
+
+/// The kubelet is a link, as the example expects.
+const PREPARE: &str = "
+ln -s /opt/node /opt/kubernetes
+ln -s /opt/kubernetes/kubelet-$1 /usr/local/bin/kubelet
+sed -i s,/opt/node/kubelet-$1,/usr/local/bin/kubelet, /etc/systemd/system/kubelet.service
+systemctl daemon-reload
+systemctl restart kubelet
+";
+
+/// Begins, says so, and takes longer than the power lasts.
+const HANGS: &str = "#!/bin/sh\necho began >> /root/began\nsync\nsleep 600\n";
+
+struct World {
+    node: RealNode,
+    pair: KeyPair,
+    scratch: Scratch,
+    control_plane: ControlPlane,
+}
+
+impl World {
+    async fn start() -> Self {
+        let control_plane = ControlPlane::builder().with_nodes().start().await;
+        let node = RealNode::start(&control_plane, KubeletVersion::Previous, &NodeOptions::new("w1")).await;
+        let world = Self {
+            node,
+            pair: KeyPair::generate_unencrypted_keypair().unwrap(),
+            scratch: Scratch::new("node-upgrade"),
+            control_plane,
+        };
+        let previous = KubeletVersion::Previous.as_str();
+        world.node.run(["sh", "-ec", PREPARE, "sh", previous]).await;
+        let program = Path::new(env!("CARGO_BIN_EXE_tidewaiter"));
+        world.node.put(program, "0755", "/usr/local/bin/tidewaiter").await;
+        world
+            .put(
+                &world.pair.pk.to_box().unwrap().into_string(),
+                "0644",
+                "/root/minisign.pub",
+            )
+            .await;
+        let install = "tidewaiter host install --cluster $1 --node w1 --key /root/minisign.pub; systemctl daemon-reload; \
+            systemctl enable --now tidewaiter-upgrade.path tidewaiter-upgrade.service";
+        world.node.run(["sh", "-ec", install, "sh", CLUSTER]).await;
+        world
+    }
+
+    async fn put(&self, text: &str, mode: &str, to: &str) {
+        let file: PathBuf = self.scratch.path().join("file");
+        std::fs::write(&file, text).unwrap();
+        self.node.put(&file, mode, to).await;
+    }
+
+    /// Offers a script, signed for this node and version, as the agent does.
+    async fn offer(&self, id: &str, script: &str, version: &str) {
+        let key = self.pair.sk.to_box(None).unwrap().into_string();
+        let key = SigningKey::read::<SignatureError>(&key, || unreachable!("it has no password")).unwrap();
+        let now = SystemClock::shared().now().as_second();
+        let target: Version = version.parse().unwrap();
+        let name = script_name(&target, id);
+        let statement = Statement {
+            cluster: CLUSTER.to_owned(),
+            node: "w1".parse().unwrap(),
+            upgrade: id.to_owned(),
+            generation: now,
+            version: target,
+            sha256: digest(script),
+            expires: Timestamp::from_second(now + 3600).unwrap(),
+        };
+        let script = format!("{script}{}", statement.block(&key).unwrap());
+        self.put(&script, "0700", &format!("{FOLDER}/{name}")).await;
+        let order = order(id, version, now).to_string();
+        let json = name.replace(".sh", ".json");
+        self.put(&order, "0600", &format!("{FOLDER}/{json}")).await;
+        // Whole at once.
+        self.put(&format!("{FOLDER}/{name}\n"), "0600", &format!("{FOLDER}/.next"))
+            .await;
+        let [from, to] = [".next", "current"].map(|name| format!("{FOLDER}/{name}"));
+        self.node.run(["mv", &from, &to]).await;
+    }
+
+    /// Waits until the host says this of the upgrade.
+    async fn says(&self, id: &str, outcome: Outcome) -> RunResult {
+        eventually(format!("{id} to be {outcome:?}"), SOON, async || {
+            let path = format!("{FOLDER}/result.json");
+            let text = self.node.try_run(["cat", &path]).await?;
+            let result: RunResult = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+            if result.id == id && result.outcome == outcome {
+                return Ok(result);
+            }
+            let journal = ["journalctl", "--no-pager", "-n", "20", "-u", "tidewaiter-upgrade"];
+            Err(format!("{result:?}\n{}", self.node.run(journal).await))
+        })
+        .await
+    }
+
+    async fn kubelet(&self) -> String {
+        let status = self.node.node().await.status.unwrap();
+        status.node_info.unwrap().kubelet_version
+    }
+}
+
+/// The turn of the node `w1`.
+fn order(id: &str, version: &str, began: i64) -> Value {
+    let node: tidewaiter_api::NodeName = "w1".parse().unwrap();
+    let since = Some(Timestamp::from_second(began).unwrap());
+    let progress = Progress {
+        cluster: UpgradeStatus::InProgress,
+        nodes: [(node.clone(), NodeState::InProgress { since })].into(),
+        current: Some(node),
+        ..Progress::default()
+    };
+    json!({"apiVersion": "provision.containership.io/v3", "kind": "ClusterUpgrade",
+        "metadata": {"name": id, "uid": id, "generation": 3},
+        "spec": {"id": id, "type": "kubernetes", "targetVersion": version, "labelSelector": [], "nodeTimeoutSeconds": 900,
+            "status": form::write(&progress)}})
+}
+
+#[tokio::test]
+async fn a_real_kubelet_is_upgraded_by_the_units_and_a_power_cut_does_not_run_a_script_twice() {
+    let world = World::start().await;
+    let (previous, current) = (KubeletVersion::Previous.as_str(), KubeletVersion::Current.as_str());
+    assert_eq!(world.kubelet().await, previous);
+    // It returns 0 whatever it finds.
+    let units = "systemd-analyze verify /etc/systemd/system/tidewaiter-upgrade.path /etc/systemd/system/tidewaiter-upgrade.service 2>&1 | \
+        grep tidewaiter-upgrade || true";
+    assert_eq!(world.node.run(["sh", "-ec", units]).await, "");
+    let security =
+        "systemd-analyze security --offline=yes --threshold=90 /etc/systemd/system/tidewaiter-upgrade.service";
+    world.node.run(["sh", "-ec", security]).await;
+
+    // The power fails while a script runs that does not say that it may run again.
+    world.offer("first", HANGS, current).await;
+    world.says("first", Outcome::Running).await;
+    let began = async || world.node.try_run(["cat", "/root/began"]).await.unwrap_or_default();
+    eventually("the script to begin", SOON, async || match began().await.trim() {
+        "began" => Ok(()),
+        other => Err(other.to_owned()),
+    })
+    .await;
+    world.node.power_cut().await;
+    world.node.power_on().await;
+    world.says("first", Outcome::Interrupted).await;
+    assert_eq!(began().await.trim(), "began");
+    assert_eq!(world.kubelet().await, previous);
+
+    // Another upgrade, with the documented script.
+    world.offer("second", SCRIPT, current).await;
+    let result = world.says("second", Outcome::Succeeded).await;
+    assert_eq!(result.exit_code, Some(0), "{result:?}");
+    world.node.ready().await;
+    eventually("the Node to have the new version", SOON, async || {
+        let version = world.kubelet().await;
+        if version == current { Ok(()) } else { Err(version) }
+    })
+    .await;
+
+    // A downgrade, signed by mistake.
+    world.offer("third", SCRIPT, previous).await;
+    let result = world.says("third", Outcome::Refused).await;
+    assert!(result.message.contains("so an upgrade to"), "{result:?}");
+    world.node.reboot().await;
+    world.node.ready().await;
+    assert_eq!(world.kubelet().await, current);
+    drop(world.node);
+    drop(world.control_plane);
+}
