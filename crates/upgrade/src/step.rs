@@ -21,8 +21,9 @@ pub fn step(seen: &Observation<'_>) -> Step {
 }
 
 /// An upgrade that has not begun claims the cluster when it has the label, no other upgrade has a claim or goes first, it is neither paused
-/// nor aborted, the version rules permit it, a maintenance window is open, and the cluster is healthy. It does nothing else in this step: another coordinator may claim the cluster for another upgrade
-/// at the same time. Of two claims each coordinator sees at least the one that was written before its own, so at most one upgrade goes on.
+/// nor aborted, the version rules permit it, a maintenance window is open, and the cluster is healthy. It does nothing else in this step: another
+/// coordinator may claim the cluster for another upgrade at the same time. Of two claims each coordinator sees at least the one that was written
+/// before its own, so at most one upgrade goes on.
 fn begin(seen: &Observation<'_>) -> Step {
     let upgrade = seen.upgrade;
     if !upgrade.managed {

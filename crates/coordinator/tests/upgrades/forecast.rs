@@ -125,7 +125,7 @@ async fn the_forecast_is_what_the_eviction_api_does() {
             .filter(|pod| pod.phase == "Succeeded" || pod.controller == "DaemonSet");
         assert_eq!(left.len(), pods.len() - staying.count(), "{pods:#?}");
     }
-    assert!(seen.iter().all(|count| *count > 5), "each verdict is there: {seen:?}");
+    assert!(seen.iter().all(|count| *count > 3), "each verdict is there: {seen:?}");
 }
 
 async fn create(world: &World, name: &str, pods: &[RandomPod], budgets: &[RandomBudget]) {

@@ -39,7 +39,7 @@ impl Upgrading {
     async fn start() -> Self {
         let world = World::on(unshared().await);
         let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
-        for path in ["crds/agent", "agent"] {
+        for path in ["crds/agent", "agent", "coordinator/upgrades"] {
             world.cluster.apply_manifests(deploy.join(path)).await;
         }
         let cloud = Cloud::start().await;

@@ -130,6 +130,7 @@ fn order(id: &str, version: &str, began: i64) -> Value {
         cluster: UpgradeStatus::InProgress,
         nodes: [(node.clone(), NodeState::InProgress { since })].into(),
         current: Some(node),
+        ..Progress::default()
     };
     json!({"apiVersion": "provision.containership.io/v3", "kind": "ClusterUpgrade",
         "metadata": {"name": id, "uid": id, "generation": 3},

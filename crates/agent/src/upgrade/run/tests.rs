@@ -132,6 +132,7 @@ impl World {
             cluster: UpgradeStatus::InProgress,
             nodes: [(node.clone(), NodeState::InProgress { since: Some(since) })].into(),
             current: Some(node),
+            ..Progress::default()
         };
         let upgrade: ClusterUpgrade = serde_json::from_value(json!({
             "apiVersion": "provision.containership.io/v3", "kind": "ClusterUpgrade",
