@@ -1,4 +1,4 @@
-//! The endpoints of the coordinator: `GET /metadata` and `DELETE /terminate`, and [`relay`], if upgrades are enabled. Every replica serves them.
+//! The endpoints of the coordinator: `GET /metadata` and `DELETE /terminate`, and the `relay` of files for upgrades, if upgrades are enabled. Every replica serves them.
 //!
 //! A caller sends a token of the cloud. The cloud is asked whose it is; while it is away, a token for this cluster is verified with the keys
 //! that the cloud publishes. Only members of the cluster's organization learn anything, and only its admins terminate. No token is logged or
