@@ -496,7 +496,9 @@ fn every_format_is_known_to_the_api_server() {
         .collect();
     assert!(!formats.is_empty());
     assert!(
-        formats.iter().all(|format| ["date-time", "int64"].contains(format)),
+        formats
+            .iter()
+            .all(|format| ["date-time", "int32", "int64"].contains(format)),
         "{formats:?}"
     );
 }
