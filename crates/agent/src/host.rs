@@ -4,6 +4,7 @@
 //!   crosses no mount, and is then used by its descriptor: no path is resolved twice.
 //! - A file is written beside its place under a random name (`O_EXCL`), gets its owner and mode by the descriptor, is flushed, and takes
 //!   the place in one step (`RENAME_EXCHANGE`). So a reader sees the old file or the new one, and so does a machine that loses its power.
+//! - Such a file can be written ahead, without a name ([`Host::prepare`]). It gets its random name when it is needed, and waits for no disk then.
 //! - What was in the place comes out under the random name, whatever it was: a file, a link, a pipe, a folder. What had been written to it
 //!   after it was read is returned, so that no line is lost.
 //! - A folder with content is never deleted. It is moved aside, and so is a folder in which something is mounted.
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 pub use folder::Opened;
-pub use replace::Replaced;
+pub use replace::{Prepared, Replaced};
 
 /// A system call on the host's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -148,6 +148,10 @@ impl Reconciler for UserController {
             }
         };
         self.status.publish(&outcome);
+        let site = Arc::clone(&self.site);
+        spawn_blocking(move || site.prepare())
+            .await
+            .map_err(UserError::Thread)?;
         Ok(next(&outcome, has_users))
     }
 }

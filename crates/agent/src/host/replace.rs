@@ -2,9 +2,12 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::FileExt as _;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, openat2, renameat, renameat_with, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, linkat, openat, openat2, renameat, renameat_with, unlinkat,
+};
 use rustix::io::{Errno, write};
 use tidewaiter_kit::random;
 
@@ -21,6 +24,21 @@ pub enum Replaced {
     Other(String),
     /// A file with this content.
     File(Vec<u8>),
+}
+
+/// A file that is written and flushed, and has no name: nobody else can open it, and nothing is left of it when the process ends.
+#[derive(Debug)]
+pub struct Prepared {
+    file: File,
+    mode: u32,
+}
+
+impl Prepared {
+    fn has(&self, content: &[u8]) -> bool {
+        let is_as_long = self.file.metadata().is_ok_and(|it| it.len() == content.len() as u64);
+        let mut own = vec![0; if is_as_long { content.len() } else { 0 }];
+        is_as_long && self.file.read_exact_at(&mut own, 0).is_ok() && own == content
+    }
 }
 
 impl Host {
@@ -77,9 +95,55 @@ impl Host {
         mode: u32,
         found: &Found,
     ) -> Result<Replaced, HostError> {
+        self.put(folder, name, found, |next| self.write_next(folder, next, content, mode))
+    }
+
+    /// As [`Host::replace`]. If `prepared` has the content, others see it without a wait for the disk.
+    ///
+    /// # Errors
+    /// As [`Host::replace`].
+    pub fn replace_with(
+        &self,
+        folder: &OwnedFd,
+        name: &str,
+        content: &[u8],
+        prepared: &Prepared,
+        found: &Found,
+    ) -> Result<Replaced, HostError> {
+        self.put(folder, name, found, |next| {
+            if prepared.has(content) && self.link(folder, next, prepared).is_ok() {
+                return Ok(());
+            }
+            self.write_next(folder, next, content, prepared.mode)
+        })
+    }
+
+    /// Writes a file without a name, to be put into a place in `folder` later.
+    ///
+    /// # Errors
+    /// When it cannot be written, and where the file system has no files without names.
+    pub fn prepare(&self, folder: &OwnedFd, content: &[u8], mode: u32) -> Result<Prepared, HostError> {
+        let prepare = || {
+            self.before(Call::Create)?;
+            let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+            let fd = openat(folder, ".", flags, Mode::RUSR | Mode::WUSR)?;
+            self.write_whole(&fd, content, mode)?;
+            let file = File::from(fd);
+            Ok(Prepared { file, mode })
+        };
+        prepare().map_err(|source| HostError::call("prepared", "a copy", source))
+    }
+
+    fn put(
+        &self,
+        folder: &OwnedFd,
+        name: &str,
+        found: &Found,
+        write: impl FnOnce(&str) -> Result<(), Errno>,
+    ) -> Result<Replaced, HostError> {
         let next = format!(".{name}{NEXT}{:016x}", random::u64());
         let put = || {
-            self.write_next(folder, &next, content, mode)?;
+            write(&next)?;
             if let Found::File(found) = found {
                 self.unlock(&found.fd)?;
             }
@@ -96,18 +160,29 @@ impl Host {
         }
     }
 
+    /// Fails where `/proc` is not mounted, and for a folder of another file system.
+    fn link(&self, folder: &OwnedFd, next: &str, prepared: &Prepared) -> Result<(), Errno> {
+        self.before(Call::Create)?;
+        let path = format!("/proc/self/fd/{}", prepared.file.as_raw_fd());
+        linkat(CWD, path, folder, next, AtFlags::SYMLINK_FOLLOW)
+    }
+
     fn write_next(&self, folder: &OwnedFd, next: &str, content: &[u8], mode: u32) -> Result<(), Errno> {
         self.before(Call::Create)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = retry(|| openat2(folder, next, flags, Mode::RUSR | Mode::WUSR, RESOLVE))?;
+        self.write_whole(&fd, content, mode)
+    }
+
+    fn write_whole(&self, fd: &OwnedFd, content: &[u8], mode: u32) -> Result<(), Errno> {
         let mut left = content;
         while !left.is_empty() {
             self.before(Call::Write)?;
-            let written = write(&fd, left)?;
+            let written = write(fd, left)?;
             left = left.get(written..).unwrap_or_default();
         }
-        self.own(&fd, mode)?;
-        self.sync(&fd)
+        self.own(fd, mode)?;
+        self.sync(fd)
     }
 
     /// Returns whether something was there, which is then at `next`.

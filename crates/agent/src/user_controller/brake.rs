@@ -7,7 +7,8 @@
 //! when the users were last complete. A termination of the coordinator, which removes all Users, confirms it, too.
 //!
 //! An agent that starts does not know what the one before it held, nor which list of the cloud that one had applied. So its first removal
-//! waits for the mirror, however few it removes, and one that may be a mistake waits for another list than that which it finds.
+//! waits for the mirror, however few it removes, and one that may be a mistake waits for another list than that which it finds. The same is
+//! true of an agent that finds the mirror's first list after a removal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,11 +90,11 @@ impl Brake {
 
     /// Whether the removal of those that are not in `wanted` waits. `users` is the number of Users in the cluster.
     pub(crate) fn holds(&mut self, wanted: &Logins, users: usize, mirror: &MirrorState) -> bool {
-        // A new agent cannot tell the list that it finds from one that it should wait for.
-        if self.is_new && self.revision.is_none() && !mirror.revision.is_empty() {
+        let (count, gone) = (self.complete.len(), gone(&self.complete, wanted));
+        // The first list that it finds: a new agent cannot tell it from one that it should wait for, nor can one that finds it after a removal.
+        if (self.is_new || gone > 0) && self.revision.is_none() && !mirror.revision.is_empty() {
             self.revision = Some(mirror.revision.clone());
         }
-        let (count, gone) = (self.complete.len(), gone(&self.complete, wanted));
         let is_all = gone == count;
         let is_most = count > FEW && gone * 2 > count;
         if is_all || is_most {
@@ -262,6 +263,15 @@ mod tests {
             !brake.holds(&ids(0..2), 2, &mirror(2, "one")),
             "one was removed while it was away"
         );
+    }
+
+    #[test]
+    fn a_mirror_that_is_seen_after_the_removal_does_not_confirm_it() {
+        let mut brake = Brake::new(Arc::default(), Duration::ZERO);
+        brake.release(&ids(0..1), 1, &MirrorState::default(), Duration::ZERO);
+        assert!(brake.holds(&ids(0..0), 0, &mirror(1, "one")));
+        assert!(brake.holds(&ids(0..0), 0, &mirror(0, "one")), "it counts what is left");
+        assert!(!brake.holds(&ids(0..0), 0, &mirror(0, "two")), "the cloud says so");
     }
 
     #[test]

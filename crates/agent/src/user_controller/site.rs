@@ -16,7 +16,7 @@ use super::plan::{Left, MODE, Plan, Target, plan};
 use super::wanted::{Refused, Wanted};
 use crate::authorized_keys::{Format, Logins, Parts, fingerprint};
 use crate::host::mount::{self, Mount};
-use crate::host::{Found, Host, HostError, Opened, Replaced};
+use crate::host::{Found, Host, HostError, Opened, Prepared, Replaced};
 use crate::login_script;
 use crate::settings::{AgentSettings, OnStop};
 use crate::watcher::Watcher;
@@ -143,6 +143,27 @@ impl Site {
         let others = parts.foreign().chain(parts.break_glass());
         outcome.other_fingerprints = others.filter_map(fingerprint).collect();
         Ok(Some(outcome))
+    }
+
+    /// Writes a copy of the file for the next time that somebody changes it: to restore the file then takes no time of the disk.
+    pub(crate) fn prepare(&self) {
+        let mut state = self.state();
+        let Some(inode) = state.left.as_ref().map(|left| left.inode) else {
+            return;
+        };
+        if !state.is_stopped && state.copied_inode != inode {
+            state.copied_inode = inode;
+            state.copy = self.copy();
+        }
+    }
+
+    /// The file as it is. Whoever uses the copy looks whether it is as wanted.
+    fn copy(&self) -> Option<Prepared> {
+        let ssh = self.host.look(&SSH).ok()??;
+        let Found::File(file) = self.host.find(ssh.last()?, KEYS).ok()? else {
+            return None;
+        };
+        self.host.prepare(ssh.last()?, &file.content, MODE).ok()
     }
 
     /// Ends all passes, and removes the users' keys if the settings say so.
@@ -282,7 +303,8 @@ impl Site {
         } = plan(target, &found, state.left.as_ref());
         changes.extend(tampering.into_iter().map(|what| format!("{KEYS} {what}")));
         if let Some(content) = write {
-            match self.put(folder, content, &found, target) {
+            let copy = state.copy.take();
+            match self.put(folder, content, copy, &found, target) {
                 Ok(written) => parts = self.format.parse(&written),
                 Err(error) => {
                     // Owner and mode need no space on the disk: nobody else may write the file meanwhile.
@@ -311,13 +333,17 @@ impl Site {
         &self,
         folder: &OwnedFd,
         mut content: Vec<u8>,
+        mut copy: Option<Prepared>,
         found: &Found,
         target: Target<'_>,
     ) -> Result<Vec<u8>, HostError> {
         let mut later;
         let mut found = found;
         for _ in 0..RACES {
-            let replaced = self.host.replace(folder, KEYS, &content, MODE, found)?;
+            let replaced = match copy.take() {
+                Some(copy) => self.host.replace_with(folder, KEYS, &content, &copy, found),
+                None => self.host.replace(folder, KEYS, &content, MODE, found),
+            }?;
             let (Replaced::File(old), Found::File(read)) = (replaced, found) else {
                 return Ok(content);
             };

@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
 use tidewaiter_agent::host::{Call, HostCalls};
 
-use super::{NAME, NEW, OLD, World, sweep, write};
+use super::{NAME, NEW, OLD, WRITES, World, Write, sweep, write, write_prepared};
 
 /// Fails from the n-th call on (the process has ended), or only the n-th call.
 #[derive(Debug)]
@@ -76,9 +76,44 @@ fn starts() -> [Start; 4] {
     ]
 }
 
+fn starts_and_writes() -> impl Iterator<Item = (Start, Write)> {
+    starts()
+        .into_iter()
+        .flat_map(|start| WRITES.map(|write| (start, write)))
+}
+
+/// Writes down the calls.
+#[derive(Debug, Default)]
+struct Written(Mutex<Vec<Call>>);
+
+impl HostCalls for Written {
+    fn before(&self, call: Call) -> Result<(), Errno> {
+        self.0.lock().unwrap().push(call);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_file_that_is_prepared_takes_the_place_without_waiting_for_the_disk() {
+    let waits = |write: Write| {
+        let world = World::new();
+        super::write(&world.host(), OLD).unwrap();
+        let calls = Arc::new(Written::default());
+        write(&world.host_with(calls.clone()), NEW).unwrap();
+        let calls = calls.0.lock().unwrap();
+        let rename = calls.iter().position(|call| *call == Call::Rename).unwrap();
+        let look = calls[..rename].iter().rposition(|call| *call == Call::Read).unwrap();
+        calls[look..rename]
+            .iter()
+            .any(|call| [Call::Sync, Call::Write].contains(call))
+    };
+    assert!(waits(write));
+    assert!(!waits(write_prepared));
+}
+
 #[test]
 fn a_process_that_ends_at_any_call_leaves_the_old_file_or_the_new_one() {
-    for (what, start, old) in starts() {
+    for ((what, start, old), write) in starts_and_writes() {
         let mut number = 0;
         loop {
             let world = World::new();
@@ -111,7 +146,7 @@ fn a_process_that_ends_at_any_call_leaves_the_old_file_or_the_new_one() {
 #[test]
 fn a_call_that_fails_leaves_the_old_file_or_the_new_one_and_the_next_try_succeeds() {
     for error in [Errno::NOSPC, Errno::ROFS, Errno::IO, Errno::DQUOT, Errno::NFILE] {
-        for (what, start, old) in starts() {
+        for ((what, start, old), write) in starts_and_writes() {
             let mut number = 0;
             loop {
                 let world = World::new();

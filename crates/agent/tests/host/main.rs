@@ -101,6 +101,19 @@ fn write(host: &Host, content: &[u8]) -> Result<(), HostError> {
     host.replace(folder, NAME, content, 0o600, &found).map(drop)
 }
 
+/// The same with a file that was written ahead.
+fn write_prepared(host: &Host, content: &[u8]) -> Result<(), HostError> {
+    let opened = host.ensure(&PATH)?;
+    let folder = opened.last().unwrap();
+    let prepared = host.prepare(folder, content, 0o600)?;
+    let found = host.find(folder, NAME)?;
+    host.replace_with(folder, NAME, content, &prepared, &found).map(drop)
+}
+
+type Write = fn(&Host, &[u8]) -> Result<(), HostError>;
+
+const WRITES: [Write; 2] = [write, write_prepared];
+
 fn sweep(host: &Host) {
     if let Some(opened) = host.look(&PATH).unwrap() {
         host.sweep(opened.last().unwrap(), NAME).unwrap();
@@ -109,12 +122,26 @@ fn sweep(host: &Host) {
 
 #[test]
 fn a_file_is_written_and_replaced() {
+    for write in WRITES {
+        let world = World::new();
+        write(&world.host(), OLD).unwrap();
+        world.has(OLD);
+        write(&world.host(), NEW).unwrap();
+        world.has(NEW);
+        assert_eq!(world.names(), [NAME]);
+    }
+}
+
+#[test]
+fn a_file_that_is_prepared_for_other_content_is_not_used() {
     let world = World::new();
-    write(&world.host(), OLD).unwrap();
-    world.has(OLD);
-    write(&world.host(), NEW).unwrap();
+    let host = world.host();
+    let opened = host.ensure(&PATH).unwrap();
+    let folder = opened.last().unwrap();
+    let prepared = host.prepare(folder, OLD, 0o600).unwrap();
+    assert_eq!(world.names(), [""; 0], "it has no name");
+    host.replace_with(folder, NAME, NEW, &prepared, &Found::Absent).unwrap();
     world.has(NEW);
-    assert_eq!(world.names(), [NAME]);
 }
 
 #[test]

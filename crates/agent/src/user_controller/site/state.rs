@@ -12,6 +12,7 @@ use super::super::plan::Left;
 use super::super::wanted::Wanted;
 use super::{Input, Outcome};
 use crate::authorized_keys::Logins;
+use crate::host::Prepared;
 
 /// The size in bytes of all keys in the file while removals are held: somebody may add and remove many Users.
 const MOST_HELD: usize = 4 * 1024 * 1024;
@@ -26,6 +27,9 @@ pub(super) struct State {
     /// Who may log in. Before the first list of the Users, that is who the file says, if the agent wrote it.
     pub(super) accepted: Option<Arc<Logins>>,
     pub(super) left: Option<Left>,
+    /// A copy of the file with this inode; None when it cannot be had, or was used.
+    pub(super) copy: Option<Prepared>,
+    pub(super) copied_inode: u64,
     pub(super) has_script: bool,
     pub(super) brake: Brake,
     pub(super) pace: Pace,

@@ -163,10 +163,13 @@ fn every_tampering_is_undone_and_named() {
             "containership_login.sh was not as the agent wrote it",
         ),
     ];
-    for (tamper, words) in rows {
+    for ((tamper, words), is_prepared) in rows.into_iter().flat_map(|row| [(row, false), (row, true)]) {
         let world = World::new();
         let site = world.site();
         let first = pass(&site, wanted(0..3));
+        if is_prepared {
+            site.prepare();
+        }
         assert!(first.tampering.is_empty(), "{:?}", first.tampering);
         let right = world.content();
         assert!(right.contains(&world.line(0)), "{right}");

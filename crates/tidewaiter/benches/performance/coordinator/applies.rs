@@ -15,7 +15,8 @@ use tidewaiter_testkit::{Audit, ControlPlane};
 use super::bare::AT_ONCE;
 use super::bed::account;
 
-const MANAGER: &str = "fieldManager=tidewaiter%2Fbare";
+/// As the audit log has the field manager of the bare client.
+pub const MANAGER: &str = "fieldManager=tidewaiter%2Fbare";
 
 const APPLY: &str = "application/apply-patch+yaml";
 

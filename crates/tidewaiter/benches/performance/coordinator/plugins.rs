@@ -1,6 +1,6 @@
 //! Plugins of 500 objects: the time to apply one, a second pass, drift, and the memory with many.
 //!
-//! The bare client applies the same objects in the same order: the namespace first.
+//! The bare client applies the same objects in the same order: the namespace first. It takes turns with the coordinator, on the same API server.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,12 +15,12 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::runtime::watcher;
 use serde_json::{Value, json};
 use tidewaiter_api::containership::Plugin;
-use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, PLUGIN_LABEL};
+use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_testkit::usage::Memory;
 use tidewaiter_testkit::{Audit, AuditEntry, AuditMark, ControlPlane, eventually};
 
 use super::applies::{self, send, span};
-use super::bed::{Bed, LONG, account, control_plane, numbered};
+use super::bed::{Bed, LONG, account, numbered};
 use super::{now, pause};
 use crate::cloud::wire::Wire;
 use crate::observer::{follow, next};
@@ -52,6 +52,8 @@ const MANAGER: &str = "fieldManager=tidewaiter%2Fplugin";
 struct Found {
     /// From the Plugin in the cluster to the last object, of each plugin that was applied alone.
     alone: Vec<f64>,
+    /// The same of the bare client.
+    bare: Vec<f64>,
     /// The lists of a second pass by resource, and its writes.
     lists: BTreeMap<String, usize>,
     again: Vec<String>,
@@ -67,13 +69,10 @@ struct Found {
 }
 
 pub async fn measure(program: &Path) -> Result<Chapter> {
-    note("plugins: the bare client");
-    let bare = bare().await?;
-    let found = of_coordinator(program).await?;
-    Ok(chapter(&found, &bare))
+    Ok(chapter(&of_coordinator(program).await?))
 }
 
-fn chapter(found: &Found, bare: &[f64]) -> Chapter {
+fn chapter(found: &Found) -> Chapter {
     let middle = |seconds: &[f64]| median(seconds.iter().copied());
     let seconds = |what: &str, key, seconds| figure(what, key, seconds, " s", 2);
     let number = |what: &str, key, number| figure(what, key, count(number), "", 0);
@@ -87,13 +86,13 @@ fn chapter(found: &Found, bare: &[f64]) -> Chapter {
             figure(
                 "a plugin is applied, coordinator / bare client",
                 "ratio",
-                middle(&found.alone) / middle(bare),
+                middle(&found.alone) / middle(&found.bare),
                 "",
                 2,
             )
             .at_most(1.25),
             seconds("  coordinator", "seconds", middle(&found.alone)),
-            seconds("  bare client", "bareSeconds", middle(bare)),
+            seconds("  bare client", "bareSeconds", middle(&found.bare)),
             seconds(&format!("  {} at once", PLUGINS - ALONE), "together", found.together),
             seconds(
                 "  time on a core, coordinator, for all",
@@ -130,26 +129,20 @@ fn chapter(found: &Found, bare: &[f64]) -> Chapter {
             size("  its peak", "peakResident", new.peak),
         ],
         details: json!({
-            "bare": bare, "alone": found.alone, "drift": found.drift, "lists": found.lists, "secondPass": found.again,
+            "bare": found.bare, "alone": found.alone, "drift": found.drift, "lists": found.lists, "secondPass": found.again,
             "restart": found.restarted,
         }),
     }
 }
 
-/// Seconds of the bare client for each plugin.
-async fn bare() -> Result<Vec<f64>> {
-    let cluster = control_plane().await;
-    permit(&cluster).await;
-    let mut seconds = Vec::new();
-    for plugin in 0..ALONE {
-        let namespace = numbered("plugin", plugin);
-        let mut objects = objects(&namespace).into_iter();
-        let mark = cluster.audit_mark().await;
-        send(&cluster, objects.next().map(labelled).into_iter().collect()).await?;
-        send(&cluster, objects.map(labelled).collect()).await?;
-        seconds.push(span(&cluster.audit().await.since(mark).by(&account()).writes())?);
-    }
-    Ok(seconds)
+/// Seconds of the bare client for the objects of a plugin.
+async fn bare(cluster: &ControlPlane, number: usize) -> Result<f64> {
+    let mut objects = objects(&numbered("bare", number)).into_iter();
+    let mark = cluster.audit_mark().await;
+    send(cluster, objects.next().map(labelled).into_iter().collect()).await?;
+    send(cluster, objects.map(labelled).collect()).await?;
+    let writes = cluster.audit().await.since(mark).by(&account()).writes();
+    span(&writes.filter(|entry| entry.uri.contains(applies::MANAGER)))
 }
 
 /// Lets the service account apply plugins.
@@ -171,9 +164,11 @@ async fn of_coordinator(program: &Path) -> Result<Found> {
     coordinator.ready().await;
     let mut wire = Wire::open(bed.cloud.address).await?;
     let before = coordinator.cpu_seconds();
-    let (mut alone, mut ids) = (Vec::new(), Vec::new());
+    let (mut alone, mut bare_client, mut ids) = (Vec::new(), Vec::new(), Vec::new());
     for number in 0..ALONE {
         note(&format!("plugins: {} of {PLUGINS}", number + 1));
+        settle(&coordinator).await?;
+        bare_client.push(bare(&bed.cluster, number).await?);
         settle(&coordinator).await?;
         let mark = bed.cluster.audit_mark().await;
         ids.push(add(&bed, &mut wire, number).await?);
@@ -206,6 +201,7 @@ async fn of_coordinator(program: &Path) -> Result<Found> {
     coordinator.stop().await;
     Ok(Found {
         alone,
+        bare: bare_client,
         lists,
         again,
         restarted,
@@ -272,9 +268,9 @@ fn content(kind: &str, number: usize) -> Value {
     }
 }
 
-/// The apply of an object of a plugin, with the label that the controller gives it.
+/// The apply of an object of a plugin, with a label as long as the one that the controller gives it.
 fn labelled((collection, mut object): (String, Value)) -> applies::Patch {
-    object["metadata"]["labels"][PLUGIN_LABEL] = json!("00000000-0000-4000-8000-000000000001");
+    object["metadata"]["labels"]["bench.example.org/plugin-id"] = json!("00000000-0000-4000-8000-000000000001");
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     applies::Patch::apply(&collection, &name, &object)
 }
