@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use tokio::time::Instant;
 
 use crate::world::{KEYS, SOON, World};
@@ -41,12 +42,14 @@ async fn every_change_is_undone_at_once_and_reported() {
             fs::set_permissions(file, fs::Permissions::from_mode(0o666)).unwrap();
         }),
         ("a link", &|file| {
-            fs::remove_file(file).unwrap();
-            symlink("/dev/null", file).unwrap();
+            let other = file.with_file_name("other");
+            symlink("/dev/null", &other).unwrap();
+            fs::rename(other, file).unwrap();
         }),
         ("a folder", &|file| {
-            fs::remove_file(file).unwrap();
-            fs::create_dir(file).unwrap();
+            let other = file.with_file_name("other");
+            fs::create_dir(&other).unwrap();
+            renameat_with(CWD, other, CWD, file, RenameFlags::EXCHANGE).unwrap();
         }),
         ("another name", &|file| {
             fs::hard_link(file, file.ancestors().nth(3).unwrap().join("copy")).unwrap();
