@@ -3,9 +3,12 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::Kind;
 use super::document::InvalidField;
 use super::fields::{At, Fields, Model, Read};
 use super::open_object::OpenObject;
+use super::org_role::OrgRole;
+use super::resource::{Facts, Resource};
 use super::values::{AutoscalingPolicyId, DisplayName, Slug, words};
 
 /// A week, in seconds.
@@ -106,6 +109,26 @@ impl Read for Finite {
         let number = at.value.as_number().ok_or_else(|| at.must_be("a number"))?;
         Ok(Self(number.clone()))
     }
+}
+
+impl Resource for AutoscalingPolicySpec {
+    type Object = AutoscalingPolicy;
+
+    const FACTS: Facts = Facts {
+        quota: 5_000,
+        tag: "Autoscaling",
+        writers: OrgRole::Member,
+        generated: &["id"],
+        columns: &["name", "metric", "poll_interval"],
+        about: "Autoscaling policies of a cluster",
+        aliases: &["autoscaling-policy"],
+        ..Facts::of(
+            Kind::AutoscalingPolicy,
+            "autoscaling-policies",
+            Self::KIND,
+            &[Kind::Cluster],
+        )
+    };
 }
 
 impl Model for AutoscalingPolicySpec {

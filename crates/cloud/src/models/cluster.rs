@@ -3,10 +3,13 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::Kind;
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
 use super::open_object::OpenObject;
+use super::resource::{Body, Facts, Resource, Use};
 use super::schema;
+use super::secret::Secret;
 use super::status::Status;
 use super::values::{
     Address, ClusterId, DisplayName, OrganizationId, ProviderId, Slug, UnixMillis, UserId, VersionText,
@@ -51,6 +54,15 @@ pub struct Cluster {
     pub provision_service_version: Option<VersionText>,
 }
 
+/// A cluster and its first API key, which is shown only once.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "stands for its schema alone")]
+struct AttachedCluster {
+    #[serde(flatten)]
+    cluster: Cluster,
+    api_key: Secret,
+}
+
 /// The provisioning parameters of a cluster; stored unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each variant is a field of the API")]
@@ -59,6 +71,41 @@ pub struct ClusterConfiguration {
     pub provider: OpenObject,
     #[schema(value_type = Option<OpenObject>)]
     pub resource: OpenObject,
+}
+
+impl Resource for ClusterSpec {
+    type Object = Cluster;
+
+    const FACTS: Facts = Facts {
+        quota: 5_000,
+        tag: "Clusters",
+        is_for_clusters: false,
+        generated: &[
+            "id",
+            "created_at",
+            "updated_at",
+            "organization_id",
+            "owner_id",
+            "configuration",
+            "status",
+            "provision_service_version",
+        ],
+        has_older_forms: true,
+        columns: &["name", "provider_name", "version", "status"],
+        about: "Clusters",
+        aliases: &["cluster"],
+        is_declared: false,
+        ..Facts::of(Kind::Cluster, "clusters", Self::KIND, &[Kind::Organization])
+    };
+
+    fn uses(&self) -> Vec<Use> {
+        let provider = self.provider_id.iter();
+        provider.map(|id| Use::new("provider_id", Kind::Provider, id)).collect()
+    }
+
+    fn created() -> Body {
+        Body::of::<AttachedCluster>()
+    }
 }
 
 impl Model for ClusterSpec {

@@ -4,8 +4,11 @@ use serde::Serialize;
 use tidewaiter_api::{NodeName, ProviderId};
 use utoipa::ToSchema;
 
+use super::Kind;
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
+use super::org_role::OrgRole;
+use super::resource::{Facts, Resource};
 use super::schema;
 use super::status::Status;
 use super::values::{NodeId, NodePoolId, UnixMillis};
@@ -37,9 +40,27 @@ pub struct Node {
 
 /// The body of `PUT …/nodes/N/status`.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(as = StatusReport)]
 pub struct NodeStatusReport {
     /// The status of the node.
     pub status: Status,
+}
+
+impl Resource for NodeSpec {
+    type Object = Node;
+
+    const FACTS: Facts = Facts {
+        quota: 100_000,
+        tag: "Node pools",
+        writers: OrgRole::Member,
+        generated: &["id", "status", "created_at", "updated_at", "node_pool_id"],
+        has_older_forms: true,
+        columns: &["name", "node_pool_id", "status", "updated_at"],
+        about: "Nodes of a node pool or of a cluster",
+        aliases: &["node"],
+        is_declared: false,
+        ..Facts::of(Kind::Node, "nodes", Self::KIND, &[Kind::NodePool])
+    };
 }
 
 impl Model for NodeSpec {

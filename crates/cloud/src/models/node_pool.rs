@@ -4,8 +4,11 @@ use serde::Serialize;
 use utoipa::openapi::{ObjectBuilder, OneOfBuilder, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
+use super::Kind;
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
+use super::org_role::OrgRole;
+use super::resource::{Facts, Resource};
 use super::schema;
 use super::status::Status;
 use super::values::{DisplayName, KubernetesVersion, NodePoolId, StrategyName, VersionText, words};
@@ -136,6 +139,22 @@ impl PartialSchema for NodePoolChange {
             .item(version.required("kubernetes_version"));
         Schema::OneOf(one.build()).into()
     }
+}
+
+impl Resource for NodePoolSpec {
+    type Object = NodePool;
+
+    const FACTS: Facts = Facts {
+        quota: 50_000,
+        tag: "Node pools",
+        writers: OrgRole::Member,
+        generated: &["id", "status"],
+        has_older_forms: true,
+        columns: &["name", "kubernetes_mode", "count", "kubernetes_version", "status"],
+        about: "Node pools of a cluster",
+        aliases: &["node-pool", "pools"],
+        ..Facts::of(Kind::NodePool, "node-pools", Self::KIND, &[Kind::Cluster])
+    };
 }
 
 impl Model for NodePoolSpec {

@@ -1,10 +1,13 @@
 //! Organizations, which own all other objects.
 
 use serde::Serialize;
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+use super::Kind;
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
+use super::resource::{Facts, Resource, UniqueName};
 use super::values::{DisplayName, OrganizationId, UnixMillis, UserId};
 
 /// The settings of an organization.
@@ -26,6 +29,27 @@ pub struct Organization {
     pub updated_at: UnixMillis,
     /// The organization is locked against changes.
     pub locked: bool,
+}
+
+impl Resource for OrganizationSpec {
+    type Object = Organization;
+
+    const FACTS: Facts = Facts {
+        event: None,
+        quota: i64::MAX,
+        has_own_endpoints: true,
+        generated: &["id", "owner_id", "created_at", "updated_at", "locked"],
+        columns: &["name", "locked"],
+        about: "Organizations that you are a member of",
+        aliases: &["organization", "orgs"],
+        is_declared: false,
+        ..Facts::of(Kind::Organization, "organizations", Self::KIND, &[])
+    };
+
+    /// Two organizations may have the same name.
+    fn name(&self, _: &Map<String, Value>) -> Option<UniqueName> {
+        None
+    }
 }
 
 impl Model for OrganizationSpec {

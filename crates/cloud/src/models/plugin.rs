@@ -3,10 +3,15 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::Kind;
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
+use super::manifests::{HealthCheck, Jobs, Manifest};
 use super::open_object::OpenObject;
-use super::values::{ClusterId, Description, DetachedSignature, OrganizationId, PluginId, Slug, UnixMillis, Version};
+use super::resource::{Body, Facts, Parameter, ParameterType, Resource, Use};
+use super::values::{
+    ClusterId, Description, DetachedSignature, OrganizationId, PluginId, PluginReference, Slug, UnixMillis, Version,
+};
 
 /// The settings of a plugin.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
@@ -40,6 +45,25 @@ pub struct Plugin {
     pub spec: PluginSpec,
 }
 
+/// A plugin with the manifests of its version.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "stands for its schema alone")]
+struct PluginWithManifests {
+    #[serde(flatten)]
+    plugin: Plugin,
+    /// Groups, applied in this order; absent if the catalogue has none for this version.
+    #[schema(nullable = false)]
+    manifests: Option<Vec<Vec<Manifest>>>,
+    /// Jobs that must succeed before and after.
+    jobs: Option<Jobs>,
+    /// The plugins of the cluster that must be ready before.
+    #[schema(nullable = false)]
+    depends_on: Option<Vec<PluginReference>>,
+    /// How objects of some kinds are judged.
+    #[schema(nullable = false)]
+    health_checks: Option<Vec<HealthCheck>>,
+}
+
 /// The body of a PATCH.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct PluginChange {
@@ -48,6 +72,42 @@ pub struct PluginChange {
     /// The signature of the manifests of that version for this cluster, for clusters that require one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signature: Option<DetachedSignature>,
+}
+
+impl Resource for PluginSpec {
+    type Object = Plugin;
+
+    const FACTS: Facts = Facts {
+        quota: 50_000,
+        tag: "Plugins",
+        generated: &[
+            "id",
+            "added_at",
+            "created_at",
+            "updated_at",
+            "organization_id",
+            "cluster_id",
+        ],
+        item_query: &[Parameter {
+            name: "previous_version",
+            description: "the current version of the cluster",
+            form: ParameterType::Version,
+        }],
+        key: &["type", "implementation"],
+        columns: &["type", "implementation", "version"],
+        about: "Plugins of a cluster",
+        aliases: &["plugin"],
+        ..Facts::of(Kind::Plugin, "plugins", Self::KIND, &[Kind::Cluster])
+    };
+
+    fn uses(&self) -> Vec<Use> {
+        let id = format!("{}/{}/{}", self.plugin_type, self.implementation, self.version);
+        vec![Use::new("version", Kind::PluginVersion, &id)]
+    }
+
+    fn shown() -> Body {
+        Body::of::<PluginWithManifests>()
+    }
 }
 
 impl Model for PluginSpec {

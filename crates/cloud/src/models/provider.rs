@@ -4,8 +4,10 @@ use serde::Serialize;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
+use super::Kind;
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
+use super::resource::{Facts, Resource};
 use super::schema;
 use super::secret::Credentials;
 use super::values::{Description, OrganizationId, ProviderId, Slug, UnixMillis};
@@ -44,6 +46,26 @@ impl PartialSchema for ProviderSpec {
             .property("description", schema::nullable::<Description>())
             .property("credentials", schema::write_only(schema::nullable::<Credentials>()));
         spec.required("provider").into()
+    }
+}
+
+impl Resource for ProviderSpec {
+    type Object = Provider;
+
+    const FACTS: Facts = Facts {
+        event: None,
+        tag: "Providers",
+        is_for_clusters: false,
+        generated: &["id", "created_at", "updated_at", "organization_id"],
+        key: &["provider", "description"],
+        columns: &["provider", "description"],
+        about: "Accounts at cloud providers",
+        aliases: &["provider"],
+        ..Facts::of(Kind::Provider, "providers", Self::KIND, &[Kind::Organization])
+    };
+
+    fn credentials(&self) -> Option<&Credentials> {
+        Some(&self.credentials)
     }
 }
 

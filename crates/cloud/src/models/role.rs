@@ -6,8 +6,10 @@
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
+use super::Kind;
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
+use super::resource::{self, Facts, Parameter, ParameterType};
 use super::values::{
     ApiGroup, Description, DisplayName, NonResourceUrl, OrganizationId, Resource, ResourceName, RoleId, RuleId,
     UnixMillis, UserId, Verb, words,
@@ -22,6 +24,24 @@ words! {
         Containership = "containership",
     }
 }
+
+const LIST_QUERY: &[Parameter] = &[
+    Parameter {
+        name: "side_load",
+        description: "`rules` includes the rules of each role",
+        form: ParameterType::Words(&["rules"]),
+    },
+    Parameter {
+        name: "remove_empty",
+        description: "omits roles without a rule of `rule_type`",
+        form: ParameterType::Bool,
+    },
+    Parameter {
+        name: "rule_type",
+        description: "includes only rules of this type",
+        form: ParameterType::Words(&["kubernetes", "containership"]),
+    },
+];
 
 /// The settings of a role.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
@@ -86,6 +106,21 @@ pub struct Rule {
 /// a difference: it would write the resource again at every sync. Only `null` equals what it finds there.
 fn null_if_empty<S: Serializer>(groups: &[ApiGroup], serializer: S) -> Result<S::Ok, S::Error> {
     (!groups.is_empty()).then_some(groups).serialize(serializer)
+}
+
+impl resource::Resource for RoleSpec {
+    type Object = Role;
+
+    const FACTS: Facts = Facts {
+        tag: "Roles",
+        generated: &["id", "created_at", "updated_at", "organization_id", "owner_id"],
+        has_older_forms: true,
+        list_query: LIST_QUERY,
+        columns: &["name", "description"],
+        about: "Roles and their rules",
+        aliases: &["role"],
+        ..Facts::of(Kind::Role, "roles", Self::KIND, &[Kind::Organization])
+    };
 }
 
 impl Model for RoleSpec {

@@ -9,8 +9,10 @@ use serde::Serialize;
 use tidewaiter_api::{InvalidValue, LabelKey, LabelValue, NodeName};
 use utoipa::ToSchema;
 
+use super::Kind;
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
+use super::resource::{Facts, Resource};
 use super::schema;
 use super::values::{Description, TargetVersion, UnixDate, UnixSeconds, UpgradeId, words};
 
@@ -160,6 +162,22 @@ impl FromStr for UpgradeScript {
 /// Parses an object with the statuses of nodes by name.
 #[derive(Default)]
 struct ByNode(BTreeMap<NodeName, UpgradeStatus>);
+
+impl Resource for UpgradeSpec {
+    type Object = Upgrade;
+
+    const FACTS: Facts = Facts {
+        quota: 50_000,
+        tag: "Upgrades",
+        generated: &["id", "addedAt", "status"],
+        key: &[],
+        columns: &["type", "targetVersion", "description", "status"],
+        about: "Upgrades of a cluster",
+        aliases: &["upgrade"],
+        is_declared: false,
+        ..Facts::of(Kind::Upgrade, "upgrades", Self::KIND, &[Kind::Cluster])
+    };
+}
 
 impl Model for UpgradeSpec {
     const KIND: &'static str = "an upgrade";
