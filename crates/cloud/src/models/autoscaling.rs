@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::Kind;
 use super::document::InvalidField;
-use super::fields::{At, Fields, Model, Read};
+use super::fields::{At, Fields, Model, Read, model};
 use super::open_object::OpenObject;
 use super::org_role::OrgRole;
 use super::resource::{Facts, Resource};
@@ -153,16 +153,7 @@ impl Model for AutoscalingPolicySpec {
     }
 }
 
-impl Model for AutoscalingPolicy {
-    const KIND: &'static str = AutoscalingPolicySpec::KIND;
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-            spec: AutoscalingPolicySpec::take(fields)?,
-        })
-    }
-}
+model! { AutoscalingPolicy, AutoscalingPolicySpec::KIND => required { id } flatten { spec } }
 
 impl Model for ScalingPolicy {
     const KIND: &'static str = "a scaling policy";

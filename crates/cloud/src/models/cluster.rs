@@ -4,8 +4,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Kind;
-use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::fields::{Model, model};
 use super::open_object::OpenObject;
 use super::resource::{Body, Facts, Resource, Use};
 use super::schema;
@@ -108,48 +107,16 @@ impl Resource for ClusterSpec {
     }
 }
 
-impl Model for ClusterSpec {
-    const KIND: &'static str = "a cluster";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            name: fields.required("name")?,
-            environment: fields.optional("environment")?,
-            version: fields.optional("version")?,
-            api_server_address: fields.optional("api_server_address")?,
-            worker_nodes_address: fields.optional("worker_nodes_address")?,
-            provider_id: fields.optional("provider_id")?,
-            provider_name: fields.optional("provider_name")?,
-            engine: fields.optional("engine")?,
-        })
-    }
+model! {
+    ClusterSpec, "a cluster" =>
+    required { name }
+    optional { environment, version, api_server_address, worker_nodes_address, provider_id, provider_name, engine }
 }
 
-impl Model for Cluster {
-    const KIND: &'static str = ClusterSpec::KIND;
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-            created_at: fields.required("created_at")?,
-            updated_at: fields.required("updated_at")?,
-            organization_id: fields.required("organization_id")?,
-            owner_id: fields.required("owner_id")?,
-            spec: ClusterSpec::take(fields)?,
-            configuration: fields.or_default("configuration")?,
-            status: fields.or_default("status")?,
-            provision_service_version: fields.optional("provision_service_version")?,
-        })
-    }
+model! {
+    Cluster, ClusterSpec::KIND =>
+    required { id, created_at, updated_at, organization_id, owner_id } flatten { spec }
+    or_default { configuration, status } optional { provision_service_version }
 }
 
-impl Model for ClusterConfiguration {
-    const KIND: &'static str = "a cluster's configuration";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            provider: fields.or_default("provider")?,
-            resource: fields.or_default("resource")?,
-        })
-    }
-}
+model! { ClusterConfiguration, "a cluster's configuration" => or_default { provider, resource } }

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::Kind;
 use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::fields::{Fields, Model, model};
 use super::org_role::OrgRole;
 use super::resource::{Facts, Resource};
 use super::schema;
@@ -128,29 +128,9 @@ impl Model for NodePoolLabelSpec {
     }
 }
 
-impl Model for ClusterLabel {
-    const KIND: &'static str = ClusterLabelSpec::KIND;
+model! { ClusterLabel, ClusterLabelSpec::KIND => required { id, created_at, updated_at } flatten { spec } }
 
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-            created_at: fields.required("created_at")?,
-            updated_at: fields.required("updated_at")?,
-            spec: ClusterLabelSpec::take(fields)?,
-        })
-    }
-}
-
-impl Model for NodePoolLabel {
-    const KIND: &'static str = NodePoolLabelSpec::KIND;
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-            created_at: fields.required("created_at")?,
-            updated_at: fields.required("updated_at")?,
-            spec: NodePoolLabelSpec::take(fields)?,
-            node_pool_id: fields.required("node_pool_id")?,
-        })
-    }
+model! {
+    NodePoolLabel, NodePoolLabelSpec::KIND =>
+    required { id, created_at, updated_at } flatten { spec } required { node_pool_id }
 }

@@ -5,8 +5,7 @@ use tidewaiter_api::{NodeName, ProviderId};
 use utoipa::ToSchema;
 
 use super::Kind;
-use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::fields::{Model, model};
 use super::org_role::OrgRole;
 use super::resource::{Facts, Resource};
 use super::schema;
@@ -63,38 +62,11 @@ impl Resource for NodeSpec {
     };
 }
 
-impl Model for NodeSpec {
-    const KIND: &'static str = "a node";
+model! { NodeSpec, "a node" => optional { name, provider_id } }
 
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            name: fields.optional("name")?,
-            provider_id: fields.optional("provider_id")?,
-        })
-    }
+model! {
+    Node, NodeSpec::KIND =>
+    required { id } flatten { spec } or_default { status } required { created_at, updated_at, node_pool_id }
 }
 
-impl Model for Node {
-    const KIND: &'static str = NodeSpec::KIND;
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-            spec: NodeSpec::take(fields)?,
-            status: fields.or_default("status")?,
-            created_at: fields.required("created_at")?,
-            updated_at: fields.required("updated_at")?,
-            node_pool_id: fields.required("node_pool_id")?,
-        })
-    }
-}
-
-impl Model for NodeStatusReport {
-    const KIND: &'static str = "the status of a node";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            status: fields.required("status")?,
-        })
-    }
-}
+model! { NodeStatusReport, "the status of a node" => required { status } }

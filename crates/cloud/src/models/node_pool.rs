@@ -6,7 +6,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 use super::Kind;
 use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::fields::{Fields, Model, model};
 use super::org_role::OrgRole;
 use super::resource::{Facts, Resource};
 use super::schema;
@@ -199,17 +199,7 @@ impl NodePoolSpec {
     }
 }
 
-impl Model for NodePool {
-    const KIND: &'static str = NodePoolSpec::KIND;
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-            status: fields.or_default("status")?,
-            spec: NodePoolSpec::take(fields)?,
-        })
-    }
-}
+model! { NodePool, NodePoolSpec::KIND => required { id } or_default { status } flatten { spec } }
 
 impl Model for Autoscaling {
     const KIND: &'static str = "an autoscaling";
@@ -233,16 +223,7 @@ impl Model for Autoscaling {
     }
 }
 
-impl Model for ScalingStrategy {
-    const KIND: &'static str = "a scaling strategy";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            scale_up: fields.or_default_if_empty("scale_up")?,
-            scale_down: fields.or_default_if_empty("scale_down")?,
-        })
-    }
-}
+model! { ScalingStrategy, "a scaling strategy" => or_default_if_empty { scale_up, scale_down } }
 
 impl Model for NodePoolChange {
     const KIND: &'static str = "a change of a node pool";

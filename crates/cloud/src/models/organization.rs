@@ -5,8 +5,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::Kind;
-use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::fields::{Model, model};
 use super::resource::{Facts, Resource, UniqueName};
 use super::values::{DisplayName, OrganizationId, UnixMillis, UserId};
 
@@ -52,27 +51,9 @@ impl Resource for OrganizationSpec {
     }
 }
 
-impl Model for OrganizationSpec {
-    const KIND: &'static str = "an organization";
+model! { OrganizationSpec, "an organization" => required { name } }
 
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            name: fields.required("name")?,
-        })
-    }
-}
-
-impl Model for Organization {
-    const KIND: &'static str = OrganizationSpec::KIND;
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-            spec: OrganizationSpec::take(fields)?,
-            owner_id: fields.required("owner_id")?,
-            created_at: fields.required("created_at")?,
-            updated_at: fields.required("updated_at")?,
-            locked: fields.required("locked")?,
-        })
-    }
+model! {
+    Organization, OrganizationSpec::KIND =>
+    required { id } flatten { spec } required { owner_id, created_at, updated_at, locked }
 }

@@ -4,8 +4,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Kind;
-use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::fields::{Model, model};
 use super::manifests::{HealthCheck, Jobs, Manifest};
 use super::open_object::OpenObject;
 use super::resource::{Body, Facts, Parameter, ParameterType, Resource, Use};
@@ -110,44 +109,16 @@ impl Resource for PluginSpec {
     }
 }
 
-impl Model for PluginSpec {
-    const KIND: &'static str = "a plugin";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            plugin_type: fields.required("type")?,
-            implementation: fields.required("implementation")?,
-            version: fields.required("version")?,
-            description: fields.or_default("description")?,
-            configuration: fields.or_default("configuration")?,
-            signature: fields.optional("signature")?,
-        })
-    }
+model! {
+    PluginSpec, "a plugin" =>
+    required { plugin_type = "type", implementation, version } or_default { description, configuration }
+    optional { signature }
 }
 
-impl Model for Plugin {
-    const KIND: &'static str = PluginSpec::KIND;
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-            added_at: fields.optional("added_at")?,
-            created_at: fields.required("created_at")?,
-            updated_at: fields.required("updated_at")?,
-            organization_id: fields.required("organization_id")?,
-            cluster_id: fields.required("cluster_id")?,
-            spec: PluginSpec::take(fields)?,
-        })
-    }
+model! {
+    Plugin, PluginSpec::KIND =>
+    required { id } optional { added_at } required { created_at, updated_at, organization_id, cluster_id }
+    flatten { spec }
 }
 
-impl Model for PluginChange {
-    const KIND: &'static str = "a change of a plugin";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            version: fields.required("version")?,
-            signature: fields.optional("signature")?,
-        })
-    }
-}
+model! { PluginChange, "a change of a plugin" => required { version } optional { signature } }

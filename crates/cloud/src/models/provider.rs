@@ -5,8 +5,7 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::Kind;
-use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::fields::{Model, model};
 use super::resource::{Facts, Resource};
 use super::schema;
 use super::secret::Credentials;
@@ -69,29 +68,9 @@ impl Resource for ProviderSpec {
     }
 }
 
-impl Model for ProviderSpec {
-    const KIND: &'static str = "a provider";
+model! { ProviderSpec, "a provider" => required { provider } or_default { description, credentials } }
 
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            provider: fields.required("provider")?,
-            description: fields.or_default("description")?,
-            credentials: fields.or_default("credentials")?,
-        })
-    }
-}
-
-impl Model for Provider {
-    const KIND: &'static str = ProviderSpec::KIND;
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-            created_at: fields.required("created_at")?,
-            updated_at: fields.required("updated_at")?,
-            organization_id: fields.required("organization_id")?,
-            provider: fields.required("provider")?,
-            description: fields.or_default("description")?,
-        })
-    }
+model! {
+    Provider, ProviderSpec::KIND =>
+    required { id, created_at, updated_at, organization_id, provider } or_default { description }
 }

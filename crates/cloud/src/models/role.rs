@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use super::Kind;
 use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::fields::{Fields, Model, model};
 use super::resource::{self, Facts, Parameter, ParameterType};
 use super::values::{
     ApiGroup, Description, DisplayName, NonResourceUrl, OrganizationId, Resource, ResourceName, RoleId, RuleId,
@@ -123,17 +123,7 @@ impl resource::Resource for RoleSpec {
     };
 }
 
-impl Model for RoleSpec {
-    const KIND: &'static str = "a role";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            name: fields.required("name")?,
-            description: fields.or_default("description")?,
-            rules: fields.required("rules")?,
-        })
-    }
-}
+model! { RoleSpec, "a role" => required { name } or_default { description } required { rules } }
 
 impl Model for Role {
     const KIND: &'static str = RoleSpec::KIND;
@@ -210,15 +200,4 @@ impl RuleSpec {
     }
 }
 
-impl Model for Rule {
-    const KIND: &'static str = RuleSpec::KIND;
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-            created_at: fields.optional("created_at")?,
-            updated_at: fields.optional("updated_at")?,
-            spec: RuleSpec::take(fields)?,
-        })
-    }
-}
+model! { Rule, RuleSpec::KIND => required { id } optional { created_at, updated_at } flatten { spec } }

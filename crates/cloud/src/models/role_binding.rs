@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use super::Kind;
 use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::fields::{Fields, Model, model};
 use super::resource::{Facts, Parameter, ParameterType, Resource, UniqueName, Use};
 use super::values::{ClusterId, Namespace, OrganizationId, RoleBindingId, RoleId, TeamId, UnixMillis, UserId, words};
 
@@ -183,17 +183,7 @@ impl Model for RoleBindingSpec {
     }
 }
 
-impl Model for RoleBinding {
-    const KIND: &'static str = RoleBindingSpec::KIND;
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-            created_at: fields.required("created_at")?,
-            updated_at: fields.required("updated_at")?,
-            organization_id: fields.required("organization_id")?,
-            owner_id: fields.optional("owner_id")?,
-            spec: RoleBindingSpec::take(fields)?,
-        })
-    }
+model! {
+    RoleBinding, RoleBindingSpec::KIND =>
+    required { id, created_at, updated_at, organization_id } optional { owner_id } flatten { spec }
 }

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::Kind;
 use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::fields::{Fields, Model, model};
 use super::resource::{Facts, Resource, Use};
 use super::values::{Description, DisplayName, OrganizationId, TeamId, UnixMillis, UserId};
 
@@ -69,16 +69,4 @@ impl Model for TeamSpec {
     }
 }
 
-impl Model for Team {
-    const KIND: &'static str = TeamSpec::KIND;
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-            created_at: fields.required("created_at")?,
-            updated_at: fields.required("updated_at")?,
-            organization_id: fields.required("organization_id")?,
-            spec: TeamSpec::take(fields)?,
-        })
-    }
-}
+model! { Team, TeamSpec::KIND => required { id, created_at, updated_at, organization_id } flatten { spec } }

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::Kind;
 use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::fields::{Fields, Model, model};
 use super::resource::{Facts, Resource};
 use super::schema;
 use super::values::{Description, TargetVersion, UnixDate, UnixSeconds, UpgradeId, words};
@@ -193,18 +193,7 @@ impl Model for UpgradeSpec {
     }
 }
 
-impl Model for Upgrade {
-    const KIND: &'static str = UpgradeSpec::KIND;
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-            added_at: fields.required("addedAt")?,
-            spec: UpgradeSpec::take(fields)?,
-            status: fields.nullable("status")?,
-        })
-    }
-}
+model! { Upgrade, UpgradeSpec::KIND => required { id, added_at = "addedAt" } flatten { spec } nullable { status } }
 
 impl Model for NodeSelector {
     const KIND: &'static str = "a label selector";

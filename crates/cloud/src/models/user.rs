@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use super::Kind;
 use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::fields::{Fields, Model, model};
 use super::resource::{Facts, Resource, UniqueName};
 use super::values::{DisplayName, Email, Fingerprint, HttpUrl, SshKeyId, SshPublicKey, UnixMillis, UserId};
 
@@ -77,17 +77,7 @@ impl Resource for UserSpec {
     }
 }
 
-impl Model for UserSpec {
-    const KIND: &'static str = "a user";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            name: fields.required("name")?,
-            email: fields.required("email")?,
-            avatar_url: fields.optional("avatar_url")?,
-        })
-    }
-}
+model! { UserSpec, "a user" => required { name, email } optional { avatar_url } }
 
 impl Model for User {
     const KIND: &'static str = UserSpec::KIND;
@@ -138,16 +128,7 @@ impl Resource for SshKeySpec {
     }
 }
 
-impl Model for SshKeySpec {
-    const KIND: &'static str = "an SSH key";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            name: fields.required("name")?,
-            key: fields.required("key")?,
-        })
-    }
-}
+model! { SshKeySpec, "an SSH key" => required { name, key } }
 
 impl Model for SshKey {
     const KIND: &'static str = SshKeySpec::KIND;
