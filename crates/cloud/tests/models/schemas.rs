@@ -8,8 +8,8 @@ use jsonschema::Validator;
 use serde_json::{Value, json};
 use tidewaiter_cloud::models::schema::{Described, example};
 use tidewaiter_cloud::models::{
-    InvalidField, Kind, Login, Model, NodePool, NodePoolSpec, ProviderSpec, Registry, Role, RoleSpec,
-    Unknown, Upgrade, User, parse,
+    InvalidField, Kind, Login, Model, NodePool, NodePoolSpec, ProviderSpec, Registry, Role, RoleSpec, Unknown, Upgrade,
+    User, parse,
 };
 use utoipa::ToSchema;
 use utoipa::openapi::{RefOr, Schema};
