@@ -278,6 +278,7 @@ fn read<R: Resource>(said: &Value) -> Result<Document, InvalidField> {
 }
 
 /// `stored` in the form in which this version writes the model `M`.
+#[must_use]
 pub fn current<M: Model + Serialize>(stored: Map<String, Value>) -> Map<String, Value> {
     let stored = Value::Object(stored);
     let model = M::read(&At::root(&stored, Unknown::Ignore)).ok();
