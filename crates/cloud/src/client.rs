@@ -35,7 +35,7 @@ pub use recovery::Recoveries;
 pub use request::{Answer, Body, ETag, Request};
 pub use settings::{BaseUrl, ClientSettings, CloudEnvironment, InvalidBaseUrl, SettingsError};
 pub use token::{AccessToken, InvalidToken};
-pub use watch::{ChangedKind, Wake};
+pub use watch::Wake;
 
 use transport::Transport;
 

@@ -14,16 +14,19 @@ mod cluster;
 mod document;
 mod failure;
 mod fields;
+mod kind;
 mod label;
 mod login;
 mod manifests;
 mod node;
 mod node_pool;
 mod open_object;
+mod org_role;
 mod organization;
 mod plugin;
 mod provider;
 mod registry;
+mod resource;
 mod role;
 mod role_binding;
 pub mod schema;
@@ -52,10 +55,14 @@ pub use manifests::{HealthCheck, Job, Jobs, Manifest, PluginManifests};
 pub use node::{Node, NodeSpec, NodeStatusReport};
 pub use node_pool::{Autoscaling, KubernetesMode, NodePool, NodePoolChange, NodePoolSpec, ScalingStrategy};
 pub use open_object::OpenObject;
+pub use org_role::OrgRole;
 pub use organization::{Organization, OrganizationSpec};
 pub use plugin::{Plugin, PluginChange, PluginSpec};
 pub use provider::{Provider, ProviderSpec};
 pub use registry::{Registry, RegistryProvider, RegistrySpec};
+pub use resource::{
+    Body, Code, Credential, Document, Facts, Parameter, ParameterType, Resource, UniqueName, Use, current,
+};
 pub use role::{Role, RoleSpec, Rule, RuleSpec, RuleType};
 pub use role_binding::{BindingSubject, RoleBinding, RoleBindingSpec};
 pub use secret::{Credentials, Secret};
@@ -69,6 +76,78 @@ pub use user::{SshKey, SshKeySpec, User, UserSpec};
 use fields::{At, Read as _};
 use serde_json::Value;
 use uuid::Uuid;
+
+kind::kinds! {
+    resources {
+        /// The owner of all other objects.
+        Organization: OrganizationSpec,
+        /// Owned by the user's home organization.
+        User: UserSpec,
+        /// Of an organization.
+        Team: TeamSpec,
+        /// Of an organization.
+        Registry: RegistrySpec,
+        /// Of an organization.
+        Provider: ProviderSpec,
+        /// Of an organization.
+        Cluster: ClusterSpec,
+        /// Of an organization.
+        Role: RoleSpec,
+        /// Of an organization.
+        RoleBinding: RoleBindingSpec,
+        /// Of a user.
+        SshKey: SshKeySpec,
+        /// Of a cluster.
+        Plugin: PluginSpec,
+        /// Of a cluster.
+        ClusterLabel: ClusterLabelSpec,
+        /// Of a cluster.
+        NodePool: NodePoolSpec,
+        /// Of a cluster.
+        AutoscalingPolicy: AutoscalingPolicySpec,
+        /// Of a cluster.
+        Upgrade: UpgradeSpec,
+        /// Of a node pool.
+        NodePoolLabel: NodePoolLabelSpec,
+        /// Of a node pool.
+        Node: NodeSpec,
+    }
+    others {
+        /// The role of a user in an organization.
+        Membership: Facts {
+            event: Some(Self::User),
+            ..Facts::internal("memberships", "a membership", 20_000, &[Self::Organization])
+        },
+        /// The hash of a user's password.
+        Password: Facts::internal("passwords", "a password", 20_000, &[Self::User]),
+        /// A user who administers all organizations.
+        Operator: Facts::internal("operators", "an operator", 20_000, &[Self::User]),
+        /// A token of a user, or of a cluster (issued for one of its keys). Its text is not stored.
+        Token: Facts::internal("tokens", "a token", 50_000, &[Self::User, Self::ApiKey]),
+        /// The hash of a cluster's key.
+        ApiKey: Facts::internal("api-keys", "an API key", 20_000, &[Self::Cluster]),
+        /// The assignment of an autoscaling policy to a node pool.
+        PolicyAssignment: Facts {
+            event: Some(Self::AutoscalingPolicy),
+            ..Facts::internal("autoscaling-assignments", "an autoscaling policy assignment", 100_000, &[Self::NodePool])
+        },
+        /// Of an upgrade, for all nodes or for one.
+        UpgradeScript: Facts {
+            event: Some(Self::Upgrade),
+            ..Facts::internal("upgrade-scripts", "an upgrade script", 50_000, &[Self::Upgrade])
+        },
+        /// A version in the catalogue of plugins.
+        PluginVersion: Facts {
+            event: Some(Self::Plugin),
+            ..Facts::internal("plugin-versions", "a version of a plugin", 1_000, &[])
+        },
+        /// The manifests of a version in the catalogue.
+        PluginManifests: Facts {
+            event: Some(Self::Plugin),
+            ..Facts::internal("plugin-manifests", "the manifests of a plugin", 1_000, &[Self::PluginVersion])
+        },
+    }
+}
 
 /// The maximum size of a list of objects, in bytes.
 const MAX_LIST_BYTES: usize = 64 * 1024 * 1024;

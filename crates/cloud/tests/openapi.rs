@@ -220,8 +220,8 @@ fn people_write_closed_objects_and_are_answered_open_ones() {
     let document = described();
     let schemas = &document["components"]["schemas"];
     for endpoint in ENDPOINTS.iter() {
-        if let Output::One(name) | Output::Made(name) | Output::List(name) = endpoint.answers {
-            assert_ne!(schemas[name]["additionalProperties"], false, "{name}");
+        if let Output::One(body) | Output::Made(body) | Output::List(body) = endpoint.answers {
+            assert_ne!(schemas[body.name]["additionalProperties"], false, "{body:?}");
         }
     }
     for name in ["TeamSpec", "TeamReplacement", "TeamPatch", "NodeSpec", "RoleChange"] {

@@ -6,7 +6,8 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::StreamExt as _;
-use tidewaiter_cloud::client::{ChangedKind, Client, Cluster, Wake};
+use tidewaiter_cloud::client::{Client, Cluster, Wake};
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{Leadership, Metrics, Tasks};
 use tokio::sync::Notify;
@@ -16,7 +17,7 @@ use tokio::sync::Notify;
 pub struct Changes(Arc<Mutex<Vec<Woken>>>);
 
 struct Woken {
-    by: &'static [ChangedKind],
+    by: &'static [Kind],
     asked: Arc<Notify>,
 }
 
@@ -54,7 +55,7 @@ impl Changes {
 
     /// Notifies after each change of one of these kinds, and after each interruption of the stream.
     #[must_use]
-    pub fn of(&self, kinds: &'static [ChangedKind]) -> Arc<Notify> {
+    pub fn of(&self, kinds: &'static [Kind]) -> Arc<Notify> {
         let asked = Arc::new(Notify::new());
         self.lock().push(Woken {
             by: kinds,

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
 use tidewaiter_api::containership::{ClusterLabel, NodePoolLabel};
-use tidewaiter_cloud::client::{ChangedKind, Client, Cluster};
+use tidewaiter_cloud::client::{Client, Cluster};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT, MOST_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::role::Role;
@@ -48,6 +48,7 @@ use crate::terminate::Termination;
 use labels::Labels;
 use node_labels::NodeLabelParts;
 use rbac::Rbac;
+use tidewaiter_cloud::models::Kind;
 
 /// The cloud that is mirrored, and this cluster in it.
 #[derive(Clone, Debug)]
@@ -186,7 +187,7 @@ pub fn start(cloud: &Cloud, decisions: &Decisions, port: Port, mut role: Role<'_
             client,
             cluster,
             interval,
-            asked: changes.of(&[ChangedKind::Nodes, ChangedKind::NodePools]),
+            asked: changes.of(&[Kind::Node, Kind::NodePool]),
         }),
     };
     let nodes = cache_nodes(&reader, &context, tasks);

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::Resource as _;
-use tidewaiter_cloud::client::{ChangedKind, ClientError, Method, Path, Request};
+use tidewaiter_cloud::client::{ClientError, Method, Path, Request};
 use tidewaiter_kit::backoff::jittered;
 use tidewaiter_kit::cache::Gone;
 use tidewaiter_kit::{
@@ -33,6 +33,7 @@ use crate::explained::explained;
 use crate::node::{NODE_ID_LABEL, Node};
 use cloud_nodes::{CloudNode, CloudNodes};
 use status::Status;
+use tidewaiter_cloud::models::Kind;
 
 /// Requests under way at once.
 const PERMITS: usize = 8;
@@ -73,7 +74,7 @@ pub(super) fn start(
     let claims = nodes.index(Node::cloud_id);
     let ready = nodes.index(|node: &Node| node.is_ready().then_some(()));
     let (queue, known) = (Queue::new(), Arc::new(CloudNodes::default()));
-    let asked = changes.of(&[ChangedKind::Nodes]);
+    let asked = changes.of(&[Kind::Node]);
     nodes.notify(changed(&queue, &known, &asked).unless(Node::has_report_of));
     let lister = Lister {
         cloud: cloud.clone(),

@@ -28,9 +28,8 @@ pub(crate) use actions::{
     TokensCommand, VersionArgs,
 };
 pub(crate) use cloud::{
-    ApplyArgs, AuditArgs, ClientCommand, CloudCommand, CloudFormat, CloudKind, ContextCommand, CreateArgs,
-    CredentialArgs, DeleteArgs, DiffArgs, DocumentArgs, GetArgs, LoginArgs, LogoutArgs, ObjectArgs,
-    Place as CloudPlace, WhoamiArgs,
+    ApplyArgs, AuditArgs, ClientCommand, CloudCommand, CloudFormat, ContextCommand, CreateArgs, CredentialArgs,
+    DeleteArgs, DiffArgs, DocumentArgs, GetArgs, LoginArgs, LogoutArgs, ObjectArgs, Place as CloudPlace, WhoamiArgs,
 };
 pub(crate) use cloud_server::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
 pub(crate) use explain::{

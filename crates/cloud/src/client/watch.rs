@@ -31,6 +31,7 @@ use super::path::Cluster;
 use super::recovery::Recoveries;
 use super::request::Request;
 use super::transport::Transport;
+use crate::models::Kind;
 use events::{Broken, Events, events};
 
 /// The delays between connections, also after failed ones.
@@ -46,44 +47,7 @@ pub enum Wake {
     /// Anything may have changed: list every kind.
     Everything,
     /// These kinds have changed.
-    Changed(BTreeSet<ChangedKind>),
-}
-
-macro_rules! kinds {
-    ($($variant:ident = $word:literal),+ $(,)?) => {
-        /// A kind of objects that a cluster mirrors.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum ChangedKind {
-            $(#[doc = concat!("`", $word, "`")] $variant),+
-        }
-
-        impl ChangedKind {
-            /// The kind with the name `word` in the stream; `None` if this client does not know it.
-            #[must_use]
-            pub fn named(word: &str) -> Option<Self> {
-                match word {
-                    $($word => Some(Self::$variant),)+
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-
-kinds! {
-    Users = "users",
-    Registries = "registries",
-    Plugins = "plugins",
-    Labels = "labels",
-    NodePools = "node-pools",
-    NodePoolLabels = "node-pool-labels",
-    Nodes = "nodes",
-    AutoscalingPolicies = "autoscaling-policies",
-    Roles = "roles",
-    RoleBindings = "role-bindings",
-    Upgrades = "upgrades",
-    Clusters = "clusters",
-    Teams = "teams",
+    Changed(BTreeSet<Kind>),
 }
 
 impl Client {
@@ -346,9 +310,9 @@ async fn open(transport: &Transport, request: &Request, headers: HeaderMap, cloc
 }
 
 /// The kinds of an event that this client knows; `None` if it names none.
-fn changed(data: &str) -> Option<BTreeSet<ChangedKind>> {
+fn changed(data: &str) -> Option<BTreeSet<Kind>> {
     let data: Value = serde_json::from_str(data).ok()?;
     let kinds = data.get("kinds")?.as_array()?.iter();
     let words: Option<Vec<&str>> = kinds.map(Value::as_str).collect();
-    Some(words?.into_iter().filter_map(ChangedKind::named).collect())
+    Some(words?.into_iter().filter_map(Kind::of_event).collect())
 }

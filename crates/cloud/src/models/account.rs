@@ -3,8 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::fields::model;
 use super::values::{DisplayName, Email, HttpUrl, Phone, UnixMillis, UserId};
 
 /// The response of `GET /v3/account`.
@@ -21,19 +20,7 @@ pub struct Account {
     pub avatar_url: Option<HttpUrl>,
 }
 
-impl Model for Account {
-    const KIND: &'static str = "an account";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-            created_at: fields.required("created_at")?,
-            updated_at: fields.required("updated_at")?,
-            name: fields.required("name")?,
-            enabled: fields.required("enabled")?,
-            email: fields.required("email")?,
-            phone: fields.optional("phone")?,
-            avatar_url: fields.optional("avatar_url")?,
-        })
-    }
+model! {
+    Account, "an account" =>
+    required { id, created_at, updated_at, name, enabled, email } optional { phone, avatar_url }
 }

@@ -3,9 +3,12 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::Kind;
 use super::document::InvalidField;
-use super::fields::{At, Fields, Model, Read};
+use super::fields::{At, Fields, Model, Read, model};
 use super::open_object::OpenObject;
+use super::org_role::OrgRole;
+use super::resource::{Facts, Resource};
 use super::values::{AutoscalingPolicyId, DisplayName, Slug, words};
 
 /// A week, in seconds.
@@ -108,6 +111,26 @@ impl Read for Finite {
     }
 }
 
+impl Resource for AutoscalingPolicySpec {
+    type Object = AutoscalingPolicy;
+
+    const FACTS: Facts = Facts {
+        quota: 5_000,
+        tag: "Autoscaling",
+        writers: OrgRole::Member,
+        generated: &["id"],
+        columns: &["name", "metric", "poll_interval"],
+        about: "Autoscaling policies of a cluster",
+        aliases: &["autoscaling-policy"],
+        ..Facts::of(
+            Kind::AutoscalingPolicy,
+            "autoscaling-policies",
+            Self::KIND,
+            &[Kind::Cluster],
+        )
+    };
+}
+
 impl Model for AutoscalingPolicySpec {
     const KIND: &'static str = "an autoscaling policy";
 
@@ -130,16 +153,7 @@ impl Model for AutoscalingPolicySpec {
     }
 }
 
-impl Model for AutoscalingPolicy {
-    const KIND: &'static str = AutoscalingPolicySpec::KIND;
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-            spec: AutoscalingPolicySpec::take(fields)?,
-        })
-    }
-}
+model! { AutoscalingPolicy, AutoscalingPolicySpec::KIND => required { id } flatten { spec } }
 
 impl Model for ScalingPolicy {
     const KIND: &'static str = "a scaling policy";

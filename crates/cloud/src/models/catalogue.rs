@@ -6,7 +6,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::fields::{Fields, Model, model};
 use super::open_object::OpenObject;
 use super::schema;
 use super::values::{Slug, Version};
@@ -118,17 +118,9 @@ impl Model for PluginDefinition {
     }
 }
 
-impl Model for PluginVersion {
-    const KIND: &'static str = "the version of a plugin";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            version: fields.required("version")?,
-            disabled: fields.or_default("disabled")?,
-            configuration_schema: fields.or_default("configuration_schema")?,
-            compatibility: fields.or_default("compatibility")?,
-        })
-    }
+model! {
+    PluginVersion, "the version of a plugin" =>
+    required { version } or_default { disabled, configuration_schema, compatibility }
 }
 
 impl Model for Compatibility {
@@ -163,16 +155,7 @@ impl Model for VersionBounds {
     }
 }
 
-impl Model for PluginBounds {
-    const KIND: &'static str = "bounds of a plugin";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            implementation: fields.required("implementation")?,
-            bounds: VersionBounds::take(fields)?,
-        })
-    }
-}
+model! { PluginBounds, "bounds of a plugin" => required { implementation } flatten { bounds } }
 
 impl Model for ByType {
     const KIND: &'static str = "plugins by type";

@@ -3,10 +3,12 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::Kind;
+use super::fields::{Model, model};
 use super::open_object::OpenObject;
+use super::resource::{Body, Facts, Resource, Use};
 use super::schema;
+use super::secret::Secret;
 use super::status::Status;
 use super::values::{
     Address, ClusterId, DisplayName, OrganizationId, ProviderId, Slug, UnixMillis, UserId, VersionText,
@@ -51,6 +53,15 @@ pub struct Cluster {
     pub provision_service_version: Option<VersionText>,
 }
 
+/// A cluster and its first API key, which is shown only once.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "stands for its schema alone")]
+struct AttachedCluster {
+    #[serde(flatten)]
+    cluster: Cluster,
+    api_key: Secret,
+}
+
 /// The provisioning parameters of a cluster; stored unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "each variant is a field of the API")]
@@ -61,48 +72,51 @@ pub struct ClusterConfiguration {
     pub resource: OpenObject,
 }
 
-impl Model for ClusterSpec {
-    const KIND: &'static str = "a cluster";
+impl Resource for ClusterSpec {
+    type Object = Cluster;
 
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            name: fields.required("name")?,
-            environment: fields.optional("environment")?,
-            version: fields.optional("version")?,
-            api_server_address: fields.optional("api_server_address")?,
-            worker_nodes_address: fields.optional("worker_nodes_address")?,
-            provider_id: fields.optional("provider_id")?,
-            provider_name: fields.optional("provider_name")?,
-            engine: fields.optional("engine")?,
-        })
+    const FACTS: Facts = Facts {
+        quota: 5_000,
+        tag: "Clusters",
+        is_for_clusters: false,
+        generated: &[
+            "id",
+            "created_at",
+            "updated_at",
+            "organization_id",
+            "owner_id",
+            "configuration",
+            "status",
+            "provision_service_version",
+        ],
+        has_older_forms: true,
+        columns: &["name", "provider_name", "version", "status"],
+        about: "Clusters",
+        aliases: &["cluster"],
+        is_declared: false,
+        ..Facts::of(Kind::Cluster, "clusters", Self::KIND, &[Kind::Organization])
+    };
+
+    fn uses(&self) -> Vec<Use> {
+        let provider = self.provider_id.iter();
+        provider.map(|id| Use::new("provider_id", Kind::Provider, id)).collect()
+    }
+
+    fn created() -> Body {
+        Body::of::<AttachedCluster>()
     }
 }
 
-impl Model for Cluster {
-    const KIND: &'static str = ClusterSpec::KIND;
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-            created_at: fields.required("created_at")?,
-            updated_at: fields.required("updated_at")?,
-            organization_id: fields.required("organization_id")?,
-            owner_id: fields.required("owner_id")?,
-            spec: ClusterSpec::take(fields)?,
-            configuration: fields.or_default("configuration")?,
-            status: fields.or_default("status")?,
-            provision_service_version: fields.optional("provision_service_version")?,
-        })
-    }
+model! {
+    ClusterSpec, "a cluster" =>
+    required { name }
+    optional { environment, version, api_server_address, worker_nodes_address, provider_id, provider_name, engine }
 }
 
-impl Model for ClusterConfiguration {
-    const KIND: &'static str = "a cluster's configuration";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            provider: fields.or_default("provider")?,
-            resource: fields.or_default("resource")?,
-        })
-    }
+model! {
+    Cluster, ClusterSpec::KIND =>
+    required { id, created_at, updated_at, organization_id, owner_id } flatten { spec }
+    or_default { configuration, status } optional { provision_service_version }
 }
+
+model! { ClusterConfiguration, "a cluster's configuration" => or_default { provider, resource } }

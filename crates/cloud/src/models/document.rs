@@ -65,6 +65,17 @@ pub(super) fn parse_items<R>(
     })
 }
 
+/// Checks that a document is not larger than `max_bytes`.
+pub(super) fn check_size(bytes: usize, max_bytes: usize) -> Result<(), InvalidField> {
+    if bytes <= max_bytes {
+        return Ok(());
+    }
+    Err(InvalidField {
+        field: String::new(),
+        reason: format!("is larger than {} KiB", max_bytes / 1024),
+    })
+}
+
 fn read<'a, T>(
     bytes: &'a [u8],
     max_bytes: usize,
@@ -74,9 +85,7 @@ fn read<'a, T>(
         field: String::new(),
         reason,
     };
-    if bytes.len() > max_bytes {
-        return Err(invalid(format!("is larger than {} KiB", max_bytes / 1024)));
-    }
+    check_size(bytes.len(), max_bytes)?;
     match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
         None => return Err(invalid("is empty, must be JSON".to_owned())),
         Some(b'<') => return Err(invalid("is HTML or XML, must be JSON".to_owned())),

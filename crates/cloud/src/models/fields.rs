@@ -26,6 +26,33 @@ pub trait Model: Sized {
     fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField>;
 }
 
+/// Implements [`Model`] for a type whose fields are read one by one, each by the method of [`Fields`] before it, and each from
+/// the field of its own name or of the one that is given.
+macro_rules! model {
+    ($type:ident, $kind:expr => $($read:ident { $($field:ident $(= $key:literal)?),+ })+) => {
+        impl $crate::models::Model for $type {
+            const KIND: &'static str = $kind;
+
+            fn take(fields: &mut $crate::models::Fields<'_>) -> Result<Self, $crate::models::InvalidField> {
+                Ok(Self {
+                    $($($field: fields.$read($crate::models::fields::key!($field $($key)?))?,)+)+
+                })
+            }
+        }
+    };
+}
+pub(super) use model;
+
+macro_rules! key {
+    ($field:ident) => {
+        stringify!($field)
+    };
+    ($field:ident $key:literal) => {
+        $key
+    };
+}
+pub(super) use key;
+
 /// A type that can be parsed from a field.
 pub(super) trait Read: Sized {
     fn read(at: &At<'_>) -> Result<Self, InvalidField>;
@@ -181,6 +208,11 @@ impl<'a> Fields<'a> {
     /// A field that has a default if it is missing, `null` or an empty text.
     pub(super) fn or_default_if_empty<T: Read + Default>(&mut self, key: &'static str) -> Result<T, InvalidField> {
         Ok(self.optional(key)?.unwrap_or_default())
+    }
+
+    /// An object whose fields are among those of this one.
+    pub(super) fn flatten<T: Model>(&mut self, _: &'static str) -> Result<T, InvalidField> {
+        T::take(self)
     }
 
     /// A whole number within `bounds`.

@@ -5,8 +5,11 @@ use serde::Serialize;
 use tidewaiter_api::{LabelKey, LabelValue};
 use utoipa::ToSchema;
 
+use super::Kind;
 use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::fields::{Fields, Model, model};
+use super::org_role::OrgRole;
+use super::resource::{Facts, Resource};
 use super::schema;
 use super::values::{ClusterLabelId, NodePoolId, NodePoolLabelId, UnixMillis};
 
@@ -70,6 +73,22 @@ fn key(fields: &mut Fields<'_>, prefix: &str) -> Result<LabelKey, InvalidField> 
     Err(fields.invalid("key", reason))
 }
 
+impl Resource for ClusterLabelSpec {
+    type Object = ClusterLabel;
+
+    const FACTS: Facts = Facts {
+        quota: 100_000,
+        tag: "Labels",
+        writers: OrgRole::Member,
+        generated: &["id", "created_at", "updated_at"],
+        key: &["key"],
+        columns: &["key", "value"],
+        about: "Labels for all nodes of a cluster",
+        aliases: &["label"],
+        ..Facts::of(Kind::ClusterLabel, "labels", Self::KIND, &[Kind::Cluster])
+    };
+}
+
 impl Model for ClusterLabelSpec {
     const KIND: &'static str = "a cluster label";
 
@@ -79,6 +98,23 @@ impl Model for ClusterLabelSpec {
             value: fields.or_default("value")?,
         })
     }
+}
+
+impl Resource for NodePoolLabelSpec {
+    type Object = NodePoolLabel;
+
+    const FACTS: Facts = Facts {
+        quota: 100_000,
+        segment: "labels",
+        tag: "Labels",
+        writers: OrgRole::Member,
+        generated: &["id", "created_at", "updated_at", "node_pool_id"],
+        key: &["key"],
+        columns: &["key", "value"],
+        about: "Labels for all nodes of a node pool",
+        aliases: &["node-pool-label"],
+        ..Facts::of(Kind::NodePoolLabel, "node-pool-labels", Self::KIND, &[Kind::NodePool])
+    };
 }
 
 impl Model for NodePoolLabelSpec {
@@ -92,29 +128,9 @@ impl Model for NodePoolLabelSpec {
     }
 }
 
-impl Model for ClusterLabel {
-    const KIND: &'static str = ClusterLabelSpec::KIND;
+model! { ClusterLabel, ClusterLabelSpec::KIND => required { id, created_at, updated_at } flatten { spec } }
 
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-            created_at: fields.required("created_at")?,
-            updated_at: fields.required("updated_at")?,
-            spec: ClusterLabelSpec::take(fields)?,
-        })
-    }
-}
-
-impl Model for NodePoolLabel {
-    const KIND: &'static str = NodePoolLabelSpec::KIND;
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-            created_at: fields.required("created_at")?,
-            updated_at: fields.required("updated_at")?,
-            spec: NodePoolLabelSpec::take(fields)?,
-            node_pool_id: fields.required("node_pool_id")?,
-        })
-    }
+model! {
+    NodePoolLabel, NodePoolLabelSpec::KIND =>
+    required { id, created_at, updated_at } flatten { spec } required { node_pool_id }
 }

@@ -4,8 +4,7 @@ use serde::Serialize;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::fields::model;
 use super::schema;
 use super::secret::Secret;
 use super::values::{ClusterId, Email};
@@ -77,33 +76,8 @@ impl PartialSchema for Login {
     }
 }
 
-impl Model for Login {
-    const KIND: &'static str = "a login";
+model! { Login, "a login" => required { email, password } }
 
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            email: fields.required("email")?,
-            password: fields.required("password")?,
-        })
-    }
-}
+model! { Token, "a token" => required { token } }
 
-impl Model for Token {
-    const KIND: &'static str = "a token";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            token: fields.required("token")?,
-        })
-    }
-}
-
-impl Model for Accepted {
-    const KIND: &'static str = "an answer";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-        })
-    }
-}
+model! { Accepted, "an answer" => required { id } }

@@ -7,7 +7,7 @@ use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::document::InvalidField;
-use super::fields::{At, Fields, Model, Read};
+use super::fields::{At, Fields, Model, Read, model};
 use super::open_object::OpenObject;
 use super::schema;
 use super::values::{HealthExpression, PluginReference, ResourceWord};
@@ -154,30 +154,12 @@ impl Model for PluginManifests {
     }
 }
 
-impl Model for HealthCheck {
-    const KIND: &'static str = "a health check";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            api_version: fields.required("apiVersion")?,
-            kind: fields.required("kind")?,
-            current: fields.required("current")?,
-            in_progress: fields.optional("inProgress")?,
-            failed: fields.optional("failed")?,
-        })
-    }
+model! {
+    HealthCheck, "a health check" =>
+    required { api_version = "apiVersion", kind, current } optional { in_progress = "inProgress", failed }
 }
 
-impl Model for Jobs {
-    const KIND: &'static str = "a plugin's jobs";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            pre_apply: fields.or_default("pre_apply")?,
-            post_apply: fields.or_default("post_apply")?,
-        })
-    }
-}
+model! { Jobs, "a plugin's jobs" => or_default { pre_apply, post_apply } }
 
 impl Read for Manifest {
     fn read(at: &At<'_>) -> Result<Self, InvalidField> {

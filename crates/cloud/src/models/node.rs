@@ -4,8 +4,10 @@ use serde::Serialize;
 use tidewaiter_api::{NodeName, ProviderId};
 use utoipa::ToSchema;
 
-use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::Kind;
+use super::fields::{Model, model};
+use super::org_role::OrgRole;
+use super::resource::{Facts, Resource};
 use super::schema;
 use super::status::Status;
 use super::values::{NodeId, NodePoolId, UnixMillis};
@@ -37,43 +39,34 @@ pub struct Node {
 
 /// The body of `PUT …/nodes/N/status`.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[schema(as = StatusReport)]
 pub struct NodeStatusReport {
     /// The status of the node.
     pub status: Status,
 }
 
-impl Model for NodeSpec {
-    const KIND: &'static str = "a node";
+impl Resource for NodeSpec {
+    type Object = Node;
 
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            name: fields.optional("name")?,
-            provider_id: fields.optional("provider_id")?,
-        })
-    }
+    const FACTS: Facts = Facts {
+        quota: 100_000,
+        tag: "Node pools",
+        writers: OrgRole::Member,
+        generated: &["id", "status", "created_at", "updated_at", "node_pool_id"],
+        has_older_forms: true,
+        columns: &["name", "node_pool_id", "status", "updated_at"],
+        about: "Nodes of a node pool or of a cluster",
+        aliases: &["node"],
+        is_declared: false,
+        ..Facts::of(Kind::Node, "nodes", Self::KIND, &[Kind::NodePool])
+    };
 }
 
-impl Model for Node {
-    const KIND: &'static str = NodeSpec::KIND;
+model! { NodeSpec, "a node" => optional { name, provider_id } }
 
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-            spec: NodeSpec::take(fields)?,
-            status: fields.or_default("status")?,
-            created_at: fields.required("created_at")?,
-            updated_at: fields.required("updated_at")?,
-            node_pool_id: fields.required("node_pool_id")?,
-        })
-    }
+model! {
+    Node, NodeSpec::KIND =>
+    required { id } flatten { spec } or_default { status } required { created_at, updated_at, node_pool_id }
 }
 
-impl Model for NodeStatusReport {
-    const KIND: &'static str = "the status of a node";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            status: fields.required("status")?,
-        })
-    }
-}
+model! { NodeStatusReport, "the status of a node" => required { status } }

@@ -4,8 +4,11 @@ use serde::Serialize;
 use utoipa::openapi::{ObjectBuilder, OneOfBuilder, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
+use super::Kind;
 use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::fields::{Fields, Model, model};
+use super::org_role::OrgRole;
+use super::resource::{Facts, Resource};
 use super::schema;
 use super::status::Status;
 use super::values::{DisplayName, KubernetesVersion, NodePoolId, StrategyName, VersionText, words};
@@ -138,6 +141,22 @@ impl PartialSchema for NodePoolChange {
     }
 }
 
+impl Resource for NodePoolSpec {
+    type Object = NodePool;
+
+    const FACTS: Facts = Facts {
+        quota: 50_000,
+        tag: "Node pools",
+        writers: OrgRole::Member,
+        generated: &["id", "status"],
+        has_older_forms: true,
+        columns: &["name", "kubernetes_mode", "count", "kubernetes_version", "status"],
+        about: "Node pools of a cluster",
+        aliases: &["node-pool", "pools"],
+        ..Facts::of(Kind::NodePool, "node-pools", Self::KIND, &[Kind::Cluster])
+    };
+}
+
 impl Model for NodePoolSpec {
     const KIND: &'static str = "a node pool";
 
@@ -180,17 +199,7 @@ impl NodePoolSpec {
     }
 }
 
-impl Model for NodePool {
-    const KIND: &'static str = NodePoolSpec::KIND;
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-            status: fields.or_default("status")?,
-            spec: NodePoolSpec::take(fields)?,
-        })
-    }
-}
+model! { NodePool, NodePoolSpec::KIND => required { id } or_default { status } flatten { spec } }
 
 impl Model for Autoscaling {
     const KIND: &'static str = "an autoscaling";
@@ -214,16 +223,7 @@ impl Model for Autoscaling {
     }
 }
 
-impl Model for ScalingStrategy {
-    const KIND: &'static str = "a scaling strategy";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            scale_up: fields.or_default_if_empty("scale_up")?,
-            scale_down: fields.or_default_if_empty("scale_down")?,
-        })
-    }
-}
+model! { ScalingStrategy, "a scaling strategy" => or_default_if_empty { scale_up, scale_down } }
 
 impl Model for NodePoolChange {
     const KIND: &'static str = "a change of a node pool";

@@ -1,10 +1,12 @@
 //! Organizations, which own all other objects.
 
 use serde::Serialize;
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::Kind;
+use super::fields::{Model, model};
+use super::resource::{Facts, Resource, UniqueName};
 use super::values::{DisplayName, OrganizationId, UnixMillis, UserId};
 
 /// The settings of an organization.
@@ -28,27 +30,30 @@ pub struct Organization {
     pub locked: bool,
 }
 
-impl Model for OrganizationSpec {
-    const KIND: &'static str = "an organization";
+impl Resource for OrganizationSpec {
+    type Object = Organization;
 
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            name: fields.required("name")?,
-        })
+    const FACTS: Facts = Facts {
+        event: None,
+        quota: i64::MAX,
+        has_own_endpoints: true,
+        generated: &["id", "owner_id", "created_at", "updated_at", "locked"],
+        columns: &["name", "locked"],
+        about: "Organizations that you are a member of",
+        aliases: &["organization", "orgs"],
+        is_declared: false,
+        ..Facts::of(Kind::Organization, "organizations", Self::KIND, &[])
+    };
+
+    /// Two organizations may have the same name.
+    fn name(&self, _: &Map<String, Value>) -> Option<UniqueName> {
+        None
     }
 }
 
-impl Model for Organization {
-    const KIND: &'static str = OrganizationSpec::KIND;
+model! { OrganizationSpec, "an organization" => required { name } }
 
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-            spec: OrganizationSpec::take(fields)?,
-            owner_id: fields.required("owner_id")?,
-            created_at: fields.required("created_at")?,
-            updated_at: fields.required("updated_at")?,
-            locked: fields.required("locked")?,
-        })
-    }
+model! {
+    Organization, OrganizationSpec::KIND =>
+    required { id } flatten { spec } required { owner_id, created_at, updated_at, locked }
 }

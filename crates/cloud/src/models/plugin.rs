@@ -3,10 +3,14 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::Kind;
+use super::fields::{Model, model};
+use super::manifests::{HealthCheck, Jobs, Manifest};
 use super::open_object::OpenObject;
-use super::values::{ClusterId, Description, DetachedSignature, OrganizationId, PluginId, Slug, UnixMillis, Version};
+use super::resource::{Body, Facts, Parameter, ParameterType, Resource, Use};
+use super::values::{
+    ClusterId, Description, DetachedSignature, OrganizationId, PluginId, PluginReference, Slug, UnixMillis, Version,
+};
 
 /// The settings of a plugin.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
@@ -40,6 +44,25 @@ pub struct Plugin {
     pub spec: PluginSpec,
 }
 
+/// A plugin with the manifests of its version.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "stands for its schema alone")]
+struct PluginWithManifests {
+    #[serde(flatten)]
+    plugin: Plugin,
+    /// Groups, applied in this order; absent if the catalogue has none for this version.
+    #[schema(nullable = false)]
+    manifests: Option<Vec<Vec<Manifest>>>,
+    /// Jobs that must succeed before and after.
+    jobs: Option<Jobs>,
+    /// The plugins of the cluster that must be ready before.
+    #[schema(nullable = false)]
+    depends_on: Option<Vec<PluginReference>>,
+    /// How objects of some kinds are judged.
+    #[schema(nullable = false)]
+    health_checks: Option<Vec<HealthCheck>>,
+}
+
 /// The body of a PATCH.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct PluginChange {
@@ -50,44 +73,52 @@ pub struct PluginChange {
     pub signature: Option<DetachedSignature>,
 }
 
-impl Model for PluginSpec {
-    const KIND: &'static str = "a plugin";
+impl Resource for PluginSpec {
+    type Object = Plugin;
 
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            plugin_type: fields.required("type")?,
-            implementation: fields.required("implementation")?,
-            version: fields.required("version")?,
-            description: fields.or_default("description")?,
-            configuration: fields.or_default("configuration")?,
-            signature: fields.optional("signature")?,
-        })
+    const FACTS: Facts = Facts {
+        quota: 50_000,
+        tag: "Plugins",
+        generated: &[
+            "id",
+            "added_at",
+            "created_at",
+            "updated_at",
+            "organization_id",
+            "cluster_id",
+        ],
+        item_query: &[Parameter {
+            name: "previous_version",
+            description: "the current version of the cluster",
+            form: ParameterType::Version,
+        }],
+        key: &["type", "implementation"],
+        columns: &["type", "implementation", "version"],
+        about: "Plugins of a cluster",
+        aliases: &["plugin"],
+        ..Facts::of(Kind::Plugin, "plugins", Self::KIND, &[Kind::Cluster])
+    };
+
+    fn uses(&self) -> Vec<Use> {
+        let id = format!("{}/{}/{}", self.plugin_type, self.implementation, self.version);
+        vec![Use::new("version", Kind::PluginVersion, &id)]
+    }
+
+    fn shown() -> Body {
+        Body::of::<PluginWithManifests>()
     }
 }
 
-impl Model for Plugin {
-    const KIND: &'static str = PluginSpec::KIND;
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-            added_at: fields.optional("added_at")?,
-            created_at: fields.required("created_at")?,
-            updated_at: fields.required("updated_at")?,
-            organization_id: fields.required("organization_id")?,
-            cluster_id: fields.required("cluster_id")?,
-            spec: PluginSpec::take(fields)?,
-        })
-    }
+model! {
+    PluginSpec, "a plugin" =>
+    required { plugin_type = "type", implementation, version } or_default { description, configuration }
+    optional { signature }
 }
 
-impl Model for PluginChange {
-    const KIND: &'static str = "a change of a plugin";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            version: fields.required("version")?,
-            signature: fields.optional("signature")?,
-        })
-    }
+model! {
+    Plugin, PluginSpec::KIND =>
+    required { id } optional { added_at } required { created_at, updated_at, organization_id, cluster_id }
+    flatten { spec }
 }
+
+model! { PluginChange, "a change of a plugin" => required { version } optional { signature } }

@@ -4,8 +4,9 @@ use serde::Serialize;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::Kind;
+use super::fields::{Model, model};
+use super::resource::{Facts, Resource};
 use super::schema;
 use super::secret::Credentials;
 use super::values::{Description, OrganizationId, ProviderId, Slug, UnixMillis};
@@ -47,29 +48,29 @@ impl PartialSchema for ProviderSpec {
     }
 }
 
-impl Model for ProviderSpec {
-    const KIND: &'static str = "a provider";
+impl Resource for ProviderSpec {
+    type Object = Provider;
 
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            provider: fields.required("provider")?,
-            description: fields.or_default("description")?,
-            credentials: fields.or_default("credentials")?,
-        })
+    const FACTS: Facts = Facts {
+        event: None,
+        tag: "Providers",
+        is_for_clusters: false,
+        generated: &["id", "created_at", "updated_at", "organization_id"],
+        key: &["provider", "description"],
+        columns: &["provider", "description"],
+        about: "Accounts at cloud providers",
+        aliases: &["provider"],
+        ..Facts::of(Kind::Provider, "providers", Self::KIND, &[Kind::Organization])
+    };
+
+    fn credentials(&self) -> Option<&Credentials> {
+        Some(&self.credentials)
     }
 }
 
-impl Model for Provider {
-    const KIND: &'static str = ProviderSpec::KIND;
+model! { ProviderSpec, "a provider" => required { provider } or_default { description, credentials } }
 
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-            created_at: fields.required("created_at")?,
-            updated_at: fields.required("updated_at")?,
-            organization_id: fields.required("organization_id")?,
-            provider: fields.required("provider")?,
-            description: fields.or_default("description")?,
-        })
-    }
+model! {
+    Provider, ProviderSpec::KIND =>
+    required { id, created_at, updated_at, organization_id, provider } or_default { description }
 }

@@ -6,8 +6,10 @@ use serde::Serialize;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
+use super::Kind;
 use super::document::InvalidField;
 use super::fields::{Fields, Model};
+use super::resource::{Facts, Resource};
 use super::schema;
 use super::secret::Credentials;
 use super::values::{Address, Description, Email, OrganizationId, RegistryId, UnixMillis, UserId, words};
@@ -125,6 +127,25 @@ impl RegistrySpec {
             return Err(fields.invalid("credentials", "must have a username without ':' and control characters"));
         }
         Ok(())
+    }
+}
+
+impl Resource for RegistrySpec {
+    type Object = Registry;
+
+    const FACTS: Facts = Facts {
+        tag: "Registries",
+        generated: &["id", "added_at", "created_at", "updated_at", "organization_id", "owner"],
+        // Several credentials of one address are permitted: the description distinguishes them.
+        key: &["serveraddress", "description"],
+        columns: &["serveraddress", "provider", "description"],
+        about: "Container registries",
+        aliases: &["registry"],
+        ..Facts::of(Kind::Registry, "registries", Self::KIND, &[Kind::Organization])
+    };
+
+    fn credentials(&self) -> Option<&Credentials> {
+        Some(&self.credentials)
     }
 }
 

@@ -6,8 +6,10 @@
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
+use super::Kind;
 use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::fields::{Fields, Model, model};
+use super::resource::{self, Facts, Parameter, ParameterType};
 use super::values::{
     ApiGroup, Description, DisplayName, NonResourceUrl, OrganizationId, Resource, ResourceName, RoleId, RuleId,
     UnixMillis, UserId, Verb, words,
@@ -22,6 +24,24 @@ words! {
         Containership = "containership",
     }
 }
+
+const LIST_QUERY: &[Parameter] = &[
+    Parameter {
+        name: "side_load",
+        description: "`rules` includes the rules of each role",
+        form: ParameterType::Words(&["rules"]),
+    },
+    Parameter {
+        name: "remove_empty",
+        description: "omits roles without a rule of `rule_type`",
+        form: ParameterType::Bool,
+    },
+    Parameter {
+        name: "rule_type",
+        description: "includes only rules of this type",
+        form: ParameterType::Words(&["kubernetes", "containership"]),
+    },
+];
 
 /// The settings of a role.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
@@ -88,17 +108,22 @@ fn null_if_empty<S: Serializer>(groups: &[ApiGroup], serializer: S) -> Result<S:
     (!groups.is_empty()).then_some(groups).serialize(serializer)
 }
 
-impl Model for RoleSpec {
-    const KIND: &'static str = "a role";
+impl resource::Resource for RoleSpec {
+    type Object = Role;
 
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            name: fields.required("name")?,
-            description: fields.or_default("description")?,
-            rules: fields.required("rules")?,
-        })
-    }
+    const FACTS: Facts = Facts {
+        tag: "Roles",
+        generated: &["id", "created_at", "updated_at", "organization_id", "owner_id"],
+        has_older_forms: true,
+        list_query: LIST_QUERY,
+        columns: &["name", "description"],
+        about: "Roles and their rules",
+        aliases: &["role"],
+        ..Facts::of(Kind::Role, "roles", Self::KIND, &[Kind::Organization])
+    };
 }
+
+model! { RoleSpec, "a role" => required { name } or_default { description } required { rules } }
 
 impl Model for Role {
     const KIND: &'static str = RoleSpec::KIND;
@@ -175,15 +200,4 @@ impl RuleSpec {
     }
 }
 
-impl Model for Rule {
-    const KIND: &'static str = RuleSpec::KIND;
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-            created_at: fields.optional("created_at")?,
-            updated_at: fields.optional("updated_at")?,
-            spec: RuleSpec::take(fields)?,
-        })
-    }
-}
+model! { Rule, RuleSpec::KIND => required { id } optional { created_at, updated_at } flatten { spec } }

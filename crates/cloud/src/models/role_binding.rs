@@ -1,10 +1,13 @@
 //! Role bindings: a role for a user or a team, in a cluster or a namespace of it.
 
 use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+use super::Kind;
 use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::fields::{Fields, Model, model};
+use super::resource::{Facts, Parameter, ParameterType, Resource, UniqueName, Use};
 use super::values::{ClusterId, Namespace, OrganizationId, RoleBindingId, RoleId, TeamId, UnixMillis, UserId, words};
 
 words! {
@@ -81,6 +84,79 @@ pub struct RoleBinding {
     pub spec: RoleBindingSpec,
 }
 
+impl Resource for RoleBindingSpec {
+    type Object = RoleBinding;
+
+    const FACTS: Facts = Facts {
+        quota: 20_000,
+        tag: "Roles",
+        generated: &["id", "created_at", "updated_at", "organization_id", "owner_id"],
+        list_query: &[Parameter {
+            name: "cluster_id",
+            description: "only those of this cluster and those that apply to all clusters",
+            form: ParameterType::Id,
+        }],
+        key: &[
+            "type",
+            "user_id",
+            "team_id",
+            "authorization_role_id",
+            "cluster_id",
+            "namespace",
+        ],
+        columns: &[
+            "type",
+            "authorization_role_id",
+            "user_id",
+            "team_id",
+            "cluster_id",
+            "namespace",
+        ],
+        about: "Grants of roles to users and teams",
+        aliases: &["role-binding", "bindings"],
+        ..Facts::of(Kind::RoleBinding, "role-bindings", Self::KIND, &[Kind::Organization])
+    };
+
+    fn name(&self, _: &Map<String, Value>) -> Option<UniqueName> {
+        let (field, word, id) = match self.subject {
+            BindingSubject::User(id) => ("user_id", "user", id.to_string()),
+            BindingSubject::Team(id) => ("team_id", "team", id.to_string()),
+        };
+        let cluster = self.cluster_id.map_or_else(String::new, |id| id.to_string());
+        let namespace = self.namespace.as_ref().map_or("", |namespace| namespace.as_str());
+        let role = self.authorization_role_id.to_string();
+        let fields = [
+            (field, &*id),
+            ("authorization_role_id", &role),
+            ("cluster_id", &cluster),
+            ("namespace", namespace),
+        ];
+        let name = UniqueName::of("authorization_role_id", &fields);
+        Some(UniqueName {
+            name: format!("{word} {}", name.name),
+            ..name
+        })
+    }
+
+    fn uses(&self) -> Vec<Use> {
+        let mut uses = vec![Use::new(
+            "authorization_role_id",
+            Kind::Role,
+            &self.authorization_role_id,
+        )];
+        uses.push(match self.subject {
+            BindingSubject::User(id) => Use::new("user_id", Kind::User, &id),
+            BindingSubject::Team(id) => Use::new("team_id", Kind::Team, &id),
+        });
+        uses.extend(
+            self.cluster_id
+                .iter()
+                .map(|id| Use::new("cluster_id", Kind::Cluster, id)),
+        );
+        uses
+    }
+}
+
 impl Model for RoleBindingSpec {
     const KIND: &'static str = "a role binding";
 
@@ -107,17 +183,7 @@ impl Model for RoleBindingSpec {
     }
 }
 
-impl Model for RoleBinding {
-    const KIND: &'static str = RoleBindingSpec::KIND;
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-            created_at: fields.required("created_at")?,
-            updated_at: fields.required("updated_at")?,
-            organization_id: fields.required("organization_id")?,
-            owner_id: fields.optional("owner_id")?,
-            spec: RoleBindingSpec::take(fields)?,
-        })
-    }
+model! {
+    RoleBinding, RoleBindingSpec::KIND =>
+    required { id, created_at, updated_at, organization_id } optional { owner_id } flatten { spec }
 }

@@ -3,8 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::fields::model;
 use super::values::{Description, Percent, StatusType};
 
 /// The status of a cluster, a node pool or a node. Its type is `UNKNOWN` until one is reported.
@@ -21,14 +20,4 @@ pub struct Status {
     pub percent: Percent,
 }
 
-impl Model for Status {
-    const KIND: &'static str = "a status";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            status: fields.required("type")?,
-            message: fields.or_default("message")?,
-            percent: fields.or_default("percent")?,
-        })
-    }
-}
+model! { Status, "a status" => required { status = "type" } or_default { message, percent } }

@@ -3,8 +3,10 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::Kind;
 use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::fields::{Fields, Model, model};
+use super::resource::{Facts, Resource, Use};
 use super::values::{Description, DisplayName, OrganizationId, TeamId, UnixMillis, UserId};
 
 /// The settings of a team.
@@ -31,6 +33,28 @@ pub struct Team {
     pub spec: TeamSpec,
 }
 
+impl Resource for TeamSpec {
+    type Object = Team;
+
+    const FACTS: Facts = Facts {
+        quota: 5_000,
+        tag: "Users",
+        is_for_clusters: false,
+        generated: &["id", "created_at", "updated_at", "organization_id"],
+        columns: &["name", "description"],
+        about: "Groups of users that roles can be granted to",
+        aliases: &["team"],
+        ..Facts::of(Kind::Team, "teams", Self::KIND, &[Kind::Organization])
+    };
+
+    fn uses(&self) -> Vec<Use> {
+        let users = self.user_ids.iter().enumerate();
+        users
+            .map(|(index, id)| Use::new(format!("user_ids[{index}]"), Kind::User, id))
+            .collect()
+    }
+}
+
 impl Model for TeamSpec {
     const KIND: &'static str = "a team";
 
@@ -45,16 +69,4 @@ impl Model for TeamSpec {
     }
 }
 
-impl Model for Team {
-    const KIND: &'static str = TeamSpec::KIND;
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-            created_at: fields.required("created_at")?,
-            updated_at: fields.required("updated_at")?,
-            organization_id: fields.required("organization_id")?,
-            spec: TeamSpec::take(fields)?,
-        })
-    }
-}
+model! { Team, TeamSpec::KIND => required { id, created_at, updated_at, organization_id } flatten { spec } }

@@ -9,8 +9,10 @@ use serde::Serialize;
 use tidewaiter_api::{InvalidValue, LabelKey, LabelValue, NodeName};
 use utoipa::ToSchema;
 
+use super::Kind;
 use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::fields::{Fields, Model, model};
+use super::resource::{Facts, Resource};
 use super::schema;
 use super::values::{Description, TargetVersion, UnixDate, UnixSeconds, UpgradeId, words};
 
@@ -161,6 +163,22 @@ impl FromStr for UpgradeScript {
 #[derive(Default)]
 struct ByNode(BTreeMap<NodeName, UpgradeStatus>);
 
+impl Resource for UpgradeSpec {
+    type Object = Upgrade;
+
+    const FACTS: Facts = Facts {
+        quota: 50_000,
+        tag: "Upgrades",
+        generated: &["id", "addedAt", "status"],
+        key: &[],
+        columns: &["type", "targetVersion", "description", "status"],
+        about: "Upgrades of a cluster",
+        aliases: &["upgrade"],
+        is_declared: false,
+        ..Facts::of(Kind::Upgrade, "upgrades", Self::KIND, &[Kind::Cluster])
+    };
+}
+
 impl Model for UpgradeSpec {
     const KIND: &'static str = "an upgrade";
 
@@ -175,18 +193,7 @@ impl Model for UpgradeSpec {
     }
 }
 
-impl Model for Upgrade {
-    const KIND: &'static str = UpgradeSpec::KIND;
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            id: fields.required("id")?,
-            added_at: fields.required("addedAt")?,
-            spec: UpgradeSpec::take(fields)?,
-            status: fields.nullable("status")?,
-        })
-    }
-}
+model! { Upgrade, UpgradeSpec::KIND => required { id, added_at = "addedAt" } flatten { spec } nullable { status } }
 
 impl Model for NodeSelector {
     const KIND: &'static str = "a label selector";

@@ -1,10 +1,13 @@
 //! Users of an organization and their SSH keys. A key becomes a line of `authorized_keys` on every node of a cluster.
 
 use serde::Serialize;
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+use super::Kind;
 use super::document::InvalidField;
-use super::fields::{Fields, Model};
+use super::fields::{Fields, Model, model};
+use super::resource::{Facts, Resource, UniqueName};
 use super::values::{DisplayName, Email, Fingerprint, HttpUrl, SshKeyId, SshPublicKey, UnixMillis, UserId};
 
 /// The settings of a user.
@@ -52,17 +55,29 @@ pub struct SshKey {
     pub spec: SshKeySpec,
 }
 
-impl Model for UserSpec {
-    const KIND: &'static str = "a user";
+impl Resource for UserSpec {
+    type Object = User;
 
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            name: fields.required("name")?,
-            email: fields.required("email")?,
-            avatar_url: fields.optional("avatar_url")?,
-        })
+    const FACTS: Facts = Facts {
+        quota: 20_000,
+        has_own_endpoints: true,
+        generated: &["id", "added_at", "ssh_keys"],
+        key: &["email"],
+        columns: &["email", "name", "added_at"],
+        about: "Members of the organization",
+        aliases: &["user"],
+        ..Facts::of(Kind::User, "users", Self::KIND, &[Kind::Organization])
+    };
+
+    /// Addresses that differ only in case reach the same mailbox nearly everywhere, so they must not belong to
+    /// different users.
+    fn name(&self, _: &Map<String, Value>) -> Option<UniqueName> {
+        let email = self.email.as_str().to_lowercase();
+        Some(UniqueName::of("email", &[("email", &email)]))
     }
 }
+
+model! { UserSpec, "a user" => required { name, email } optional { avatar_url } }
 
 impl Model for User {
     const KIND: &'static str = UserSpec::KIND;
@@ -89,16 +104,31 @@ impl Model for User {
     }
 }
 
-impl Model for SshKeySpec {
-    const KIND: &'static str = "an SSH key";
+impl Resource for SshKeySpec {
+    type Object = SshKey;
 
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        Ok(Self {
-            name: fields.required("name")?,
-            key: fields.required("key")?,
-        })
+    const FACTS: Facts = Facts {
+        event: Some(Kind::User),
+        quota: 50_000,
+        segment: "ssh_keys",
+        tag: "Users",
+        is_for_clusters: false,
+        generated: &["id", "created_at", "updated_at", "user_id", "fingerprint"],
+        key: &["key"],
+        columns: &["name", "fingerprint"],
+        about: "SSH keys of a user",
+        aliases: &["ssh-key", "keys"],
+        ..Facts::of(Kind::SshKey, "ssh-keys", Self::KIND, &[Kind::User])
+    };
+
+    /// The same key with another comment is the same key.
+    fn name(&self, _: &Map<String, Value>) -> Option<UniqueName> {
+        let fingerprint = self.key.fingerprint().to_string();
+        Some(UniqueName::of("key", &[("fingerprint", &fingerprint)]))
     }
 }
+
+model! { SshKeySpec, "an SSH key" => required { name, key } }
 
 impl Model for SshKey {
     const KIND: &'static str = SshKeySpec::KIND;

@@ -15,10 +15,7 @@ mod unix_seconds;
 mod version;
 
 pub use address::{Address, HttpUrl};
-pub use id::{
-    AutoscalingPolicyId, ClusterId, ClusterLabelId, NodeId, NodePoolId, NodePoolLabelId, OrganizationId, PluginId,
-    ProviderId, RegistryId, RoleBindingId, RoleId, RuleId, SshKeyId, TeamId, UpgradeId, UserId,
-};
+pub use id::*;
 pub use percent::Percent;
 pub use rbac::{ApiGroup, NonResourceUrl, Resource, ResourceName, Verb};
 pub use ssh_public_key::{Fingerprint, SshPublicKey};

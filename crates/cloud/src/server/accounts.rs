@@ -10,8 +10,6 @@ use super::Error;
 use super::call::{Call, Reply, object, refuse_others, text, unless_known};
 use super::cloud::Cloud;
 use super::digest::{etag, uuid};
-use super::document;
-use super::kind::Kind;
 use super::login::{right, token_draft};
 use super::principal::{Known, OrgRole, Principal};
 use super::refusal::Refusal;
@@ -23,6 +21,7 @@ use super::token::{Claims, TokenUse};
 use super::users::{hashed, replace_password, tell_elsewhere};
 use super::view::unix_millis;
 use crate::models::values::{DisplayName, Phone, UserId};
+use crate::models::{Document, Kind};
 
 /// The maximum lifetime of a token that a user creates: a year.
 const LONGEST: u32 = 365 * 24 * 60 * 60;
@@ -100,7 +99,8 @@ pub(super) async fn get(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     Ok(unless_known(call, &etag(&body), body))
 }
 
-pub(super) async fn change(cloud: &Cloud, call: &Call, patch: bool) -> Result<Response, Error> {
+pub(super) async fn change(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let patch = call.is_patch();
     let body = object(&call.body)?;
     let (id, condition) = (call.owner(), call.condition());
     let reply = cloud.store.write(call.by(), move |transaction| {
@@ -137,7 +137,7 @@ fn said_account(
     seen: &Map<String, Value>,
     mut body: Map<String, Value>,
     patch: bool,
-) -> Result<(document::Document, Option<Value>), Error> {
+) -> Result<(Document, Option<Value>), Error> {
     for field in ["id", "created_at", "updated_at", "enabled"] {
         if let Some(value) = body.remove(field)
             && seen.get(field) != Some(&value)
@@ -156,7 +156,7 @@ fn said_account(
         }
         Some(_) => return Err(Refusal::field("phone", "must be a text").into()),
     };
-    Ok((document::read(Kind::User, text(&whole).as_bytes())?, phone))
+    Ok((Kind::User.read_value(&whole)?, phone))
 }
 
 pub(super) async fn change_password(cloud: &Cloud, call: &Call) -> Result<Response, Error> {

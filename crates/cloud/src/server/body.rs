@@ -13,26 +13,16 @@ use tidewaiter_kit::Clock;
 use tidewaiter_kit::clock::timeout;
 
 use super::call::Call;
-use super::endpoints::{Action, Input};
+use super::endpoints::Input;
 use super::refusal::Refusal;
 
-/// The maximum size of a body, in bytes.
-const MAX_BODY: usize = 1024 * 1024;
-/// The maximum size of manifests, in bytes.
-const MAX_MANIFESTS: usize = 16 * 1024 * 1024;
-/// The maximum size of a login, in bytes: an e-mail address and a password of 256 characters, each written as an escape.
-const MAX_LOGIN: usize = 8 * 1024;
 /// The time for a body, and one second more for each [`RATE`] bytes that were received.
 const GRACE: Duration = Duration::from_secs(5);
 const RATE: usize = 16 * 1024;
 
 /// The body, if its content type and size are accepted by the endpoint.
 pub(super) async fn read(clock: &dyn Clock, call: &Call, mut body: Body) -> Result<Bytes, Refusal> {
-    let most = match call.endpoint.action {
-        Action::SetManifests => MAX_MANIFESTS,
-        Action::LogIn => MAX_LOGIN,
-        _ => MAX_BODY,
-    };
+    let most = call.endpoint.max_body;
     check_type(call)?;
     let refused = || {
         let message = format!("the body is unreadable or larger than {} KiB", most / 1024);

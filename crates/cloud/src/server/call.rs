@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_MATCH, IF_NONE_MATCH, LOCATION};
-use http::{HeaderName, StatusCode};
+use http::{HeaderName, Method, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
@@ -17,6 +17,7 @@ use super::endpoints::Endpoint;
 use super::principal::Known;
 use super::refusal::Refusal;
 use super::store::Author;
+use crate::models::Kind;
 
 /// A request whose caller has the required permission.
 pub(super) struct Call {
@@ -62,6 +63,16 @@ impl Call {
             cluster: self.id("cluster_id").ok(),
             user: self.id("user_id").ok(),
         }
+    }
+
+    /// The kind of the objects that the request is about.
+    pub(super) fn kind(&self) -> Result<Kind, Refusal> {
+        self.endpoint.kind.ok_or_else(Refusal::not_found)
+    }
+
+    /// Whether the body is a merge patch, and not the whole object.
+    pub(super) fn is_patch(&self) -> bool {
+        self.endpoint.method == Method::PATCH
     }
 
     pub(super) fn asked(&self, name: &str) -> Option<&str> {

@@ -16,14 +16,12 @@ use super::Error;
 use super::call::{Call, Condition, Reply, text, unless_known};
 use super::cloud::{Answer, Cloud, Kept};
 use super::digest::etag;
-use super::document::{self, Document};
-use super::kind::Kind;
 use super::lists::answered;
 use super::refusal::Refusal;
 use super::source::Source;
 use super::store::{Draft, References, Row, Scope, Transaction};
 use crate::models::values::{Slug, Version};
-use crate::models::{PluginManifests, PluginVersion, Unknown, parse};
+use crate::models::{self, Document, Kind, PluginManifests, PluginVersion, Unknown, parse};
 
 /// A part of the catalogue.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +92,7 @@ fn narrowed(rows: &[Row], call: &Call, part: Part) -> Option<Value> {
 }
 
 fn current(row: &Row) -> Map<String, Value> {
-    document::current(row.kind, row.spec.clone())
+    models::current::<PluginVersion>(row.spec.clone())
 }
 
 fn version_id(plugin_type: &str, call: &Call) -> String {
@@ -256,7 +254,7 @@ pub(super) async fn respelled(transaction: &mut Transaction, document: Document)
     }
     let mut spec = document.spec;
     spec.insert("type".to_owned(), Value::from(known));
-    Ok(document::read(Kind::Plugin, text(&spec).as_bytes())?)
+    Ok(Kind::Plugin.read_value(&Value::Object(spec))?)
 }
 
 /// Checks that a plugin can be upgraded from its version to the one in `after`.

@@ -22,14 +22,13 @@ use zeroize::Zeroizing;
 
 use super::Error;
 use super::digest::{etag, uuid};
-use super::document::Credential;
 use super::guesses::Guesses;
-use super::kind::Kind;
 use super::limits::Limits;
 use super::principal::Known;
 use super::sealing::{Owner, Sealer};
 use super::store::{Feed, Row, Scope, Store};
 use super::token::Tokens;
+use crate::models::{Credential, Kind};
 
 /// The maximum memory of cached responses, in bytes.
 const ANSWERS: u64 = 64 * 1024 * 1024;

@@ -3,19 +3,20 @@
 
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::Error;
-use super::call::{Call, Reply, object, text, unless_known};
+use super::call::{Call, Reply, json, object, text, unless_known};
 use super::cloud::Cloud;
 use super::digest::{etag, uuid};
-use super::kind::Kind;
 use super::refusal::Refusal;
 use super::source::{Source, Spot, cluster};
 use super::store::{Draft, References, Row};
 use super::ties::MAX_TEAMS;
 use super::token::{Claims, TokenUse};
 use super::view::shown;
+use crate::models::Kind;
 use crate::models::values::{ClusterId, TeamId, UserId};
 use crate::models::{NodeStatusReport, Unknown, UpgradeProgress, parse};
 
@@ -52,7 +53,8 @@ pub(super) async fn token(cloud: &Cloud, call: &Call) -> Result<Response, Error>
 }
 
 /// Stores the status that a cluster, or an admin on its behalf, reports.
-pub(super) async fn set_status(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Response, Error> {
+pub(super) async fn set_status(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let kind = call.kind()?;
     let status = said_status(kind, &call.body)?;
     let spot = Spot::of(call)?;
     let state = cloud.clone();
@@ -121,6 +123,11 @@ pub(super) async fn node(cloud: &Cloud, call: &Call) -> Result<Response, Error> 
     let row = node_row(cloud, &Spot::of(call)?).await?;
     let body = Bytes::from(text(&shown(cloud, &row, false)?));
     Ok(unless_known(call, &etag(&body), body))
+}
+
+/// Nothing is provisioned here.
+pub(super) async fn templates(_: &Cloud, _: &Call) -> Result<Response, Error> {
+    Ok(json(StatusCode::OK, Bytes::from_static(b"[]")))
 }
 
 fn assignment_id(spot: &Spot) -> String {

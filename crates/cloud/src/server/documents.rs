@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use axum::response::Response;
 use bytes::Bytes;
 
+use super::Error;
 use super::call::{Call, text, unless_known};
 use super::cloud::Cloud;
 use super::digest::etag;
@@ -18,22 +19,22 @@ static DESCRIPTION: LazyLock<[Served; 2]> = LazyLock::new(|| {
     [Served::json(&document), Served::page(&document)]
 });
 
-pub(super) fn discovery(cloud: &Cloud, call: &Call) -> Response {
+pub(super) async fn discovery(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let body = Bytes::from(text(&Discovery::new(cloud.tokens.load().issuer())));
-    unless_known(call, &etag(&body), body)
+    Ok(unless_known(call, &etag(&body), body))
 }
 
-pub(super) fn jwks(cloud: &Cloud, call: &Call) -> Response {
+pub(super) async fn jwks(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let body = Bytes::from(text(&cloud.tokens.load().ring().jwks()));
-    unless_known(call, &etag(&body), body)
+    Ok(unless_known(call, &etag(&body), body))
 }
 
-pub(super) fn openapi(call: &Call) -> Response {
+pub(super) async fn openapi(_: &Cloud, call: &Call) -> Result<Response, Error> {
     let [json, _] = &*DESCRIPTION;
-    json.answer(&call.headers)
+    Ok(json.answer(&call.headers))
 }
 
-pub(super) fn page(call: &Call) -> Response {
+pub(super) async fn page(_: &Cloud, call: &Call) -> Result<Response, Error> {
     let [_, page] = &*DESCRIPTION;
-    page.answer(&call.headers)
+    Ok(page.answer(&call.headers))
 }

@@ -6,12 +6,18 @@ mod table;
 
 use std::sync::LazyLock;
 
-use http::Method;
+use axum::response::Response;
+use futures::future::BoxFuture;
+use http::{Method, StatusCode};
+use utoipa::ToSchema;
 
+use super::Error;
 use super::access::Permission;
-use super::kind::Kind;
+use super::call::Call;
+use super::cloud::Cloud;
 use super::principal::OrgRole;
-pub(super) use collections::COLLECTIONS;
+use super::token::AcceptedUses;
+use crate::models::{Body, Kind, Parameter, ParameterType};
 
 /// A method of a path.
 #[derive(Clone, Debug)]
@@ -26,40 +32,26 @@ pub struct Endpoint {
     pub tag: &'static str,
     /// The required permission.
     pub may: Permission,
-    /// The action.
-    pub action: Action,
-    /// The query parameters, besides those of its action (`limit` and `after` of lists).
+    /// The kind of the objects, if its handler is shared by several kinds.
+    pub kind: Option<Kind>,
+    /// What responds to requests.
+    pub(super) handler: Handler,
+    /// The query parameters, besides shared ones.
     pub query: &'static [Parameter],
+    /// The parameters that several endpoints share, in the query and in headers.
+    pub shared: &'static [&'static str],
+    /// The maximum size of the request body, in bytes.
+    pub max_body: usize,
+    /// The tokens that it accepts.
+    pub(super) accepted: AcceptedUses,
+    /// The status of a refusal that other endpoints do not have.
+    pub refuses: Option<StatusCode>,
+    /// Whether no GET returns the body of its response.
+    pub is_shown_once: bool,
     /// The request body.
     pub takes: Input,
     /// The body of a successful response.
     pub answers: Output,
-}
-
-/// A parameter of the query.
-#[derive(Clone, Copy, Debug)]
-pub struct Parameter {
-    /// Its name.
-    pub name: &'static str,
-    /// Its description.
-    pub description: &'static str,
-    /// Its type.
-    pub form: ParameterType,
-}
-
-/// The type of a parameter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParameterType {
-    /// `true` or `false`.
-    Bool,
-    /// A UUID.
-    Id,
-    /// A semantic version.
-    Version,
-    /// One of these values.
-    Words(&'static [&'static str]),
-    /// An integer from 1 to this maximum.
-    Number(u32),
 }
 
 /// The request body of an endpoint.
@@ -68,9 +60,9 @@ pub enum Input {
     /// No body.
     Nothing,
     /// JSON with this schema.
-    Json(&'static str),
+    Json(Body),
     /// A JSON merge patch (RFC 7386) of this schema.
-    Patch(&'static str),
+    Patch(Body),
     /// Text.
     Text,
 }
@@ -79,11 +71,11 @@ pub enum Input {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// 200 with a list of objects with this schema.
-    List(&'static str),
+    List(Body),
     /// 200 with an object with this schema.
-    One(&'static str),
+    One(Body),
     /// 201 with an object with this schema.
-    Made(&'static str),
+    Made(Body),
     /// 204.
     Nothing,
     /// 200 with text of this media type.
@@ -94,155 +86,21 @@ pub enum Output {
     Json,
 }
 
-/// The action of an endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each is what its endpoint's summary says")]
-pub enum Action {
-    List(Kind),
-    Create(Kind),
-    Get(Kind),
-    Replace(Kind),
-    Patch(Kind),
-    Delete(Kind),
-    SetStatus(Kind),
-    LogIn,
-    Authenticate,
-    GetAccount,
-    ReplaceAccount,
-    PatchAccount,
-    ChangePassword,
-    ListTokens,
-    CreateToken,
-    RevokeToken,
-    ListOrganizations,
-    CreateOrganization,
-    ListMembers,
-    ListSshUsers,
-    CreateMember,
-    GetMember,
-    ReplaceMember,
-    PatchMember,
-    DeleteMember,
-    SetRole,
-    SetPassword,
-    SetLocked,
-    ListOperators,
-    AddOperator,
-    RemoveOperator,
-    EndLogins,
-    Audit,
-    ServerAudit,
-    ListKeys,
-    CreateKey,
-    DeleteKey,
-    ClusterToken,
-    Events,
-    ListAssigned,
-    Assign,
-    Unassign,
-    NodeInCluster,
-    NodesInCluster,
-    SetScript,
-    GetScript,
-    Catalogue,
-    CatalogueType,
-    CatalogueDefinition,
-    CatalogueVersion,
-    SetVersion,
-    GetManifests,
-    SetManifests,
-    DeleteVersion,
-    Templates,
-    Discovery,
-    Jwks,
-    OpenApi,
-    Docs,
-}
+/// Handles a request whose caller has the required permission.
+pub(super) type Handler = for<'a> fn(&'a Cloud, &'a Call) -> BoxFuture<'a, Result<Response, Error>>;
 
-impl Action {
-    /// The kind of the objects, for actions that many kinds share.
-    #[must_use]
-    pub const fn kind(self) -> Option<Kind> {
-        match self {
-            Self::List(kind)
-            | Self::Create(kind)
-            | Self::Get(kind)
-            | Self::Replace(kind)
-            | Self::Patch(kind)
-            | Self::Delete(kind)
-            | Self::SetStatus(kind) => Some(kind),
-            _ => None,
-        }
-    }
-
-    /// Whether the action is read-only.
-    #[must_use]
-    pub const fn reads(self) -> bool {
-        matches!(
-            self,
-            Self::List(_)
-                | Self::Get(_)
-                | Self::Authenticate
-                | Self::GetAccount
-                | Self::ListTokens
-                | Self::ListOrganizations
-                | Self::ListMembers
-                | Self::ListSshUsers
-                | Self::GetMember
-                | Self::ListOperators
-                | Self::Audit
-                | Self::ServerAudit
-                | Self::ListKeys
-                | Self::Events
-                | Self::ListAssigned
-                | Self::NodeInCluster
-                | Self::NodesInCluster
-                | Self::GetScript
-                | Self::Catalogue
-                | Self::CatalogueType
-                | Self::CatalogueDefinition
-                | Self::CatalogueVersion
-                | Self::GetManifests
-                | Self::Templates
-                | Self::Discovery
-                | Self::Jwks
-                | Self::OpenApi
-                | Self::Docs
-        )
-    }
+/// A function as a [`Handler`], with further arguments if it has any.
+macro_rules! to {
+    ($handler:path $(, $argument:expr)*) => {
+        |cloud, call| Box::pin($handler(cloud, call $(, $argument)*))
+    };
 }
+use to;
 
 const ORGANIZATION: &str = "/v3/organizations/{organization_id}";
 const CLUSTER: &str = "/v3/organizations/{organization_id}/clusters/{cluster_id}";
 const POOL: &str = "/v3/organizations/{organization_id}/clusters/{cluster_id}/node-pools/{node_pool_id}";
 
-const ROLE_LISTS: &[Parameter] = &[
-    Parameter {
-        name: "side_load",
-        description: "`rules` includes the rules of each role",
-        form: ParameterType::Words(&["rules"]),
-    },
-    Parameter {
-        name: "remove_empty",
-        description: "omits roles without a rule of `rule_type`",
-        form: ParameterType::Bool,
-    },
-    Parameter {
-        name: "rule_type",
-        description: "includes only rules of this type",
-        form: ParameterType::Words(&["kubernetes", "containership"]),
-    },
-];
-const BINDINGS: &[Parameter] = &[Parameter {
-    name: "cluster_id",
-    description: "only those of this cluster and those that apply to all clusters",
-    form: ParameterType::Id,
-}];
-const MANIFESTS: &[Parameter] = &[Parameter {
-    name: "previous_version",
-    description: "the current version of the cluster",
-    form: ParameterType::Version,
-}];
 const SCRIPT: &[Parameter] = &[Parameter {
     name: "version",
     description: "the target version, without v",
@@ -261,7 +119,18 @@ const AUDIT: &[Parameter] = &[
     },
 ];
 
-const NOBODY: &[Parameter] = &[];
+/// The shared parameters of complete lists.
+const PAGES: &[&str] = &["limit", "after", "If-None-Match"];
+const IF_NONE_MATCH: &[&str] = &["If-None-Match"];
+const IF_MATCH: &[&str] = &["If-Match"];
+const LAST_EVENT: &[&str] = &["Last-Event-ID"];
+
+/// The maximum size of a body, in bytes.
+const MAX_BODY: usize = 1024 * 1024;
+/// The maximum size of manifests, in bytes.
+const MAX_MANIFESTS: usize = 16 * 1024 * 1024;
+/// The maximum size of a login, in bytes: an e-mail address and a password of 256 characters, each written as an escape.
+const MAX_LOGIN: usize = 8 * 1024;
 
 fn organization(role: OrgRole, cluster: bool, own: bool) -> Permission {
     Permission::Organization { role, cluster, own }
@@ -273,29 +142,90 @@ fn entry(
     path: impl Into<String>,
     tag: &'static str,
     may: Permission,
-    action: Action,
+    handler: Handler,
     takes: Input,
     answers: Output,
     summary: impl Into<String>,
 ) -> Endpoint {
+    let shared: &[&str] = match answers {
+        Output::List(_) | Output::One(_) if method == Method::GET => IF_NONE_MATCH,
+        Output::Made(_) => &["Idempotency-Key"],
+        _ => &[],
+    };
     Endpoint {
         method,
         path: path.into(),
         summary: summary.into(),
         tag,
         may,
-        action,
-        query: NOBODY,
+        kind: None,
+        handler,
+        query: &[],
+        shared,
+        max_body: MAX_BODY,
+        accepted: AcceptedUses::Api,
+        refuses: None,
+        is_shown_once: false,
         takes,
         answers,
     }
 }
 
 impl Endpoint {
+    fn of(mut self, kind: Kind) -> Self {
+        self.kind = Some(kind);
+        self
+    }
+
     fn asked(mut self, query: &'static [Parameter]) -> Self {
         self.query = query;
         self
     }
+
+    fn with(mut self, shared: &'static [&'static str]) -> Self {
+        self.shared = shared;
+        self
+    }
+
+    fn limited_to(mut self, max_body: usize) -> Self {
+        self.max_body = max_body;
+        self
+    }
+
+    fn accepting(mut self, accepted: AcceptedUses) -> Self {
+        self.accepted = accepted;
+        self
+    }
+
+    fn refusing(mut self, status: StatusCode) -> Self {
+        self.refuses = Some(status);
+        self
+    }
+
+    fn shown_once(mut self) -> Self {
+        self.is_shown_once = true;
+        self
+    }
+}
+
+fn json<T: ToSchema>() -> Input {
+    Input::Json(Body::of::<T>())
+}
+
+fn patch<T: ToSchema>() -> Input {
+    Input::Patch(Body::of::<T>())
+}
+
+fn list<T: ToSchema>() -> Output {
+    Output::List(Body::of::<T>())
+}
+
+fn one<T: ToSchema>() -> Output {
+    Output::One(Body::of::<T>())
+}
+
+fn made<T: ToSchema>() -> Output {
+    Output::Made(Body::of::<T>())
 }
 
 /// Every endpoint.
@@ -304,9 +234,7 @@ pub static ENDPOINTS: LazyLock<Vec<Endpoint>> = LazyLock::new(|| {
     all.extend(table::accounts());
     all.extend(table::organizations());
     all.extend(table::operators());
-    for collection in COLLECTIONS {
-        all.extend(collection.endpoints());
-    }
+    all.extend(Kind::resources().flat_map(collections::endpoints));
     all.extend(table::clusters());
     all.extend(table::catalogue());
     all.extend(table::documents());

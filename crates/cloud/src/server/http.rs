@@ -13,7 +13,7 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use axum::{RequestExt as _, Router};
 use bytes::Bytes;
 use http::header::{CONNECTION, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use tidewaiter_kit::clock::timeout;
 use tidewaiter_kit::serve::Peer;
 use tidewaiter_kit::{Chain, Kit, admin, random};
@@ -22,30 +22,16 @@ use uuid::Uuid;
 
 use super::Error;
 use super::access::{Permission, allow, unknown};
-use super::accounts;
 use super::body;
 use super::call::{Call, json, set, text};
-use super::catalogue;
 use super::cloud::Cloud;
-use super::clusters;
-use super::documents;
-use super::endpoints::{Action, ENDPOINTS, Endpoint};
+use super::endpoints::{ENDPOINTS, Endpoint};
 use super::identity::{self, Token};
-use super::keys;
-use super::lists;
-use super::login;
-use super::members;
 use super::metrics::Requests;
 use super::old_paths;
-use super::operators;
-use super::organizations;
 use super::principal::Known;
 use super::refusal::Refusal;
-use super::resources;
-use super::scripts;
 use super::store::StoreError;
-use super::stream;
-use super::token::AcceptedUses;
 
 /// The timeout of a response; a stream only has to start within it.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -192,7 +178,7 @@ async fn answer(
     let peer = request.extensions().get::<Peer>();
     let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(peer)| peer.ip());
     let client = cloud.limits.proxies.client(peer, request.headers());
-    let is_public = endpoint.may == Permission::Anyone && endpoint.action.reads();
+    let is_public = endpoint.may == Permission::Anyone && endpoint.method == Method::GET;
     let known = if endpoint.may == Permission::Anyone {
         None
     } else {
@@ -239,18 +225,14 @@ async fn answer(
     }
     .map(|permit| permit.ok_or_else(overloaded))
     .transpose()?;
-    let answered = timeout(clock, LIMIT, dispatch(cloud, &call)).await;
+    let answered = timeout(clock, LIMIT, (endpoint.handler)(cloud, &call)).await;
     answered.unwrap_or_else(|_| Err(busy("the request took too long").into()))
 }
 
 /// The caller. Those that are not cached are looked up with a permit of their own, and counted by address: an API key before
 /// it is looked up, because anybody can invent one.
 async fn known(cloud: &Cloud, endpoint: &Endpoint, headers: &HeaderMap, client: IpAddr) -> Result<Arc<Known>, Error> {
-    let accepted = if endpoint.action == Action::Authenticate {
-        AcceptedUses::Any
-    } else {
-        AcceptedUses::Api
-    };
+    let accepted = endpoint.accepted;
     let limits = &cloud.limits;
     let Some(token) = Token::sent(headers) else {
         limits.stranger(client).map_err(Refusal::from)?;
@@ -270,71 +252,4 @@ async fn known(cloud: &Cloud, endpoint: &Endpoint, headers: &HeaderMap, client: 
         limits.stranger(client).map_err(Refusal::from)?;
     }
     Err(unknown().into())
-}
-
-async fn dispatch(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    use Action as A;
-    use catalogue::Part;
-    match call.endpoint.action {
-        A::List(kind) => lists::list(cloud, call, kind).await,
-        A::Create(kind) => resources::create(cloud, call, kind).await,
-        A::Get(kind) => resources::get(cloud, call, kind).await,
-        A::Replace(kind) => resources::change(cloud, call, kind, false).await,
-        A::Patch(kind) => resources::change(cloud, call, kind, true).await,
-        A::Delete(kind) => resources::delete(cloud, call, kind).await,
-        A::SetStatus(kind) => clusters::set_status(cloud, call, kind).await,
-        A::LogIn => login::log_in(cloud, call).await,
-        A::Authenticate => accounts::authenticate(cloud, call).await,
-        A::GetAccount => accounts::get(cloud, call).await,
-        A::ReplaceAccount => accounts::change(cloud, call, false).await,
-        A::PatchAccount => accounts::change(cloud, call, true).await,
-        A::ChangePassword => accounts::change_password(cloud, call).await,
-        A::ListTokens => accounts::list_tokens(cloud, call).await,
-        A::CreateToken => accounts::create_token(cloud, call).await,
-        A::RevokeToken => accounts::revoke_token(cloud, call).await,
-        A::ListOrganizations => organizations::organizations(cloud, call).await,
-        A::CreateOrganization => organizations::create_organization(cloud, call).await,
-        A::ListMembers => members::list(cloud, call, false).await,
-        A::ListSshUsers => members::list(cloud, call, true).await,
-        A::CreateMember => members::create(cloud, call).await,
-        A::GetMember => members::get(cloud, call).await,
-        A::ReplaceMember => members::change(cloud, call, false).await,
-        A::PatchMember => members::change(cloud, call, true).await,
-        A::DeleteMember => members::delete(cloud, call).await,
-        A::SetRole => members::set_role(cloud, call).await,
-        A::SetPassword => members::set_password(cloud, call).await,
-        A::ListOperators => operators::list(cloud, call).await,
-        A::AddOperator => operators::add(cloud, call).await,
-        A::RemoveOperator => operators::remove(cloud, call).await,
-        A::SetLocked => organizations::lock(cloud, call).await,
-        A::EndLogins => members::end_logins(cloud, call).await,
-        A::Audit => organizations::audit(cloud, call, &call.key("organization_id")?).await,
-        // Changes of the catalogue belong to no organization.
-        A::ServerAudit => organizations::audit(cloud, call, "").await,
-        A::ListKeys => keys::list_keys(cloud, call).await,
-        A::CreateKey => keys::create_key(cloud, call).await,
-        A::DeleteKey => keys::delete_key(cloud, call).await,
-        A::ClusterToken => clusters::token(cloud, call).await,
-        A::Events => stream::events(cloud, call).await,
-        A::ListAssigned => clusters::list_assigned(cloud, call).await,
-        A::Assign => clusters::assign(cloud, call).await,
-        A::Unassign => clusters::unassign(cloud, call).await,
-        A::NodeInCluster => clusters::node(cloud, call).await,
-        A::NodesInCluster => clusters::nodes(cloud, call).await,
-        A::SetScript => scripts::set_script(cloud, call).await,
-        A::GetScript => scripts::script(cloud, call).await,
-        A::Catalogue => catalogue::get(cloud, call, Part::All).await,
-        A::CatalogueType => catalogue::get(cloud, call, Part::Type).await,
-        A::CatalogueDefinition => catalogue::get(cloud, call, Part::Definition).await,
-        A::CatalogueVersion => catalogue::get(cloud, call, Part::Version).await,
-        A::SetVersion => catalogue::set_version(cloud, call).await,
-        A::GetManifests => catalogue::manifests(cloud, call).await,
-        A::SetManifests => catalogue::set_manifests(cloud, call).await,
-        A::DeleteVersion => catalogue::delete_version(cloud, call).await,
-        A::Templates => Ok(json(StatusCode::OK, Bytes::from_static(b"[]"))),
-        A::Discovery => Ok(documents::discovery(cloud, call)),
-        A::Jwks => Ok(documents::jwks(cloud, call)),
-        A::OpenApi => Ok(documents::openapi(call)),
-        A::Docs => Ok(documents::page(call)),
-    }
 }

@@ -17,10 +17,10 @@ use super::Error;
 use super::cloud::Cloud;
 use super::digest::uuid;
 use super::hash::ApiKey;
-use super::kind::Kind;
 use super::principal::{Known, OrgRole, Principal};
 use super::store::{Row, StoreError};
 use super::token::{AcceptedUses, Claims, TokenUse, signed_by};
+use crate::models::Kind;
 
 /// The token of a request.
 pub(super) struct Token<'a>(&'a str);

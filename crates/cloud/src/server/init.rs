@@ -9,17 +9,16 @@ use url::Url;
 use uuid::Uuid;
 
 use super::Error;
-use super::document::{self, Document};
 use super::hash::Password;
-use super::kind::Kind;
 use super::organizations::new_organization;
 use super::principal::OrgRole;
 use super::refusal::Refusal;
 use super::sealing::Sealer;
 use super::serve::ServeError;
 use super::signing::KeyRing;
-use super::store::{Author, Draft, Opened, References, Store, Transaction};
+use super::store::{Author, Draft, Name, Opened, References, Store, Transaction};
 use super::users::join;
+use crate::models::{Document, Kind};
 
 /// The first organization and its owner.
 #[derive(Debug)]
@@ -63,9 +62,9 @@ pub fn make_keys(keys: &Path, sealing: &Path, clock: &SharedClock) -> Result<(),
 /// If there already is one, a name or address is invalid, or the database cannot be written.
 pub async fn found(url: &Url, clock: SharedClock, founder: InitOptions<'_>) -> Result<InitSummary, Error> {
     let organization = text_object(&[("name", founder.organization)]);
-    let organization = document::read(Kind::Organization, organization.as_bytes())?;
+    let organization = Kind::Organization.read(organization.as_bytes())?;
     let user = text_object(&[("name", founder.name), ("email", founder.email)]);
-    let user = document::read(Kind::User, user.as_bytes())?;
+    let user = Kind::User.read(user.as_bytes())?;
     let hash = founder.password.hash().map_err(Error::internal)?;
     let Opened { store, writer, .. } = Store::open(url, clock).await?;
     let done = CancellationToken::new();
@@ -127,7 +126,7 @@ async fn first(
         ties: References::default(),
     };
     let mut row = draft(Kind::User, &organization.id, user.spec, String::new());
-    row.ties.name = user.name.map(|name| name.within(String::new()));
+    row.ties.name = user.name.map(|name| Name::new(name, String::new()));
     transaction.insert(row).await?;
     transaction.insert(draft(Kind::Password, &id, Map::new(), hash)).await?;
     transaction

@@ -9,11 +9,11 @@ use super::call::{Call, Reply, text, unless_known};
 use super::cloud::Cloud;
 use super::digest::etag;
 use super::hash::ApiKey;
-use super::kind::Kind;
 use super::remember::made;
 use super::source::{Source, Spot, cluster, found};
 use super::store::{Draft, References, Row, Transaction};
 use super::view::unix_millis;
+use crate::models::Kind;
 
 /// Creates a key for a cluster, and adds its text to the response, the only one that contains it.
 pub(super) async fn add_key(

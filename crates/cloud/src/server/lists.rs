@@ -9,18 +9,19 @@ use super::Error;
 use super::call::{Call, set, text, unless_known};
 use super::cloud::{Answer, Cloud, Kept};
 use super::digest::uuid;
-use super::kind::Kind;
 use super::principal::Principal;
 use super::refusal::Refusal;
 use super::source::{Source, Spot};
 use super::store::{Row, Scope};
 use super::view::shown;
+use crate::models::Kind;
 
 /// The maximum number of items in a page.
 const PART: u32 = 1_000;
 
 /// Responds with a list, from the cache while nothing changed that it depends on.
-pub(super) async fn list(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Response, Error> {
+pub(super) async fn list(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let kind = call.kind()?;
     let spot = Spot::of(call)?;
     let secrets = kind == Kind::Registry && call.known()?.principal.sees_secrets(uuid(&spot.organization));
     // A cluster sees only those bindings of its organization that concern it.

@@ -9,11 +9,11 @@ use super::cloud::Cloud;
 use super::guesses::Attempt;
 use super::hash::verify_password;
 use super::identity;
-use super::kind::Kind;
 use super::principal::Principal;
 use super::refusal::Refusal;
 use super::store::{Author, Draft, References, Row};
 use super::token::{Claims, TokenUse};
+use crate::models::Kind;
 use crate::models::values::{ClusterId, UserId};
 use crate::models::{Login, Unknown, parse};
 

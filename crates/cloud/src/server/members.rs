@@ -14,8 +14,6 @@ use super::Error;
 use super::call::{Call, Reply, object, refuse_others, text, unless_known};
 use super::cloud::{Answer, Cloud, Kept};
 use super::digest::{etag, uuid};
-use super::document;
-use super::kind::Kind;
 use super::lists::{answered, part};
 use super::principal::{OrgRole, Principal};
 use super::refusal::Refusal;
@@ -28,6 +26,7 @@ use super::users::{
     tell_elsewhere, ties_of,
 };
 use super::view::{shown, unix_millis};
+use crate::models::Kind;
 
 /// A member of an organization.
 struct Member {
@@ -154,7 +153,7 @@ pub(super) async fn create(cloud: &Cloud, call: &Call) -> Result<Response, Error
     let mut body = object(&call.body)?;
     let role = role_of(&mut body)?.unwrap_or(OrgRole::Member);
     let password = hashed(cloud, &mut body, "password").await?;
-    let document = document::read(Kind::User, text(&body).as_bytes())?;
+    let document = Kind::User.read_value(&Value::Object(body))?;
     let organization = call.key("organization_id")?;
     let asker = call.known()?.principal.clone();
     only_owners_make_owners(&asker, &organization, role)?;
@@ -201,7 +200,8 @@ pub(super) async fn create(cloud: &Cloud, call: &Call) -> Result<Response, Error
     .await
 }
 
-pub(super) async fn change(cloud: &Cloud, call: &Call, patch: bool) -> Result<Response, Error> {
+pub(super) async fn change(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let patch = call.is_patch();
     let mut body = object(&call.body)?;
     let (organization, id) = (call.key("organization_id")?, call.key("user_id")?);
     let (asker, state, condition) = (call.known()?.principal.clone(), cloud.clone(), call.condition());

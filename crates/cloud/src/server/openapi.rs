@@ -1,7 +1,7 @@
 //! The description of the API, generated from the table of endpoints: it describes exactly the endpoints in the table.
 //! It depends on neither the store nor the clock, so the document is the same for all callers and can be cached.
 
-mod bodies;
+pub(super) mod bodies;
 mod markdown;
 mod page;
 mod parts;
@@ -10,6 +10,7 @@ mod served;
 use std::collections::BTreeMap;
 
 use http::{Method, StatusCode};
+use utoipa::PartialSchema as _;
 use utoipa::openapi::path::{HttpMethod, OperationBuilder, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
 use utoipa::openapi::schema::SchemaType;
@@ -20,9 +21,10 @@ use utoipa::openapi::{
 };
 
 use super::access::Permission;
-use super::endpoints::{Action, Endpoint, Input, Output, ParameterType};
-use super::kind::Kind;
+use super::endpoints::{Endpoint, Input, Output};
 use crate::models::schema::example;
+use crate::models::values::{Slug, Version};
+use crate::models::{Body, Failure, ParameterType, UpgradeScript};
 
 pub use markdown::markdown;
 pub use page::page;
@@ -44,10 +46,10 @@ type Schemas = BTreeMap<String, RefOr<Schema>>;
 #[must_use]
 pub fn document(endpoints: &[Endpoint]) -> OpenApi {
     // Responses first: a request body with the same name as a response body is renamed.
-    let mut schemas = bodies::answer("Failure");
+    let mut schemas = answer_schemas(Body::of::<Failure>());
     for endpoint in endpoints {
-        if let Output::One(name) | Output::Made(name) | Output::List(name) = endpoint.answers {
-            schemas.extend(bodies::answer(name));
+        if let Output::One(body) | Output::Made(body) | Output::List(body) = endpoint.answers {
+            schemas.extend(answer_schemas(body));
         }
     }
     let mut paths = PathsBuilder::new();
@@ -73,6 +75,18 @@ pub fn document(endpoints: &[Endpoint]) -> OpenApi {
         .build()
 }
 
+/// The schema of a response, with all schemas that it refers to.
+fn answer_schemas(body: Body) -> Schemas {
+    let described = (body.described)();
+    let own = described.name.clone();
+    let mut schemas = described.answer();
+    // The table may use another name than the type.
+    if let Some(schema) = schemas.remove(&own) {
+        schemas.insert(body.name.to_owned(), schema);
+    }
+    schemas
+}
+
 fn http_method(method: &Method) -> Option<HttpMethod> {
     Some(match *method {
         Method::GET => HttpMethod::Get,
@@ -95,7 +109,7 @@ fn operation(endpoint: &Endpoint, schemas: &mut Schemas) -> OperationBuilder {
     for parameter in path_parameters(&endpoint.path).chain(query_parameters(endpoint)) {
         operation = operation.parameter(parameter);
     }
-    for name in shared_parameters(endpoint) {
+    for name in endpoint.shared {
         operation = operation.parameter_ref(Ref::new(format!("#/components/parameters/{name}")));
     }
     for status in refusals(endpoint) {
@@ -156,7 +170,8 @@ fn good(endpoint: &Endpoint) -> StatusCode {
 fn refusals(endpoint: &Endpoint) -> Vec<StatusCode> {
     let takes_body = endpoint.takes != Input::Nothing;
     let known = !matches!(endpoint.may, Permission::Anyone | Permission::Known);
-    let shared = shared_parameters(endpoint);
+    let shared = endpoint.shared;
+    let refuses = |status| endpoint.refuses == Some(status);
     let rules = [
         (StatusCode::NOT_MODIFIED, shared.contains(&"If-None-Match")),
         (
@@ -165,7 +180,7 @@ fn refusals(endpoint: &Endpoint) -> Vec<StatusCode> {
         ),
         (
             StatusCode::UNAUTHORIZED,
-            endpoint.may != Permission::Anyone || endpoint.action == Action::LogIn,
+            endpoint.may != Permission::Anyone || refuses(StatusCode::UNAUTHORIZED),
         ),
         (StatusCode::FORBIDDEN, known),
         (StatusCode::NOT_FOUND, endpoint.path.contains('{')),
@@ -173,7 +188,7 @@ fn refusals(endpoint: &Endpoint) -> Vec<StatusCode> {
         (StatusCode::PRECONDITION_FAILED, shared.contains(&"If-Match")),
         (
             StatusCode::PRECONDITION_REQUIRED,
-            endpoint.action == Action::SetManifests,
+            refuses(StatusCode::PRECONDITION_REQUIRED),
         ),
         (StatusCode::REQUEST_TIMEOUT, takes_body),
         (StatusCode::PAYLOAD_TOO_LARGE, takes_body),
@@ -187,10 +202,7 @@ fn refusals(endpoint: &Endpoint) -> Vec<StatusCode> {
         ),
         (StatusCode::TOO_MANY_REQUESTS, true),
         (StatusCode::INTERNAL_SERVER_ERROR, true),
-        (
-            StatusCode::NOT_IMPLEMENTED,
-            endpoint.action == Action::Create(Kind::Cluster),
-        ),
+        (StatusCode::NOT_IMPLEMENTED, refuses(StatusCode::NOT_IMPLEMENTED)),
         (StatusCode::SERVICE_UNAVAILABLE, true),
     ];
     rules
@@ -200,39 +212,14 @@ fn refusals(endpoint: &Endpoint) -> Vec<StatusCode> {
         .collect()
 }
 
-/// The names of the shared parameters of an endpoint, among the components.
-fn shared_parameters(endpoint: &Endpoint) -> &'static [&'static str] {
-    use Action as A;
-    match endpoint.action {
-        A::List(_) | A::ListMembers | A::ListSshUsers | A::NodesInCluster => &["limit", "after", "If-None-Match"],
-        A::Authenticate => &[],
-        A::OpenApi | A::Docs | A::Discovery | A::Jwks | A::GetScript => &["If-None-Match"],
-        A::Events => &["Last-Event-ID"],
-        A::Replace(_)
-        | A::Patch(_)
-        | A::Delete(_)
-        | A::ReplaceAccount
-        | A::PatchAccount
-        | A::ReplaceMember
-        | A::PatchMember
-        | A::SetManifests
-        | A::DeleteMember => &["If-Match"],
-        _ => match endpoint.answers {
-            Output::List(_) | Output::One(_) if endpoint.method == Method::GET => &["If-None-Match"],
-            Output::Made(_) => &["Idempotency-Key"],
-            _ => &[],
-        },
-    }
-}
-
 fn path_parameters(path: &str) -> impl Iterator<Item = Parameter> + '_ {
     let names = path
         .split('/')
         .filter_map(|word| word.strip_prefix('{')?.strip_suffix('}'));
     names.map(|name| {
         let schema = match name {
-            "type" | "implementation" => bodies::slug(),
-            "version" => bodies::version(),
+            "type" | "implementation" => Slug::schema(),
+            "version" => Version::schema(),
             "method" => text().enum_values(Some(["password", "api_key"])).into(),
             _ => text().format(Some(parts::uuid())).into(),
         };
@@ -250,7 +237,7 @@ fn query_parameters(endpoint: &Endpoint) -> impl Iterator<Item = Parameter> + '_
         let schema = match parameter.form {
             ParameterType::Bool => ObjectBuilder::new().schema_type(Type::Boolean).into(),
             ParameterType::Id => text().format(Some(parts::uuid())).into(),
-            ParameterType::Version => bodies::version(),
+            ParameterType::Version => Version::schema(),
             ParameterType::Words(words) => text().enum_values(Some(words.iter().copied())).into(),
             ParameterType::Number(most) => parts::number(1, most).into(),
         };
@@ -270,29 +257,28 @@ fn text() -> ObjectBuilder {
 fn request_body(endpoint: &Endpoint, schemas: &mut Schemas) -> Option<RequestBody> {
     let (name, schema, types): (_, _, &[&str]) = match (endpoint.takes, endpoint.answers) {
         (Input::Nothing, _) => return None,
-        (Input::Text, _) => (
-            "UpgradeScript".to_owned(),
-            bodies::request("UpgradeScript"),
-            &["text/x-shellscript"],
-        ),
+        (Input::Text, _) => {
+            let script = Body::of::<UpgradeScript>();
+            (script.name.to_owned(), request(script), &["text/x-shellscript"])
+        }
         (Input::Patch(said), Output::One(shown)) => (
-            said.replace("Spec", "Patch"),
-            bodies::patch(said, shown),
+            said.name.replace("Spec", "Patch"),
+            (said.described)().patch((shown.described)()),
             &["application/merge-patch+json", "application/json"],
         ),
-        (Input::Json(said), Output::One(shown)) if said.ends_with("Spec") => (
-            said.replace("Spec", "Replacement"),
-            bodies::replacement(said, shown),
+        (Input::Json(said), Output::One(shown)) if said.name.ends_with("Spec") => (
+            said.name.replace("Spec", "Replacement"),
+            (said.described)().replacement((shown.described)()),
             &["application/json"],
         ),
         (Input::Json(said) | Input::Patch(said), _) => {
             // The name already belongs to an open response schema.
-            let name = if schemas.contains_key(said) && !said.ends_with("Spec") {
-                format!("{said}Request")
+            let name = if schemas.contains_key(said.name) && !said.name.ends_with("Spec") {
+                format!("{}Request", said.name)
             } else {
-                said.to_owned()
+                said.name.to_owned()
             };
-            (name, bodies::request(said), &["application/json"])
+            (name, request(said), &["application/json"])
         }
     };
     let shown = example(&schema, schemas);
@@ -306,13 +292,18 @@ fn request_body(endpoint: &Endpoint, schemas: &mut Schemas) -> Option<RequestBod
     Some(body.build())
 }
 
+fn request(body: Body) -> RefOr<Schema> {
+    (body.described)().request()
+}
+
 fn answer(endpoint: &Endpoint) -> Response {
     let json = |schema: RefOr<Schema>| ("application/json", Content::new(Some(schema)));
+    let reference = |body: Body| Ref::from_schema_name(body.name);
     let (description, content) = match endpoint.answers {
         Output::Nothing => ("Success.", None),
-        Output::One(name) => ("The object.", Some(json(Ref::from_schema_name(name).into()))),
-        Output::Made(name) => ("The created object.", Some(json(Ref::from_schema_name(name).into()))),
-        Output::List(name) => ("The list.", Some(json(Array::new(Ref::from_schema_name(name)).into()))),
+        Output::One(body) => ("The object.", Some(json(reference(body).into()))),
+        Output::Made(body) => ("The created object.", Some(json(reference(body).into()))),
+        Output::List(body) => ("The list.", Some(json(Array::new(reference(body)).into()))),
         Output::Json => (
             "A JSON document.",
             Some(json(Object::with_type(SchemaType::AnyValue).into())),
@@ -324,10 +315,9 @@ fn answer(endpoint: &Endpoint) -> Response {
     if let Some((media_type, content)) = content {
         response = response.content(media_type, content);
     }
-    // No GET returns these, so they have no ETag.
-    let once = matches!(endpoint.action, Action::CreateToken | Action::CreateKey);
-    let object = matches!(endpoint.answers, Output::One(_) | Output::Made(_) | Output::List(_)) && !once;
-    let shared = shared_parameters(endpoint);
+    let is_object = matches!(endpoint.answers, Output::One(_) | Output::Made(_) | Output::List(_));
+    let object = is_object && !endpoint.is_shown_once;
+    let shared = endpoint.shared;
     let headers = [
         ("x-request-id", true),
         ("ETag", object || shared.contains(&"If-None-Match")),

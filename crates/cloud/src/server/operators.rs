@@ -12,11 +12,11 @@ use super::Error;
 use super::call::{Call, Reply, text, unless_known};
 use super::cloud::Cloud;
 use super::digest::etag;
-use super::kind::Kind;
 use super::principal::Principal;
 use super::refusal::Refusal;
 use super::store::{Draft, References, Row, Transaction};
 use super::view::unix_millis;
+use crate::models::Kind;
 
 fn shown(operator: &Row, user: &Row) -> Value {
     let said = |field: &str| user.spec.get(field).cloned().unwrap_or_default();

@@ -9,14 +9,13 @@ use super::Error;
 use super::call::{Call, Reply, object, refuse_others, text, unless_known};
 use super::cloud::Cloud;
 use super::digest::etag;
-use super::document;
-use super::kind::Kind;
 use super::principal::{OrgRole, Principal};
 use super::refusal::Refusal;
 use super::remember::made;
 use super::store::{Draft, References, Row, Transaction};
 use super::users::join;
 use super::view::shown;
+use crate::models::Kind;
 
 pub(super) async fn organizations(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
     let Principal::User { memberships, .. } = &call.known()?.principal else {
@@ -41,7 +40,7 @@ pub(super) async fn organizations(cloud: &Cloud, call: &Call) -> Result<Response
 }
 
 pub(super) async fn create_organization(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
-    let document = document::read(Kind::Organization, &call.body)?;
+    let document = Kind::Organization.read(&call.body)?;
     let (owner, state) = (call.owner(), cloud.clone());
     made(cloud, call, move |transaction| {
         Box::pin(async move {
@@ -97,11 +96,16 @@ pub(super) async fn lock(cloud: &Cloud, call: &Call) -> Result<Response, Error> 
     Ok(reply.await?.into_response())
 }
 
-/// The audit log of an organization; of the catalogue, if `organization` is empty.
-pub(super) async fn audit(cloud: &Cloud, call: &Call, organization: &str) -> Result<Response, Error> {
+/// The audit log of an organization; without one in the path, of the catalogue, which belongs to none.
+pub(super) async fn audit(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let organization = if call.has_parameter("organization_id") {
+        call.key("organization_id")?
+    } else {
+        String::new()
+    };
     let limit = call.number("limit", 1_000)?.unwrap_or(100);
     let before = call.number("before", u32::MAX)?.map_or(i64::MAX, i64::from);
-    let rows = cloud.store.audit(organization, before, limit).await?;
+    let rows = cloud.store.audit(&organization, before, limit).await?;
     let item = |row: &super::store::AuditRow| {
         json!({
             "id": row.sequence, "at": row.at, "cluster_id": row.cluster_id, "kind": row.kind, "object_id": row.object_id,

@@ -10,9 +10,9 @@ use http::{HeaderName, HeaderValue};
 use super::Error;
 use super::call::{Call, Reply, text};
 use super::cloud::Cloud;
-use super::kind::Kind;
 use super::refusal::Refusal;
 use super::store::Transaction;
+use crate::models::Kind;
 
 /// The name of the header.
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");

@@ -6,8 +6,8 @@
 
 use super::Error;
 use super::cloud::Cloud;
-use super::kind::Kind;
 use super::store::{Author, Sealed, Transaction};
+use crate::models::Kind;
 
 /// The kinds with encrypted fields.
 const KINDS: [Kind; 3] = [Kind::Registry, Kind::Provider, Kind::UpgradeScript];

@@ -11,8 +11,6 @@ use super::Error;
 use super::call::{Call, Reply, object, text, unless_known};
 use super::cloud::Cloud;
 use super::digest::{etag, uuid};
-use super::document;
-use super::kind::Kind;
 use super::principal::Principal;
 use super::refusal::Refusal;
 use super::remember::made;
@@ -20,9 +18,11 @@ use super::source::{Source, Spot, found};
 use super::store::{Draft, Row, Transaction};
 use super::ties::{bound_teams, said, ties};
 use super::view::shown;
+use crate::models::Kind;
 
 /// Responds with one object.
-pub(super) async fn get(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Response, Error> {
+pub(super) async fn get(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let kind = call.kind()?;
     let spot = Spot::of(call)?;
     let mut source = Source::Store(&cloud.store);
     let row = found(&mut source, kind, &spot).await?;
@@ -46,11 +46,12 @@ async fn whole(cloud: &Cloud, source: &mut Source<'_>, row: &Row, secrets: bool)
 }
 
 /// Creates an object.
-pub(super) async fn create(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Response, Error> {
+pub(super) async fn create(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let kind = call.kind()?;
     if kind == Kind::Cluster {
         refuse_provisioning(&call.body)?;
     }
-    let document = document::read(kind, &call.body)?;
+    let document = kind.read(&call.body)?;
     let spot = Spot::of(call)?;
     let (owner, path, known) = (
         call.owner(),
@@ -147,7 +148,8 @@ fn refuse_provisioning(body: &[u8]) -> Result<(), Refusal> {
 }
 
 /// Replaces an object, or applies a merge patch to it.
-pub(super) async fn change(cloud: &Cloud, call: &Call, kind: Kind, patch: bool) -> Result<Response, Error> {
+pub(super) async fn change(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let (kind, patch) = (call.kind()?, call.is_patch());
     let body = object(&call.body)?;
     let mut spot = Spot::of(call)?;
     let (condition, by, state) = (call.condition(), call.by(), cloud.clone());
@@ -188,7 +190,8 @@ pub(super) async fn change(cloud: &Cloud, call: &Call, kind: Kind, patch: bool) 
 
 /// Deletes an object and all objects that it owns. Objects that are referred to cannot be deleted, except that bindings
 /// and assignments are deleted too.
-pub(super) async fn delete(cloud: &Cloud, call: &Call, kind: Kind) -> Result<Response, Error> {
+pub(super) async fn delete(cloud: &Cloud, call: &Call) -> Result<Response, Error> {
+    let kind = call.kind()?;
     let mut spot = Spot::of(call)?;
     let (condition, state) = (call.condition(), cloud.clone());
     let known = Arc::clone(call.known.as_ref().ok_or_else(super::access::unknown)?);

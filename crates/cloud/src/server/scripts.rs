@@ -13,10 +13,10 @@ use super::call::{Call, Reply, unless_known};
 use super::cloud::Cloud;
 use super::clusters::node_row;
 use super::digest::{etag, hex};
-use super::kind::Kind;
 use super::refusal::Refusal;
 use super::source::{Source, Spot};
 use super::store::{Draft, References, Row};
+use crate::models::Kind;
 use crate::models::UpgradeScript;
 use crate::models::values::KubernetesVersion;
 

@@ -19,7 +19,6 @@ use url::Url;
 
 use super::cloud::{Cloud, CloudParts, TokenLifetimes};
 use super::http::router;
-use super::kind::Kind;
 use super::limits::{LimitSettings, Limits};
 use super::metrics::Requests;
 use super::reseal::reseal;
@@ -28,6 +27,7 @@ use super::secret_file::{self, SecretFileError};
 use super::signing::{KeyRing, SigningError};
 use super::store::{Opened, Quotas, Retention, Store, StoreError};
 use super::token::Tokens;
+use crate::models::Kind;
 
 /// The interval at which the keys and the certificate are reloaded from their files; SIGHUP reloads them at once.
 const RELOAD: Duration = Duration::from_mins(1);
@@ -57,7 +57,7 @@ pub struct ServerParts {
     pub script_keys: Vec<PathBuf>,
     /// The limits of requests.
     pub limits: LimitSettings,
-    /// The quotas that differ from [`Kind::quota`](super::kind::Kind::quota).
+    /// The quotas that differ from [`Facts::quota`](crate::models::Facts::quota).
     pub quotas: BTreeMap<Kind, i64>,
     /// How long changes stay in the audit log.
     pub audit: Retention,

@@ -3,11 +3,10 @@
 
 use super::Error;
 use super::call::Call;
-use super::endpoints::Action;
-use super::kind::Kind;
 use super::refusal::Refusal;
 use super::store::{Row, Store, StoreError, Transaction};
 use super::view::is_locked;
+use crate::models::Kind;
 
 /// The source of rows.
 pub(super) enum Source<'a> {
@@ -66,14 +65,11 @@ impl Spot {
             own,
         };
         // The paths below /v3/account are about the caller.
-        if spot.organization.is_empty()
-            && let Action::List(Kind::SshKey) | Action::Create(Kind::SshKey) | Action::Delete(Kind::SshKey) =
-                call.endpoint.action
-        {
+        if spot.organization.is_empty() && call.endpoint.kind == Some(Kind::SshKey) {
             spot.user = call.owner();
             spot.own = true;
         }
-        let item = match call.endpoint.action.kind() {
+        let item = match call.endpoint.kind {
             Some(Kind::Organization) => Some(&spot.organization),
             Some(Kind::Cluster) => Some(&spot.cluster),
             Some(Kind::NodePool) => Some(&spot.pool),
@@ -82,7 +78,7 @@ impl Spot {
         if let Some(id) = item.cloned() {
             spot.id = id;
         }
-        if let Some(Kind::Upgrade) = call.endpoint.action.kind()
+        if let Some(Kind::Upgrade) = call.endpoint.kind
             && spot.id.is_empty()
         {
             spot.id = key("upgrade_id")?;
@@ -92,15 +88,10 @@ impl Spot {
 
     /// The id of the parent of an object of `kind`.
     pub(super) fn parent(&self, kind: Kind) -> &str {
-        match kind {
-            Kind::SshKey => &self.user,
-            Kind::Plugin
-            | Kind::ClusterLabel
-            | Kind::NodePool
-            | Kind::AutoscalingPolicy
-            | Kind::Upgrade
-            | Kind::ApiKey => &self.cluster,
-            Kind::NodePoolLabel | Kind::Node | Kind::PolicyAssignment => &self.pool,
+        match kind.parent() {
+            Some(Kind::User) => &self.user,
+            Some(Kind::Cluster) => &self.cluster,
+            Some(Kind::NodePool) => &self.pool,
             _ => &self.organization,
         }
     }

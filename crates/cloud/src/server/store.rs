@@ -32,7 +32,7 @@ use url::Url;
 use uuid::Uuid;
 
 use super::Error;
-use super::kind::Kind;
+use crate::models::Kind;
 pub use audit::AuditRow;
 pub use backup::{BackupError, BackupSummary, backup, restore};
 use deadline::{Lease, within};

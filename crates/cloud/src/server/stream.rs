@@ -26,10 +26,10 @@ use super::cloud::Cloud;
 use super::digest::uuid;
 use super::endpoints::Endpoint;
 use super::identity;
-use super::kind::Kind;
 use super::principal::Known;
 use super::source::{Source, Spot};
 use super::token::{AcceptedUses, Claims};
+use crate::models::Kind;
 
 /// The interval of comments, by which both sides detect a dead connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -156,7 +156,11 @@ impl Listener {
         };
         // Also advances past changes of others, so that the subscriber of a quiet cluster does not fall behind.
         self.cursor = notes.last().map_or(latest, |last| last.sequence.max(latest));
-        let mut kinds: Vec<_> = notes.iter().filter_map(|note| note.scope.kind.event()).collect();
+        let mut kinds: Vec<_> = notes
+            .iter()
+            .filter_map(|note| note.scope.kind.facts().event)
+            .map(Kind::word)
+            .collect();
         kinds.sort_unstable();
         kinds.dedup();
         let change = json!({ "kinds": kinds }).to_string();

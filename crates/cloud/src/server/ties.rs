@@ -3,14 +3,11 @@
 use serde_json::{Map, Value};
 
 use super::Error;
-use super::call::text;
 use super::cloud::Cloud;
-use super::document::{self, Document};
-use super::kind::Kind;
 use super::refusal::Refusal;
 use super::source::membership_id;
-use super::store::{References, Row, Transaction};
-use super::view;
+use super::store::{Name, References, Row, Transaction};
+use crate::models::{Document, Kind};
 
 /// The maximum number of teams of a user in one organization. Each is named in the user's tokens for kube-apiservers.
 pub(super) const MAX_TEAMS: usize = 80;
@@ -58,7 +55,7 @@ pub(super) async fn ties(
         _ => parent.to_owned(),
     };
     Ok(References {
-        name: document.name.clone().map(|name| name.within(scope)),
+        name: document.name.clone().map(|name| Name::new(name, scope)),
         uses: document.uses.iter().map(|used| (used.kind, used.id.clone())).collect(),
     })
 }
@@ -109,7 +106,7 @@ pub(super) fn said(
         Kind::Plugin => &["manifests", "jobs", "depends_on", "health_checks"],
         _ => &[],
     };
-    for field in view::made(before.kind).iter().chain(manifests) {
+    for field in before.kind.facts().generated.iter().chain(manifests) {
         if let Some(value) = body.remove(*field)
             && seen.get(*field) != Some(&value)
         {
@@ -128,7 +125,7 @@ pub(super) fn said(
         body.insert("credentials".to_owned(), credentials);
     }
     let whole = if patch {
-        let mut whole = document::current(before.kind, before.spec.clone());
+        let mut whole = before.kind.current(before.spec.clone());
         if let Some(credentials) = cloud.credentials(before)? {
             whole.insert("credentials".to_owned(), credentials);
         }
@@ -138,5 +135,5 @@ pub(super) fn said(
     } else {
         Value::Object(body)
     };
-    Ok(document::read(before.kind, text(&whole).as_bytes())?)
+    Ok(before.kind.read_value(&whole)?)
 }

@@ -7,17 +7,15 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::Error;
-use super::call::text;
 use super::cloud::Cloud;
 use super::digest::uuid;
-use super::document;
 use super::hash::Password;
-use super::kind::Kind;
 use super::principal::{OrgRole, Principal};
 use super::refusal::Refusal;
 use super::source::{Source, at_home, membership_id};
 use super::store::{Draft, References, Row, Transaction};
 use super::ties::ties;
+use crate::models::Kind;
 
 /// Removes the password in `field` of `body`, and returns its hash.
 pub(super) async fn hashed(cloud: &Cloud, body: &mut Map<String, Value>, field: &str) -> Result<Option<String>, Error> {
@@ -210,7 +208,7 @@ pub(super) async fn leave(transaction: &mut Transaction, membership: &Row) -> Re
                 if let Some(users) = spec.get_mut("user_ids").and_then(Value::as_array_mut) {
                     users.retain(|id| id.as_str() != Some(&user));
                 }
-                let document = document::read(Kind::Team, text(&spec).as_bytes())?;
+                let document = Kind::Team.read_value(&Value::Object(spec.clone()))?;
                 let ties = ties(transaction, Kind::Team, &row.parent_id, &row.organization_id, &document).await?;
                 transaction.update(&row, spec, String::new(), &ties).await?;
             }

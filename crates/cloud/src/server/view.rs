@@ -7,64 +7,17 @@ use serde_json::{Map, Value, json};
 use super::Error;
 use super::call::text;
 use super::cloud::Cloud;
-use super::document;
-use super::kind::Kind;
 use super::store::Row;
 use crate::models::values::{SshPublicKey, UnixMillis};
-use crate::models::{Status, Unknown, UpgradeProgress, parse};
-
-/// The fields that the server sets in responses of this kind. If a client sends them back, they must be unchanged.
-pub(super) const fn made(kind: Kind) -> &'static [&'static str] {
-    match kind {
-        Kind::Organization => &["id", "owner_id", "created_at", "updated_at", "locked"],
-        Kind::Team | Kind::Provider => &["id", "created_at", "updated_at", "organization_id"],
-        Kind::Registry => &["id", "added_at", "created_at", "updated_at", "organization_id", "owner"],
-        Kind::Cluster => &[
-            "id",
-            "created_at",
-            "updated_at",
-            "organization_id",
-            "owner_id",
-            "configuration",
-            "status",
-            "provision_service_version",
-        ],
-        Kind::Plugin => &[
-            "id",
-            "added_at",
-            "created_at",
-            "updated_at",
-            "organization_id",
-            "cluster_id",
-        ],
-        Kind::ClusterLabel => &["id", "created_at", "updated_at"],
-        Kind::NodePoolLabel => &["id", "created_at", "updated_at", "node_pool_id"],
-        Kind::NodePool => &["id", "status"],
-        Kind::Node => &["id", "status", "created_at", "updated_at", "node_pool_id"],
-        Kind::AutoscalingPolicy => &["id"],
-        Kind::Role | Kind::RoleBinding => &["id", "created_at", "updated_at", "organization_id", "owner_id"],
-        Kind::Upgrade => &["id", "addedAt", "status"],
-        Kind::SshKey => &["id", "created_at", "updated_at", "user_id", "fingerprint"],
-        Kind::User => &["id", "added_at", "ssh_keys"],
-        Kind::Membership
-        | Kind::Password
-        | Kind::Operator
-        | Kind::Token
-        | Kind::ApiKey
-        | Kind::PolicyAssignment
-        | Kind::UpgradeScript
-        | Kind::PluginVersion
-        | Kind::PluginManifests => &["id", "created_at"],
-    }
-}
+use crate::models::{Kind, Status, Unknown, UpgradeProgress, parse};
 
 /// The representation of the object, with credentials only if `secrets`.
 ///
 /// # Errors
 /// If its credentials cannot be decrypted.
 pub(super) fn shown(cloud: &Cloud, row: &Row, secrets: bool) -> Result<Map<String, Value>, Error> {
-    let mut shown = document::current(row.kind, row.spec.clone());
-    for field in made(row.kind) {
+    let mut shown = row.kind.current(row.spec.clone());
+    for field in row.kind.facts().generated {
         shown.insert((*field).to_owned(), made_field(row, field));
     }
     match row.kind {

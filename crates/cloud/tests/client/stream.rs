@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::{FutureExt as _, Stream, StreamExt as _};
-use tidewaiter_cloud::client::{ChangedKind, Wake};
+use tidewaiter_cloud::client::Wake;
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_kit::ManualClock;
 use tidewaiter_testkit::eventually;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -61,7 +62,7 @@ fn event(kind: &str, id: &str, data: &str) -> String {
     format!("event: {kind}\nid: {id}\ndata: {data}\n\n")
 }
 
-fn kinds(kinds: &[ChangedKind]) -> Wake {
+fn kinds(kinds: &[Kind]) -> Wake {
     Wake::Changed(kinds.iter().copied().collect::<BTreeSet<_>>())
 }
 
@@ -109,17 +110,14 @@ async fn changes_wake_for_their_kinds_after_a_first_wake_for_everything() {
     sender
         .send(event("change", "e-2", r#"{"kinds":["users","node-pools"]}"#))
         .unwrap();
-    assert_eq!(
-        now(&mut wakes).await,
-        kinds(&[ChangedKind::Users, ChangedKind::NodePools])
-    );
+    assert_eq!(now(&mut wakes).await, kinds(&[Kind::User, Kind::NodePool]));
     // What is newer than this client is none of its business; what cannot be read may be anything.
     sender.send(event("change", "e-3", r#"{"kinds":["moons"]}"#)).unwrap();
     sender.send(event("weather", "e-3", "rain")).unwrap();
     sender
         .send(event("change", "e-4", r#"{"kinds":["moons","roles"]}"#))
         .unwrap();
-    assert_eq!(now(&mut wakes).await, kinds(&[ChangedKind::Roles]));
+    assert_eq!(now(&mut wakes).await, kinds(&[Kind::Role]));
     for data in ["", "[]", "{}", r#"{"kinds":[7]}"#, r#"{"kinds":["#] {
         sender.send(event("change", "e-5", data)).unwrap();
         if !data.is_empty() {
@@ -149,7 +147,7 @@ async fn a_broken_connection_goes_on_from_its_cursor() {
     let (wake, waited) = next(&mut wakes, &clock).await;
     assert_eq!(
         wake,
-        kinds(&[ChangedKind::Labels]),
+        kinds(&[Kind::ClusterLabel]),
         "nothing else: the cursor misses nothing"
     );
     assert!(waited <= Duration::from_secs(3), "{waited:?}");
@@ -213,7 +211,7 @@ async fn a_gap_without_a_cursor_wakes_for_everything() {
     first
         .send("event: change\ndata: {\"kinds\":[\"users\"]}\n\n".to_owned())
         .unwrap();
-    assert_eq!(now(&mut wakes).await, kinds(&[ChangedKind::Users]));
+    assert_eq!(now(&mut wakes).await, kinds(&[Kind::User]));
     drop(first);
     second
         .send("event: change\ndata: {\"kinds\":[\"users\"]}\n\n".to_owned())
@@ -279,7 +277,7 @@ async fn a_server_that_has_no_stream_is_polled_and_asked_again_after_ten_minutes
         assert_eq!(server.seen().len(), 1, "{status}");
         sender.send(event("hello", "e-1", "{}")).unwrap();
         sender.send(event("change", "e-2", r#"{"kinds":["users"]}"#)).unwrap();
-        while next(&mut wakes, &clock).await.0 != kinds(&[ChangedKind::Users]) {}
+        while next(&mut wakes, &clock).await.0 != kinds(&[Kind::User]) {}
         assert_eq!(server.seen().len(), 2);
     }
 }
@@ -374,7 +372,7 @@ async fn the_first_list_after_an_outage_opens_the_stream_at_once() {
     let (_server, client, _clock, mut wakes) = refused_for_minutes(refusal, again).await;
     labels(&client).await.unwrap();
     sender.send(event("change", "e-2", r#"{"kinds":["labels"]}"#)).unwrap();
-    assert_eq!(now(&mut wakes).await, kinds(&[ChangedKind::Labels]));
+    assert_eq!(now(&mut wakes).await, kinds(&[Kind::ClusterLabel]));
 }
 
 #[tokio::test]

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use tidewaiter_cloud::models::{Kind, schema};
+use tidewaiter_cloud::server::endpoints::{ENDPOINTS, Input};
 use uuid::Uuid;
 
 use crate::world::{PASSWORD, World};
@@ -110,6 +112,12 @@ pub fn manifests() -> Value {
         "jobs": {"pre_apply": [], "post_apply": []}})
 }
 
+/// What the description of the API gives as an example of a kind.
+pub fn example(kind: Kind) -> Value {
+    let spec = ((kind.code().unwrap().spec)().described)();
+    schema::example(&spec.request(), &BTreeMap::new())
+}
+
 pub const SCRIPT: &str = "#!/bin/sh\necho hunter2 script\n";
 
 impl World {
@@ -191,6 +199,17 @@ impl World {
             self.id(token, &format!("{below}/nodes"), json!({"name": "node-1"}))
                 .await,
         );
+        for kind in Kind::resources().filter(|kind| !kind.facts().has_own_endpoints) {
+            let list = ENDPOINTS
+                .iter()
+                .find(|endpoint| endpoint.kind == Some(kind) && endpoint.takes != Input::Nothing);
+            let facts = kind.facts();
+            let is_there = ["clusters", "node-pools", "node-pool-labels"].contains(&facts.word);
+            if !is_there && !place.0.contains_key(facts.segment) {
+                let list = place.path(&list.unwrap().path);
+                place.set(facts.segment, self.id(token, &list, example(kind)).await);
+            }
+        }
         let script = self.request(
             token,
             reqwest::Method::PUT,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use sqlx::{AnyConnection, Connection as _};
-use tidewaiter_cloud::server::kind::Kind;
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_testkit::eventually;
 
 use crate::errors::limited;

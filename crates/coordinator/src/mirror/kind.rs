@@ -4,9 +4,9 @@ use kube::Client;
 use kube::core::ObjectMeta;
 use serde::Serialize;
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
-use tidewaiter_cloud::client::{ChangedKind, Cluster, Path};
+use tidewaiter_cloud::client::{Cluster, Path};
 use tidewaiter_cloud::models::values::NodePoolId;
-use tidewaiter_cloud::models::{InvalidItem, Model, NodePool};
+use tidewaiter_cloud::models::{InvalidItem, Kind, Model, NodePool};
 use tidewaiter_kit::Cacheable;
 use tidewaiter_kit::cache::CacheBuilder;
 use uuid::Uuid;
@@ -21,7 +21,7 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
     /// The name of its controller, under which the API server records the writes: `sync-users`.
     const CONTROLLER: &'static str;
     /// The kinds of the change stream after which it is listed again.
-    const CHANGED: &'static [ChangedKind];
+    const CHANGED: &'static [Kind];
     /// The finalizer by which a controller of ours keeps a deleted resource for a moment. The resource has it from its creation.
     const FINALIZER: Option<&'static str> = None;
     /// What the cloud lists.

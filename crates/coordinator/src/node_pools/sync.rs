@@ -55,7 +55,7 @@ pub struct CloudNodes {
     pub cluster: Cluster,
     /// The sync interval.
     pub interval: Duration,
-    /// Notified when the nodes may have changed: `Changes::of(&[ChangedKind::Nodes])`.
+    /// Notified when the nodes may have changed: `Changes::of(&[Kind::Node])`.
     pub asked: Arc<Notify>,
 }
 

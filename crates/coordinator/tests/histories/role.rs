@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
-use tidewaiter_cloud::client::{ChangedKind, Client, ClientSettings, Cluster};
+use tidewaiter_cloud::client::{Client, ClientSettings, Cluster};
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_coordinator::changes::Changes;
 use tidewaiter_coordinator::controllers::{self, NodePoolSource};
 use tidewaiter_coordinator::mirror::{self, MassDeletion, MirrorSettings, RegistryCredentialsIn};
@@ -73,7 +74,7 @@ pub async fn run(parts: RoleParts) -> Result<(), TaskEnded> {
             client,
             cluster,
             interval: INTERVAL,
-            asked: changes.of(&[ChangedKind::Nodes, ChangedKind::NodePools]),
+            asked: changes.of(&[Kind::Node, Kind::NodePool]),
         }),
     };
     controllers::label_nodes(node_pools, &role.clients, &role.context, &mut role.tasks).unwrap();

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tidewaiter_cloud::client::{ChangedKind, Client, ClientSettings, Cluster};
+use tidewaiter_cloud::client::{Client, ClientSettings, Cluster};
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_coordinator::changes::Changes;
 use tidewaiter_coordinator::controllers::NodePoolSource;
 use tidewaiter_coordinator::node_pools::NodePools;
@@ -88,7 +89,7 @@ impl Cloud {
         beside(async move {
             tasks.run_until(std::future::pending()).await.unwrap();
         });
-        let asked = changes.unwrap().of(&[ChangedKind::Nodes]);
+        let asked = changes.unwrap().of(&[Kind::Node]);
         let cloud = CloudNodes {
             client,
             cluster,

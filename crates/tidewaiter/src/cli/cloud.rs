@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use tidewaiter_cloud::client::BaseUrl;
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::{Email, OrganizationId};
 
 use super::{ActionCommand, OperatorsCommand, ServerCommand, SignArgs, SignScriptArgs};
@@ -83,8 +85,8 @@ pub(crate) struct Place {
 #[derive(Debug, Args)]
 pub(crate) struct OfKind {
     /// The kind
-    #[arg(value_name = "KIND")]
-    pub(crate) kind: CloudKind,
+    #[arg(value_name = "KIND", value_parser = kind())]
+    pub(crate) kind: Kind,
 
     #[command(flatten)]
     pub(crate) place: Place,
@@ -297,55 +299,14 @@ pub(crate) enum CloudFormat {
     Name,
 }
 
-/// The kinds. A kind refers only to kinds listed before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
-pub(crate) enum CloudKind {
-    /// Organizations that you are a member of
-    #[value(alias = "organization", alias = "orgs")]
-    Organizations,
-    /// Members of the organization
-    #[value(alias = "user")]
-    Users,
-    /// SSH keys of a user
-    #[value(alias = "ssh-key", alias = "keys")]
-    SshKeys,
-    /// Groups of users that roles can be granted to
-    #[value(alias = "team")]
-    Teams,
-    /// Roles and their rules
-    #[value(alias = "role")]
-    Roles,
-    /// Container registries
-    #[value(alias = "registry")]
-    Registries,
-    /// Accounts at cloud providers
-    #[value(alias = "provider")]
-    Providers,
-    /// Clusters
-    #[value(alias = "cluster")]
-    Clusters,
-    /// Labels for all nodes of a cluster
-    #[value(alias = "label")]
-    Labels,
-    /// Plugins of a cluster
-    #[value(alias = "plugin")]
-    Plugins,
-    /// Autoscaling policies of a cluster
-    #[value(alias = "autoscaling-policy")]
-    AutoscalingPolicies,
-    /// Node pools of a cluster
-    #[value(alias = "node-pool", alias = "pools")]
-    NodePools,
-    /// Labels for all nodes of a node pool
-    #[value(alias = "node-pool-label")]
-    NodePoolLabels,
-    /// Nodes of a node pool or of a cluster
-    #[value(alias = "node")]
-    Nodes,
-    /// Grants of roles to users and teams
-    #[value(alias = "role-binding", alias = "bindings")]
-    RoleBindings,
-    /// Upgrades of a cluster
-    #[value(alias = "upgrade")]
-    Upgrades,
+/// The words of the kinds, with what each is.
+fn kind() -> impl TypedValueParser<Value = Kind> {
+    let words = Kind::resources().map(|kind| {
+        let facts = kind.facts();
+        PossibleValue::new(facts.word).help(facts.about).aliases(facts.aliases)
+    });
+    PossibleValuesParser::new(words).try_map(|word| {
+        let is_called = |kind: &Kind| kind.word() == word || kind.facts().aliases.contains(&&*word);
+        Kind::resources().find(is_called).ok_or("is not the name of a kind")
+    })
 }

@@ -7,13 +7,14 @@ use std::path::Path as File;
 use anyhow::{Context as _, Result, anyhow};
 use serde_json::{Value, json};
 use tidewaiter_cloud::client::{Body, Method, Path, Request};
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::{UpgradeScript, values::UserId};
 
 use super::output::{names, print, table, value};
 use super::session::{Session, request, text};
 use crate::cli::{
-    ActionCommand, ActionUser, ApiKeysCommand, CloudFormat, CloudKind, CloudPlace as Place, ListArgs, PolicyArgs,
-    SetPasswordArgs, SetScriptArgs, TokensCommand,
+    ActionCommand, ActionUser, ApiKeysCommand, CloudFormat, CloudPlace as Place, ListArgs, PolicyArgs, SetPasswordArgs,
+    SetScriptArgs, TokensCommand,
 };
 use crate::password;
 
@@ -52,7 +53,7 @@ pub(super) async fn main(command: &ActionCommand) -> Result<()> {
 async fn member(user: &ActionUser) -> Result<(Session, Path)> {
     let session = Session::open(&user.place)?;
     let users = session.organization()?.below("users");
-    let id = session.id(CloudKind::Users, &users, &user.member).await?;
+    let id = session.id(Kind::User, &users, &user.member).await?;
     Ok((session, users.below(id)))
 }
 
@@ -158,7 +159,7 @@ async fn set_script(args: &SetScriptArgs) -> Result<()> {
     let cluster = session.cluster(None).await?;
     let mut path = cluster.clone().below("upgrades").below(&args.upgrade);
     if let Some(node) = &args.node {
-        let id = session.id(CloudKind::Nodes, &cluster.below("nodes"), node).await?;
+        let id = session.id(Kind::Node, &cluster.below("nodes"), node).await?;
         path = path.below("nodes").below(id);
     }
     let mut request = Request::new(Method::PUT, path.below("script"));
@@ -173,11 +174,9 @@ async fn assign(args: &PolicyArgs, method: Method) -> Result<()> {
     let pool = args.place.node_pool.as_ref();
     let pool = pool.ok_or_else(|| anyhow!("no node pool is selected: use --node-pool NAME"))?;
     let pools = cluster.clone().below("node-pools");
-    let pool_id = session.id(CloudKind::NodePools, &pools, pool).await?;
+    let pool_id = session.id(Kind::NodePool, &pools, pool).await?;
     let policies = cluster.below("autoscaling-policies");
-    let id = session
-        .id(CloudKind::AutoscalingPolicies, &policies, &args.policy)
-        .await?;
+    let id = session.id(Kind::AutoscalingPolicy, &policies, &args.policy).await?;
     let done = if method == Method::PUT {
         "assigned to"
     } else {

@@ -4,14 +4,13 @@ use std::collections::HashMap;
 
 use anyhow::{Result, anyhow, bail};
 use serde_json::{Map, Value};
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::server::hash::Password;
 use tidewaiter_cloud::server::principal::OrgRole;
 use tidewaiter_coordinator::controllers;
 
 use super::documents::Document;
-use super::kinds::Scope;
 use super::session::text;
-use crate::cli::CloudKind;
 
 /// A document converted to the fields of the API.
 pub(super) struct ApiDocument {
@@ -33,43 +32,43 @@ impl ApiDocument {
 }
 
 /// The ids of the objects that documents name.
-pub(super) type Ids = HashMap<(CloudKind, String), String>;
+pub(super) type Ids = HashMap<(Kind, String), String>;
 
 /// Validates a document as far as possible without the cloud.
 pub(super) fn check(document: &Document) -> Result<()> {
-    let shape = document.kind.shape();
-    if !shape.declared {
+    let kind = document.kind;
+    if !kind.facts().is_declared {
         bail!(
             "the kind {} cannot be applied; create the object with: tidewaiter cloud create",
-            shape.name
+            kind.name()
         );
     }
     let placed = |given: &Option<String>, field: &str, allowed: bool, needed: bool| match (given, allowed, needed) {
-        (Some(_), false, _) => Err(anyhow!("{field}: does not apply to the kind {}; omit it", shape.name)),
+        (Some(_), false, _) => Err(anyhow!("{field}: does not apply to the kind {}; omit it", kind.name())),
         (None, _, true) => Err(anyhow!(
             "{field} is missing: it is required for the kind {}",
-            shape.name
+            kind.name()
         )),
         _ => Ok(()),
     };
-    let in_cluster = matches!(shape.scope, Scope::Cluster | Scope::NodePool);
+    let in_cluster = matches!(kind.parent(), Some(Kind::Cluster | Kind::NodePool));
     placed(
         &document.cluster,
         "cluster",
-        in_cluster || document.kind == CloudKind::RoleBindings,
+        in_cluster || document.kind == Kind::RoleBinding,
         false,
     )?;
     placed(
         &document.node_pool,
         "nodePool",
-        shape.scope == Scope::NodePool,
-        shape.scope == Scope::NodePool,
+        kind.parent() == Some(Kind::NodePool),
+        kind.parent() == Some(Kind::NodePool),
     )?;
     placed(
         &document.user,
         "user",
-        shape.scope == Scope::User,
-        shape.scope == Scope::User,
+        kind.parent() == Some(Kind::User),
+        kind.parent() == Some(Kind::User),
     )?;
     names(document).map(drop)
 }
@@ -80,7 +79,7 @@ pub(super) fn stand_in(number: usize) -> String {
 }
 
 /// The objects that a valid document names.
-pub(super) fn names(document: &Document) -> Result<Vec<(CloudKind, String)>> {
+pub(super) fn names(document: &Document) -> Result<Vec<(Kind, String)>> {
     let mut names = Vec::new();
     read(document, &mut |kind, name| {
         names.push((kind, name.to_owned()));
@@ -94,11 +93,11 @@ pub(super) fn names(document: &Document) -> Result<Vec<(CloudKind, String)>> {
 pub(super) fn said_by(document: &Document, ids: &Ids) -> Result<ApiDocument> {
     read(document, &mut |kind, name| {
         let found = ids.get(&(kind, name.to_owned())).cloned();
-        found.ok_or_else(|| anyhow!("there is no {} {name:?}", kind.shape().name))
+        found.ok_or_else(|| anyhow!("there is no {} {name:?}", kind.name()))
     })
 }
 
-fn read(document: &Document, id: &mut dyn FnMut(CloudKind, &str) -> Result<String>) -> Result<ApiDocument> {
+fn read(document: &Document, id: &mut dyn FnMut(Kind, &str) -> Result<String>) -> Result<ApiDocument> {
     let (mut spec, mut beside) = (document.spec.clone(), Map::new());
     let mut named = |spec: &mut Map<String, Value>, from: &str, to: &str, kind| -> Result<bool> {
         match spec.remove(from) {
@@ -111,40 +110,36 @@ fn read(document: &Document, id: &mut dyn FnMut(CloudKind, &str) -> Result<Strin
         }
     };
     match document.kind {
-        CloudKind::Users => {
+        Kind::User => {
             for field in ["role", "password"] {
                 beside.extend(spec.remove(field).map(|value| (field.to_owned(), value)));
             }
             check_member(&beside)?;
         }
-        CloudKind::Teams => {
+        Kind::Team => {
             if let Some(users) = spec.remove("users") {
                 let users: Vec<String> =
                     serde_json::from_value(users).map_err(|_| anyhow!("spec.users must be a list of strings"))?;
-                let ids = users.iter().map(|user| id(CloudKind::Users, user));
+                let ids = users.iter().map(|user| id(Kind::User, user));
                 spec.insert("user_ids".to_owned(), ids.collect::<Result<Vec<_>>>()?.into());
             }
         }
-        CloudKind::RoleBindings => {
-            named(&mut spec, "role", "authorization_role_id", CloudKind::Roles)?;
-            if named(&mut spec, "user", "user_id", CloudKind::Users)? {
+        Kind::RoleBinding => {
+            named(&mut spec, "role", "authorization_role_id", Kind::Role)?;
+            if named(&mut spec, "user", "user_id", Kind::User)? {
                 spec.insert("type".to_owned(), "UserBinding".into());
             }
-            if named(&mut spec, "team", "team_id", CloudKind::Teams)? {
+            if named(&mut spec, "team", "team_id", Kind::Team)? {
                 spec.insert("type".to_owned(), "TeamBinding".into());
             }
             if let Some(cluster) = &document.cluster {
-                spec.insert("cluster_id".to_owned(), id(CloudKind::Clusters, cluster)?.into());
+                spec.insert("cluster_id".to_owned(), id(Kind::Cluster, cluster)?.into());
             }
         }
         _ => {}
     }
-    let spec = document
-        .kind
-        .shape()
-        .check(&spec.into())
-        .map_err(|error| anyhow!("spec: {error}"))?;
-    if document.kind == CloudKind::Registries {
+    let spec = super::kinds::check(document.kind, &spec.into()).map_err(|error| anyhow!("spec: {error}"))?;
+    if document.kind == Kind::Registry {
         check_registry(&document.spec)?;
     }
     Ok(ApiDocument { spec, beside })
@@ -181,7 +176,7 @@ fn check_registry(spec: &Map<String, Value>) -> Result<()> {
 pub(super) fn title(document: &Document, name: &str) -> String {
     let given = |field: &str| document.spec.get(field).and_then(Value::as_str);
     let name = match (document.kind, given("role"), given("user").or_else(|| given("team"))) {
-        (CloudKind::RoleBindings, Some(role), Some(subject)) => format!("{role} for {subject}"),
+        (Kind::RoleBinding, Some(role), Some(subject)) => format!("{role} for {subject}"),
         _ => name.to_owned(),
     };
     let places = [

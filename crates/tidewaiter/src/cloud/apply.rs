@@ -75,7 +75,7 @@ pub(crate) fn confirm(question: &str) -> Result<()> {
 async fn carry_out(session: &Session, plan: &Plan) -> Result<()> {
     let mut ids = HashMap::new();
     for (number, step) in plan.steps.iter().enumerate() {
-        let title = format!("{} {}", step.kind.shape().name, printable(&step.title));
+        let title = format!("{} {}", step.kind.name(), printable(&step.title));
         let done = carry_out_one(session, step, &mut ids).await.with_context(|| {
             format!(
                 "{title}: stopped after {number} of {} changes, which are kept; apply again to continue",

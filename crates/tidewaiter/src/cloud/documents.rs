@@ -12,10 +12,10 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::{Map, Value};
 use serde_saphyr::UserMessageFormatter;
 use tidewaiter_api::values::printable;
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_kit::Chain;
 
 use super::kinds::{SECRETS, named};
-use crate::cli::CloudKind;
 
 const FIELDS: &str = "kind, id, cluster, nodePool, user, spec";
 
@@ -23,7 +23,7 @@ const FIELDS: &str = "kind, id, cluster, nodePool, user, spec";
 pub(super) struct Document {
     /// The file and the number of the document in it.
     pub(super) origin: String,
-    pub(super) kind: CloudKind,
+    pub(super) kind: Kind,
     /// The object, when it is not the one of that name.
     pub(super) id: Option<String>,
     /// The cluster that it is of, by name or id.
@@ -38,7 +38,7 @@ pub(super) struct Document {
 /// The objects that `--prune` may delete.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct PruneScope {
-    pub(super) kinds: Vec<CloudKind>,
+    pub(super) kinds: Vec<Kind>,
     /// By name or id.
     pub(super) clusters: Vec<String>,
 }
@@ -98,7 +98,7 @@ fn refuse(mut invalid: Vec<anyhow::Error>) -> Result<()> {
 }
 
 /// Reads a file with one object of that kind: a document, or the contents of its `spec`.
-pub(super) fn read_one(path: &Path, kind: CloudKind, environment: &[(String, String)]) -> Result<Document> {
+pub(super) fn read_one(path: &Path, kind: Kind, environment: &[(String, String)]) -> Result<Document> {
     let origin = path.display().to_string();
     let text = fs::read_to_string(path).with_context(|| format!("reading {origin}"))?;
     let mut values = values(&text).with_context(|| origin.clone())?;
@@ -107,13 +107,13 @@ pub(super) fn read_one(path: &Path, kind: CloudKind, environment: &[(String, Str
     };
     let value = match value.get("spec") {
         Some(_) => value,
-        None => serde_json::json!({"kind": kind.shape().name, "spec": value}),
+        None => serde_json::json!({"kind": kind.name(), "spec": value}),
     };
     let folder = path.parent().unwrap_or(Path::new("."));
     let mut all = Documents::default();
     take(value, &origin, &Secrets { folder, environment }, &mut all).with_context(|| origin.clone())?;
     let found = all.documents.pop().filter(|document| document.kind == kind);
-    found.ok_or_else(|| anyhow!("{origin} contains no {}", kind.shape().name))
+    found.ok_or_else(|| anyhow!("{origin} contains no {}", kind.name()))
 }
 
 fn find(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> Result<()> {
@@ -211,7 +211,7 @@ fn scope(fields: &mut Map<String, Value>) -> Result<PruneScope> {
     };
     let (prune, clusters) = (words("prune")?, words("clusters")?);
     let kinds = prune.iter().map(|name| {
-        let kind = named(name).filter(|kind| kind.shape().declared);
+        let kind = named(name).filter(|kind| kind.facts().is_declared);
         kind.ok_or_else(|| anyhow!("prune: {name:?} is not a kind that can be pruned; {}", self::kinds()))
     });
     Ok(PruneScope {
@@ -221,9 +221,8 @@ fn scope(fields: &mut Map<String, Value>) -> Result<PruneScope> {
 }
 
 fn kinds() -> String {
-    use clap::ValueEnum as _;
-    let all = CloudKind::value_variants().iter().map(|kind| kind.shape());
-    let names: Vec<&str> = all.filter(|shape| shape.declared).map(|shape| shape.name).collect();
+    let declared = Kind::resources().filter(|kind| kind.facts().is_declared);
+    let names: Vec<&str> = declared.map(Kind::name).collect();
     format!("the kinds of documents are {}", names.join(", "))
 }
 
@@ -261,8 +260,8 @@ impl Secrets<'_> {
 }
 
 /// The documents by kind, in the order in which one may refer to another.
-pub(super) fn by_kind(documents: &[Document]) -> BTreeMap<CloudKind, Vec<&Document>> {
-    let mut kinds: BTreeMap<CloudKind, Vec<&Document>> = BTreeMap::new();
+pub(super) fn by_kind(documents: &[Document]) -> BTreeMap<Kind, Vec<&Document>> {
+    let mut kinds: BTreeMap<Kind, Vec<&Document>> = BTreeMap::new();
     for document in documents {
         kinds.entry(document.kind).or_default().push(document);
     }

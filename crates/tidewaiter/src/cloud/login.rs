@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, anyhow};
 use serde_json::{Value, json};
 use tidewaiter_api::values::quoted;
 use tidewaiter_cloud::client::{AccessToken, Client, Method, Path, Request};
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::{DisplayName, OrganizationId};
 use tidewaiter_kit::SystemClock;
 use url::Url;
@@ -14,7 +15,7 @@ use url::Url;
 use super::contexts::{Contexts, Login};
 use super::output::{print, table, value};
 use super::session::{Session, is_called, settings, text};
-use crate::cli::{CloudFormat, CloudKind, CloudPlace as Place, ContextCommand, LoginArgs, LogoutArgs, WhoamiArgs};
+use crate::cli::{CloudFormat, CloudPlace as Place, ContextCommand, LoginArgs, LogoutArgs, WhoamiArgs};
 
 /// Logs in, and remembers the token.
 pub(super) async fn login(args: &LoginArgs) -> Result<()> {
@@ -261,9 +262,8 @@ async fn check_cluster(context: String, organization: Option<&str>, cluster: &st
             return Ok(());
         }
     };
-    let is_meant = |object: &Value| {
-        text(object, "id").eq_ignore_ascii_case(cluster) || is_called(CloudKind::Clusters.shape(), object, cluster)
-    };
+    let is_meant =
+        |object: &Value| text(object, "id").eq_ignore_ascii_case(cluster) || is_called(Kind::Cluster, object, cluster);
     if clusters.iter().any(is_meant) {
         return Ok(());
     }

@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::{Map, Value};
 use serde_saphyr::UserMessageFormatter;
 use tidewaiter_cloud::client::{ETag, Method, Path, Request};
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_kit::settings::environment;
 
 use super::api_document::{names, said_by};
@@ -17,27 +18,27 @@ use super::documents;
 use super::output::{object, objects, print, table, value, without_secrets, yaml};
 use super::plan::patch;
 use super::session::{Session, request, text};
-use crate::cli::{AuditArgs, CloudFormat, CloudKind, CreateArgs, DeleteArgs, GetArgs, ObjectArgs};
+use crate::cli::{AuditArgs, CloudFormat, CreateArgs, DeleteArgs, GetArgs, ObjectArgs};
 
 /// Lists the objects of a kind, or shows one.
 pub(super) async fn get(args: &GetArgs) -> Result<()> {
     let session = Session::open(&args.of.place)?;
-    let shape = args.of.kind.shape();
+    let kind = args.of.kind;
     let list = session.list_path(args.of.kind).await?;
     let Some(name) = &args.object else {
         let mut found = Value::from(session.list(list).await?);
         if !args.show_secrets {
             without_secrets(&mut found);
         }
-        return objects(args.printed.output, shape, found.as_array().map_or(&[], Vec::as_slice));
+        return objects(args.printed.output, kind, found.as_array().map_or(&[], Vec::as_slice));
     };
     let (_, mut found, _) = one(&session, args.of.kind, list, name).await?;
     if !args.show_secrets {
         without_secrets(&mut found);
     }
     match args.printed.output {
-        CloudFormat::Table => objects(args.printed.output, shape, &[found]),
-        format => object(format, shape, &found),
+        CloudFormat::Table => objects(args.printed.output, kind, &[found]),
+        format => object(format, kind, &found),
     }
 }
 
@@ -47,26 +48,20 @@ pub(super) async fn describe(args: &ObjectArgs) -> Result<()> {
     let list = session.list_path(args.of.kind).await?;
     let (path, mut found, _) = one(&session, args.of.kind, list, &args.object).await?;
     without_secrets(&mut found);
-    object(CloudFormat::Yaml, args.of.kind.shape(), &found)?;
-    if args.of.kind == CloudKind::Clusters {
-        for kind in [
-            CloudKind::Labels,
-            CloudKind::Plugins,
-            CloudKind::NodePools,
-            CloudKind::Upgrades,
-        ] {
-            let shape = kind.shape();
-            let found = session.list(path.clone().below(shape.segment)).await?;
+    object(CloudFormat::Yaml, args.of.kind, &found)?;
+    if args.of.kind == Kind::Cluster {
+        for kind in [Kind::ClusterLabel, Kind::Plugin, Kind::NodePool, Kind::Upgrade] {
+            let found = session.list(path.clone().below(kind.facts().segment)).await?;
             if !found.is_empty() {
-                print(&format!("\n{}\n", shape.segment.to_uppercase()))?;
-                objects(CloudFormat::Table, shape, &found)?;
+                print(&format!("\n{}\n", kind.facts().segment.to_uppercase()))?;
+                objects(CloudFormat::Table, kind, &found)?;
             }
         }
     }
     Ok(())
 }
 
-async fn one(session: &Session, kind: CloudKind, list: Path, name: &str) -> Result<(Path, Value, Option<ETag>)> {
+async fn one(session: &Session, kind: Kind, list: Path, name: &str) -> Result<(Path, Value, Option<ETag>)> {
     let id = session.id(kind, &list, name).await?;
     let path = list.below(id);
     let (found, etag) = session.get(path.clone()).await?;
@@ -81,14 +76,14 @@ pub(super) async fn create(args: &CreateArgs) -> Result<()> {
     place.cluster = place.cluster.or_else(|| document.cluster.clone());
     place.node_pool = place.node_pool.or_else(|| document.node_pool.clone());
     place.user = place.user.or_else(|| document.user.clone());
-    if args.of.kind == CloudKind::Nodes && place.node_pool.is_none() {
+    if args.of.kind == Kind::Node && place.node_pool.is_none() {
         bail!("a node is created in a node pool: use --node-pool NAME");
     }
     let session = Session::open(&place)?;
     let list = session.list_path(args.of.kind).await?;
     let mut ids = HashMap::new();
     for (kind, name) in names {
-        let list = session.organization()?.below(kind.shape().segment);
+        let list = session.organization()?.below(kind.facts().segment);
         ids.insert((kind, name.clone()), session.id(kind, &list, &name).await?);
     }
     let body = said_by(&document, &ids)?.for_creation();
@@ -96,13 +91,13 @@ pub(super) async fn create(args: &CreateArgs) -> Result<()> {
     if let Value::Object(fields) = &mut made {
         fields.remove("credentials");
     }
-    object(args.output, args.of.kind.shape(), &made)
+    object(args.output, args.of.kind, &made)
 }
 
 /// Opens an object in an editor and sends the changes.
 pub(super) async fn edit(args: &ObjectArgs) -> Result<()> {
     let session = Session::open(&args.of.place)?;
-    let shape = args.of.kind.shape();
+    let kind = args.of.kind;
     let list = session.list_path(args.of.kind).await?;
     let (path, mut before, etag) = one(&session, args.of.kind, list, &args.object).await?;
     without_secrets(&mut before);
@@ -117,7 +112,7 @@ pub(super) async fn edit(args: &ObjectArgs) -> Result<()> {
     if !changed {
         return print("nothing was changed\n");
     }
-    print(&format!("changed {} {}\n", shape.name, text(&before, "id")))
+    print(&format!("changed {} {}\n", kind.name(), text(&before, "id")))
 }
 
 /// Sends what the user changed in `file`; false if nothing was changed.
@@ -169,17 +164,17 @@ fn read_after_editor(file: &std::path::Path) -> Result<Value> {
 pub(super) async fn delete(args: &DeleteArgs) -> Result<()> {
     let ObjectArgs { of, object: name } = &args.object;
     let session = Session::open(&of.place)?;
-    let shape = of.kind.shape();
+    let kind = of.kind;
     let list = session.list_path(of.kind).await?;
     let (path, found, etag) = one(&session, of.kind, list, name).await?;
     let id = text(&found, "id").to_owned();
     if !args.yes {
-        confirm(&format!("Delete {} {name} ({id})?", shape.name))?;
+        confirm(&format!("Delete {} {name} ({id})?", kind.name()))?;
     }
     let mut request = Request::new(Method::DELETE, path);
     request.if_match = etag;
     session.send(&request).await?;
-    print(&format!("deleted {} {id}\n", shape.name))
+    print(&format!("deleted {} {id}\n", kind.name()))
 }
 
 /// Lists changes and their authors.

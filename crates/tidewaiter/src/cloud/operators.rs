@@ -3,10 +3,11 @@
 use anyhow::Result;
 use serde_json::Value;
 use tidewaiter_cloud::client::{Method, Path, Request};
+use tidewaiter_cloud::models::Kind;
 
 use super::output::{names, print, table, value};
 use super::session::Session;
-use crate::cli::{CloudFormat, CloudKind, OperatorsCommand};
+use crate::cli::{CloudFormat, OperatorsCommand};
 
 /// Lists, adds or removes operators.
 pub(super) async fn main(command: &OperatorsCommand) -> Result<()> {
@@ -23,14 +24,14 @@ pub(super) async fn main(command: &OperatorsCommand) -> Result<()> {
         OperatorsCommand::Add(args) => {
             let session = Session::open(&args.place)?;
             let users = session.organization()?.below("users");
-            let id = session.id(CloudKind::Users, &users, &args.operator).await?;
+            let id = session.id(Kind::User, &users, &args.operator).await?;
             session.send(&Request::new(Method::PUT, operators.below(&id))).await?;
             print(&format!("{} is now an operator\n", args.operator))
         }
         OperatorsCommand::Remove(args) => {
             let session = Session::open(&args.place)?;
             // Wherever he is at home.
-            let id = session.id(CloudKind::Users, &operators, &args.operator).await?;
+            let id = session.id(Kind::User, &operators, &args.operator).await?;
             session
                 .send(&Request::new(Method::DELETE, operators.below(&id)))
                 .await?;

@@ -8,26 +8,29 @@ use comfy_table::presets::NOTHING;
 use jiff::Timestamp;
 use serde_json::Value;
 use tidewaiter_api::values::printable;
+use tidewaiter_cloud::models::Kind;
 
-use super::kinds::{SECRETS, Shape};
+use super::kinds::SECRETS;
 use crate::cli::CloudFormat;
 
 /// Prints objects of a kind.
-pub(super) fn objects(format: CloudFormat, shape: &Shape, found: &[Value]) -> Result<()> {
+pub(super) fn objects(format: CloudFormat, kind: Kind, found: &[Value]) -> Result<()> {
     match format {
         CloudFormat::Table => {
-            let columns: Vec<&str> = std::iter::once("id").chain(shape.columns.iter().copied()).collect();
+            let columns: Vec<&str> = std::iter::once("id")
+                .chain(kind.facts().columns.iter().copied())
+                .collect();
             print(&table(&columns, found))
         }
-        CloudFormat::Name => print(&names(shape.name, found)),
+        CloudFormat::Name => print(&names(kind.name(), found)),
         _ => value(format, &Value::from(found)),
     }
 }
 
 /// Prints one object: its fields line by line, or in the requested format.
-pub(super) fn object(format: CloudFormat, shape: &Shape, found: &Value) -> Result<()> {
+pub(super) fn object(format: CloudFormat, kind: Kind, found: &Value) -> Result<()> {
     match format {
-        CloudFormat::Name => print(&names(shape.name, std::slice::from_ref(found))),
+        CloudFormat::Name => print(&names(kind.name(), std::slice::from_ref(found))),
         CloudFormat::Table => value(CloudFormat::Yaml, found),
         _ => value(format, found),
     }

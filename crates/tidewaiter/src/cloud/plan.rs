@@ -11,15 +11,15 @@ use serde_json::{Map, Value};
 use similar::{ChangeTag, TextDiff};
 use tidewaiter_api::values::printable;
 use tidewaiter_cloud::client::{ETag, Path};
+use tidewaiter_cloud::models::Kind;
 
 use super::impact::Impact;
 use super::kinds::SECRETS;
 use super::output::yaml;
-use crate::cli::CloudKind;
 
 /// The change of one object.
 pub(super) struct Step {
-    pub(super) kind: CloudKind,
+    pub(super) kind: Kind,
     /// Its title for messages.
     pub(super) title: String,
     /// The list that it is in.
@@ -88,7 +88,7 @@ impl Plan {
 
 impl Step {
     fn shown(&self, names: &HashMap<String, String>) -> Result<String> {
-        let title = format!("{} {}", self.kind.shape().name, printable(&self.title));
+        let title = format!("{} {}", self.kind.name(), printable(&self.title));
         let text = |value: &Value| {
             let mut value = value.clone();
             substitute(&mut value, names);

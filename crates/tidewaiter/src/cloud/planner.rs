@@ -10,14 +10,13 @@ use std::collections::{HashMap, HashSet};
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::Value;
 use tidewaiter_cloud::client::Path;
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::UserId;
 
 use super::api_document::{Ids, name_of, names, said_by, stand_in, title};
 use super::documents::{Document, Documents, by_kind};
-use super::kinds::Scope;
 use super::plan::{Change, Plan, Step, fields_of, patch, touched};
 use super::session::{Session, is_called, text};
-use crate::cli::CloudKind;
 
 /// Makes the plan of valid documents.
 ///
@@ -60,17 +59,17 @@ struct Planner<'a> {
     /// The objects to be created: by path and name, the placeholder of the id.
     pending: HashMap<(String, String), String>,
     /// The ids that documents name.
-    kept: HashSet<(CloudKind, String)>,
+    kept: HashSet<(Kind, String)>,
     plan: Plan,
 }
 
 impl Planner<'_> {
     async fn add(&mut self, document: &Document) -> Result<()> {
-        let shape = document.kind.shape();
+        let kind = document.kind;
         let list = self.list_of(document).await?;
         let mut ids = Ids::new();
         for (kind, name) in names(document)? {
-            let list = self.session.organization()?.below(kind.shape().segment);
+            let list = self.session.organization()?.below(kind.facts().segment);
             let id = self.id(kind, &list, &name).await?;
             let new = if self.pending.values().any(|pending| *pending == id) {
                 "new"
@@ -81,12 +80,17 @@ impl Planner<'_> {
             ids.insert((kind, name), id);
         }
         let api_document = said_by(document, &ids)?;
-        let called: Vec<&str> = shape.key.iter().map(|field| text(&api_document.spec, field)).collect();
+        let called: Vec<&str> = kind
+            .facts()
+            .key
+            .iter()
+            .map(|field| text(&api_document.spec, field))
+            .collect();
         let title = title(document, &name_of(&api_document.spec, &called));
         match self.existing(document, &list, &api_document.spec).await? {
             None => {
                 if self.pending.contains_key(&(list.to_string(), called.join("\0"))) {
-                    bail!("{} {title} occurs twice", shape.name);
+                    bail!("{} {title} occurs twice", kind.name());
                 }
                 let stand_in = stand_in(self.pending.len() + 1);
                 for name in called.iter().copied().chain([called.join("\0").as_str()]) {
@@ -100,7 +104,7 @@ impl Planner<'_> {
             Some(found) => {
                 let id = text(&found, "id").to_owned();
                 if !self.kept.insert((document.kind, id.clone())) {
-                    bail!("{} {title} occurs twice", shape.name);
+                    bail!("{} {title} occurs twice", kind.name());
                 }
                 if patch(&fields_of(&found, &api_document.spec), &api_document.spec).is_none() {
                     self.plan.unchanged += 1;
@@ -126,7 +130,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn push(&mut self, kind: CloudKind, title: String, list: Path, change: Change) {
+    fn push(&mut self, kind: Kind, title: String, list: Path, change: Change) {
         self.plan.steps.push(Step {
             kind,
             title,
@@ -137,18 +141,22 @@ impl Planner<'_> {
 
     /// The existing object of a document, if there is one.
     async fn existing(&mut self, document: &Document, list: &Path, spec: &Value) -> Result<Option<Value>> {
-        let shape = document.kind.shape();
+        let kind = document.kind;
         let objects = self.objects(list).await?;
         if let Some(id) = &document.id {
             let found = objects.iter().find(|object| text(object, "id") == id);
-            let found = found.ok_or_else(|| anyhow!("there is no {} with the id {id}", shape.name))?;
+            let found = found.ok_or_else(|| anyhow!("there is no {} with the id {id}", kind.name()))?;
             return Ok(Some(found.clone()));
         }
         let empty = |value: Option<&Value>| value.is_none_or(|value| value.is_null() || value == "");
         let same = |object: &&Value| {
-            let fields = shape.key.iter().map(|field| (object.get(*field), spec.get(*field)));
+            let fields = kind
+                .facts()
+                .key
+                .iter()
+                .map(|field| (object.get(*field), spec.get(*field)));
             let case = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_lowercase);
-            let email = document.kind == CloudKind::Users;
+            let email = document.kind == Kind::User;
             fields
                 .into_iter()
                 .all(|(one, other)| one == other || (empty(one) && empty(other)) || (email && case(one) == case(other)))
@@ -160,7 +168,7 @@ impl Planner<'_> {
             _ => bail!(
                 "{} objects of kind {} have this name: use an id",
                 found.len(),
-                shape.name
+                kind.name()
             ),
         }
     }
@@ -180,12 +188,11 @@ impl Planner<'_> {
     }
 
     /// The id of the object named `name` in a list, existing or to be created.
-    async fn id(&mut self, kind: CloudKind, list: &Path, name: &str) -> Result<String> {
+    async fn id(&mut self, kind: Kind, list: &Path, name: &str) -> Result<String> {
         if name.parse::<UserId>().is_ok() {
             return Ok(name.to_lowercase());
         }
-        let shape = kind.shape();
-        let called = |object: &&Value| is_called(shape, object, name);
+        let called = |object: &&Value| is_called(kind, object, name);
         let objects = self.objects(list).await?;
         let found: Vec<String> = objects
             .iter()
@@ -196,34 +203,39 @@ impl Planner<'_> {
             [id] => Ok(id.clone()),
             [] => {
                 let pending = self.pending.get(&(list.to_string(), name.to_owned())).cloned();
-                pending.ok_or_else(|| anyhow!("there is no {} {name:?} in the cloud or in these documents", shape.name))
+                pending.ok_or_else(|| {
+                    anyhow!(
+                        "there is no {} {name:?} in the cloud or in these documents",
+                        kind.name()
+                    )
+                })
             }
             _ => bail!(
                 "{} objects of kind {} are named {name:?}: use an id",
                 found.len(),
-                shape.name
+                kind.name()
             ),
         }
     }
 
     async fn list_of(&mut self, document: &Document) -> Result<Path> {
-        let shape = document.kind.shape();
+        let kind = document.kind;
         let organization = self.session.organization()?;
-        let parent = match (shape.scope, &document.user, &document.node_pool) {
-            (Scope::User, Some(user), _) => {
+        let parent = match (kind.parent(), &document.user, &document.node_pool) {
+            (Some(Kind::User), Some(user), _) => {
                 let list = organization.below("users");
-                let id = self.id(CloudKind::Users, &list, user).await?;
+                let id = self.id(Kind::User, &list, user).await?;
                 list.below(id)
             }
-            (Scope::Cluster, ..) => self.cluster(document.cluster.as_deref()).await?,
-            (Scope::NodePool, _, Some(pool)) => {
+            (Some(Kind::Cluster), ..) => self.cluster(document.cluster.as_deref()).await?,
+            (Some(Kind::NodePool), _, Some(pool)) => {
                 let list = self.cluster(document.cluster.as_deref()).await?.below("node-pools");
-                let id = self.id(CloudKind::NodePools, &list, pool).await?;
+                let id = self.id(Kind::NodePool, &list, pool).await?;
                 list.below(id)
             }
             _ => organization,
         };
-        Ok(parent.below(shape.segment))
+        Ok(parent.below(kind.facts().segment))
     }
 
     async fn cluster(&mut self, named: Option<&str>) -> Result<Path> {
@@ -231,7 +243,7 @@ impl Planner<'_> {
         let name = named.map(str::to_owned).or(place);
         let name = name.ok_or_else(|| anyhow!("cluster is missing, and the context has no cluster"))?;
         let list = self.session.organization()?.below("clusters");
-        let id = self.id(CloudKind::Clusters, &list, &name).await?;
+        let id = self.id(Kind::Cluster, &list, &name).await?;
         Ok(list.below(id))
     }
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::Value;
 use tidewaiter_cloud::client::{AccessToken, BaseUrl, Client, ClientSettings, ETag, Method, Path, Request};
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::UserId;
 use tidewaiter_kit::SystemClock;
 
 use super::contexts::{Contexts, Login};
-use super::kinds::{Scope, Shape};
-use crate::cli::{CloudKind, CloudPlace as Place};
+use crate::cli::CloudPlace as Place;
 
 /// How long requests to an unavailable server are retried while a user waits.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -77,48 +77,46 @@ impl Session {
             anyhow!("no cluster is selected: use --cluster NAME or tidewaiter cloud context set --cluster NAME")
         })?;
         let list = self.organization()?.below("clusters");
-        let id = self.id(CloudKind::Clusters, &list, cluster).await?;
+        let id = self.id(Kind::Cluster, &list, cluster).await?;
         Ok(list.below(id))
     }
 
     /// The path of the list of a kind, at the place of the command line.
-    pub(super) async fn list_path(&self, kind: CloudKind) -> Result<Path> {
-        let shape = kind.shape();
-        let parent = match shape.scope {
-            Scope::Account => return Ok(Path::new([shape.segment])),
-            Scope::Organization => self.organization()?,
-            Scope::Cluster => self.cluster(None).await?,
-            Scope::User => match &self.place.user {
-                None => return Ok(Path::new(["account", shape.segment])),
+    pub(super) async fn list_path(&self, kind: Kind) -> Result<Path> {
+        let parent = match kind.parent() {
+            Some(Kind::Organization) => self.organization()?,
+            Some(Kind::Cluster) => self.cluster(None).await?,
+            Some(Kind::User) => match &self.place.user {
+                None => return Ok(Path::new(["account", kind.facts().segment])),
                 Some(user) => {
                     let list = self.organization()?.below("users");
-                    let id = self.id(CloudKind::Users, &list, user).await?;
+                    let id = self.id(Kind::User, &list, user).await?;
                     list.below(id)
                 }
             },
-            Scope::NodePool => match &self.place.node_pool {
+            Some(Kind::NodePool) => match &self.place.node_pool {
                 // The nodes of a cluster are listed without asking for a pool.
-                None if kind == CloudKind::Nodes => self.cluster(None).await?,
+                None if kind == Kind::Node => self.cluster(None).await?,
                 None => bail!("no node pool is selected: use --node-pool NAME"),
                 Some(pool) => {
                     let list = self.cluster(None).await?.below("node-pools");
-                    let id = self.id(CloudKind::NodePools, &list, pool).await?;
+                    let id = self.id(Kind::NodePool, &list, pool).await?;
                     list.below(id)
                 }
             },
+            _ => return Ok(Path::new([kind.facts().segment])),
         };
-        Ok(parent.below(shape.segment))
+        Ok(parent.below(kind.facts().segment))
     }
 
     /// The id of the object in `list` with this name or id.
-    pub(super) async fn id(&self, kind: CloudKind, list: &Path, name: &str) -> Result<String> {
+    pub(super) async fn id(&self, kind: Kind, list: &Path, name: &str) -> Result<String> {
         // Every id is a UUID, whatever it is of.
         if name.parse::<UserId>().is_ok() {
             return Ok(name.to_lowercase());
         }
-        let shape = kind.shape();
         let found: Vec<Value> = self.list(list.clone()).await?;
-        let called = |object: &&Value| is_called(shape, object, name);
+        let called = |object: &&Value| is_called(kind, object, name);
         let ids: Vec<&str> = found
             .iter()
             .filter(called)
@@ -126,11 +124,11 @@ impl Session {
             .collect();
         match ids[..] {
             [id] => Ok(id.to_owned()),
-            [] => bail!("there is no {} {name:?}", shape.name),
+            [] => bail!("there is no {} {name:?}", kind.name()),
             _ => bail!(
                 "{} objects of kind {} are named {name:?}: use an id",
                 ids.len(),
-                shape.name
+                kind.name()
             ),
         }
     }
@@ -167,10 +165,10 @@ impl Session {
 }
 
 /// Whether the object has this name.
-pub(super) fn is_called(shape: &Shape, object: &Value, name: &str) -> bool {
-    let fields = shape.key.iter().copied().chain(["name"]);
+pub(super) fn is_called(kind: Kind, object: &Value, name: &str) -> bool {
+    let fields = kind.facts().key.iter().copied().chain(["name"]);
     let mut texts = fields.filter_map(|field| object.get(field)?.as_str());
-    texts.any(|text| text == name || (shape.name == "User" && text.eq_ignore_ascii_case(name)))
+    texts.any(|text| text == name || (kind == Kind::User && text.eq_ignore_ascii_case(name)))
 }
 
 /// A request with a body.

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use ipnet::IpNet;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
-use tidewaiter_cloud::server::kind::Kind;
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::server::store::Retention;
 use tidewaiter_cloud::server::{LimitSettings, ServerParts, TokenLifetimes, TrustedProxies};
 use tidewaiter_kit::role::address;

@@ -172,8 +172,8 @@ async fn a_change_is_shown_and_sent_alone_with_the_version_that_was_seen() {
     let bodies: Vec<&Value> = writes.iter().map(|write| &write.body).collect();
     assert_eq!(bodies.len(), 3, "{bodies:?}");
     assert!(writes[0].line.starts_with("PATCH ") && writes[0].if_match.is_some());
-    assert_eq!(bodies[0]["rules"][0]["verbs"], json!(["get"]));
-    assert_eq!(bodies[1], &json!({"credentials": {"password": "hunter2-new"}}));
+    assert_eq!(bodies[0], &json!({"credentials": {"password": "hunter2-new"}}));
+    assert_eq!(bodies[1]["rules"][0]["verbs"], json!(["get"]));
     let diff = person.run_with(&["cloud", "diff", "-f", &folder], &BOB).await;
     assert_eq!(diff.code, 0, "{}", diff.out);
 }

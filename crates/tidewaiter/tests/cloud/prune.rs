@@ -73,7 +73,7 @@ async fn only_the_kinds_and_clusters_of_the_scope_are_pruned_and_the_last_first(
     );
     assert!(person.cloud.writes().is_empty());
     person.run(&[&prune[..], &["--yes"]].concat()).await.well();
-    assert_eq!(deleted(&person), ["role-bindings", "labels", "roles"]);
+    assert_eq!(deleted(&person), ["labels", "role-bindings", "roles"]);
     assert_eq!(
         person.cloud.list(&of_organization("teams")).len(),
         1,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use serde_json::Value;
-use tidewaiter_cloud::client::{ChangedKind, Client, ClientError, ClientSettings, Cluster, Fetched, Listing, Wake};
-use tidewaiter_cloud::models::{ClusterLabel, Registry, Role, RoleBinding, User};
+use tidewaiter_cloud::client::{Client, ClientError, ClientSettings, Cluster, Fetched, Listing, Wake};
+use tidewaiter_cloud::models::{ClusterLabel, Kind, Registry, Role, RoleBinding, User};
 use tidewaiter_kit::{Clock as _, SystemClock};
 use tidewaiter_testkit::{Process, Program, Scratch, eventually, free_port};
 
@@ -283,7 +283,7 @@ async fn a_cluster_lists_what_is_its_own_and_is_told_of_changes() {
     person.run_with(&["cloud", "apply", "-f", &file], &[BOB]).await.well();
     let wake = next().await;
     assert!(
-        matches!(&wake, Wake::Changed(kinds) if kinds.contains(&ChangedKind::Labels)),
+        matches!(&wake, Wake::Changed(kinds) if kinds.contains(&Kind::ClusterLabel)),
         "{wake:?}"
     );
 

@@ -1,156 +1,110 @@
-//! The table of uniform kinds: each line is six endpoints.
+//! The six endpoints of a kind whose objects are listed, created, read, replaced, changed and deleted by common code.
 
-use http::Method;
+use http::{Method, StatusCode};
 
-use super::{
-    Action, BINDINGS, CLUSTER, Endpoint, Input, MANIFESTS, NOBODY, Output, POOL, ROLE_LISTS, entry, organization,
-};
-use crate::server::kind::Kind;
+use super::{CLUSTER, Endpoint, IF_MATCH, Input, ORGANIZATION, Output, PAGES, POOL, entry, organization, to};
+use crate::models::{Code, Facts, Kind};
 use crate::server::principal::OrgRole;
+use crate::server::{lists, resources};
 
-/// A kind whose objects are listed, created, read, replaced, patched and deleted by common code.
-pub(in crate::server) struct Collection {
-    pub(super) kind: Kind,
-    /// The path of the list.
-    pub(super) path: &'static str,
-    pub(super) tag: &'static str,
-    /// The minimum role that may change an object.
-    pub(super) writes: OrgRole,
-    /// Whether clusters may read it.
-    pub(super) cluster: bool,
-    /// The schemas of request and response.
-    pub(super) said: &'static str,
-    pub(super) shown: &'static str,
+/// The endpoints of `kind`; none if it has endpoints of its own.
+pub(super) fn endpoints(kind: Kind) -> Vec<Endpoint> {
+    match kind.code() {
+        Some(code) if !kind.facts().has_own_endpoints => common(kind, kind.facts(), code),
+        _ => Vec::new(),
+    }
 }
 
-macro_rules! collections {
-    ($($kind:ident $base:ident $word:literal $tag:literal $writes:ident $cluster:literal $said:literal $shown:literal;)+) => {
-        &[$(Collection {
-            kind: Kind::$kind,
-            path: concat!(collections!(@$base), "/", $word),
-            tag: $tag,
-            writes: OrgRole::$writes,
-            cluster: $cluster,
-            said: $said,
-            shown: $shown,
-        }),+]
+fn common(kind: Kind, facts: &'static Facts, code: &Code) -> Vec<Endpoint> {
+    // Users may read and change what belongs to themselves, whatever their role.
+    let own = kind.parent() == Some(Kind::User);
+    let (one, tag) = (facts.singular, facts.tag);
+    let reads = organization(OrgRole::ReadOnly, facts.is_for_clusters, own);
+    let writes = organization(facts.writers, false, own);
+    // A cluster may read itself, but no list of clusters.
+    let item_reads = organization(OrgRole::ReadOnly, facts.is_for_clusters || kind == Kind::Cluster, own);
+    let list = format!("{}/{}", parent(kind), facts.segment);
+    let item = match kind {
+        Kind::Cluster => CLUSTER.to_owned(),
+        Kind::NodePool => POOL.to_owned(),
+        _ => format!("{list}/{{id}}"),
     };
-    (@organization) => { "/v3/organizations/{organization_id}" };
-    (@user) => { "/v3/organizations/{organization_id}/users/{user_id}" };
-    (@cluster) => { "/v3/organizations/{organization_id}/clusters/{cluster_id}" };
-    (@pool) => { "/v3/organizations/{organization_id}/clusters/{cluster_id}/node-pools/{node_pool_id}" };
+    let (spec, shown) = ((code.spec)(), (code.shown)());
+    let (get, post, put) = (Method::GET, Method::POST, Method::PUT);
+    let (nothing, made) = (Input::Nothing, Output::Made((code.created)()));
+    let mut create = entry(
+        post,
+        &*list,
+        tag,
+        writes,
+        to!(resources::create),
+        Input::Json(spec),
+        made,
+        format!("Create {one}"),
+    );
+    if kind == Kind::Cluster {
+        create = create.refusing(StatusCode::NOT_IMPLEMENTED);
+    }
+    let list = entry(
+        get.clone(),
+        &*list,
+        tag,
+        reads,
+        to!(lists::list),
+        nothing,
+        Output::List((code.listed)()),
+        format!("List all objects of the kind: {one}"),
+    );
+    let read = entry(
+        get,
+        &*item,
+        tag,
+        item_reads,
+        to!(resources::get),
+        nothing,
+        Output::One(shown),
+        format!("Get {one}"),
+    );
+    let change = |method, takes, verb: &str| {
+        let summary = format!("{verb} {one}");
+        entry(
+            method,
+            &*item,
+            tag,
+            writes,
+            to!(resources::change),
+            takes,
+            Output::One(shown),
+            summary,
+        )
+        .with(IF_MATCH)
+    };
+    let (replace, patch) = (
+        change(put, Input::Json(spec), "Replace"),
+        change(Method::PATCH, Input::Patch(spec), "Change"),
+    );
+    let delete = entry(
+        Method::DELETE,
+        &*item,
+        tag,
+        writes,
+        to!(resources::delete),
+        nothing,
+        Output::Nothing,
+        format!("Delete {one}"),
+    );
+    let list = list.asked(facts.list_query).with(PAGES);
+    let read = read.asked(facts.item_query);
+    let all = [list, create, read, replace, patch, delete.with(IF_MATCH)];
+    all.map(|endpoint| endpoint.of(kind)).to_vec()
 }
 
-pub(in crate::server) const COLLECTIONS: &[Collection] = collections! {
-    Team organization "teams" "Users" Admin false "TeamSpec" "Team";
-    Registry organization "registries" "Registries" Admin true "RegistrySpec" "Registry";
-    Provider organization "providers" "Providers" Admin false "ProviderSpec" "Provider";
-    Cluster organization "clusters" "Clusters" Admin false "ClusterSpec" "Cluster";
-    Role organization "roles" "Roles" Admin true "RoleSpec" "Role";
-    RoleBinding organization "role-bindings" "Roles" Admin true "RoleBindingSpec" "RoleBinding";
-    SshKey user "ssh_keys" "Users" Admin false "SshKeySpec" "SshKey";
-    Plugin cluster "plugins" "Plugins" Admin true "PluginSpec" "Plugin";
-    ClusterLabel cluster "labels" "Labels" Member true "ClusterLabelSpec" "ClusterLabel";
-    NodePool cluster "node-pools" "Node pools" Member true "NodePoolSpec" "NodePool";
-    AutoscalingPolicy cluster "autoscaling-policies" "Autoscaling" Member true "AutoscalingPolicySpec" "AutoscalingPolicy";
-    Upgrade cluster "upgrades" "Upgrades" Admin true "UpgradeSpec" "Upgrade";
-    NodePoolLabel pool "labels" "Labels" Member true "NodePoolLabelSpec" "NodePoolLabel";
-    Node pool "nodes" "Node pools" Member true "NodeSpec" "Node";
-};
-
-impl Collection {
-    pub(super) fn endpoints(&self) -> Vec<Endpoint> {
-        let own = self.kind == Kind::SshKey;
-        let reads = organization(OrgRole::ReadOnly, self.cluster, own);
-        let writes = organization(self.writes, false, own);
-        let item = match self.kind {
-            Kind::Cluster => CLUSTER.to_owned(),
-            Kind::NodePool => POOL.to_owned(),
-            _ => format!("{}/{{id}}", self.path),
-        };
-        let query = match self.kind {
-            Kind::Role => ROLE_LISTS,
-            Kind::RoleBinding => BINDINGS,
-            _ => NOBODY,
-        };
-        let item_query = if self.kind == Kind::Plugin { MANIFESTS } else { NOBODY };
-        let (one, kind, tag) = (self.kind.singular(), self.kind, self.tag);
-        // A cluster may read itself, but no list of clusters.
-        let item_reads = organization(OrgRole::ReadOnly, self.cluster || kind == Kind::Cluster, own);
-        let item_shown = if kind == Kind::Plugin {
-            "PluginWithManifests"
-        } else {
-            self.shown
-        };
-        let made = if kind == Kind::Cluster {
-            "AttachedCluster"
-        } else {
-            item_shown
-        };
-        let list = self.path;
-        vec![
-            entry(
-                Method::GET,
-                list,
-                tag,
-                reads,
-                Action::List(kind),
-                Input::Nothing,
-                Output::List(self.shown),
-                format!("List all objects of the kind: {one}"),
-            )
-            .asked(query),
-            entry(
-                Method::POST,
-                list,
-                tag,
-                writes,
-                Action::Create(kind),
-                Input::Json(self.said),
-                Output::Made(made),
-                format!("Create {one}"),
-            ),
-            entry(
-                Method::GET,
-                &*item,
-                tag,
-                item_reads,
-                Action::Get(kind),
-                Input::Nothing,
-                Output::One(item_shown),
-                format!("Get {one}"),
-            )
-            .asked(item_query),
-            entry(
-                Method::PUT,
-                &*item,
-                tag,
-                writes,
-                Action::Replace(kind),
-                Input::Json(self.said),
-                Output::One(item_shown),
-                format!("Replace {one}"),
-            ),
-            entry(
-                Method::PATCH,
-                &*item,
-                tag,
-                writes,
-                Action::Patch(kind),
-                Input::Patch(self.said),
-                Output::One(item_shown),
-                format!("Change {one}"),
-            ),
-            entry(
-                Method::DELETE,
-                &*item,
-                tag,
-                writes,
-                Action::Delete(kind),
-                Input::Nothing,
-                Output::Nothing,
-                format!("Delete {one}"),
-            ),
-        ]
+/// The path of the objects that own objects of `kind`.
+fn parent(kind: Kind) -> String {
+    match kind.parent() {
+        Some(Kind::User) => format!("{ORGANIZATION}/users/{{user_id}}"),
+        Some(Kind::Cluster) => CLUSTER.to_owned(),
+        Some(Kind::NodePool) => POOL.to_owned(),
+        _ => ORGANIZATION.to_owned(),
     }
 }

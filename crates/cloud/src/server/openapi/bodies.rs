@@ -1,114 +1,21 @@
-//! The schemas of the bodies, by their names in the table of endpoints: those of the models, and those of types that
-//! only this server has.
+//! The bodies that only this server has, for their schemas.
 #![expect(dead_code, reason = "the types here stand for their schemas alone")]
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
-use utoipa::openapi::{Object, OneOfBuilder, RefOr, Schema};
+use utoipa::openapi::{OneOfBuilder, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::models::schema::Described;
-use crate::models::values::{
-    ClusterId, DisplayName, Email, HttpUrl, OrganizationId, Phone, PluginReference, Slug, UnixMillis, UserId, Version,
-};
-use crate::models::{
-    Account, AutoscalingPolicy, AutoscalingPolicySpec, Catalogue, Cluster, ClusterLabel, ClusterLabelSpec, ClusterSpec,
-    Failure, HealthCheck, Jobs, Login, Manifest, Node, NodePool, NodePoolLabel, NodePoolLabelSpec, NodePoolSpec,
-    NodeSpec, NodeStatusReport, OpenObject, Organization, OrganizationSpec, Plugin, PluginDefinition, PluginManifests,
-    PluginSpec, PluginVersion, Provider, ProviderSpec, Registry, RegistrySpec, Role, RoleBinding, RoleBindingSpec,
-    RoleSpec, Secret, SshKey, SshKeySpec, Team, TeamSpec, Token, Upgrade, UpgradeProgress, UpgradeScript, UpgradeSpec,
-    User, UserSpec,
-};
+use crate::models::values::{ClusterId, DisplayName, Email, HttpUrl, OrganizationId, Phone, UnixMillis, UserId};
+use crate::models::{Body, Login, OpenObject, OrgRole, Secret, UpgradeProgress, User, UserSpec};
 
-macro_rules! described {
-    ($($name:literal: $type:ty),+ $(,)?) => {
-        /// The schema with the name `name` in the table.
-        fn described(name: &str) -> Option<Described> {
-            match name {
-                $($name => Some(Described::of::<$type>()),)+
-                _ => None,
-            }
-        }
-    };
-}
-
-described! {
-    "Account": Account, "AccountSpec": AccountSpec, "ApiKeyInfo": ApiKeyInfo, "AttachedCluster": AttachedCluster,
-    "AuditRow": AuditRow, "Authenticated": Authenticated, "AutoscalingPolicy": AutoscalingPolicy,
-    "AutoscalingPolicySpec": AutoscalingPolicySpec, "Catalogue": Catalogue, "Cluster": Cluster,
-    "ClusterLabel": ClusterLabel, "ClusterLabelSpec": ClusterLabelSpec, "ClusterSpec": ClusterSpec, "ClusterToken": ClusterToken,
-    "CreatedApiKey": CreatedApiKey, "CreatedToken": CreatedToken, "Failure": Failure,
-    "Lock": Lock, "LoginRequest": LoginRequest, "MemberSpec": MemberSpec, "Membership": Membership, "NewPassword": NewPassword,
-    "Node": Node, "NodePool": NodePool, "NodePoolLabel": NodePoolLabel,
-    "NodePoolLabelSpec": NodePoolLabelSpec, "NodePoolSpec": NodePoolSpec,
-    "NodeSpec": NodeSpec, "Organization": Organization, "OrganizationSpec": OrganizationSpec,
-    "Operator": Operator, "PasswordChange": PasswordChange, "Plugin": Plugin, "PluginDefinition": PluginDefinition,
-    "PluginManifests": PluginManifests, "PluginSpec": PluginSpec, "PluginVersion": PluginVersion,
-    "PluginWithManifests": PluginWithManifests, "Provider": Provider, "ProviderSpec": ProviderSpec,
-    "Registry": Registry, "RegistrySpec": RegistrySpec, "Role": Role, "RoleBinding": RoleBinding,
-    "RoleBindingSpec": RoleBindingSpec, "RoleChange": RoleChange, "RoleSpec": RoleSpec, "SshKey": SshKey,
-    "SshKeySpec": SshKeySpec, "StatusReport": NodeStatusReport, "Team": Team, "TeamSpec": TeamSpec, "Token": Token,
-    "TokenInfo": TokenInfo, "TokenSpec": TokenSpec, "Upgrade": Upgrade, "UpgradeReport": UpgradeReport,
-    "UpgradeScript": UpgradeScript, "UpgradeSpec": UpgradeSpec, "User": Member, "UserSpec": UserSpec,
-}
-
-/// The schema of a request; an unknown name has an empty object.
-pub(super) fn request(name: &str) -> RefOr<Schema> {
-    described(name).map_or_else(|| Object::new().into(), Described::request)
-}
-
-/// The schema of a body that replaces an object with the schema `shown`.
-pub(super) fn replacement(said: &str, shown: &str) -> RefOr<Schema> {
-    let replacement = described(said)
-        .zip(described(shown))
-        .map(|(said, shown)| said.replacement(shown));
-    replacement.unwrap_or_else(|| request(said))
-}
-
-/// The schema of a patch of an object with the schema `shown`.
-pub(super) fn patch(said: &str, shown: &str) -> RefOr<Schema> {
-    let patch = described(said)
-        .zip(described(shown))
-        .map(|(said, shown)| said.patch(shown));
-    patch.unwrap_or_else(|| request(said))
-}
-
-/// The schema of a response, with all schemas that it refers to.
-pub(super) fn answer(name: &str) -> BTreeMap<String, RefOr<Schema>> {
-    let Some(described) = described(name) else {
-        return BTreeMap::new();
-    };
-    let own = described.name.clone();
-    let mut schemas = described.answer();
-    // The table may use another name than the type.
-    if let Some(schema) = schemas.remove(&own) {
-        schemas.insert(name.to_owned(), schema);
-    }
-    schemas
-}
-
-pub(super) fn slug() -> RefOr<Schema> {
-    Slug::schema()
-}
-
-pub(super) fn version() -> RefOr<Schema> {
-    Version::schema()
-}
-
-/// The role of a user in an organization.
-#[derive(ToSchema)]
-#[schema(rename_all = "snake_case")]
-enum Rank {
-    ReadOnly,
-    Member,
-    Admin,
-    Owner,
+/// A member of an organization, whom the API calls a user.
+pub(in crate::server) fn user_body() -> Body {
+    Body::of::<Member>().named("User")
 }
 
 /// The settings of the own account.
 #[derive(ToSchema)]
-struct AccountSpec {
+pub(in crate::server) struct AccountSpec {
     name: DisplayName,
     email: Email,
     phone: Option<Phone>,
@@ -117,12 +24,12 @@ struct AccountSpec {
 
 /// The settings of a user whose home will be the organization.
 #[derive(ToSchema)]
-struct MemberSpec {
+pub(in crate::server) struct MemberSpec {
     #[serde(flatten)]
     user: UserSpec,
     /// By default `member`.
     #[schema(nullable = false)]
-    role: Option<Rank>,
+    role: Option<OrgRole>,
     /// Without a password, the user cannot log in.
     #[schema(nullable = false, write_only)]
     password: Option<Password>,
@@ -133,25 +40,25 @@ struct MemberSpec {
 struct Member {
     #[serde(flatten)]
     user: User,
-    role: Rank,
+    role: OrgRole,
 }
 
 /// The user's new role in the organization.
 #[derive(ToSchema)]
-struct RoleChange {
-    role: Rank,
+pub(in crate::server) struct RoleChange {
+    role: OrgRole,
 }
 
 /// The user's role in the organization.
 #[derive(ToSchema)]
-struct Membership {
+pub(in crate::server) struct Membership {
     user_id: UserId,
-    role: Rank,
+    role: OrgRole,
 }
 
 /// A user who administers all organizations.
 #[derive(ToSchema)]
-struct Operator {
+pub(in crate::server) struct Operator {
     id: UserId,
     name: DisplayName,
     email: Email,
@@ -161,7 +68,7 @@ struct Operator {
 
 /// Whether the organization is locked.
 #[derive(ToSchema)]
-struct Lock {
+pub(in crate::server) struct Lock {
     locked: bool,
 }
 
@@ -178,7 +85,7 @@ struct Password(String);
 
 /// The current and the new password.
 #[derive(ToSchema)]
-struct PasswordChange {
+pub(in crate::server) struct PasswordChange {
     #[schema(write_only)]
     old_password: Secret,
     #[schema(write_only)]
@@ -187,13 +94,13 @@ struct PasswordChange {
 
 /// A new password.
 #[derive(ToSchema)]
-struct NewPassword {
+pub(in crate::server) struct NewPassword {
     #[schema(write_only)]
     password: Password,
 }
 
 /// With what one logs in: `password` takes the first, `api_key` the second.
-struct LoginRequest;
+pub(in crate::server) struct LoginRequest;
 
 impl ToSchema for LoginRequest {}
 
@@ -213,7 +120,7 @@ struct ApiKeyLogin {
 
 /// The settings of a token.
 #[derive(ToSchema)]
-struct TokenSpec {
+pub(in crate::server) struct TokenSpec {
     name: DisplayName,
     /// The lifetime in seconds.
     #[schema(minimum = 60, maximum = 31_536_000, examples(86400))]
@@ -222,7 +129,7 @@ struct TokenSpec {
 
 /// A token, without its text.
 #[derive(ToSchema)]
-struct TokenInfo {
+pub(in crate::server) struct TokenInfo {
     #[schema(format = "uuid")]
     id: String,
     name: DisplayName,
@@ -232,7 +139,7 @@ struct TokenInfo {
 
 /// A token with its text, which is shown only once.
 #[derive(ToSchema)]
-struct CreatedToken {
+pub(in crate::server) struct CreatedToken {
     #[serde(flatten)]
     info: TokenInfo,
     token: Secret,
@@ -240,7 +147,7 @@ struct CreatedToken {
 
 /// An API key, without the key.
 #[derive(ToSchema)]
-struct ApiKeyInfo {
+pub(in crate::server) struct ApiKeyInfo {
     #[schema(format = "uuid")]
     id: String,
     created_at: UnixMillis,
@@ -249,54 +156,28 @@ struct ApiKeyInfo {
 
 /// An API key, which is shown only once.
 #[derive(ToSchema)]
-struct CreatedApiKey {
+pub(in crate::server) struct CreatedApiKey {
     #[schema(format = "uuid")]
     id: String,
     api_key: Secret,
 }
 
-/// A cluster and its first API key, which is shown only once.
-#[derive(ToSchema)]
-struct AttachedCluster {
-    #[serde(flatten)]
-    cluster: Cluster,
-    api_key: Secret,
-}
-
 /// A short-lived token for the kube-apiserver of one cluster.
 #[derive(ToSchema)]
-struct ClusterToken {
+pub(in crate::server) struct ClusterToken {
     token: Secret,
     expires_at: Timestamp,
 }
 
-/// A plugin with the manifests of its version.
-#[derive(ToSchema)]
-struct PluginWithManifests {
-    #[serde(flatten)]
-    plugin: Plugin,
-    /// Groups, applied in this order; absent if the catalogue has none for this version.
-    #[schema(nullable = false)]
-    manifests: Option<Vec<Vec<Manifest>>>,
-    /// Jobs that must succeed before and after.
-    jobs: Option<Jobs>,
-    /// The plugins of the cluster that must be ready before.
-    #[schema(nullable = false)]
-    depends_on: Option<Vec<PluginReference>>,
-    /// How objects of some kinds are judged.
-    #[schema(nullable = false)]
-    health_checks: Option<Vec<HealthCheck>>,
-}
-
 /// The progress of an upgrade.
 #[derive(ToSchema)]
-struct UpgradeReport {
+pub(in crate::server) struct UpgradeReport {
     status: UpgradeProgress,
 }
 
 /// A change with its author.
 #[derive(ToSchema)]
-struct AuditRow {
+pub(in crate::server) struct AuditRow {
     /// The number of the change.
     id: u64,
     at: Timestamp,
@@ -320,7 +201,7 @@ struct AuditRow {
 
 /// The owner of the token.
 #[derive(ToSchema)]
-struct Authenticated {
+pub(in crate::server) struct Authenticated {
     iss: String,
     /// For a token; an API key has none and does not expire.
     #[schema(nullable = false)]

@@ -61,17 +61,17 @@ fn query(endpoint: &Endpoint) -> String {
 fn takes(takes: Input) -> String {
     match takes {
         Input::Nothing => String::new(),
-        Input::Json(name) => name.to_owned(),
-        Input::Patch(name) => format!("a merge patch of {name}"),
+        Input::Json(body) => body.name.to_owned(),
+        Input::Patch(body) => format!("a merge patch of {}", body.name),
         Input::Text => "text".to_owned(),
     }
 }
 
 fn answers(answers: Output) -> String {
     match answers {
-        Output::List(name) => format!("200, list of {name}"),
-        Output::One(name) => format!("200, {name}"),
-        Output::Made(name) => format!("201, {name}"),
+        Output::List(body) => format!("200, list of {}", body.name),
+        Output::One(body) => format!("200, {}", body.name),
+        Output::Made(body) => format!("201, {}", body.name),
         Output::Nothing => "204".to_owned(),
         Output::Text(media_type) => format!("200, {media_type}"),
         Output::Events => "200, text/event-stream".to_owned(),

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::server::kind::Kind;
+use crate::models::{Kind, UniqueName};
 
 /// The author of a change, and the request.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +35,20 @@ pub struct Name {
     pub field: &'static str,
     /// All fields that the name consists of, with their values, for the message.
     pub key: String,
+}
+
+impl Name {
+    /// The name `unique` among the objects of `scope`.
+    #[must_use]
+    pub fn new(unique: UniqueName, scope: String) -> Self {
+        let UniqueName { field, name, key } = unique;
+        Self {
+            scope,
+            name,
+            field,
+            key,
+        }
+    }
 }
 
 /// An object to be created.

@@ -11,7 +11,7 @@ use tidewaiter_kit::random;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use crate::server::kind::Kind;
+use crate::models::Kind;
 
 /// The number of changes that can be replayed to a stream without querying the database.
 const RECENT: usize = 4_096;
@@ -156,7 +156,7 @@ impl Feed {
     fn wake(&self, notes: &[CommittedChange]) {
         let listeners = held(&self.listeners);
         // Subscribers that lost their permission are woken too, so that their streams end.
-        let waking = |note: &&CommittedChange| note.decides.is_some() || note.scope.kind.event().is_some();
+        let waking = |note: &&CommittedChange| note.decides.is_some() || note.scope.kind.facts().event.is_some();
         for note in notes.iter().filter(waking) {
             let organizations: Box<dyn Iterator<Item = &HashMap<Uuid, watch::Sender<i64>>>> =
                 if note.scope.organization.is_nil() {

@@ -16,7 +16,7 @@ use tracing::warn;
 use super::deadline::within;
 use super::engine::Engine;
 use super::{Author, Health, REPLAYED, Store, StoreError, Transaction, catch_up};
-use crate::server::kind::Kind;
+use crate::models::Kind;
 
 /// The interval of the write probe, and so the time after which readiness recovers.
 const PROBE: Duration = Duration::from_secs(5);

@@ -8,14 +8,14 @@ use sqlx::Any;
 use super::StoreError;
 use super::deadline::within;
 use super::transaction::Transaction;
+use crate::models::Kind;
 use crate::server::Error;
-use crate::server::kind::Kind;
 use crate::server::refusal::Refusal;
 
 /// The quotas of a server.
 #[derive(Clone, Debug, Default)]
 pub struct Quotas {
-    /// Those that differ from [`Kind::quota`].
+    /// Those that differ from [`Facts::quota`](crate::models::Facts::quota).
     pub limits: BTreeMap<Kind, i64>,
     /// Counts refusals, by kind.
     pub refused: Option<IntCounterVec>,
@@ -23,7 +23,7 @@ pub struct Quotas {
 
 impl Quotas {
     fn check(&self, kind: Kind, count: i64) -> Result<(), Refusal> {
-        let limit = self.limits.get(&kind).copied().unwrap_or_else(|| kind.quota());
+        let limit = self.limits.get(&kind).copied().unwrap_or_else(|| kind.facts().quota);
         if count <= limit {
             return Ok(());
         }

@@ -4,7 +4,7 @@ use super::audit::AuditColumns;
 use super::deadline::{Lease, within};
 use super::row::{Columns, Row, select};
 use super::{AuditRow, Store, StoreError, transaction};
-use crate::server::kind::Kind;
+use crate::models::Kind;
 
 impl Store {
     /// The object, if it exists.

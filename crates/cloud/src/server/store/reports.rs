@@ -9,8 +9,8 @@ use super::StoreError;
 use super::deadline::within;
 use super::row::Row;
 use super::transaction::Transaction;
+use crate::models::Kind;
 use crate::server::Error;
-use crate::server::kind::Kind;
 
 impl Transaction {
     /// Updates the status of `before`. An unchanged one is not written.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::server::kind::Kind;
+use crate::models::Kind;
 use crate::server::store::StoreError;
 
 /// A stored object. Ids, times and documents were validated before; an absent value is empty.

@@ -6,8 +6,8 @@ use super::deadline::within;
 use super::row::Row;
 use super::transaction::Transaction;
 use super::{Store, StoreError};
+use crate::models::Kind;
 use crate::server::Error;
-use crate::server::kind::Kind;
 
 /// The location of an encrypted value, and its first bytes in base64, which name its key.
 #[derive(Clone, Debug)]

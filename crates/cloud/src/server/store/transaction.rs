@@ -14,8 +14,8 @@ use super::feed::{CommittedChange, Scope};
 use super::names;
 use super::quotas::Quotas;
 use super::row::{Columns, Row, SecretColumn, select};
+use crate::models::Kind;
 use crate::server::Error;
-use crate::server::kind::Kind;
 use crate::server::refusal::Refusal;
 
 /// The audit action of a deletion.
@@ -193,7 +193,7 @@ impl Transaction {
         let mut next = 0;
         while let Some(parent) = going.get(next).cloned() {
             for kind in parent.kind.children() {
-                going.extend(self.children(*kind, &parent.id).await?);
+                going.extend(self.children(kind, &parent.id).await?);
             }
             next += 1;
         }

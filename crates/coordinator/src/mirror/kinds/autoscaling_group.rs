@@ -3,8 +3,8 @@
 use kube::{Client, ResourceExt as _};
 use tidewaiter_api::containership::{AutoscalingGroup, AutoscalingGroupSpec, ScalingStrategy};
 use tidewaiter_api::names::NODE_POOL_LABEL;
-use tidewaiter_cloud::client::{ChangedKind, Cluster};
-use tidewaiter_cloud::models::{self, InvalidItem, NodePool};
+use tidewaiter_cloud::client::Cluster;
+use tidewaiter_cloud::models::{self, InvalidItem, Kind, NodePool};
 use tidewaiter_kit::Cache;
 use tidewaiter_kit::cache::CacheBuilder;
 
@@ -21,7 +21,7 @@ pub(crate) struct AutoscalingGroups;
 impl MirroredKind for AutoscalingGroups {
     const NAME: &'static str = "autoscaling-groups";
     const CONTROLLER: &'static str = "sync-autoscaling-groups";
-    const CHANGED: &'static [ChangedKind] = &[ChangedKind::NodePools, ChangedKind::AutoscalingPolicies];
+    const CHANGED: &'static [Kind] = &[Kind::NodePool, Kind::AutoscalingPolicy];
     type Object = models::AutoscalingPolicy;
     type Resource = AutoscalingGroup;
 

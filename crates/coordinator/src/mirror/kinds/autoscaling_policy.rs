@@ -4,8 +4,8 @@ use kube::{Client, ResourceExt as _};
 use tidewaiter_api::containership::{
     AdjustmentType, AutoscalingPolicy, AutoscalingPolicySpec, ComparisonOperator, ScalingPolicy, ScalingStep,
 };
-use tidewaiter_cloud::client::{ChangedKind, Cluster};
-use tidewaiter_cloud::models::{self, Comparison};
+use tidewaiter_cloud::client::Cluster;
+use tidewaiter_cloud::models::{self, Comparison, Kind};
 use tidewaiter_kit::Cache;
 use tidewaiter_kit::cache::CacheBuilder;
 
@@ -17,7 +17,7 @@ pub(crate) struct AutoscalingPolicies;
 impl MirroredKind for AutoscalingPolicies {
     const NAME: &'static str = "autoscaling-policies";
     const CONTROLLER: &'static str = "sync-autoscaling-policies";
-    const CHANGED: &'static [ChangedKind] = &[ChangedKind::AutoscalingPolicies];
+    const CHANGED: &'static [Kind] = &[Kind::AutoscalingPolicy];
     type Object = models::AutoscalingPolicy;
     type Resource = AutoscalingPolicy;
 

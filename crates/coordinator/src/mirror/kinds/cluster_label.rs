@@ -3,8 +3,9 @@
 use kube::Client;
 use tidewaiter_api::containership::{ClusterLabel, ClusterLabelSpec};
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
-use tidewaiter_cloud::client::{ChangedKind, Cluster};
+use tidewaiter_cloud::client::Cluster;
 use tidewaiter_cloud::models;
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_kit::Cache;
 use tidewaiter_kit::cache::CacheBuilder;
 
@@ -16,7 +17,7 @@ pub(crate) struct ClusterLabels;
 impl MirroredKind for ClusterLabels {
     const NAME: &'static str = "cluster-labels";
     const CONTROLLER: &'static str = "sync-cluster-labels";
-    const CHANGED: &'static [ChangedKind] = &[ChangedKind::Labels];
+    const CHANGED: &'static [Kind] = &[Kind::ClusterLabel];
     type Object = models::ClusterLabel;
     type Resource = ClusterLabel;
 

@@ -4,8 +4,9 @@ use kube::Client;
 use tidewaiter_api::LabelValue;
 use tidewaiter_api::containership::{NodePoolLabel, NodePoolLabelSpec};
 use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, NODE_POOL_LABEL};
-use tidewaiter_cloud::client::{ChangedKind, Cluster};
+use tidewaiter_cloud::client::Cluster;
 use tidewaiter_cloud::models;
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_kit::Cache;
 use tidewaiter_kit::cache::CacheBuilder;
 
@@ -17,7 +18,7 @@ pub(crate) struct NodePoolLabels;
 impl MirroredKind for NodePoolLabels {
     const NAME: &'static str = "node-pool-labels";
     const CONTROLLER: &'static str = "sync-node-pool-labels";
-    const CHANGED: &'static [ChangedKind] = &[ChangedKind::NodePoolLabels, ChangedKind::NodePools];
+    const CHANGED: &'static [Kind] = &[Kind::NodePoolLabel, Kind::NodePool];
     type Object = models::NodePoolLabel;
     type Resource = NodePoolLabel;
 

@@ -3,8 +3,9 @@
 use kube::Client;
 use tidewaiter_api::containership::{Plugin, PluginSpec};
 use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, SIGNATURE_ANNOTATION};
-use tidewaiter_cloud::client::{ChangedKind, Cluster};
+use tidewaiter_cloud::client::Cluster;
 use tidewaiter_cloud::models;
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_kit::Cache;
 use tidewaiter_kit::cache::CacheBuilder;
 
@@ -18,7 +19,7 @@ pub(crate) struct Plugins;
 impl MirroredKind for Plugins {
     const NAME: &'static str = "plugins";
     const CONTROLLER: &'static str = "sync-plugins";
-    const CHANGED: &'static [ChangedKind] = &[ChangedKind::Plugins];
+    const CHANGED: &'static [Kind] = &[Kind::Plugin];
     type Object = models::Plugin;
     type Resource = Plugin;
 

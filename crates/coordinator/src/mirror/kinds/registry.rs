@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use tidewaiter_api::containership::{AuthToken, Registry, RegistrySpec};
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_api::values::SecretText;
-use tidewaiter_cloud::client::{ChangedKind, Cluster};
+use tidewaiter_cloud::client::Cluster;
 use tidewaiter_cloud::models;
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_kit::Cache;
 use tidewaiter_kit::cache::CacheBuilder;
 
@@ -32,7 +33,7 @@ pub(crate) struct Registries(pub(crate) RegistryCredentialsIn);
 impl MirroredKind for Registries {
     const NAME: &'static str = "registries";
     const CONTROLLER: &'static str = "sync-registries";
-    const CHANGED: &'static [ChangedKind] = &[ChangedKind::Registries];
+    const CHANGED: &'static [Kind] = &[Kind::Registry];
     type Object = models::Registry;
     type Resource = Registry;
 

@@ -11,8 +11,9 @@ use serde_json::json;
 use tidewaiter_api::names::{
     CONTAINERSHIP_NAMESPACE, MANAGED_LABEL, MANAGED_VALUE, REGISTRY_SECRET_LABEL, registry_secret_name, secret_keys,
 };
-use tidewaiter_cloud::client::{ChangedKind, Cluster};
+use tidewaiter_cloud::client::Cluster;
 use tidewaiter_cloud::models;
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_kit::Cache;
 use tidewaiter_kit::cache::CacheBuilder;
 use uuid::Uuid;
@@ -27,7 +28,7 @@ pub(crate) struct RegistryCredentials(pub(crate) RegistryCredentialsIn);
 impl MirroredKind for RegistryCredentials {
     const NAME: &'static str = "registry-credentials";
     const CONTROLLER: &'static str = "sync-registry-credentials";
-    const CHANGED: &'static [ChangedKind] = &[ChangedKind::Registries];
+    const CHANGED: &'static [Kind] = &[Kind::Registry];
     type Object = models::Registry;
     type Resource = Secret;
 

@@ -3,8 +3,9 @@
 use kube::Client;
 use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleSpec, AuthorizationRule, RuleType};
 use tidewaiter_api::names::{AUTHORIZATION_ROLE_FINALIZER, CONTAINERSHIP_NAMESPACE};
-use tidewaiter_cloud::client::{ChangedKind, Cluster};
+use tidewaiter_cloud::client::Cluster;
 use tidewaiter_cloud::models;
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_kit::Cache;
 use tidewaiter_kit::cache::CacheBuilder;
 
@@ -17,7 +18,7 @@ pub(crate) struct Roles;
 impl MirroredKind for Roles {
     const NAME: &'static str = "roles";
     const CONTROLLER: &'static str = "sync-roles";
-    const CHANGED: &'static [ChangedKind] = &[ChangedKind::Roles];
+    const CHANGED: &'static [Kind] = &[Kind::Role];
     const FINALIZER: Option<&'static str> = Some(AUTHORIZATION_ROLE_FINALIZER);
     type Object = models::Role;
     type Resource = AuthorizationRole;

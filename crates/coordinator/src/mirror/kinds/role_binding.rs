@@ -3,8 +3,8 @@
 use kube::Client;
 use tidewaiter_api::containership::{AuthorizationRoleBinding, AuthorizationRoleBindingSpec, BindingType};
 use tidewaiter_api::names::{AUTHORIZATION_ROLE_BINDING_FINALIZER, CONTAINERSHIP_NAMESPACE};
-use tidewaiter_cloud::client::{ChangedKind, Cluster};
-use tidewaiter_cloud::models::{self, BindingSubject};
+use tidewaiter_cloud::client::Cluster;
+use tidewaiter_cloud::models::{self, BindingSubject, Kind};
 use tidewaiter_kit::Cache;
 use tidewaiter_kit::cache::CacheBuilder;
 
@@ -20,7 +20,7 @@ pub(crate) struct RoleBindings {
 impl MirroredKind for RoleBindings {
     const NAME: &'static str = "role-bindings";
     const CONTROLLER: &'static str = "sync-role-bindings";
-    const CHANGED: &'static [ChangedKind] = &[ChangedKind::RoleBindings, ChangedKind::Teams];
+    const CHANGED: &'static [Kind] = &[Kind::RoleBinding, Kind::Team];
     const FINALIZER: Option<&'static str> = Some(AUTHORIZATION_ROLE_BINDING_FINALIZER);
     type Object = models::RoleBinding;
     type Resource = AuthorizationRoleBinding;

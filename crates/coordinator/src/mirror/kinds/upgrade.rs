@@ -4,8 +4,9 @@ use kube::Client;
 use kube::ResourceExt as _;
 use tidewaiter_api::containership::{ClusterUpgrade, ClusterUpgradeSpec, NodeSelector, SelectorOperator, UpgradeType};
 use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, MANAGED_LABEL, MANAGED_VALUE};
-use tidewaiter_cloud::client::{ChangedKind, Cluster};
+use tidewaiter_cloud::client::Cluster;
 use tidewaiter_cloud::models;
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_kit::Cache;
 use tidewaiter_kit::cache::CacheBuilder;
 
@@ -17,7 +18,7 @@ pub(crate) struct Upgrades;
 impl MirroredKind for Upgrades {
     const NAME: &'static str = "upgrades";
     const CONTROLLER: &'static str = "sync-upgrades";
-    const CHANGED: &'static [ChangedKind] = &[ChangedKind::Upgrades];
+    const CHANGED: &'static [Kind] = &[Kind::Upgrade];
     type Object = models::Upgrade;
     type Resource = ClusterUpgrade;
 

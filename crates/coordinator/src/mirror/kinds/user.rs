@@ -3,8 +3,9 @@
 use kube::Client;
 use tidewaiter_api::containership::{SshKey, User, UserSpec};
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
-use tidewaiter_cloud::client::{ChangedKind, Cluster};
+use tidewaiter_cloud::client::Cluster;
 use tidewaiter_cloud::models;
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_kit::Cache;
 use tidewaiter_kit::cache::CacheBuilder;
 
@@ -17,7 +18,7 @@ pub(crate) struct Users;
 impl MirroredKind for Users {
     const NAME: &'static str = "users";
     const CONTROLLER: &'static str = "sync-users";
-    const CHANGED: &'static [ChangedKind] = &[ChangedKind::Users];
+    const CHANGED: &'static [Kind] = &[Kind::User];
     type Object = models::User;
     type Resource = User;
 

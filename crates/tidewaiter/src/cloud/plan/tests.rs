@@ -35,7 +35,7 @@ fn what_the_server_adds_is_no_difference() {
 }
 
 fn step(change: Change) -> String {
-    let kind = CloudKind::Registries;
+    let kind = Kind::Registry;
     let (title, list) = ("quay.io".to_owned(), Path::new(["x"]));
     Step {
         kind,

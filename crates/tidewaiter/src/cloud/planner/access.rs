@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 use serde_json::Value;
+use tidewaiter_cloud::models::Kind;
 
 use super::Planner;
-use crate::cli::CloudKind;
 use crate::cloud::impact::{AccessObjects, Impact};
 use crate::cloud::plan::{Change, Step, merge};
 use crate::cloud::session::text;
@@ -16,24 +16,19 @@ impl Planner<'_> {
             return Ok(None);
         }
         let (mut before, mut after) = (AccessObjects::default(), AccessObjects::default());
-        for kind in [
-            CloudKind::Users,
-            CloudKind::Teams,
-            CloudKind::Roles,
-            CloudKind::RoleBindings,
-        ] {
+        for kind in [Kind::User, Kind::Team, Kind::Role, Kind::RoleBinding] {
             let objects = self.all(kind).await?;
             let steps = self.plan.steps.iter().filter(|step| step.kind == kind);
             *of(&mut after, kind) = steps.fold(objects.clone(), carried_out);
             *of(&mut before, kind) = objects;
         }
-        let clusters = self.all(CloudKind::Clusters).await?;
+        let clusters = self.all(Kind::Cluster).await?;
         Ok(Some(Impact::new(&clusters, &before, &after)))
     }
 
     /// All objects of a kind of the organization.
-    async fn all(&mut self, kind: CloudKind) -> Result<Vec<Value>> {
-        let list = self.session.organization()?.below(kind.shape().segment);
+    async fn all(&mut self, kind: Kind) -> Result<Vec<Value>> {
+        let list = self.session.organization()?.below(kind.facts().segment);
         Ok(self.objects(&list).await?.to_vec())
     }
 }
@@ -41,17 +36,17 @@ impl Planner<'_> {
 /// A new user has no access until a team or a binding says so.
 fn concerns_access(step: &Step) -> bool {
     match step.kind {
-        CloudKind::Teams | CloudKind::Roles | CloudKind::RoleBindings => true,
-        CloudKind::Users => matches!(step.change, Change::Delete { .. }),
+        Kind::Team | Kind::Role | Kind::RoleBinding => true,
+        Kind::User => matches!(step.change, Change::Delete { .. }),
         _ => false,
     }
 }
 
-fn of(objects: &mut AccessObjects, kind: CloudKind) -> &mut Vec<Value> {
+fn of(objects: &mut AccessObjects, kind: Kind) -> &mut Vec<Value> {
     match kind {
-        CloudKind::Users => &mut objects.users,
-        CloudKind::Teams => &mut objects.teams,
-        CloudKind::Roles => &mut objects.roles,
+        Kind::User => &mut objects.users,
+        Kind::Team => &mut objects.teams,
+        Kind::Role => &mut objects.roles,
         _ => &mut objects.bindings,
     }
 }

@@ -5,24 +5,23 @@ use std::collections::BTreeMap;
 use anyhow::{Result, bail};
 use serde_json::Value;
 use tidewaiter_cloud::client::Path;
+use tidewaiter_cloud::models::Kind;
 
 use super::Planner;
-use crate::cli::CloudKind;
 use crate::cloud::api_document::name_of;
 use crate::cloud::documents::{Document, PruneScope};
-use crate::cloud::kinds::Scope;
 use crate::cloud::plan::Change;
 use crate::cloud::session::text;
 
 impl Planner<'_> {
     /// The objects that no document names, of the kinds of the scope.
     pub(super) async fn prune(&mut self, scope: &PruneScope, documents: &[Document]) -> Result<()> {
-        let mut kinds: Vec<CloudKind> = scope.kinds.clone();
+        let mut kinds: Vec<Kind> = scope.kinds.clone();
         kinds.sort_unstable();
         kinds.dedup();
         // A user who deletes the own account could not continue.
         let (account, _) = self.session.get(Path::new(["account"])).await?;
-        self.kept.insert((CloudKind::Users, text(&account, "id").to_owned()));
+        self.kept.insert((Kind::User, text(&account, "id").to_owned()));
         let clusters = self.clusters_of(scope).await?;
         for kind in kinds.into_iter().rev() {
             for (_, list) in self.lists_of(kind, scope, documents).await? {
@@ -30,12 +29,12 @@ impl Planner<'_> {
                 let in_scope = |object: &&Value| {
                     let cluster = text(object, "cluster_id");
                     let named = cluster.is_empty() || clusters.is_empty() || clusters.iter().any(|id| id == cluster);
-                    kind != CloudKind::RoleBindings || named
+                    kind != Kind::RoleBinding || named
                 };
                 let objects = self.objects(&list).await?.iter().filter(in_scope);
                 let found: Vec<(String, String)> = objects
                     .map(|object| {
-                        let called: Vec<&str> = kind.shape().key.iter().map(|field| text(object, field)).collect();
+                        let called: Vec<&str> = kind.facts().key.iter().map(|field| text(object, field)).collect();
                         (text(object, "id").to_owned(), name_of(object, &called))
                     })
                     .collect();
@@ -54,7 +53,7 @@ impl Planner<'_> {
         let list = self.session.organization()?.below("clusters");
         let mut ids = Vec::new();
         for name in &scope.clusters {
-            ids.push(self.id(CloudKind::Clusters, &list, name).await?);
+            ids.push(self.id(Kind::Cluster, &list, name).await?);
         }
         Ok(ids)
     }
@@ -63,31 +62,29 @@ impl Planner<'_> {
     /// documents give keys to.
     async fn lists_of(
         &mut self,
-        kind: CloudKind,
+        kind: Kind,
         scope: &PruneScope,
         documents: &[Document],
     ) -> Result<BTreeMap<String, Path>> {
-        let shape = kind.shape();
         let mut lists = Vec::new();
-        match shape.scope {
-            Scope::Account => {}
-            Scope::Organization => lists.push(self.session.organization()?.below(shape.segment)),
-            Scope::User => {
+        match kind.parent() {
+            Some(Kind::Organization) => lists.push(self.session.organization()?.below(kind.facts().segment)),
+            Some(Kind::User) => {
                 for document in documents.iter().filter(|document| document.kind == kind) {
                     lists.push(self.list_of(document).await?);
                 }
             }
-            Scope::Cluster | Scope::NodePool => {
+            Some(Kind::Cluster | Kind::NodePool) => {
                 if scope.clusters.is_empty() {
                     bail!(
                         "to prune the kind {}, the Scope must list clusters: clusters: [NAME]",
-                        shape.name
+                        kind.name()
                     );
                 }
                 for name in &scope.clusters {
                     let cluster = self.cluster(Some(name)).await?;
-                    if shape.scope == Scope::Cluster {
-                        lists.push(cluster.below(shape.segment));
+                    if kind.parent() == Some(Kind::Cluster) {
+                        lists.push(cluster.below(kind.facts().segment));
                         continue;
                     }
                     let pools = cluster.below("node-pools");
@@ -97,9 +94,13 @@ impl Planner<'_> {
                         .iter()
                         .map(|pool| text(pool, "id").to_owned())
                         .collect();
-                    lists.extend(ids.into_iter().map(|id| pools.clone().below(id).below(shape.segment)));
+                    lists.extend(
+                        ids.into_iter()
+                            .map(|id| pools.clone().below(id).below(kind.facts().segment)),
+                    );
                 }
             }
+            _ => {}
         }
         Ok(lists.into_iter().map(|list| (list.to_string(), list)).collect())
     }

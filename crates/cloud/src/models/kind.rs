@@ -1,0 +1,151 @@
+//! The kinds of objects. What differs between them is in [`Facts`], which a [`Resource`] states beside its model.
+
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::Kind;
+use super::document::{self, InvalidField};
+use super::resource::{Document, MAX_BYTES};
+
+/// Defines the enum of kinds. The facts of a resource are stated beside its model; those of the others here.
+macro_rules! kinds {
+    (
+        resources { $($(#[$doc:meta])* $kind:ident: $spec:ty,)+ }
+        others { $($(#[$other_doc:meta])* $other:ident: $facts:expr,)+ }
+    ) => {
+        /// A kind of object. A resource refers only to resources that are listed before it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Kind { $($(#[$doc])* $kind,)+ $($(#[$other_doc])* $other,)+ }
+
+        impl Kind {
+            /// All kinds.
+            pub const ALL: &'static [Self] = &[$(Self::$kind,)+ $(Self::$other,)+];
+
+            /// Its name in documents.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => stringify!($kind),)+
+                    $(Self::$other => stringify!($other),)+
+                }
+            }
+
+            /// What distinguishes it from other kinds.
+            #[must_use]
+            pub const fn facts(self) -> &'static Facts {
+                match self {
+                    $(Self::$kind => const { &<$spec as Resource>::FACTS },)+
+                    $(Self::$other => const { &$facts },)+
+                }
+            }
+
+            /// The functions of a resource; `None` for other kinds.
+            #[must_use]
+            pub const fn code(self) -> Option<&'static Code> {
+                match self {
+                    $(Self::$kind => Some(const { &Code::of::<$spec>() }),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+pub(super) use kinds;
+
+impl Kind {
+    /// Its name in the store, the audit log, the events and the command line.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        self.facts().word
+    }
+
+    /// Its name in messages, with an article.
+    #[must_use]
+    pub const fn singular(self) -> &'static str {
+        self.facts().singular
+    }
+
+    /// The kind with the name `word`.
+    #[must_use]
+    pub fn of(word: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.word() == word)
+    }
+
+    /// The kind with the name `word` on the change stream of a cluster; `None` if there is no such event.
+    #[must_use]
+    pub fn of_event(word: &str) -> Option<Self> {
+        Self::of(word).filter(|kind| kind.facts().event == Some(*kind))
+    }
+
+    /// The kinds that clients create and change as documents, in the order in which they refer to each other.
+    pub fn resources() -> impl Iterator<Item = Self> {
+        Self::ALL.iter().copied().filter(|kind| kind.code().is_some())
+    }
+
+    /// The kinds that are deleted with an object of this kind: those whose `parent_id` is its id.
+    pub fn children(self) -> impl Iterator<Item = Self> {
+        let is_child = move |kind: &Self| kind.facts().parents.contains(&self);
+        Self::ALL.iter().copied().filter(is_child)
+    }
+
+    /// The kind whose id precedes the list of these objects in a path.
+    #[must_use]
+    pub fn parent(self) -> Option<Self> {
+        self.facts().parents.first().copied()
+    }
+
+    /// Parses a spec of this kind. An unknown field is an error.
+    ///
+    /// # Errors
+    /// The first invalid field.
+    pub fn read(self, bytes: &[u8]) -> Result<Document, InvalidField> {
+        self.read_tree(&document::parse(bytes, MAX_BYTES)?)
+    }
+
+    /// As [`read`](Self::read), from JSON without duplicate keys.
+    ///
+    /// # Errors
+    /// The first invalid field.
+    pub fn read_value(self, said: &Value) -> Result<Document, InvalidField> {
+        document::check_size(said.to_string().len(), MAX_BYTES)?;
+        self.read_tree(said)
+    }
+
+    fn read_tree(self, said: &Value) -> Result<Document, InvalidField> {
+        let unwritable = || InvalidField {
+            field: String::new(),
+            reason: format!("cannot be written as {}", self.singular()),
+        };
+        (self.code().ok_or_else(unwritable)?.read)(said)
+    }
+
+    /// A stored spec in the form in which this version writes it, which may differ from that of the version that stored
+    /// it.
+    #[must_use]
+    pub fn current(self, stored: Map<String, Value>) -> Map<String, Value> {
+        match self.code() {
+            Some(code) if self.facts().has_older_forms => (code.current)(stored),
+            _ => stored,
+        }
+    }
+
+    /// Whether a change (or deletion) of such an object may affect the identity or the permissions of a caller. A new
+    /// token or cluster had no identity before, and the status that a cluster reports gives it no permissions.
+    #[must_use]
+    pub const fn decides_who_may(self, deleted: bool) -> bool {
+        match self {
+            Self::Membership | Self::Operator => true,
+            Self::Organization | Self::User | Self::Token | Self::Cluster | Self::ApiKey => deleted,
+            _ => false,
+        }
+    }
+
+    /// Whose identity a change of the object `id` may affect: a user's, or that of the object itself.
+    #[must_use]
+    pub fn decides_for(self, id: &str, deleted: bool) -> Option<Uuid> {
+        // The id of a membership ends with the user's.
+        let own = id.rsplit('.').next().unwrap_or_default();
+        self.decides_who_may(deleted)
+            .then(|| Uuid::try_parse(own).unwrap_or_default())
+    }
+}
