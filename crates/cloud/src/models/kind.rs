@@ -1,4 +1,5 @@
-//! The kinds of objects. What differs between them is in [`Facts`], which a [`Resource`] states beside its model.
+//! The kinds of objects. What differs between them is in [`Facts`](super::resource::Facts), which a [`Resource`](super::resource::Resource) states beside its
+//! model.
 
 use serde_json::{Map, Value};
 use uuid::Uuid;
