@@ -119,7 +119,7 @@ pub fn start(settings: AgentSettings, role: Role<'_>) -> Result<(), StartError> 
     tasks.spawn("user/stop", user_controller::stop(Arc::clone(&site), shutdown));
     let events = context.events.of(UserController::NAME);
     let status = Status::new(identity.clone(), events, Arc::clone(&clock), &context.kit.metrics)?;
-    let upgrade = start_upgrades(upgrades, &identity, &clients, &context, tasks);
+    let upgrade = start_upgrades(upgrades, &identity, &clients, &context, tasks)?;
     node_report::start(identity, status.told(), upgrade, &clients, &context, tasks);
     let controller = UserController {
         site,
@@ -159,9 +159,9 @@ fn start_upgrades(
     clients: &Clients,
     context: &ControllerContext,
     tasks: &mut Tasks,
-) -> watch::Receiver<Option<UpgradeReport>> {
+) -> Result<watch::Receiver<Option<UpgradeReport>>, MetricsError> {
     let Some(parts) = parts else {
-        return watch::channel(None).1;
+        return Ok(watch::channel(None).1);
     };
     controller::start(parts, identity.clone(), clients, context, tasks)
 }

@@ -195,15 +195,18 @@ pub fn start(cloud: &Cloud, decisions: &Decisions, port: Port, mut role: Role<'_
     label_cached(nodes.clone(), node_pools, listed, &clients, &context, tasks)?;
     reports::start(cloud, &changes, &nodes, &context, tasks);
     if decisions.upgrades == Upgrades::Enabled {
-        upgrade_nodes(&clients, &context, tasks);
+        upgrade_nodes(&clients, &context, tasks)?;
     }
     Ok(())
 }
 
 /// Starts the controller of upgrades.
-pub fn upgrade_nodes(clients: &Clients, context: &ControllerContext, tasks: &mut Tasks) {
+///
+/// # Errors
+/// When a metric's name is taken.
+pub fn upgrade_nodes(clients: &Clients, context: &ControllerContext, tasks: &mut Tasks) -> Result<(), MetricsError> {
     let reader = clients.for_controller("caches", DEFAULT_IN_FLIGHT);
-    upgrade::start(&reader, clients, context, tasks);
+    upgrade::start(&reader, clients, context, tasks)
 }
 
 /// Starts the controllers of roles and of their bindings. `listed` are the roles and the bindings that the cloud lists; without a mirror,

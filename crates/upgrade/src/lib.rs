@@ -33,7 +33,7 @@ pub use observation::{
 };
 pub use orders::{Effect, Ending, NodeFailure, Order, Step, Unhealthy, Wait};
 pub use outlook::{NodeOutlook, Outlook, outlook};
-pub use plan::{Fate, Planned, plan};
+pub use plan::{Counts, Fate, Planned, plan};
 pub use refusal::Refusal;
 pub use selector::Selector;
 pub use step::step;

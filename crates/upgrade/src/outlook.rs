@@ -7,7 +7,7 @@ use tidewaiter_api::containership::UpgradeStatus;
 use crate::drain::{Left, Why};
 use crate::observation::{NodeState, Observation, Spec};
 use crate::orders::{Ending, Order, Wait, pods};
-use crate::plan::{Fate, Planned, left_out, plan};
+use crate::plan::{Counts, Fate, Planned, left_out, plan};
 use crate::step::{deadline, step};
 use crate::version::Version;
 
@@ -42,7 +42,10 @@ pub struct NodeOutlook {
 pub fn outlook(seen: &Observation<'_>) -> Outlook {
     let Ok(spec) = &seen.upgrade.spec else {
         return Outlook {
-            summary: vec![far(seen, &[])].into_iter().chain(next(seen)).collect(),
+            summary: vec![far(seen, Counts::default())]
+                .into_iter()
+                .chain(next(seen))
+                .collect(),
             ..Outlook::default()
         };
     };
@@ -55,14 +58,16 @@ pub fn outlook(seen: &Observation<'_>) -> Outlook {
         done: true,
     });
     Outlook {
-        summary: std::iter::once(far(seen, &nodes)).chain(next(seen)).collect(),
+        summary: std::iter::once(far(seen, Counts::of(seen, spec)))
+            .chain(next(seen))
+            .collect(),
         left_out: left_out.collect(),
         nodes: nodes.iter().map(|node| in_words(seen, spec, node)).collect(),
     }
 }
 
 /// How far it is.
-fn far(seen: &Observation<'_>, nodes: &[Planned]) -> String {
+fn far(seen: &Observation<'_>, counts: Counts) -> String {
     let upgrade = seen.upgrade;
     let target = upgrade.spec.as_ref().map(|spec| format!(" to {}", spec.target));
     let how = match upgrade.progress.cluster {
@@ -71,8 +76,7 @@ fn far(seen: &Observation<'_>, nodes: &[Planned]) -> String {
         UpgradeStatus::Success => "has succeeded",
         UpgradeStatus::Failed => "has failed",
     };
-    let counts = counts(nodes);
-    let counts = if nodes.is_empty() {
+    let counts = if counts.nodes == 0 {
         String::new()
     } else {
         format!(": {counts}")
@@ -82,15 +86,6 @@ fn far(seen: &Observation<'_>, nodes: &[Planned]) -> String {
         upgrade.name,
         target.unwrap_or_default()
     )
-}
-
-/// How many nodes are at the version, and how many have failed.
-#[must_use]
-pub fn counts(nodes: &[Planned]) -> String {
-    let count = |fates: &dyn Fn(&Fate) -> bool| nodes.iter().filter(|node| fates(&node.fate)).count();
-    let done = count(&|fate| matches!(fate, Fate::AtTarget | Fate::Started(NodeState::Success)));
-    let failed = count(&|fate| matches!(fate, Fate::Started(NodeState::Failed)));
-    format!("{done} of {} nodes are at the version, {failed} failed", nodes.len())
 }
 
 /// What is next, and what is waited for then.

@@ -1,5 +1,7 @@
 //! What an upgrade has done and will do, node by node, for people.
 
+use std::fmt;
+
 use tidewaiter_api::NodeName;
 
 use crate::observation::{Node, NodeState, Observation, Spec};
@@ -61,6 +63,43 @@ pub fn plan(seen: &Observation<'_>, spec: &Spec) -> Vec<Planned> {
     started.chain(left).collect()
 }
 
+/// How far an upgrade is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// The nodes that it has started, and those that it selects.
+    pub nodes: usize,
+    /// Those that are at the version.
+    pub done: usize,
+    /// Those that have failed.
+    pub failed: usize,
+}
+
+impl Counts {
+    /// Counts the nodes of an upgrade.
+    #[must_use]
+    pub fn of(seen: &Observation<'_>, spec: &Spec) -> Self {
+        let progress = &seen.upgrade.progress;
+        let mut counts = Self {
+            nodes: progress.nodes.len(),
+            done: progress.count(NodeState::Success),
+            failed: progress.count(NodeState::Failed),
+        };
+        let left = spec.select(seen.nodes);
+        for node in left.filter(|node| !progress.nodes.contains_key(&node.name)) {
+            counts.nodes += 1;
+            counts.done += usize::from(node.is_at(&spec.target));
+        }
+        counts
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { nodes, done, failed } = self;
+        write!(f, "{done} of {nodes} nodes are at the version, {failed} failed")
+    }
+}
+
 /// The Nodes that an upgrade does not concern, and why.
 pub fn left_out<'a>(seen: &Observation<'a>, spec: &'a Spec) -> impl Iterator<Item = (&'a Node, &'static str)> {
     let progress = &seen.upgrade.progress.nodes;
@@ -107,6 +146,8 @@ mod tests {
         assert_eq!(shown[3], ("a", false, &Fate::AtTarget));
         assert_eq!(shown[4], ("b", false, &Fate::Waits));
         assert!(matches!(shown[5], ("c", false, Fate::WillFail(Refusal::Newer { .. }))));
+        let counts = Counts::of(&observation(&upgrade, &[], &all, &api_server, 0), &spec);
+        assert_eq!(counts.to_string(), "2 of 6 nodes are at the version, 1 failed");
     }
 
     #[test]

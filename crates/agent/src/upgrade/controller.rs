@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
+use prometheus::IntGauge;
 use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::ClusterUpgrade;
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_api::node_report::{UpgradeReport, UpgradeState};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
+use tidewaiter_kit::metrics::{Metrics, MetricsError};
 use tidewaiter_kit::{
     Backoff, Cache, Chain, Controller, ControllerContext, Events, Key, Next, Notice, Pass, Queue, ReconcileError,
     Reconciler, Retry, SharedClock, Tasks,
@@ -98,16 +100,40 @@ struct UpgradeController {
     events: Events,
     ledger: Mutex<Ledger>,
     told: watch::Sender<Option<UpgradeReport>>,
+    metrics: UpgradeMetrics,
+}
+
+struct UpgradeMetrics {
+    is_refused: IntGauge,
+    permits_unsigned: IntGauge,
+}
+
+impl UpgradeMetrics {
+    fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
+        Ok(Self {
+            is_refused: metrics.gauge(
+                "tidewaiter_agent_upgrade_script_refused",
+                "1 while it is the turn of this node to be upgraded and no script runs, because the agent or the host refuses it or there is none; else 0.",
+            )?,
+            permits_unsigned: metrics.gauge(
+                "tidewaiter_agent_unsigned_scripts_permitted",
+                "1 while this node permits upgrade scripts without a signature, else 0.",
+            )?,
+        })
+    }
 }
 
 /// Starts it, and returns what the report of the node says of upgrades.
+///
+/// # Errors
+/// When a metric's name is taken.
 pub(crate) fn start(
     parts: (Host, NodeName, Relay, Watcher),
     about: Identity,
     clients: &Clients,
     context: &ControllerContext,
     tasks: &mut Tasks,
-) -> watch::Receiver<Option<UpgradeReport>> {
+) -> Result<watch::Receiver<Option<UpgradeReport>>, MetricsError> {
     let (host, node, relay, watcher) = parts;
     let (told, telling) = watch::channel(None);
     let queue = Queue::new();
@@ -135,12 +161,13 @@ pub(crate) fn start(
         events: context.events.of(UpgradeController::NAME),
         ledger: Mutex::default(),
         told,
+        metrics: UpgradeMetrics::new(&context.kit.metrics)?,
     };
     Controller::new(controller, queue)
         .reads(&upgrades)
         .backoff(RETRIES)
         .start(context.clone(), tasks);
-    telling
+    Ok(telling)
 }
 
 impl Reconciler for UpgradeController {
@@ -228,13 +255,17 @@ impl UpgradeController {
         let mut report = result.map(reported).unwrap_or_default();
         if let Some(error) = error {
             report = UpgradeReport {
-                id,
+                id: id.clone(),
                 state: UpgradeState::Refused,
                 message: Chain(error).to_string(),
                 ..UpgradeReport::default()
             };
         }
         report.message = report.message.chars().take(1024).collect();
+        // What the host said of another upgrade, or of an earlier turn, is over.
+        let is_refused = !id.is_empty() && report.id == id && report.state == UpgradeState::Refused;
+        self.metrics.is_refused.set(i64::from(is_refused));
+        self.metrics.permits_unsigned.set(i64::from(permits_unsigned));
         report.unsigned_scripts = permits_unsigned;
         let was = self.told.borrow().as_ref().is_some_and(|told| told.unsigned_scripts);
         if permits_unsigned && !was {

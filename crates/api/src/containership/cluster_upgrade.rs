@@ -64,6 +64,20 @@ pub const SUCCEEDED: &str = "Succeeded";
         priority = 1
     ),
     printcolumn(
+        name = "Done",
+        type_ = "integer",
+        json_path = ".status.done",
+        description = "How many of its nodes are at the version",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Nodes",
+        type_ = "integer",
+        json_path = ".status.nodes",
+        description = "How many nodes it has",
+        priority = 1
+    ),
+    printcolumn(
         name = "Message",
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Progressing\")].message",
@@ -203,8 +217,18 @@ pub enum Day {
 
 /// How the upgrade goes, in words. Written by the coordinator alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = RecursiveTransform(kubernetes_integer))]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterUpgradeStatus {
+    /// How many nodes it has: those that it has started, and those that it selects.
+    #[serde(default)]
+    pub nodes: u32,
+    /// How many of them are at the version.
+    #[serde(default)]
+    pub done: u32,
+    /// How many of them have failed.
+    #[serde(default)]
+    pub failed: u32,
     /// The conditions `Progressing` and `Succeeded`.
     #[serde(default, deserialize_with = "null_is_empty", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]

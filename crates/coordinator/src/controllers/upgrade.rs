@@ -18,6 +18,7 @@ use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::{ClusterUpgrade, UpgradeStatus};
 use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, UPGRADE_FINALIZER};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
+use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
     Cache, Controller, ControllerContext, Events, Finalizer, Key, Next, Notice, Pass, Queue, ReconcileError,
     Reconciler, Retry, SharedClock, Tasks, WriteError, Writer,
@@ -26,6 +27,7 @@ use tidewaiter_upgrade::{
     Effect, Fate, Health, InvalidVersion, Observation, Order, Spec, Step, Upgrade, Version, form, plan, step,
 };
 
+mod board;
 mod drain;
 mod health;
 mod look;
@@ -33,6 +35,7 @@ mod node;
 mod patch;
 mod status;
 
+use board::Board;
 use drain::NodePods;
 pub use look::{LookError, SeenUpgrade, look_at_upgrade};
 use node::{ComponentPod, UpgradeNode, observed};
@@ -64,11 +67,20 @@ struct UpgradeController {
     client: Client,
     writer: Writer,
     events: Events,
+    board: Board,
     clock: SharedClock,
 }
 
 /// Starts it. A change of an upgrade concerns all of them, because one is in progress at a time; so does a change of a node.
-pub(super) fn start(reader: &Client, clients: &Clients, context: &ControllerContext, tasks: &mut Tasks) {
+///
+/// # Errors
+/// When a metric's name is taken.
+pub(super) fn start(
+    reader: &Client,
+    clients: &Clients,
+    context: &ControllerContext,
+    tasks: &mut Tasks,
+) -> Result<(), MetricsError> {
     let (queue, kit) = (Queue::new(), &context.kit);
     // Optional: a cluster may not have the definition yet.
     let upgrades = Cache::<ClusterUpgrade>::namespaced(reader.clone(), CONTAINERSHIP_NAMESPACE)
@@ -95,6 +107,7 @@ pub(super) fn start(reader: &Client, clients: &Clients, context: &ControllerCont
         writer: Writer::new(client.clone(), UpgradeController::NAME, Arc::clone(&kit.clock)),
         client,
         events: context.events.of(UpgradeController::NAME),
+        board: Board::new(&kit.metrics)?,
         clock: Arc::clone(&kit.clock),
     };
     Controller::new(controller, queue)
@@ -102,6 +115,7 @@ pub(super) fn start(reader: &Client, clients: &Clients, context: &ControllerCont
         .reads(&nodes)
         .reads(&pods)
         .start(context.clone(), tasks);
+    Ok(())
 }
 
 impl Reconciler for UpgradeController {
@@ -111,8 +125,10 @@ impl Reconciler for UpgradeController {
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, UpgradeError> {
         let Some(object) = self.upgrades.get(pass.key()) else {
             self.writer.forget::<ClusterUpgrade>(pass.key());
+            self.board.remove(pass.key());
             return Ok(Next::UntilChanged);
         };
+        self.board.set(pass.key(), &object);
         if is_reported(&object) {
             return Ok(Next::UntilChanged);
         }

@@ -5,7 +5,7 @@ use tidewaiter_testkit::prometheus::{panels, series_of};
 use tidewaiter_testkit::{FakeRegistries, Prometheus};
 
 use crate::cloud::Cloud;
-use crate::{World, deploy};
+use crate::{World, deploy, unshared};
 
 /// A token that lasts twelve hours, as those of ECR.
 const HALF_A_DAY: i64 = 12 * 3_600;
@@ -26,6 +26,7 @@ fn alerting() -> Vec<String> {
             "tidewaiter-node-pools",
             "tidewaiter-roles",
             "tidewaiter-plugins",
+            "tidewaiter-upgrades",
         ]
         .contains(&name)
     });
@@ -39,7 +40,9 @@ fn alerting() -> Vec<String> {
 
 #[tokio::test]
 async fn every_panel_and_every_alert_of_the_coordinator_has_something_to_go_by() {
-    let (world, cloud) = tokio::join!(World::start(), Cloud::start());
+    let (cluster, cloud) = tokio::join!(unshared(), Cloud::start());
+    let world = World::on(cluster);
+    world.cluster.apply_manifests(deploy().join("upgrades")).await;
     let registries = FakeRegistries::start().await;
     registries.ecr(Some(HALF_A_DAY));
     let registry = json!({"serveraddress": "123456789012.dkr.ecr.us-east-1.amazonaws.com", "provider": "amazon_ec2_registry",
@@ -47,7 +50,8 @@ async fn every_panel_and_every_alert_of_the_coordinator_has_something_to_go_by()
     cloud.post("~/registries", registry).await;
     let label = json!({"key": "cluster.containership.io/environment", "value": "test"});
     cloud.post("^/labels", label).await;
-    let variables = [cloud.variables(), registries.environment()].concat();
+    let mut variables = [cloud.variables(), registries.environment()].concat();
+    variables.push(("TIDEWAITER_UPGRADES", "enabled".to_owned()));
     let coordinator = world.replica(&variables, None);
     let prometheus = Prometheus::start(&[("coordinator", &coordinator.admin)], None).await;
     let dashboard: Value = serde_json::from_str(&file("grafana-dashboard.json")).unwrap();

@@ -193,6 +193,8 @@ async fn a_signed_script_of_the_cloud_runs_on_the_node_whose_turn_it_is() {
     host.reports(&upgrading, UpgradeState::Refused, "is signed for the node w2")
         .await;
     assert!(!host.current().exists());
+    host.shows("tidewaiter_agent_upgrade_script_refused 1").await;
+    host.shows("tidewaiter_agent_unsigned_scripts_permitted 0").await;
 
     upgrading.script(&upgrade, &script, &["w2", "w1"]).await;
     eventually("the script to be offered", SOON, async || {
@@ -221,6 +223,7 @@ async fn a_signed_script_of_the_cloud_runs_on_the_node_whose_turn_it_is() {
     assert!(output.status.success(), "{output:?}");
     assert_eq!(fs::read_to_string(&ran).unwrap(), format!("{TARGET}\n"));
     host.reports(&upgrading, UpgradeState::Succeeded, "the status 0").await;
+    host.shows("tidewaiter_agent_upgrade_script_refused 0").await;
     // After a reboot: nothing runs again.
     let output = host.run();
     assert!(
@@ -254,12 +257,15 @@ async fn a_signed_script_of_the_cloud_runs_on_the_node_whose_turn_it_is() {
 /// The host `w1`: its folders, its kubelet, and its program.
 struct Host {
     folder: PathBuf,
+    /// Where its agent shows its metrics.
+    admin: String,
 }
 
 impl Host {
     fn new(upgrading: &Upgrading) -> Self {
         let host = Self {
             folder: upgrading.world.scratch.path().join("w1"),
+            admin: format!("127.0.0.1:{}", free_port()),
         };
         fs::create_dir(&host.folder).unwrap();
         let key = host.folder.join("minisign.pub");
@@ -323,7 +329,7 @@ impl Host {
             )
             .env("TIDEWAITER_FOLDER", self.shared())
             .env("TIDEWAITER_HEALTH_ADDRESS", format!("127.0.0.1:{}", free_port()))
-            .env("TIDEWAITER_ADMIN_ADDRESS", format!("127.0.0.1:{}", free_port()))
+            .env("TIDEWAITER_ADMIN_ADDRESS", &self.admin)
             .env("TIDEWAITER_OWNER_UID", user[0].to_string())
             .env("TIDEWAITER_OWNER_GID", user[1].to_string())
             .env("TIDEWAITER_UPGRADES", "enabled")
@@ -334,6 +340,18 @@ impl Host {
             .env("TIDEWAITER_COORDINATOR__TOKEN_FILE", file)
             .env("TIDEWAITER_LOG__FILTER", "debug");
         Process::start(&world.scratch, program)
+    }
+
+    /// Waits until the metrics of the agent have this line.
+    async fn shows(&self, line: &str) {
+        eventually(line.to_owned(), SOON, async || {
+            let answer = reqwest::get(format!("http://{}/metrics", self.admin)).await;
+            let text = answer.map_err(|error| error.to_string())?.text().await;
+            let text = text.map_err(|error| error.to_string())?;
+            let found = text.lines().any(|it| it == line);
+            found.then_some(()).ok_or(text)
+        })
+        .await;
     }
 
     /// Waits until the `NodeReport` says this of the upgrade.

@@ -6,7 +6,7 @@ use tidewaiter_api::containership::{ClusterUpgradeStatus, UpgradeStatus};
 use tidewaiter_api::{Condition, ConditionStatus, NodeName};
 use tidewaiter_kit::Notice;
 use tidewaiter_upgrade::drain::{Left, Why};
-use tidewaiter_upgrade::{Ending, NodeState, Observation, Order, Step, Upgrade, outlook, plan};
+use tidewaiter_upgrade::{Counts, Ending, NodeState, Observation, Order, Step, Upgrade};
 
 /// How many pods a forecast names: an Event has room for 1,024 characters.
 const FORECAST: usize = 4;
@@ -18,6 +18,8 @@ pub(super) fn status(seen: &Observation<'_>, step: &Step, before: &ClusterUpgrad
         seen.upgrade.progress.cluster,
         UpgradeStatus::Success | UpgradeStatus::Failed
     );
+    let spec = seen.upgrade.spec.as_ref();
+    let counts = spec.map(|spec| Counts::of(seen, spec)).unwrap_or_default();
     let (progressing, succeeded) = if is_over {
         let ending = step.orders.iter().find_map(ending);
         let kept = known.filter(|condition| ending.is_none() && condition.status != ConditionStatus::Unknown);
@@ -32,11 +34,15 @@ pub(super) fn status(seen: &Observation<'_>, step: &Step, before: &ClusterUpgrad
             "NotFinished",
             "the upgrade is not over".to_owned(),
         );
-        (progressing(seen, step), waits)
+        (progressing(seen, step, counts), waits)
     };
     let conditions = [(PROGRESSING, progressing), (SUCCEEDED, succeeded)];
     let conditions = conditions.map(|(type_, word)| word.condition(type_, before, seen.upgrade.generation, seen.now));
+    let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     ClusterUpgradeStatus {
+        nodes: number(counts.nodes),
+        done: number(counts.done),
+        failed: number(counts.failed),
         conditions: conditions.into(),
     }
 }
@@ -74,7 +80,7 @@ fn over(upgrade: &Upgrade, ending: Option<&Ending>) -> Word {
     Word::new(status, ending.reason(), ending.to_string())
 }
 
-fn progressing(seen: &Observation<'_>, step: &Step) -> Word {
+fn progressing(seen: &Observation<'_>, step: &Step, counts: Counts) -> Word {
     let is_in_progress = seen.upgrade.is_in_progress();
     let status = if is_in_progress {
         ConditionStatus::True
@@ -87,16 +93,11 @@ fn progressing(seen: &Observation<'_>, step: &Step) -> Word {
         None => ("Withdrawn", "another upgrade goes first".to_owned()),
     };
     let message = if is_in_progress {
-        format!("{message}; {}", counts(seen))
+        format!("{message}; {counts}")
     } else {
         message
     };
     Word::new(status, reason, message)
-}
-
-fn counts(seen: &Observation<'_>) -> String {
-    let plan = seen.upgrade.spec.as_ref().map(|spec| plan(seen, spec));
-    outlook::counts(&plan.unwrap_or_default())
 }
 
 /// The Events of a step, on the upgrade.

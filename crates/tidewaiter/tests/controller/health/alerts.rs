@@ -9,7 +9,7 @@ use tidewaiter_testkit::prometheus::promtool;
 use super::monitoring::{alerts, rules};
 
 /// What the two replicas say of a healthy cluster, each value at the edge of what is healthy.
-const HEALTHY: [(&str, [u32; 2]); 48] = [
+const HEALTHY: [(&str, [u32; 2]); 62] = [
     (
         r#"tidewaiter_cluster_verdict{cluster_name="c",verdict="failed"}"#,
         [0, 0],
@@ -82,6 +82,21 @@ const HEALTHY: [(&str, [u32; 2]); 48] = [
         r#"tidewaiter_reconcile_errors_total{controller="plugin",class="denied"}"#,
         [5, 0],
     ),
+    (
+        r#"tidewaiter_reconcile_errors_total{controller="upgrade",class="drain"}"#,
+        [5, 0],
+    ),
+    (r#"tidewaiter_upgrades{state="unhealthy"}"#, [0, 0]),
+    (r#"tidewaiter_upgrades{state="upgrading"}"#, [0, 0]),
+    (r#"tidewaiter_upgrades{state="soaking"}"#, [1, 0]),
+    (r#"tidewaiter_upgrades{state="failed"}"#, [0, 0]),
+    (r#"tidewaiter_upgrades{state="superseded"}"#, [1, 0]),
+    (r#"tidewaiter_upgrades{state="window"}"#, [0, 0]),
+    (r#"tidewaiter_upgrades{state="paused"}"#, [0, 0]),
+    (r#"tidewaiter_upgrades{state="not_permitted"}"#, [0, 0]),
+    (r#"tidewaiter_upgrade_nodes{state="done"}"#, [3, 0]),
+    (r#"tidewaiter_upgrade_nodes{state="failed"}"#, [0, 0]),
+    (r#"tidewaiter_upgrade_nodes{state="remaining"}"#, [3, 0]),
     // Agents elect no leader.
     (r#"tidewaiter_leader{namespace="tidewaiter-agent"}"#, [0, 0]),
     (r#"tidewaiter_agent_restores_total{file="authorized_keys"}"#, [5, 0]),
@@ -89,10 +104,12 @@ const HEALTHY: [(&str, [u32; 2]); 48] = [
     ("tidewaiter_agent_removals_held", [0, 0]),
     ("tidewaiter_agent_keys_expiring", [0, 0]),
     ("tidewaiter_agent_refused_keys", [0, 0]),
+    ("tidewaiter_agent_upgrade_script_refused", [0, 0]),
+    ("tidewaiter_agent_unsigned_scripts_permitted", [0, 0]),
 ];
 
 /// Each alert with what makes it fire: the value of a series of the first replica, just over the edge. None: of neither replica.
-const TROUBLE: [(&str, &str, Option<u32>); 44] = [
+const TROUBLE: [(&str, &str, Option<u32>); 54] = [
     (
         "ClusterValidationFailed",
         r#"tidewaiter_cluster_verdict{cluster_name="c",verdict="failed"}"#,
@@ -225,6 +242,26 @@ const TROUBLE: [(&str, &str, Option<u32>); 44] = [
         Some(1),
     ),
     (
+        "CoordinatorWritesFailing",
+        r#"tidewaiter_reconcile_errors_total{controller="upgrade",class="drain"}"#,
+        Some(1),
+    ),
+    ("UpgradeStuck", r#"tidewaiter_upgrades{state="unhealthy"}"#, Some(1)),
+    ("UpgradeStuck", r#"tidewaiter_upgrades{state="upgrading"}"#, Some(1)),
+    (
+        "UpgradeNodesFailed",
+        r#"tidewaiter_upgrade_nodes{state="failed"}"#,
+        Some(1),
+    ),
+    ("UpgradeFailed", r#"tidewaiter_upgrades{state="failed"}"#, Some(1)),
+    ("UpgradeWaiting", r#"tidewaiter_upgrades{state="window"}"#, Some(1)),
+    ("UpgradeWaiting", r#"tidewaiter_upgrades{state="paused"}"#, Some(1)),
+    (
+        "UpgradeWaiting",
+        r#"tidewaiter_upgrades{state="not_permitted"}"#,
+        Some(1),
+    ),
+    (
         "AuthorizedKeysRestored",
         r#"tidewaiter_agent_restores_total{file="authorized_keys"}"#,
         Some(1),
@@ -233,6 +270,16 @@ const TROUBLE: [(&str, &str, Option<u32>); 44] = [
     ("UserRemovalHeld", "tidewaiter_agent_removals_held", Some(1)),
     ("UserKeysExpiring", "tidewaiter_agent_keys_expiring", Some(1)),
     ("UserKeysRefused", "tidewaiter_agent_refused_keys", Some(1)),
+    (
+        "UpgradeScriptRefused",
+        "tidewaiter_agent_upgrade_script_refused",
+        Some(1),
+    ),
+    (
+        "UnsignedScriptsPermitted",
+        "tidewaiter_agent_unsigned_scripts_permitted",
+        Some(1),
+    ),
 ];
 
 /// The minutes for which all is well, at the beginning and at the end.
@@ -249,6 +296,7 @@ fn patience(alert: &Value) -> usize {
     let (number, unit) = text.split_at(text.len() - 1);
     let minutes = match unit {
         "m" => 1,
+        "h" => 60,
         "d" => 24 * 60,
         _ => panic!("{alert}"),
     };
@@ -325,6 +373,32 @@ fn test(alert: &str, patience: usize, series: &str, bad: Option<u32>) -> Value {
     })
 }
 
+/// A test of promtool: an upgrade is in progress, and a node is done shortly before it counts as stuck; then none is.
+fn an_upgrade_that_gets_on(patience: usize) -> Value {
+    let apart = patience - 5;
+    let done: Vec<String> = (0..4).map(|node| format!("{node}x{apart}")).collect();
+    let last = 3 * (apart + 1);
+    let nodes = format!("{} 3x{}", done.join(" "), 2 * patience);
+    let look = |minute: usize, firing: &Value| {
+        json!({"expr": "count by (alertname) (ALERTS{alertstate=\"firing\", alertname=\"UpgradeStuck\"})",
+            "eval_time": format!("{minute}m"), "exp_samples": firing})
+    };
+    let firing = json!([{"labels": "{alertname=\"UpgradeStuck\"}", "value": 1}]);
+    json!({
+        "name": "an upgrade that gets on",
+        "interval": "1m",
+        "input_series": [
+            {"series": "tidewaiter_upgrades{pod=\"0\",state=\"upgrading\"}", "values": format!("1x{}", last + 2 * patience)},
+            {"series": "tidewaiter_upgrade_nodes{pod=\"0\",state=\"done\"}", "values": nodes},
+        ],
+        "promql_expr_test": [
+            look(last - 1, &json!([])),
+            look(last + patience - 1, &json!([])),
+            look(last + patience + 15, &firing),
+        ],
+    })
+}
+
 #[test]
 fn each_alert_fires_in_its_trouble_and_no_other_one_does() {
     let rules = rules();
@@ -340,8 +414,10 @@ fn each_alert_fires_in_its_trouble_and_no_other_one_does() {
         let alert = alerts.iter().find(|alert| alert["alert"] == name).unwrap();
         test(name, patience(alert), series, bad)
     });
+    let stuck = alerts.iter().find(|alert| alert["alert"] == "UpgradeStuck").unwrap();
+    let tests = [&tests[..], &[an_upgrade_that_gets_on(patience(stuck))]].concat();
     let scratch = Scratch::new("alerts");
-    let file = json!({"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": &tests[..]});
+    let file = json!({"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": tests});
     for (name, content) in [("rules.yaml", &rules), ("tests.yaml", &file)] {
         #[expect(clippy::disallowed_methods, reason = "nobody reads it yet")]
         std::fs::write(scratch.path().join(name), content.to_string()).unwrap();

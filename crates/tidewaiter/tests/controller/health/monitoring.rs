@@ -109,6 +109,7 @@ fn is_of_another_role(series: &str) -> bool {
         "tidewaiter_node_pool",
         "tidewaiter_role_",
         "tidewaiter_plugin",
+        "tidewaiter_upgrade",
         "tidewaiter_agent_",
     ]
     .iter()

@@ -45,6 +45,9 @@ fn says(upgrade: &Upgrade, before: &ClusterUpgradeStatus) -> [String; 2] {
         &step,
         before,
     );
+    let counted = [status.nodes, status.done, status.failed].map(|count| usize::try_from(count).unwrap());
+    let states = [NodeState::Success, NodeState::Failed].map(|state| after.progress.count(state));
+    assert_eq!(counted, [after.progress.nodes.len(), states[0], states[1]]);
     let shown = status.conditions.iter().map(|condition| {
         assert_eq!(condition.observed_generation, Some(3));
         format!(
@@ -106,6 +109,7 @@ fn how_it_ended_is_not_forgotten() {
     let ended = Condition::new(SUCCEEDED, ConditionStatus::False, "Aborted", "by a person", &[], now);
     let before = ClusterUpgradeStatus {
         conditions: vec![ended.observing(Some(3))],
+        ..ClusterUpgradeStatus::default()
     };
     let [_, succeeded] = says(&upgrade(true, &json!({"clusterStatus": "Failed"})), &before);
     assert_eq!(succeeded, "Succeeded False Aborted: by a person");

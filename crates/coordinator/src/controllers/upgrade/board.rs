@@ -1,0 +1,252 @@
+//! What is known of the upgrades, as metrics: how many are in which state, and how far those in progress are.
+//!
+//! The state is what the conditions say, so it is the same after a restart. Nobody deletes an upgrade that is over: a failed one counts as failed only until a
+//! later one has begun.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use jiff::Timestamp;
+use prometheus::IntGaugeVec;
+use tidewaiter_api::ConditionStatus;
+use tidewaiter_api::containership::cluster_upgrade::{PROGRESSING, SUCCEEDED};
+use tidewaiter_api::containership::{ClusterUpgrade, ClusterUpgradeStatus};
+use tidewaiter_kit::metrics::MetricsError;
+use tidewaiter_kit::{Key, Metrics};
+
+const SUCCESS: &str = "succeeded";
+const FAILED: &str = "failed";
+const SUPERSEDED: &str = "superseded";
+
+/// The reasons of the condition `Progressing`, and the state of an upgrade that is not over.
+const WAITS: [(&str, &str); 11] = [
+    ("NotPermitted", "not_permitted"),
+    ("OtherUpgrade", "other_upgrade"),
+    ("Withdrawn", "other_upgrade"),
+    ("Paused", "paused"),
+    ("MaintenanceWindow", "window"),
+    ("Unhealthy", "unhealthy"),
+    ("Draining", "draining"),
+    ("Uncordoning", "uncordoning"),
+    ("Soaking", "soaking"),
+    ("Beginning", "upgrading"),
+    ("Upgrading", "upgrading"),
+];
+
+/// The nodes of upgrades in progress: at the version, failed, neither.
+const NODE_STATES: [&str; 3] = ["done", "failed", "remaining"];
+
+/// The upgrades.
+pub(super) struct Board {
+    all: Mutex<BTreeMap<Key, Entry>>,
+    upgrades: IntGaugeVec,
+    nodes: IntGaugeVec,
+}
+
+/// What the metrics count of one upgrade.
+struct Entry {
+    created: Option<Timestamp>,
+    state: &'static str,
+    /// Whether it has claimed the cluster, or is over.
+    has_begun: bool,
+    /// In the order of [`NODE_STATES`]; 0 unless it is in progress.
+    nodes: [u32; 3],
+}
+
+impl Board {
+    pub(super) fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
+        let board = Self {
+            all: Mutex::default(),
+            upgrades: metrics.gauge_vec(
+                "tidewaiter_upgrades",
+                "ClusterUpgrades by state: what those that are not over wait for (not_permitted, other_upgrade, paused, window, unhealthy, draining, uncordoning, soaking, upgrading); succeeded; failed; superseded (failed, and a later one has begun). 0 on a replica that does not lead.",
+                &["state"],
+            )?,
+            nodes: metrics.gauge_vec(
+                "tidewaiter_upgrade_nodes",
+                "Nodes of the upgrade in progress by state: done (at the version), failed, remaining. 0 without one, and on a replica that does not lead.",
+                &["state"],
+            )?,
+        };
+        board.show(&BTreeMap::new());
+        Ok(board)
+    }
+
+    /// The upgrade is so. One without conditions was not decided about yet.
+    pub(super) fn set(&self, key: &Key, upgrade: &ClusterUpgrade) {
+        let created = upgrade.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let entry = upgrade.status.as_ref().and_then(|status| Entry::of(status, created));
+        self.change(|all| match entry {
+            Some(entry) => all.insert(key.clone(), entry),
+            None => all.remove(key),
+        });
+    }
+
+    /// The upgrade is gone.
+    pub(super) fn remove(&self, key: &Key) {
+        self.change(|all| all.remove(key));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut BTreeMap<Key, Entry>) -> Option<Entry>) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut all);
+        self.show(&all);
+    }
+
+    fn show(&self, all: &BTreeMap<Key, Entry>) {
+        let newest = all.values().filter(|it| it.has_begun).map(|it| it.created).max();
+        let state = |it: &Entry| {
+            let is_superseded = it.state == FAILED && newest.is_some_and(|newest| newest > it.created);
+            if is_superseded { SUPERSEDED } else { it.state }
+        };
+        for shown in WAITS
+            .map(|(_, state)| state)
+            .into_iter()
+            .chain([SUCCESS, FAILED, SUPERSEDED])
+        {
+            let count = all.values().filter(|it| state(it) == shown).count();
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            self.upgrades.with_label_values(&[shown]).set(count);
+        }
+        for (place, shown) in NODE_STATES.into_iter().enumerate() {
+            let count = all.values().map(|it| i64::from(it.nodes[place])).sum();
+            self.nodes.with_label_values(&[shown]).set(count);
+        }
+    }
+}
+
+impl Entry {
+    fn of(status: &ClusterUpgradeStatus, created: Option<Timestamp>) -> Option<Self> {
+        let find = |type_: &str| status.conditions.iter().find(|condition| condition.type_ == type_);
+        let over = match find(SUCCEEDED)?.status {
+            ConditionStatus::True => Some(SUCCESS),
+            ConditionStatus::False => Some(FAILED),
+            ConditionStatus::Unknown => None,
+        };
+        let progressing = find(PROGRESSING)?;
+        let waits = || WAITS.into_iter().find(|(reason, _)| *reason == progressing.reason);
+        let is_in_progress = over.is_none() && progressing.status == ConditionStatus::True;
+        let remaining = status.nodes.saturating_sub(status.done).saturating_sub(status.failed);
+        Some(Self {
+            created,
+            state: over.or_else(|| waits().map(|(_, state)| state))?,
+            has_begun: over.is_some() || is_in_progress,
+            nodes: if is_in_progress {
+                [status.done, status.failed, remaining]
+            } else {
+                [0; 3]
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tidewaiter_kit::ManualClock;
+    use tidewaiter_upgrade::{Unhealthy, Wait};
+
+    use super::*;
+
+    /// `progressing` is the status and the reason of the condition.
+    fn upgrade(minute: u8, progressing: [&str; 2], succeeded: &str) -> ClusterUpgrade {
+        let condition = |type_: &str, status: &str, reason: &str| json!({"type": type_, "status": status, "reason": reason, "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let [status, reason] = progressing;
+        let conditions = [
+            condition(PROGRESSING, status, reason),
+            condition(SUCCEEDED, succeeded, "R"),
+        ];
+        serde_json::from_value(
+            json!({"apiVersion": "provision.containership.io/v3", "kind": "ClusterUpgrade",
+            "metadata": {"name": "u", "creationTimestamp": format!("2026-11-22T06:{minute:02}:00Z")},
+            "spec": {"type": "kubernetes", "targetVersion": "v1.36.3"},
+            "status": {"nodes": 9, "done": 3, "failed": 2, "conditions": conditions}}),
+        )
+        .unwrap()
+    }
+
+    fn shows(metrics: &Metrics, lines: &[&str]) {
+        let text = metrics.encode().unwrap();
+        for line in lines {
+            assert!(text.lines().any(|it| it == *line), "{line} is not in {text}");
+        }
+    }
+
+    /// Whatever their number, there are as many series.
+    #[test]
+    fn upgrades_are_counted_by_state_and_their_nodes_while_they_are_in_progress() {
+        let metrics = Metrics::new(&ManualClock::default().shared()).unwrap();
+        let board = Board::new(&metrics).unwrap();
+        let series = |text: &str| {
+            text.lines()
+                .filter(|line| line.starts_with("tidewaiter_upgrade"))
+                .count()
+        };
+        let before = series(&metrics.encode().unwrap());
+        let over = ["False", "Finished"];
+        for (number, upgrade) in [
+            upgrade(1, over, "True"),
+            upgrade(2, over, "False"),
+            upgrade(3, over, "False"),
+            upgrade(4, ["False", "MaintenanceWindow"], "Unknown"),
+            upgrade(5, ["False", "Paused"], "Unknown"),
+        ]
+        .iter()
+        .enumerate()
+        {
+            board.set(&Key::new(&number.to_string()), upgrade);
+        }
+        shows(
+            &metrics,
+            &[
+                "tidewaiter_upgrades{state=\"succeeded\"} 1",
+                "tidewaiter_upgrades{state=\"failed\"} 1",
+                "tidewaiter_upgrades{state=\"superseded\"} 1",
+                "tidewaiter_upgrades{state=\"window\"} 1",
+                "tidewaiter_upgrades{state=\"paused\"} 1",
+                "tidewaiter_upgrade_nodes{state=\"failed\"} 0",
+            ],
+        );
+        // One that has only waited does not supersede a failed one; one that is in progress does.
+        board.set(&Key::new("4"), &upgrade(5, ["True", "Paused"], "Unknown"));
+        shows(
+            &metrics,
+            &[
+                "tidewaiter_upgrades{state=\"failed\"} 0",
+                "tidewaiter_upgrades{state=\"superseded\"} 2",
+                "tidewaiter_upgrade_nodes{state=\"done\"} 3",
+                "tidewaiter_upgrade_nodes{state=\"failed\"} 2",
+                "tidewaiter_upgrade_nodes{state=\"remaining\"} 4",
+            ],
+        );
+        board.remove(&Key::new("4"));
+        shows(
+            &metrics,
+            &[
+                "tidewaiter_upgrades{state=\"failed\"} 1",
+                "tidewaiter_upgrade_nodes{state=\"done\"} 0",
+            ],
+        );
+        assert_eq!(series(&metrics.encode().unwrap()), before);
+    }
+
+    #[test]
+    fn every_wait_has_a_state() {
+        let nodes = || vec!["w1".parse().unwrap()];
+        let opens: jiff::Zoned = "2026-11-22T06:00:00[UTC]".parse().unwrap();
+        for (wait, state) in [
+            (Wait::Label, "not_permitted"),
+            (Wait::Upgrade("u".to_owned()), "other_upgrade"),
+            (Wait::Paused, "paused"),
+            (Wait::Soak(opens.timestamp()), "soaking"),
+            (Wait::Window(opens), "window"),
+            (Wait::Health(Unhealthy::Etcd), "unhealthy"),
+            (Wait::Drain("w1".parse().unwrap(), None), "draining"),
+            (Wait::Uncordon(nodes()), "uncordoning"),
+            (Wait::Nodes(nodes()), "upgrading"),
+        ] {
+            let entry = Entry::of(&upgrade(1, ["True", wait.reason()], "Unknown").status.unwrap(), None);
+            assert_eq!(entry.map(|entry| entry.state), Some(state), "{wait:?}");
+        }
+    }
+}
