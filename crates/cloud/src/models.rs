@@ -10,6 +10,7 @@
 mod account;
 mod autoscaling;
 mod catalogue;
+mod clear_text;
 mod cluster;
 mod document;
 mod failure;

@@ -18,7 +18,7 @@ use tracing::{error, info};
 use url::Url;
 
 use super::cloud::{Cloud, CloudParts, TokenLifetimes};
-use super::http::router;
+use super::http::{malformed, router};
 use super::limits::{LimitSettings, Limits};
 use super::metrics::Requests;
 use super::reseal::reseal;
@@ -188,6 +188,7 @@ fn http(
         life: None,
         tls,
         drain: DRAIN,
+        explain: Some(malformed),
     };
     let router = router(cloud, requests, kit.clone());
     serve_with(listener, router, options, kit.clock.clone(), shutdown.clone())

@@ -136,6 +136,40 @@ fn registries_are_refused_for_these_reasons() {
 }
 
 #[test]
+fn what_looks_like_a_secret_is_refused_in_clear_text() {
+    table(
+        r#"
+        plugin spec | /configuration | {"password": "hunter2"} | configuration.password | write only the name of the Secret
+        plugin spec | /configuration | {"a": {"adminPassword": "hunter2"}} | configuration.a.adminPassword | has the name of a secret
+        plugin spec | /configuration | {"env": [{"name": "GITHUB_TOKEN", "value": "hunter2"}]} | configuration.env[0].value | has the name of a secret
+        plugin spec | /configuration | {"secret": ["hunter2"]} | configuration.secret[0] | has the name of a secret
+        plugin spec | /configuration | {"api-key": "hunter2"} | configuration.api-key | has the name of a secret
+        plugin spec | /configuration | {"private_key": "hunter2"} | configuration.private_key | has the name of a secret
+        plugin spec | /configuration | {"token": "hunter2"} | configuration.token | has the name of a secret
+        plugin spec | /configuration | {"password": "${hunter2"} | configuration.password | has the name of a secret
+        plugin spec | /configuration | {"a": "-----BEGIN RSA PRIVATE KEY-----\nhunter2"} | configuration.a | looks like a private key
+        plugin spec | /configuration | {"a": "key=AKIAHUNTER2HUNTER234"} | configuration.a | looks like an access key of AWS
+        plugin spec | /configuration | {"a": ["b", "ghp_hunter2hunter2hunter2"]} | configuration.a[1] | a token of GitHub
+        plugin spec | /configuration | {"a": "postgres://app:hunter2@db/app"} | configuration.a | an address with a password
+        plugin spec | /configuration | {"a": {"glpat-hunter2hunter2hunter2": 1}} | configuration.a | a key (not shown)
+        "#,
+    );
+    let tokens = [
+        (format!("twk_{}_{}", "0".repeat(32), "A".repeat(43)), "an API key of a cluster"),
+        (format!("Bearer eyJ{0}.eyJ{0}.{0}", "a".repeat(20)), "a JSON Web Token"),
+    ];
+    for (token, part) in tokens {
+        let configuration = json!({ "a": token });
+        let place = "/configuration";
+        check(vec![("plugin spec", place, configuration, "configuration.a", part)]);
+        let mut plugin = named("plugin spec").example;
+        plugin["configuration"] = json!({ "a": token });
+        let error = refuse(&named("plugin spec"), &plugin);
+        assert!(!error.to_string().contains(&token), "{error}");
+    }
+}
+
+#[test]
 fn clusters_and_plugins_are_refused_for_these_reasons() {
     let definition = named("plugin definition").example;
     let version = definition["versions"][0].clone();

@@ -11,10 +11,13 @@ use url::Url;
 
 use crate::fixture;
 use crate::proxy::Proxy;
+use crate::stream::{Listening, kinds};
 use crate::world::World;
 
 /// How soon writes must come back.
 const BACK: Duration = Duration::from_secs(10);
+/// How soon a notification arrives, and well below the interval at which changes are polled.
+const QUICK: Duration = Duration::from_secs(2);
 
 #[tokio::test]
 async fn writes_come_back_soon_after_the_database_went_silent() {
@@ -69,4 +72,39 @@ async fn writes_come_back_soon_after_the_database_went_silent() {
     }
     let made = world.post(&owner, "~/clusters", json!({"name": "prod"})).await.is(201);
     world.get(&made.field("api_key"), "~/users").await.is(200);
+}
+
+/// Only the connection on which a replica is notified goes silent. Changes are polled every five seconds, so a replica that is
+/// never notified again sees each of several changes in a row that late.
+#[tokio::test]
+async fn changes_of_another_replica_are_heard_soon_after_the_notifications_went_silent() {
+    let postgres = Postgres::shared().await;
+    let database = postgres.create_database().await;
+    let url: Url = postgres.url(&database).parse().unwrap();
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let first = World::begun(url.clone(), Arc::clone(&folder)).await;
+    let mut through = url;
+    let proxy = Proxy::before(&mut through).await;
+    let second = World::served(through, folder, first.ids(), |_| {}).await.unwrap();
+    let owner = first.owner().await;
+    let made = first.post(&owner, "~/clusters", json!({"name": "prod"})).await.is(201);
+    let path = format!("~/clusters/{}", made.field("id"));
+    let mut stream = Listening::to(&second, &owner, &path, None).await;
+    stream.heard().await;
+    let heard = async |stream: &mut Listening, name: &str| {
+        first.post(&owner, "~/registries", fixture::registry(name)).await.is(201);
+        let began = SystemClock.monotonic();
+        while !kinds(&stream.heard().await).contains(&"registries".to_owned()) {}
+        SystemClock.monotonic().saturating_sub(began)
+    };
+    heard(&mut stream, "before").await;
+    proxy.silence_listening();
+    let mut took = Vec::new();
+    for number in 0..8 {
+        took.push(heard(&mut stream, &format!("after {number}")).await);
+        if took.iter().rev().take_while(|took| **took < QUICK).count() == 3 {
+            return;
+        }
+    }
+    panic!("{took:?}");
 }
