@@ -215,20 +215,21 @@ pub enum Day {
     Sun,
 }
 
-/// How the upgrade goes, in words. Written by the coordinator alone.
+/// How the upgrade goes, in words and numbers. Written by the coordinator alone. The numbers are absent while the coordinator has not decided about the
+/// upgrade, where its spec cannot be read, and of upgrades that ended before there were numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = RecursiveTransform(kubernetes_integer))]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterUpgradeStatus {
     /// How many nodes it has: those that it has started, and those that it selects.
-    #[serde(default)]
-    pub nodes: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<u32>,
     /// How many of them are at the version.
-    #[serde(default)]
-    pub done: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done: Option<u32>,
     /// How many of them have failed.
-    #[serde(default)]
-    pub failed: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<u32>,
     /// The conditions `Progressing` and `Succeeded`.
     #[serde(default, deserialize_with = "null_is_empty", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]

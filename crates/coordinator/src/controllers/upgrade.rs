@@ -27,17 +27,17 @@ use tidewaiter_upgrade::{
     Effect, Fate, Health, InvalidVersion, Observation, Order, Spec, Step, Upgrade, Version, form, plan, step,
 };
 
-mod board;
 mod drain;
 mod health;
 mod look;
+mod metrics;
 mod node;
 mod patch;
 mod status;
 
-use board::Board;
 use drain::NodePods;
 pub use look::{LookError, SeenUpgrade, look_at_upgrade};
+use metrics::UpgradeMetrics;
 use node::{ComponentPod, UpgradeNode, observed};
 
 /// Our own write is not in the cache yet. Its change starts a pass; this is the fallback.
@@ -67,7 +67,7 @@ struct UpgradeController {
     client: Client,
     writer: Writer,
     events: Events,
-    board: Board,
+    metrics: UpgradeMetrics,
     clock: SharedClock,
 }
 
@@ -107,7 +107,7 @@ pub(super) fn start(
         writer: Writer::new(client.clone(), UpgradeController::NAME, Arc::clone(&kit.clock)),
         client,
         events: context.events.of(UpgradeController::NAME),
-        board: Board::new(&kit.metrics)?,
+        metrics: UpgradeMetrics::new(&kit.metrics)?,
         clock: Arc::clone(&kit.clock),
     };
     Controller::new(controller, queue)
@@ -125,10 +125,10 @@ impl Reconciler for UpgradeController {
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, UpgradeError> {
         let Some(object) = self.upgrades.get(pass.key()) else {
             self.writer.forget::<ClusterUpgrade>(pass.key());
-            self.board.remove(pass.key());
+            self.metrics.remove(pass.key());
             return Ok(Next::UntilChanged);
         };
-        self.board.set(pass.key(), &object);
+        self.metrics.set(pass.key(), &object);
         if is_reported(&object) {
             return Ok(Next::UntilChanged);
         }
