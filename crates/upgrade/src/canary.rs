@@ -1,7 +1,7 @@
 //! The canaries: the first nodes of an upgrade, after which the cluster must stay healthy for a while before the others follow.
 
 use crate::observation::{CanaryPolicy, NodeState, Observation, Progress};
-use crate::orders::{Order, Wait};
+use crate::orders::{Order, Unhealthy, Wait};
 use crate::rules;
 
 /// Whether one of the canaries has failed.
@@ -21,8 +21,9 @@ pub(crate) fn hold(seen: &Observation<'_>, policy: CanaryPolicy, progress: &Prog
             Ok(until) if seen.now < until => Err(Wait::Soak(until)),
             _ => Ok(None),
         },
+        // It may have been healthy all the time: the time goes on, and the upgrade waits until the health can be read.
+        (Err(unhealthy @ Unhealthy::Unknown), _) | (Err(unhealthy), None) => Err(Wait::Health(unhealthy)),
         (Err(_), Some(_)) => Ok(Some(Order::Soak { healthy: false })),
-        (Err(unhealthy), None) => Err(Wait::Health(unhealthy)),
     }
 }
 
@@ -32,7 +33,7 @@ mod tests {
 
     use super::*;
     use crate::Upgrade;
-    use crate::observation::Node;
+    use crate::observation::{Health, Node};
     use crate::step::step;
     use crate::testing::{at, in_progress, nodes, observation, version};
 
@@ -120,6 +121,22 @@ mod tests {
                 "{states} at {seconds}"
             );
         }
+        // While the health cannot be read, it waits; it may have been healthy all the time.
+        let api_server = version("v1.36.3");
+        let health = Health {
+            is_unknown: true,
+            ..Health::default()
+        };
+        let soaking = with("cp=Success w1=Success", Some(at(60)));
+        let seen = Observation {
+            health: &health,
+            ..observation(&soaking, &[], &healthy, &api_server, 360)
+        };
+        let held = step(&seen);
+        assert_eq!(
+            (held.orders, held.wait, held.wake),
+            (Vec::new(), Some(Wait::Health(Unhealthy::Unknown)), Some(at(370)))
+        );
         // It is looked at until then, and at the end.
         assert_eq!(
             says(&with("cp=Success w1=Success", Some(at(0))), &healthy, 0).1,

@@ -29,19 +29,21 @@ pub struct Observation<'a> {
     pub api_server: &'a Version,
     /// What is known of the health of the cluster.
     pub health: &'a Health,
-    /// The pods that have not left a node, and why, by node. Only of nodes that were looked at.
+    /// The pods that have not left a node, and why, by node. A node that is missing was not looked at, or its pods cannot be read.
     pub left: &'a BTreeMap<NodeName, Vec<Left>>,
     /// The time of the coordinator.
     pub now: Timestamp,
 }
 
-/// What is known of the health of the cluster besides its Nodes. What is not known is not required.
+/// What is known of the health of the cluster besides its Nodes. What the cluster does not have is not required.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
     /// The `ClusterHealth` that is not Healthy, in words; None if there is none.
     pub unhealthy: Option<String>,
     /// Whether the API server says that etcd does not answer it.
     pub etcd_failed: bool,
+    /// Whether the rest cannot be read. Then the cluster does not count as healthy.
+    pub is_unknown: bool,
 }
 
 /// An upgrade.

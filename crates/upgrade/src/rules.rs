@@ -83,7 +83,8 @@ pub fn supports_workers(seen: &Observation<'_>, target: &Version) -> Result<(), 
     behind_control_plane(&oldest(seen, Node::oldest), target)
 }
 
-/// Checks that the cluster is healthy: all Nodes are Ready, also those that the upgrade does not concern; etcd answers; `ClusterHealth` says so.
+/// Checks that the cluster is healthy: all Nodes are Ready, also those that the upgrade does not concern; etcd answers; `ClusterHealth` says so. What
+/// cannot be read is not healthy.
 ///
 /// # Errors
 /// The first of these that is not so.
@@ -92,6 +93,9 @@ pub fn healthy(seen: &Observation<'_>) -> Result<(), Unhealthy> {
     let unready: Vec<_> = unready.map(|node| node.name.clone()).collect();
     if !unready.is_empty() {
         return Err(Unhealthy::Nodes(unready));
+    }
+    if seen.health.is_unknown {
+        return Err(Unhealthy::Unknown);
     }
     if seen.health.etcd_failed {
         return Err(Unhealthy::Etcd);

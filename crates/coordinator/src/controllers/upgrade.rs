@@ -7,6 +7,8 @@
 //!   not lead any more, cannot make two nodes current.
 //! - An upgrade is decided about on the newest state of itself, and on a state of the others that is at least as new. [`step`] depends on that.
 //! - Conditions are for people. Nothing is decided by them.
+//! - What cannot be read (health, pods) is unknown to [`step`], which then starts nothing. It does not end the pass: nodes in progress are settled, and
+//!   deadlines, aborts and deletions take effect. The error is returned afterwards.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +22,7 @@ use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, UPGRADE_FINALIZER};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
-    Cache, Controller, ControllerContext, Events, Finalizer, Key, Next, Notice, Pass, Queue, ReconcileError,
+    Backoff, Cache, Controller, ControllerContext, Events, Finalizer, Key, Next, Notice, Pass, Queue, ReconcileError,
     Reconciler, Retry, SharedClock, Tasks, WriteError, Writer,
 };
 use tidewaiter_upgrade::{
@@ -42,6 +44,9 @@ use node::{ComponentPod, UpgradeNode, observed};
 
 /// Our own write is not in the cache yet. Its change starts a pass; this is the fallback.
 const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// A deadline takes effect this much later at most while something cannot be read.
+const RETRIES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
 /// Where the pods of the control plane run.
 const CONTROL_PLANE_NAMESPACE: &str = "kube-system";
@@ -114,6 +119,7 @@ pub(super) fn start(
         .reads(&upgrades)
         .reads(&nodes)
         .reads(&pods)
+        .backoff(RETRIES)
         .start(context.clone(), tasks);
     Ok(())
 }
@@ -137,6 +143,7 @@ impl Reconciler for UpgradeController {
             api_server,
             health,
             pods,
+            unread,
         } = pass.outside(self.ask(&question)).await?;
         let Some(object) = self.upgrades.get(pass.key()) else {
             return Ok(Next::UntilChanged);
@@ -161,8 +168,9 @@ impl Reconciler for UpgradeController {
             now: self.clock.now(),
         };
         let step = step(&seen);
-        self.perform(&object, &seen, &step).await?;
-        self.affect(&seen, &step, &pods).await?;
+        let forecast = self.perform(&object, &seen, &step).await?;
+        let affected = self.affect(&seen, &step, &pods).await;
+        unread.map_or(Ok(()), Err).and(affected).and(forecast)?;
         let now = self.clock.now();
         let wait = step
             .wake
@@ -172,44 +180,56 @@ impl Reconciler for UpgradeController {
 }
 
 impl UpgradeController {
-    /// Asks what no cache has.
+    /// Asks what no cache has. The version every client may read; if it cannot be read, nothing can be written either.
     async fn ask(&self, question: &Question) -> Result<Answer, UpgradeError> {
         let version = self
             .client
             .apiserver_version()
             .await
             .map_err(UpgradeError::Unanswered)?;
-        let health = if question.health {
-            health::read(&self.client).await.map_err(UpgradeError::Health)?
-        } else {
-            Health::default()
+        let mut answer = Answer {
+            api_server: version.git_version.parse()?,
+            health: Health::default(),
+            pods: NodePods::default(),
+            unread: None,
         };
-        let pods = NodePods::read(&self.client, &question.drained)
-            .await
-            .map_err(UpgradeError::Drain)?;
-        let api_server = version.git_version.parse()?;
-        Ok(Answer {
-            api_server,
-            health,
-            pods,
-        })
+        match NodePods::read(&self.client, &question.drained).await {
+            Ok(pods) => answer.pods = pods,
+            Err(error) => answer.unread = Some(UpgradeError::Drain(error)),
+        }
+        if question.health {
+            match health::read(&self.client).await {
+                Ok(health) => answer.health = health,
+                Err(error) => {
+                    answer.health.is_unknown = true;
+                    answer.unread = Some(UpgradeError::Health(error));
+                }
+            }
+        }
+        Ok(answer)
     }
 
-    /// What is done to Nodes and pods, after it was written that it is.
+    /// What is done to Nodes and pods, after it was written that it is. One that fails does not prevent the others; the first error is returned.
     async fn affect(&self, seen: &Observation<'_>, step: &Step, pods: &NodePods) -> Result<(), UpgradeError> {
+        let mut first = Ok(());
         for effect in &step.effects {
-            let (Effect::Cordon(name) | Effect::Evict(name) | Effect::Delete(name) | Effect::Uncordon(name)) = effect;
-            let key = Key::new(name.as_str());
-            let node = self.nodes.get(&key);
-            // Our own write of it is not in the cache yet.
-            let node = node.filter(|node| !self.writer.awaits::<UpgradeNode>(&key, Some(node.meta())));
-            match (effect, node) {
-                (Effect::Cordon(_), Some(node)) => drain::cordon(&self.writer, &node, &seen.upgrade.name).await?,
-                (Effect::Uncordon(_), Some(node)) => drain::uncordon(&self.writer, &node).await?,
-                (Effect::Cordon(_) | Effect::Uncordon(_), None) => {}
-                (Effect::Evict(name), _) => pods.evict(&self.client, name).await.map_err(UpgradeError::Drain)?,
-                (Effect::Delete(name), _) => pods.delete(&self.client, name).await.map_err(UpgradeError::Drain)?,
-            }
+            first = first.and(self.take_effect(seen, effect, pods).await);
+        }
+        first
+    }
+
+    async fn take_effect(&self, seen: &Observation<'_>, effect: &Effect, pods: &NodePods) -> Result<(), UpgradeError> {
+        let (Effect::Cordon(name) | Effect::Evict(name) | Effect::Delete(name) | Effect::Uncordon(name)) = effect;
+        let key = Key::new(name.as_str());
+        let node = self.nodes.get(&key);
+        // Our own write of it is not in the cache yet.
+        let node = node.filter(|node| !self.writer.awaits::<UpgradeNode>(&key, Some(node.meta())));
+        match (effect, node) {
+            (Effect::Cordon(_), Some(node)) => drain::cordon(&self.writer, &node, &seen.upgrade.name).await?,
+            (Effect::Uncordon(_), Some(node)) => drain::uncordon(&self.writer, &node).await?,
+            (Effect::Cordon(_) | Effect::Uncordon(_), None) => {}
+            (Effect::Evict(name), _) => pods.evict(&self.client, name).await.map_err(UpgradeError::Drain)?,
+            (Effect::Delete(name), _) => pods.delete(&self.client, name).await.map_err(UpgradeError::Drain)?,
         }
         Ok(())
     }
@@ -226,8 +246,14 @@ impl UpgradeController {
         Ok(())
     }
 
-    /// Writes the progress, then the Events, then the conditions, which may be lost with the process.
-    async fn perform(&self, object: &ClusterUpgrade, seen: &Observation<'_>, step: &Step) -> Result<(), UpgradeError> {
+    /// Writes the progress, then the Events, then the conditions, which may be lost with the process. Returns whether the forecast could be made, which
+    /// decides nothing.
+    async fn perform(
+        &self,
+        object: &ClusterUpgrade,
+        seen: &Observation<'_>,
+        step: &Step,
+    ) -> Result<Result<(), UpgradeError>, UpgradeError> {
         let mut upgrade = seen.upgrade.clone();
         for order in &step.orders {
             upgrade.progress.apply(order, seen.now);
@@ -243,15 +269,19 @@ impl UpgradeController {
         for notice in status::notices(seen.upgrade, step) {
             self.events.publish(&about, notice);
         }
-        if step.orders.contains(&Order::Begin)
-            && let Ok(spec) = &seen.upgrade.spec
-            && spec.policy.drain.is_some()
-        {
-            self.forecast(&about, spec, seen).await?;
-        }
+        let drained = seen
+            .upgrade
+            .spec
+            .as_ref()
+            .ok()
+            .filter(|spec| spec.policy.drain.is_some());
+        let forecast = match drained.filter(|_| step.orders.contains(&Order::Begin)) {
+            Some(spec) => self.forecast(&about, spec, seen).await,
+            None => Ok(()),
+        };
         if object.metadata.deletion_timestamp.is_some() && !upgrade.is_in_progress() {
             // It is gone: nothing keeps it any more.
-            return Ok(());
+            return Ok(forecast);
         }
         let before = object.status.clone().unwrap_or_default();
         let after = Observation {
@@ -266,7 +296,7 @@ impl UpgradeController {
             };
             self.writer.apply_status(&desired, &seen_last).await?;
         }
-        Ok(())
+        Ok(forecast)
     }
 }
 
@@ -283,6 +313,8 @@ struct Answer {
     api_server: Version,
     health: Health,
     pods: NodePods,
+    /// Why health or pods cannot be read.
+    unread: Option<UpgradeError>,
 }
 
 impl Question {

@@ -345,7 +345,12 @@ fn nodes_are_started_while_the_cluster_is_healthy_alone_if_that_is_required() {
         ..Health::default()
     };
     let healthy = Health::default();
+    let unknown = Health {
+        is_unknown: true,
+        ..Health::default()
+    };
     for (all, health, expected) in [
+        ("cp=v1.36.3 w1=v1.35.4", &unknown, Some("its health cannot be read")),
         ("cp=v1.36.3 w1=v1.35.4", &healthy, None),
         ("cp=v1.36.3 w1!=v1.35.4", &healthy, Some("the Node w1 is not Ready")),
         (
