@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::{Cordon, UpgradeStatus};
-use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE, ROLE_CONTROL_PLANE_LABEL};
+use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE, NODE_POOL_LABEL, ROLE_CONTROL_PLANE_LABEL};
 
 use crate::drain::Left;
 use crate::refusal::Refusal;
@@ -81,10 +81,10 @@ pub struct Spec {
 }
 
 /// What the operator adds. The default is the old behaviour.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// How many workers may be upgraded at once, if the agents of all of them can.
-    pub max_unavailable: usize,
+    /// How many workers of each node pool may be upgraded at once, if their agents can. None: one worker at a time.
+    pub max_unavailable: Option<PoolLimit>,
     /// After how many failed nodes the upgrade ends.
     pub max_failures: Option<usize>,
     /// No further node is started.
@@ -99,6 +99,27 @@ pub struct Policy {
     pub drain: Option<DrainPolicy>,
     /// How the first nodes are tried out; None if they are not.
     pub canary: Option<CanaryPolicy>,
+}
+
+/// How many workers of a node pool may be upgraded at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolLimit {
+    /// This many.
+    Nodes(usize),
+    /// This percentage of the pool, rounded down.
+    Percent(usize),
+}
+
+impl PoolLimit {
+    /// How many of a pool of this size. At least one, so that the upgrade gets on.
+    #[must_use]
+    pub fn of(self, size: usize) -> usize {
+        let limit = match self {
+            Self::Nodes(nodes) => nodes,
+            Self::Percent(percent) => size.saturating_mul(percent) / 100,
+        };
+        limit.max(1)
+    }
 }
 
 /// How the first nodes are tried out.
@@ -117,21 +138,6 @@ pub struct DrainPolicy {
     pub timeout: SignedDuration,
     /// Whether it is started then, and not failed.
     pub force: bool,
-}
-
-impl Default for Policy {
-    fn default() -> Self {
-        Self {
-            max_unavailable: 1,
-            max_failures: None,
-            paused: false,
-            aborted: false,
-            require_healthy: false,
-            windows: Windows::default(),
-            drain: None,
-            canary: None,
-        }
-    }
 }
 
 /// What was done.
@@ -249,6 +255,11 @@ impl Node {
         self.labels
             .get(MANAGED_LABEL)
             .is_some_and(|value| value == MANAGED_VALUE)
+    }
+
+    /// Its node pool; empty without one.
+    pub(crate) fn pool(&self) -> &str {
+        self.labels.get(NODE_POOL_LABEL).map_or("", String::as_str)
     }
 
     /// Every version on it that is known.

@@ -326,8 +326,8 @@ pub(crate) fn pods(left: &[Left]) -> String {
     }
 }
 
-/// As the ledger stores it.
-fn whole_seconds(time: Timestamp) -> Timestamp {
+/// As times are stored.
+pub(crate) fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 

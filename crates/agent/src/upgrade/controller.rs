@@ -23,7 +23,7 @@ use tidewaiter_kit::{
 };
 use tidewaiter_upgrade::agent::{Ledger, Offer, Refused, offer};
 use tidewaiter_upgrade::signed::Untrusted;
-use tidewaiter_upgrade::{Upgrade, form};
+use tidewaiter_upgrade::{Progress, Upgrade, form};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tracing::{info, warn};
@@ -180,7 +180,7 @@ impl Reconciler for UpgradeController {
         let of = |offered: &Offer<'_>| {
             let mut all = objects.iter();
             all.find(|object| object.metadata.uid.as_deref() == Some(&offered.upgrade.uid))
-                .map(|object| slim(object))
+                .map(|object| slim(object, offered.upgrade, &self.node))
         };
         let upgrade = decided.as_ref().ok().and_then(of);
         let id = upgrade.as_ref().map(|upgrade| files::id(upgrade).to_owned());
@@ -289,11 +289,11 @@ impl UpgradeController {
     /// Says what became of the turn of this node, and what the host permits. An error of the offer comes before one of the folder, which is returned.
     async fn report(&self, turn: Option<&str>, error: Option<&UpgradeError>) -> Result<(), UpgradeError> {
         let watcher = self.watcher.clone();
-        let (looked, watched) = self.on_host(move |host| Ok(look(host, &watcher))).await?;
+        let (looked, watching) = self.on_host(move |host| Ok(look(host, &watcher))).await?;
         let is_overdue = self.is_overdue();
         let found = Found {
             turn,
-            error: error.or(watched.as_ref().err()).map(|error| Chain(error).to_string()),
+            error: error.or(watching.as_ref().err()).map(|error| Chain(error).to_string()),
             is_overdue,
             ..looked
         };
@@ -311,13 +311,12 @@ impl UpgradeController {
                 Notice::warning("UnsignedScriptsPermitted", "Upgrade", note.to_owned()),
             );
         }
-        let report = Some(report).filter(|report| *report != UpgradeReport::default());
         self.told.send_if_modified(|told| {
-            let changed = *told != report;
-            *told = report;
+            let changed = told.as_ref() != Some(&report);
+            *told = Some(report);
             changed
         });
-        watched
+        watching
     }
 
     async fn on_host<T: Send + 'static>(
@@ -343,7 +342,7 @@ fn is_to_be_repeated(result: Option<&RunResult>, stands: Duration, now: Timestam
 
 /// What the host says, permits and lacks, and whether its folders could be watched, which is done first.
 fn look(host: &Host, watcher: &Watcher) -> (Found<'static>, Result<(), UpgradeError>) {
-    let watched = watch_folders(host, watcher);
+    let watching = watch_folders(host, watcher);
     let trust = Trust::read(host);
     let found = Found {
         // One that does not count is none.
@@ -352,7 +351,7 @@ fn look(host: &Host, watcher: &Watcher) -> (Found<'static>, Result<(), UpgradeEr
         host_problem: trust.err().map(|error| Chain(&error).to_string()).unwrap_or_default(),
         ..Found::default()
     };
-    (found, watched)
+    (found, watching)
 }
 
 /// Watches the folder of the scripts and, if it is there, that of what is pinned.
@@ -372,13 +371,22 @@ fn watch_folders(host: &Host, watcher: &Watcher) -> Result<(), UpgradeError> {
     Ok(())
 }
 
-/// What the host has to know of an upgrade.
-fn slim(object: &ClusterUpgrade) -> ClusterUpgrade {
+/// What the host has to know of an upgrade: its progress is that of this node alone, which is current. So a host of before, which knows one start, reads
+/// the right one.
+fn slim(object: &ClusterUpgrade, upgrade: &Upgrade, node: &NodeName) -> ClusterUpgrade {
+    let own = upgrade.progress.nodes.get_key_value(node);
+    let progress = Progress {
+        cluster: upgrade.progress.cluster,
+        nodes: own.into_iter().map(|(name, state)| (name.clone(), *state)).collect(),
+        current: own.map(|(name, _)| name.clone()),
+        ..Progress::default()
+    };
     let mut slim = ClusterUpgrade::new("", object.spec.clone());
     slim.metadata.name.clone_from(&object.metadata.name);
     slim.metadata.uid.clone_from(&object.metadata.uid);
     slim.metadata.generation = object.metadata.generation;
     slim.metadata.labels.clone_from(&object.metadata.labels);
+    slim.spec.status = Some(form::write(&progress));
     slim
 }
 
@@ -427,6 +435,28 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_host_gets_the_progress_of_its_node_in_the_old_form() {
+        let object: ClusterUpgrade = serde_json::from_value(serde_json::json!({
+            "apiVersion": "provision.containership.io/v3", "kind": "ClusterUpgrade", "metadata": {"name": "u", "uid": "1"},
+            "spec": {"type": "kubernetes", "targetVersion": "v1.36.3", "nodeTimeoutSeconds": 600, "status": {
+                "clusterStatus": "InProgress", "nodeStatuses": {"a": "InProgress", "b": "InProgress", "c": "Success"},
+                "currentNode": "b", "currentStartTime": "Sun Nov 22 05:29:17 UTC 2026", "starts": {"a": {"since": "2026-11-22T05:00:00Z"}}}}}))
+        .unwrap();
+        let upgrade = form::read(&object);
+        for (node, since) in [
+            ("a", "Sun Nov 22 05:00:00 UTC 2026"),
+            ("b", "Sun Nov 22 05:29:17 UTC 2026"),
+        ] {
+            let status = slim(&object, &upgrade, &node.parse().unwrap()).spec.status.unwrap();
+            assert_eq!(
+                (status.current_node.as_str(), status.current_start_time.as_str()),
+                (node, since)
+            );
+            assert_eq!((status.node_statuses.len(), status.starts.len()), (1, 0));
+        }
+    }
+
     /// Lets nothing be opened for a change any more.
     #[derive(Debug, Default)]
     struct Broken(AtomicBool);
@@ -448,16 +478,16 @@ mod tests {
         };
         let host = Host::new(scratch.path(), owner, Arc::new(Broken(AtomicBool::new(true))));
         let watcher = Watcher::new().unwrap();
-        let (found, watched) = look(&host, &watcher);
-        assert!(watched.is_err());
+        let (found, watching) = look(&host, &watcher);
+        assert!(watching.is_err());
         assert!(found.host_problem.contains("nothing is pinned"), "{found:?}");
         let trust = scratch.path().join("trust");
         std::fs::create_dir(&trust).unwrap();
         for (name, text) in [("cluster", "c"), ("node", "w1"), ("unsigned-scripts", "allow")] {
             std::fs::write(trust.join(name), text).unwrap();
         }
-        let (found, watched) = look(&host, &watcher);
-        assert!(watched.is_err() && found.permits_unsigned, "{found:?}");
+        let (found, watching) = look(&host, &watcher);
+        assert!(watching.is_err() && found.permits_unsigned, "{found:?}");
         assert_eq!(found.host_problem, "");
     }
 }

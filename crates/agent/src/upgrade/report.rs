@@ -30,7 +30,7 @@ pub(super) struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// The report; None if there is nothing to say. It never has what the script printed, which may be secret.
+    /// The report. It never has what the script printed, which may be secret.
     pub(super) fn report(self) -> UpgradeReport {
         let id: String = self.turn.unwrap_or_default().chars().take(ID).collect();
         // A host that cannot read the order does not know its id.
@@ -49,6 +49,8 @@ impl Found<'_> {
         }
         report.message = report.message.chars().take(MESSAGE).collect();
         report.unsigned_scripts = self.permits_unsigned;
+        // `offer` decides by it.
+        report.follows_own_status = true;
         report.host_problem = self.host_problem.chars().take(MESSAGE).collect();
         report
     }

@@ -16,31 +16,36 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Client, Resource as _};
 use serde::{Deserialize, Serialize};
-use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::{ClusterUpgrade, UpgradeStatus};
 use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, UPGRADE_FINALIZER};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
-    Backoff, Cache, Controller, ControllerContext, Events, Finalizer, Key, Next, Notice, Pass, Queue, ReconcileError,
-    Reconciler, Retry, SharedClock, Tasks, WriteError, Writer,
+    Backoff, Cache, Controller, ControllerContext, Events, Finalizer, Key, Next, Notice, Pass, Queue, Reconciler,
+    SharedClock, Tasks, Writer,
 };
 use tidewaiter_upgrade::{
-    Effect, Fate, Health, InvalidVersion, Observation, Order, Spec, Step, Upgrade, Version, form, plan, step,
+    Effect, Fate, Health, Observation, Order, Spec, Step, Upgrade, form, plan, preflight_warning, rules, step,
 };
 
+mod agents;
 mod drain;
+mod error;
 mod health;
 mod look;
 mod metrics;
 mod node;
 mod patch;
+mod question;
 mod status;
 
+use agents::{Agents, OwnStatus};
 use drain::NodePods;
+use error::UpgradeError;
 pub use look::{LookError, SeenUpgrade, look_at_upgrade};
 use metrics::UpgradeMetrics;
 use node::{ComponentPod, UpgradeNode, observed};
+use question::{Answer, Question};
 
 /// Our own write is not in the cache yet. Its change starts a pass; this is the fallback.
 const CATCH_UP: Duration = Duration::from_secs(1);
@@ -72,6 +77,7 @@ struct UpgradeController {
     client: Client,
     writer: Writer,
     events: Events,
+    agents: Agents,
     metrics: UpgradeMetrics,
     clock: SharedClock,
 }
@@ -112,6 +118,7 @@ pub(super) fn start(
         writer: Writer::new(client.clone(), UpgradeController::NAME, Arc::clone(&kit.clock)),
         client,
         events: context.events.of(UpgradeController::NAME),
+        agents: Agents::default(),
         metrics: UpgradeMetrics::new(&kit.metrics)?,
         clock: Arc::clone(&kit.clock),
     };
@@ -143,6 +150,7 @@ impl Reconciler for UpgradeController {
             api_server,
             health,
             pods,
+            agents,
             unread,
         } = pass.outside(self.ask(&question)).await?;
         let Some(object) = self.upgrades.get(pass.key()) else {
@@ -157,7 +165,10 @@ impl Reconciler for UpgradeController {
         }
         // After the upgrade itself, so that the others are at least as new.
         let upgrades: Vec<Upgrade> = self.upgrades.iter().map(|object| form::read(&object)).collect();
-        let (upgrade, nodes) = (form::read(&object), observed(self.nodes.iter(), self.pods.iter()));
+        let (upgrade, nodes) = (
+            form::read(&object),
+            observed(self.nodes.iter(), self.pods.iter(), &agents),
+        );
         let seen = Observation {
             upgrade: &upgrade,
             upgrades: &upgrades,
@@ -191,8 +202,15 @@ impl UpgradeController {
             api_server: version.git_version.parse()?,
             health: Health::default(),
             pods: NodePods::default(),
+            agents: OwnStatus::new(),
             unread: None,
         };
+        if question.agents {
+            match self.agents.own_status(&self.client, &*self.clock).await {
+                Ok(agents) => answer.agents = agents,
+                Err(error) => answer.unread = Some(UpgradeError::Agents(error)),
+            }
+        }
         match NodePods::read(&self.client, &question.drained).await {
             Ok(pods) => answer.pods = pods,
             Err(error) => answer.unread = Some(UpgradeError::Drain(error)),
@@ -234,6 +252,23 @@ impl UpgradeController {
         Ok(())
     }
 
+    /// Says what is not healthy when an upgrade begins that does not wait for it. It is asked once, and decides nothing: without the permission, the
+    /// warning says that nobody knows.
+    async fn warn(&self, about: &ObjectReference, seen: &Observation<'_>) {
+        let health = health::read(&self.client).await.unwrap_or(Health {
+            is_unknown: true,
+            ..Health::default()
+        });
+        let unhealthy = rules::unhealthy(&Observation {
+            health: &health,
+            ..*seen
+        });
+        if let Some(note) = preflight_warning(&unhealthy) {
+            self.events
+                .publish(about, Notice::warning("PreflightWarning", "Upgrade", note));
+        }
+    }
+
     /// Says before the first cordon which pods will keep which node from being drained.
     async fn forecast(&self, about: &ObjectReference, spec: &Spec, seen: &Observation<'_>) -> Result<(), UpgradeError> {
         let pods = NodePods::read_all(&self.client).await.map_err(UpgradeError::Drain)?;
@@ -242,6 +277,22 @@ impl UpgradeController {
         if let Some(note) = status::forecast(concerned) {
             self.events
                 .publish(about, Notice::warning("DrainForecast", "Upgrade", note));
+        }
+        Ok(())
+    }
+
+    /// What is said when an upgrade begins.
+    async fn preflight(
+        &self,
+        about: &ObjectReference,
+        spec: &Spec,
+        seen: &Observation<'_>,
+    ) -> Result<(), UpgradeError> {
+        if !spec.policy.require_healthy {
+            self.warn(about, seen).await;
+        }
+        if spec.policy.drain.is_some() {
+            self.forecast(about, spec, seen).await?;
         }
         Ok(())
     }
@@ -269,15 +320,9 @@ impl UpgradeController {
         for notice in status::notices(seen.upgrade, step) {
             self.events.publish(&about, notice);
         }
-        let drained = seen
-            .upgrade
-            .spec
-            .as_ref()
-            .ok()
-            .filter(|spec| spec.policy.drain.is_some());
-        let forecast = match drained.filter(|_| step.orders.contains(&Order::Begin)) {
-            Some(spec) => self.forecast(&about, spec, seen).await,
-            None => Ok(()),
+        let forecast = match &seen.upgrade.spec {
+            Ok(spec) if step.orders.contains(&Order::Begin) => self.preflight(&about, spec, seen).await,
+            _ => Ok(()),
         };
         if object.metadata.deletion_timestamp.is_some() && !upgrade.is_in_progress() {
             // It is gone: nothing keeps it any more.
@@ -300,43 +345,6 @@ impl UpgradeController {
     }
 }
 
-/// What a pass asks the API server for.
-#[derive(Debug, PartialEq, Eq)]
-struct Question {
-    /// Whether the upgrade requires the cluster to be healthy.
-    health: bool,
-    /// The nodes whose pods must leave.
-    drained: Vec<NodeName>,
-}
-
-struct Answer {
-    api_server: Version,
-    health: Health,
-    pods: NodePods,
-    /// Why health or pods cannot be read.
-    unread: Option<UpgradeError>,
-}
-
-impl Question {
-    fn about(object: &ClusterUpgrade) -> Self {
-        let progress = form::progress(object.spec.status.as_ref());
-        let drained = progress
-            .cordons
-            .keys()
-            .filter(|node| !progress.nodes.contains_key(*node));
-        Self {
-            health: requires_health(object),
-            drained: drained.cloned().collect(),
-        }
-    }
-}
-
-/// Whether the upgrade waits for the cluster to be healthy.
-fn requires_health(object: &ClusterUpgrade) -> bool {
-    let policy = object.spec.policy.as_ref();
-    policy.is_some_and(|policy| policy.require_healthy || policy.canary.is_some())
-}
-
 /// Whether an upgrade is over, and its conditions say so.
 fn is_reported(object: &ClusterUpgrade) -> bool {
     let progress = object.spec.status.as_ref();
@@ -344,47 +352,4 @@ fn is_reported(object: &ClusterUpgrade) -> bool {
         .is_some_and(|progress| matches!(progress.cluster_status, UpgradeStatus::Success | UpgradeStatus::Failed));
     let is_free = !Finalizer(UPGRADE_FINALIZER).is_on(&object.metadata);
     is_over && is_free && object.status.as_ref().is_some_and(status::is_final)
-}
-
-/// Why a pass failed.
-#[derive(Debug, thiserror::Error)]
-enum UpgradeError {
-    #[error("the version of the API server cannot be read")]
-    Unanswered(#[source] kube::Error),
-    #[error("the health of the cluster cannot be read, which spec.policy.requireHealthy needs")]
-    Health(#[source] kube::Error),
-    #[error("the pods of a node cannot be read or evicted, which spec.policy.drain needs (deploy/coordinator/drain)")]
-    Drain(#[source] kube::Error),
-    #[error("the version of the API server is not valid")]
-    Version(#[from] InvalidVersion),
-    #[error(transparent)]
-    Write(#[from] WriteError),
-}
-
-impl ReconcileError for UpgradeError {
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Unanswered(error) | Self::Health(error) | Self::Drain(error) => Retry::of(error),
-            Self::Version(_) => Retry::Slow,
-            Self::Write(error) => error.retry(),
-        }
-    }
-
-    fn class(&self) -> &'static str {
-        match self {
-            Self::Unanswered(_) | Self::Version(_) => "version",
-            Self::Health(_) => "health",
-            Self::Drain(_) => "drain",
-            Self::Write(error) => error.class(),
-        }
-    }
-
-    fn notice(&self) -> Option<Notice> {
-        match self {
-            Self::Unanswered(_) | Self::Version(_) => None,
-            Self::Drain(error) => Some(Notice::warning("DrainFailed", "Upgrade", format!("{self}: {error}"))),
-            Self::Health(error) => Some(Notice::warning("HealthUnknown", "Upgrade", format!("{self}: {error}"))),
-            Self::Write(error) => error.notice(),
-        }
-    }
 }

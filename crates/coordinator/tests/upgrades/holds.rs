@@ -128,6 +128,24 @@ async fn nodes_are_started_while_the_cluster_is_healthy_alone_if_that_is_require
     world.ends("u", UpgradeStatus::Success).await;
 }
 
+#[tokio::test]
+async fn without_a_policy_an_upgrade_begins_and_warns_of_what_is_not_healthy() {
+    let world = World::start().await;
+    world.join("cp", NEW, &[]).await;
+    for name in ["w1", "w2"] {
+        world.join(name, OLD, &[]).await;
+    }
+    world.is_ready("w2", false).await;
+    let _running = world.run().await;
+    world.upgrade("u", json!({})).await;
+    world.waits("u", "upgrading w1").await;
+    let note = world.event("u", "PreflightWarning").await;
+    assert!(
+        note.contains("The cluster is not healthy: the Node w2 is not Ready"),
+        "{note}"
+    );
+}
+
 /// The node in progress is settled, and an abort takes effect.
 #[tokio::test]
 async fn while_the_health_cannot_be_read_nothing_is_started_and_the_rest_goes_on() {

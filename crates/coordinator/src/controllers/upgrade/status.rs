@@ -29,7 +29,7 @@ pub(super) fn status(seen: &Observation<'_>, step: &Step, before: &ClusterUpgrad
         }
         // Without a spec nobody knows which nodes it has.
         _ if spec.is_err() => [None; 3],
-        _ => [counts.nodes, counts.done, counts.failed].map(number),
+        _ => [counts.nodes, counts.done, counts.failed].map(|count| Some(number(count))),
     };
     let (progressing, succeeded) = if is_over {
         let kept = known.filter(|condition| ending.is_none() && condition.status != ConditionStatus::Unknown);
@@ -57,8 +57,8 @@ pub(super) fn status(seen: &Observation<'_>, step: &Step, before: &ClusterUpgrad
     }
 }
 
-fn number(count: usize) -> Option<u32> {
-    Some(u32::try_from(count).unwrap_or(u32::MAX))
+fn number(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// Whether the conditions say that the upgrade is over.
