@@ -252,6 +252,19 @@ async fn a_signed_script_of_the_cloud_runs_on_the_node_whose_turn_it_is() {
     .await;
     // What a script prints stays on the node.
     assert!(!agent.log_tail().contains("hunter2"));
+
+    // What the host permits and lacks is seen while no upgrade is in progress.
+    let unsigned = host.shared().join("trust/unsigned-scripts");
+    fs::write(&unsigned, "allow\n").unwrap();
+    host.shows("tidewaiter_agent_unsigned_scripts_permitted 1").await;
+    fs::remove_file(&unsigned).unwrap();
+    host.shows("tidewaiter_agent_unsigned_scripts_permitted 0").await;
+    host.shows("tidewaiter_agent_upgrade_host_unprepared 0").await;
+    let [trust, aside] = ["trust", "trust-aside"].map(|name| host.shared().join(name));
+    fs::rename(&trust, &aside).unwrap();
+    host.shows("tidewaiter_agent_upgrade_host_unprepared 1").await;
+    fs::rename(&aside, &trust).unwrap();
+    host.shows("tidewaiter_agent_upgrade_host_unprepared 0").await;
 }
 
 /// The host `w1`: its folders, its kubelet, and its program.
@@ -283,6 +296,9 @@ impl Host {
             key.to_str().unwrap(),
             "--units",
             host.folder.join("units").to_str().unwrap(),
+            // The units are not used here. Others may be able to replace what was built.
+            "--program",
+            "/usr/bin/env",
         ]);
         let said = String::from_utf8(output.stdout.clone()).unwrap();
         assert!(said.contains("trust/key-1.pub: scripts that the key"), "{output:?}");
