@@ -118,7 +118,8 @@ pub struct ClusterUpgradeSpec {
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub node_timeout_seconds: i64,
-    /// What the operator adds to the behaviour of the Go coordinator. The cloud never writes it.
+    /// What the operator adds to the behaviour of the Go coordinator. Of an upgrade of the cloud, the mirror writes what the cloud sets; the other
+    /// fields are the cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<UpgradePolicy>,
     /// The progress. The cloud never writes it. Absent before the upgrade begins.
@@ -133,10 +134,10 @@ pub struct ClusterUpgradeSpec {
 #[expect(clippy::struct_excessive_bools, reason = "each is a field of its own")]
 pub struct UpgradePolicy {
     /// No further node is started until this is removed. Nodes that are in progress are finished.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
     /// No further node is started, and the upgrade fails when the nodes that are in progress are finished.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub aborted: bool,
     /// How many workers of each node pool (label `containership.io/node-pool-id`) may be upgraded at once: a number, or a percentage of the pool such as
     /// `25%`, rounded down and at least one. Workers without the label are one pool. A node whose agent does not say in its `NodeReport` that it follows
@@ -150,7 +151,7 @@ pub struct UpgradePolicy {
     pub max_failures: Option<u32>,
     /// A node is started only while all Nodes are Ready, etcd answers the API server, and each ClusterHealth is Healthy; until then the upgrade
     /// waits. Not set: they are not looked at.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub require_healthy: bool,
     /// A node is started only within one of these windows. Nodes that are in progress are finished. Empty: at any time.
     #[serde(default, deserialize_with = "null_is_empty", skip_serializing_if = "Vec::is_empty")]
@@ -165,7 +166,7 @@ pub struct UpgradePolicy {
     #[schemars(range(min = 1))]
     pub soak_seconds: Option<u32>,
     /// Each node is cordoned and drained before it is started, and uncordoned when it is done or has failed.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub drain: bool,
     /// For how many seconds the pods of a node may take to leave it. Absent: 600.
     #[serde(default, skip_serializing_if = "Option::is_none")]
