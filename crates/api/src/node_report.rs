@@ -106,7 +106,7 @@ pub struct NodeReportStatus {
     pub keys: u32,
     /// The users with a key in `authorized_keys`, by id.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = MOST_USERS), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
+    #[schemars(length(max = MOST_USERS), extend("x-kubernetes-list-type" = "atomic"))]
     pub users: Vec<UserKeys>,
     /// The number of keys that were refused.
     #[serde(default)]
