@@ -15,6 +15,9 @@ use crate::refusal::Refusal;
 use crate::selector::Selector;
 use crate::window::Windows;
 
+/// The longest time for a node, as in the definition of `ClusterUpgrade` and in the cloud. The unit on the host ends a script after it, too.
+const MOST_SECONDS: i64 = 86_400;
+
 /// Go's `time.UnixDate`, in UTC.
 const UNIX_DATE: &str = "%a %b %e %H:%M:%S UTC %Y";
 
@@ -82,7 +85,7 @@ fn spec(object: &ClusterUpgrade) -> Result<Spec, Refusal> {
     if spec.type_ == UpgradeType::Etcd {
         return Err(Refusal::Etcd);
     }
-    if spec.node_timeout_seconds < 1 {
+    if !(1..=MOST_SECONDS).contains(&spec.node_timeout_seconds) {
         return Err(Refusal::Timeout(spec.node_timeout_seconds));
     }
     Ok(Spec {

@@ -114,9 +114,9 @@ pub struct ClusterUpgradeSpec {
     /// The nodes to upgrade. A node must match all of them; an empty list matches all nodes.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub label_selector: Vec<NodeSelector>,
-    /// For how many seconds one node may be upgraded before it counts as failed.
+    /// For how many seconds one node may be upgraded before it counts as failed: a day at most.
     #[serde(default)]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = 86_400))]
     pub node_timeout_seconds: i64,
     /// What the operator adds to the behaviour of the Go coordinator. Of an upgrade of the cloud, the mirror writes what the cloud sets; the other
     /// fields are the cluster's.

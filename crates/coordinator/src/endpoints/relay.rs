@@ -91,18 +91,18 @@ impl Relay {
         Arc::new(Self { agents, cloud, clock })
     }
 
-    async fn script(&self, node: &str, version: &KubernetesVersion) -> Result<String, ClientError> {
+    async fn script(&self, node: &str, version: &KubernetesVersion) -> Result<Result<String, Refusal>, ClientError> {
         let Cloud { client, cluster, .. } = &self.cloud;
         let listed = client.list_each::<models::Node>(cluster.nodes(), None).await?;
         let Fetched::Complete { value, .. } = listed else {
-            return Ok(String::new());
+            return Ok(Err(away()));
         };
         let of_name = |found: &models::Node| found.spec.name.as_ref().is_some_and(|name| name.as_str() == node);
         let Some(found) = value.into_iter().flatten().find(of_name) else {
-            return Ok(String::new());
+            return Ok(Err(unlisted()));
         };
         let script = client.script(*cluster, found.id, version).await?;
-        Ok(script.as_str().to_owned())
+        Ok(Ok(script.as_str().to_owned()))
     }
 }
 
@@ -160,7 +160,7 @@ pub(super) async fn script(
     let version: KubernetesVersion = asked.version.parse().map_err(|_| {
         Refusal::new(
             StatusCode::BAD_REQUEST,
-            "version must be a version without v, for example 1.36.3",
+            "version must be a version, for example 1.36.3",
         )
     })?;
     let admitted = relay.agents.admit(token).await?;
@@ -177,6 +177,7 @@ pub(super) async fn script(
             _ => away(),
         }
     })?;
+    let script = script?;
     if script.is_empty() {
         return Err(absent());
     }
@@ -213,6 +214,13 @@ fn unknown() -> Refusal {
 
 fn away() -> Refusal {
     Refusal::later("the cloud cannot be asked now for the script: try again", 10)
+}
+
+fn unlisted() -> Refusal {
+    Refusal::new(
+        StatusCode::NOT_FOUND,
+        "the cloud has no node of this name in the cluster, so no script for it: create it with tidewaiter cloud create node",
+    )
 }
 
 fn absent() -> Refusal {

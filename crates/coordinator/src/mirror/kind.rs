@@ -22,7 +22,7 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
     const CONTROLLER: &'static str;
     /// The kinds of the change stream after which it is listed again.
     const CHANGED: &'static [Kind];
-    /// The finalizer by which a controller of ours keeps a deleted resource for a moment. The resource has it from its creation.
+    /// The finalizer by which a controller of ours keeps a deleted resource until it has finished its work.
     const FINALIZER: Option<&'static str> = None;
     /// What the cloud lists.
     type Object: Model + Send;

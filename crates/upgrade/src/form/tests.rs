@@ -133,7 +133,11 @@ fn what_cannot_be_done_is_refused_with_a_remedy() {
         (json!({"type": "etcd"}), "spec.type is etcd, which is not supported"),
         (
             json!({"nodeTimeoutSeconds": 0}),
-            "spec.nodeTimeoutSeconds is 0, so each node would fail at once",
+            "spec.nodeTimeoutSeconds is 0, not from 1 to 86400",
+        ),
+        (
+            json!({"nodeTimeoutSeconds": i64::MAX}),
+            "spec.nodeTimeoutSeconds is 9223372036854775807, not from 1 to 86400",
         ),
         (
             json!({"targetVersion": "1.36"}),
@@ -145,11 +149,11 @@ fn what_cannot_be_done_is_refused_with_a_remedy() {
         ),
         (
             json!({"policy": {"maxUnavailable": "101%"}}),
-            "spec.policy.maxUnavailable is \"101%\", not a number or a percentage such as 25%. Correct it.",
+            "spec.policy.maxUnavailable is \"101%\", not a number or a percentage such as 25%. Create another upgrade with a correct one.",
         ),
         (
             json!({"policy": {"maintenanceWindows": [{"start": "noon", "end": "13:00"}]}}),
-            "spec.policy.maintenanceWindows[0].start is \"noon\", not a time of day such as 22:00. Correct it.",
+            "spec.policy.maintenanceWindows[0].start is \"noon\", not a time of day such as 22:00. Create another upgrade with a correct one.",
         ),
     ] {
         let refused = read(&object(&spec)).spec.unwrap_err().to_string();

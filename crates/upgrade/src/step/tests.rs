@@ -118,7 +118,7 @@ fn a_node_fails_at_its_deadline_and_the_upgrade_goes_on() {
         ),
         (
             "cp=v1.36.3",
-            "fail w1 (after nodeTimeoutSeconds its kubelet is at no known version, and the node is not Ready); finish Failed (one node failed; the other selected nodes are at the version)",
+            "fail w1 (after nodeTimeoutSeconds its kubelet is at no known version, and the node is not Ready); finish Failed (one node failed; no other selected node is left to upgrade)",
         ),
     ] {
         assert_eq!(
@@ -130,7 +130,7 @@ fn a_node_fails_at_its_deadline_and_the_upgrade_goes_on() {
     let both = in_progress("u", "cp=Success w1=Failed w2=Failed");
     assert_eq!(
         of(&both, "cp=v1.36.3 w1=v1.35.4 w2=v1.35.4", 0),
-        "finish Failed (2 nodes failed; the other selected nodes are at the version)"
+        "finish Failed (2 nodes failed; no other selected node is left to upgrade)"
     );
 }
 
@@ -248,7 +248,7 @@ fn the_operator_pauses_aborts_and_limits_failures() {
         ),
         (
             with(upgrade("u"), |policy| policy.aborted = true),
-            "finish Failed (spec.policy.aborted is set; nodes that were not started stay as they are)",
+            "finish Failed (it was aborted (spec.policy.aborted) or deleted; nodes that were not started stay as they are)",
         ),
         (
             with(in_progress("u", "w1=InProgress"), |policy| policy.aborted = true),
@@ -256,7 +256,7 @@ fn the_operator_pauses_aborts_and_limits_failures() {
         ),
         (
             with(in_progress("u", "w1=Success"), |policy| policy.aborted = true),
-            "finish Failed (spec.policy.aborted is set; nodes that were not started stay as they are)",
+            "finish Failed (it was aborted (spec.policy.aborted) or deleted; nodes that were not started stay as they are)",
         ),
         (
             with(in_progress("u", "w1=Failed"), |policy| policy.max_failures = Some(2)),

@@ -124,6 +124,7 @@ impl Manifests {
         let signed_at = self.trust.verify(&plugin.spec, &value, record, self.clock.now());
         let signed_at = signed_at.map_err(|why| Problem::untrusted(&name, version, &why))?;
         let read = Release::read(&name, version, &value, &self.deny);
+        let read = read.map(|release| release.of(&plugin.spec));
         let mut release = read.map_err(|refused| Problem::refused(&name, version, &refused))?;
         release.signed_at = signed_at;
         if release.all().next().is_none() && record.len() > 0 {
@@ -161,7 +162,7 @@ impl Manifests {
         let signed_at = self.trust.signed_at(plugin, sent, self.clock.now());
         let signed_at = signed_at.map_err(|why| why.to_string())?;
         let release = Release::read(&plugin.id, &plugin.version, sent, &self.deny);
-        let release = release.map_err(|refused| refused.to_string())?;
+        let release = release.map_err(|refused| refused.to_string())?.of(plugin);
         Ok(Release { signed_at, ..release })
     }
 

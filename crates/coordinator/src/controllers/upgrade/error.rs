@@ -1,6 +1,6 @@
 //! Why a pass over an upgrade failed.
 
-use tidewaiter_kit::{Notice, ReconcileError, Retry, WriteError};
+use tidewaiter_kit::{Chain, Notice, ReconcileError, Retry, WriteError};
 use tidewaiter_upgrade::InvalidVersion;
 
 /// Why a pass failed.
@@ -46,9 +46,9 @@ impl ReconcileError for UpgradeError {
     fn notice(&self) -> Option<Notice> {
         match self {
             Self::Unanswered(_) | Self::Version(_) => None,
-            Self::Drain(error) => Some(Notice::warning("DrainFailed", "Upgrade", format!("{self}: {error}"))),
-            Self::Health(error) => Some(Notice::warning("HealthUnknown", "Upgrade", format!("{self}: {error}"))),
-            Self::Agents(error) => Some(Notice::warning("AgentsUnknown", "Upgrade", format!("{self}: {error}"))),
+            Self::Drain(_) => Some(Notice::warning("DrainFailed", "Upgrade", Chain(self).to_string())),
+            Self::Health(_) => Some(Notice::warning("HealthUnknown", "Upgrade", Chain(self).to_string())),
+            Self::Agents(_) => Some(Notice::warning("AgentsUnknown", "Upgrade", Chain(self).to_string())),
             Self::Write(error) => error.notice(),
         }
     }

@@ -49,7 +49,7 @@ pub enum LookError {
     #[error("the cluster has no definition of ClusterUpgrades: apply deploy/crds/coordinator")]
     NoDefinition,
     /// The API server does not answer, or does not permit it.
-    #[error("cannot read {what}: this needs the permission to list them")]
+    #[error("cannot list {what}")]
     Read {
         /// What was read.
         what: &'static str,

@@ -6,7 +6,7 @@
 use kube::Client;
 use kube::ResourceExt as _;
 use tidewaiter_api::containership::{ClusterUpgrade, ClusterUpgradeSpec, NodeSelector, SelectorOperator, UpgradeType};
-use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, MANAGED_LABEL, MANAGED_VALUE};
+use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, MANAGED_LABEL, MANAGED_VALUE, UPGRADE_FINALIZER};
 use tidewaiter_cloud::client::Cluster;
 use tidewaiter_cloud::models::{self, InvalidItem, Kind};
 use tidewaiter_kit::Cache;
@@ -30,6 +30,7 @@ impl MirroredKind for Upgrades {
     const NAME: &'static str = "upgrades";
     const CONTROLLER: &'static str = "sync-upgrades";
     const CHANGED: &'static [Kind] = &[Kind::Upgrade];
+    const FINALIZER: Option<&'static str> = Some(UPGRADE_FINALIZER);
     type Object = models::Upgrade;
     type Resource = ClusterUpgrade;
 

@@ -46,13 +46,13 @@ fn says(upgrade: &Upgrade, before: &ClusterUpgradeStatus) -> [String; 2] {
         before,
     );
     let counted = [status.nodes, status.done, status.failed];
-    let states = [NodeState::Success, NodeState::Failed].map(|state| after.progress.count(state));
+    let ended = [NodeState::Success, NodeState::Failed].map(|state| after.progress.count(state));
     let is_counted = upgrade.spec.is_ok()
         && matches!(
             upgrade.progress.cluster,
             UpgradeStatus::NotStarted | UpgradeStatus::InProgress
         );
-    let expected = [after.progress.nodes.len(), states[0], states[1]].map(|count| u32::try_from(count).unwrap());
+    let expected = [after.progress.nodes.len(), ended[0], ended[1]].map(|count| u32::try_from(count).unwrap());
     assert_eq!(counted, expected.map(|count| is_counted.then_some(count)));
     let shown = status.conditions.iter().map(|condition| {
         assert_eq!(condition.observed_generation, Some(3));
@@ -105,7 +105,7 @@ fn the_conditions_say_what_is_waited_for_and_how_it_ended() {
                 &json!({"clusterStatus": "Failed", "nodeStatuses": {"a": "Failed"}}),
             ),
             "Progressing False Finished: the upgrade is over",
-            "Succeeded False NodesFailed: one node failed; the other selected nodes are at the version",
+            "Succeeded False NodesFailed: one node failed; no other selected node is left to upgrade",
         ),
         (
             upgrade(true, &json!({"clusterStatus": "Failed"})),
@@ -154,7 +154,7 @@ fn the_events_have_the_reasons_of_the_go_coordinator() {
             ("NodeUpgradeSuccess", "Node a is at v1.36.3, and Ready."),
             (
                 "ClusterUpgradeComplete",
-                "The upgrade is over: one node failed; the other selected nodes are at the version."
+                "The upgrade is over: one node failed; no other selected node is left to upgrade."
             ),
         ]
     );
