@@ -17,7 +17,7 @@ RELEASE := --release --package tidewaiter --bins --example demo
 # What real nodes run, and what makes the image that they run. The demo says what is missing, and goes on without nodes.
 NODE_ASSETS := hack/image/tools && hack/node-assets/build >/dev/null
 
-demo: assets ## See it work, on a real API server and a stand-in for AWS (KEEP=1 leaves it running, AUDIT=file lists the writes; NODES=2: on real nodes)
+demo: assets ## See it work, on a real API server and a stand-in for AWS (KEEP=1 leaves it running, AUDIT=file lists the writes; NODES=2: on real nodes, NODES=3: upgrades them)
 	$(if $(NODES),$(NODE_ASSETS) || true)
 	cargo build $(RELEASE)
 	target/release/examples/demo $(if $(NODES),--nodes $(NODES)) $(if $(KEEP),--keep) $(if $(AUDIT),--audit $(AUDIT))

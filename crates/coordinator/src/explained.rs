@@ -3,6 +3,7 @@
 //! The text does not contain the request, so that several requests that fail in the same way are reported once.
 
 use tidewaiter_cloud::client::{Client, ClientError};
+use tidewaiter_kit::chain::Untrusted;
 
 /// The error and its remedy.
 pub(crate) fn explained(error: &ClientError, client: &Client) -> String {
@@ -19,9 +20,12 @@ fn remedy(error: &ClientError, client: &Client) -> String {
         ClientError::Refused { .. } | ClientError::NotOurs { .. } => format!(
             "check cloud.organizationId and cloud.clusterId, and that cloud.apiKeyFile contains the API key of this cluster at {url}"
         ),
-        error if error.is_untrusted() => format!(
-            "cloud.apiBaseUrl is {url}: renew the certificate of the cloud if it has expired; otherwise set cloud.caFile to the certificate \
-             authority that issued it, or correct the name in cloud.apiBaseUrl"
+        error if error.untrusted() == Some(Untrusted::Time) => format!(
+            "the certificate of the cloud at {url} has expired or is not valid yet: renew it, or correct the clock of this node"
+        ),
+        error if error.untrusted() == Some(Untrusted::Issuer) => format!(
+            "cloud.apiBaseUrl is {url}: set cloud.caFile to the certificate authority that issued the certificate of the cloud, or correct the \
+             name in cloud.apiBaseUrl"
         ),
         ClientError::Unavailable { source: Some(_), .. } => {
             format!("check cloud.apiBaseUrl ({url}), its DNS name, and that the network permits the connection")

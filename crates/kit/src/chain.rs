@@ -41,11 +41,28 @@ pub fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a 
     })
 }
 
-/// Whether the certificate of a server cannot be verified.
+/// Why the certificate of a server cannot be verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Untrusted {
+    /// By the clock of this machine it has expired, or is not valid yet.
+    Time,
+    /// Another authority issued it, or it is for another name.
+    Issuer,
+}
+
+/// Why the certificate of a server cannot be verified; `None` if the error is another one.
 #[must_use]
-pub fn is_untrusted(error: &(dyn Error + 'static)) -> bool {
+pub fn untrusted(error: &(dyn Error + 'static)) -> Option<Untrusted> {
+    use rustls::CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext};
+
     let mut errors = causes(error).filter_map(|error| error.downcast_ref());
-    errors.any(|error| matches!(error, rustls::Error::InvalidCertificate(_)))
+    errors.find_map(|error| match error {
+        rustls::Error::InvalidCertificate(
+            Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. },
+        ) => Some(Untrusted::Time),
+        rustls::Error::InvalidCertificate(_) => Some(Untrusted::Issuer),
+        _ => None,
+    })
 }
 
 /// What an error says without its cause, and the cause.
@@ -135,6 +152,21 @@ mod tests {
         assert_eq!(Chain(&watcher::Error::WatchError(status())).to_string(), answered);
         let error = watcher::Error::WatchStartFailed(kube::Error::Api(status()));
         assert_eq!(Chain(&error).to_string(), format!("cannot begin to watch: {answered}"));
+    }
+
+    #[test]
+    fn says_why_a_certificate_is_not_accepted() {
+        use rustls::CertificateError::{Expired, NotValidYet, UnknownIssuer};
+
+        let error = |error: rustls::CertificateError| io::Error::other(rustls::Error::InvalidCertificate(error));
+        for (reason, expected) in [
+            (Expired, Untrusted::Time),
+            (NotValidYet, Untrusted::Time),
+            (UnknownIssuer, Untrusted::Issuer),
+        ] {
+            assert_eq!(untrusted(&error(reason.clone())), Some(expected), "{reason:?}");
+        }
+        assert_eq!(untrusted(&io::Error::other("refused")), None);
     }
 
     #[test]

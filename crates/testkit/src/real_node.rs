@@ -14,6 +14,7 @@ mod clock;
 mod ended;
 mod faults;
 mod files;
+mod host;
 mod image;
 mod logins;
 mod network;

@@ -45,10 +45,20 @@ const BUCKET: &str = "state";
 /// A newer image than [`VERSION`].
 pub const NEWER: &str = "0.1.1-test";
 
-/// Sites at the same time. One takes 32 of the 128 inotify instances that Linux gives a user by default: without one, containerd
+/// Nodes at the same time. One takes 16 of the 128 inotify instances that Linux gives a user by default: without one, containerd
 /// starts without its interface for kubelet. The machine and other tests on it need some, too.
-const SITES: usize = 3;
-static FREE: Semaphore = Semaphore::const_new(SITES);
+const NODES: usize = 6;
+static FREE: Semaphore = Semaphore::const_new(NODES);
+
+/// Waits until this machine has room for so many nodes beside those of other tests of this process. They may run until what is returned is dropped.
+///
+/// # Panics
+/// When there can never be so many.
+pub async fn room(nodes: usize) -> SemaphorePermit<'static> {
+    assert!(nodes <= NODES, "{nodes} of {NODES} nodes");
+    let number = u32::try_from(nodes).expect("a small number");
+    FREE.acquire_many(number).await.expect("never closed")
+}
 
 /// A running cluster. Dropped, it is gone.
 #[derive(Debug)]
@@ -72,7 +82,12 @@ impl Site {
     /// A node for each of these InstanceGroups; all but the first have the kubelet of the release before. The registry has both images
     /// and the newer one, and the nodes have the first one.
     pub async fn start(images: impl Future<Output = Arc<Images>>, groups: &[&str]) -> Self {
-        let place = FREE.acquire().await.expect("never closed");
+        Self::start_at(KubeletVersion::Current, images, groups).await
+    }
+
+    /// The same with this kubelet on the first node.
+    pub async fn start_at(first: KubeletVersion, images: impl Future<Output = Arc<Images>>, groups: &[&str]) -> Self {
+        let place = room(groups.len()).await;
         let control_plane = ControlPlane::builder().with_nodes().start().await;
         let IpAddr::V4(gateway) = control_plane.address().ip() else {
             panic!("nodes have IPv4");
@@ -80,7 +95,7 @@ impl Site {
         let (moto, registry) = tokio::join!(Moto::start_on(gateway), Registry::start(&control_plane));
         moto.create_bucket(BUCKET).await;
         let options = machines(&moto, gateway, groups).await;
-        let (nodes, images) = tokio::join!(start(&control_plane, &options), async {
+        let (nodes, images) = tokio::join!(start(&control_plane, first, &options), async {
             let images = images.await;
             push(&registry, &images).await;
             images
@@ -309,8 +324,8 @@ async fn machines(moto: &Moto, gateway: Ipv4Addr, groups: &[&str]) -> Vec<NodeOp
     made
 }
 
-async fn start(control_plane: &ControlPlane, options: &[NodeOptions]) -> Vec<RealNode> {
-    let versions = std::iter::once(KubeletVersion::Current).chain(std::iter::repeat(KubeletVersion::Previous));
+async fn start(control_plane: &ControlPlane, first: KubeletVersion, options: &[NodeOptions]) -> Vec<RealNode> {
+    let versions = std::iter::once(first).chain(std::iter::repeat(KubeletVersion::Previous));
     let starts = options
         .iter()
         .zip(versions)

@@ -94,8 +94,8 @@ pub enum NodeFailure {
     },
     /// It cannot be upgraded. No script was run.
     Refused(Refusal),
-    /// These pods have not left it in time. No script was run.
-    NotDrained(Vec<Left>),
+    /// These pods have not left it in time; None if nobody could read which are on it. No script was run.
+    NotDrained(Option<Vec<Left>>),
 }
 
 /// How an upgrade ends.
@@ -147,6 +147,8 @@ pub enum Unhealthy {
     Etcd,
     /// A `ClusterHealth` is not Healthy, in its words.
     Cluster(String),
+    /// The health cannot be read.
+    Unknown,
 }
 
 impl Ending {
@@ -255,12 +257,15 @@ impl fmt::Display for NodeFailure {
                 )
             }
             Self::Refused(refusal) => write!(f, "no script was run: {refusal}"),
-            Self::NotDrained(left) => {
-                write!(
-                    f,
-                    "no script was run: its pods did not leave it within drainTimeoutSeconds: {}",
-                    pods(left)
-                )
+            Self::NotDrained(None) => f.write_str(
+                "no script was run: the pods on it could not be read within drainTimeoutSeconds (the Event DrainFailed says why)",
+            ),
+            Self::NotDrained(Some(left)) if left.is_empty() => {
+                f.write_str("no script was run: it could not be cordoned within drainTimeoutSeconds")
+            }
+            Self::NotDrained(Some(left)) => {
+                let left = pods(left);
+                write!(f, "no script was run: its pods did not leave it within drainTimeoutSeconds: {left}")
             }
         }
     }
@@ -321,8 +326,8 @@ pub(crate) fn pods(left: &[Left]) -> String {
     }
 }
 
-/// As the ledger stores it.
-fn whole_seconds(time: Timestamp) -> Timestamp {
+/// As times are stored.
+pub(crate) fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
@@ -333,6 +338,7 @@ impl fmt::Display for Unhealthy {
             Self::Nodes(nodes) => write!(f, "{} Nodes are not Ready: {}", nodes.len(), listed(nodes)),
             Self::Etcd => f.write_str("etcd does not answer the API server"),
             Self::Cluster(words) => f.write_str(words),
+            Self::Unknown => f.write_str("its health cannot be read"),
         }
     }
 }

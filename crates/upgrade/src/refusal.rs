@@ -35,6 +35,9 @@ pub enum Refusal {
         /// What is expected.
         wanted: &'static str,
     },
+    /// How many nodes may be upgraded at once cannot be read.
+    #[error("spec.policy.maxUnavailable is {0:?}, not a number or a percentage such as 25%. Correct it.")]
+    MaxUnavailable(String),
     /// No node is selected.
     #[error(
         "no Node with the label {MANAGED_LABEL}={MANAGED_VALUE} matches spec.labelSelector, so nothing would be upgraded. Label the nodes, or \

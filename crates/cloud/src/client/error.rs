@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidewaiter_kit::Chain;
-use tidewaiter_kit::chain::is_untrusted;
+use tidewaiter_kit::chain::{Untrusted, untrusted};
 
 use super::request::Request;
 use crate::models::Failure;
@@ -84,16 +84,16 @@ impl ClientError {
         }
     }
 
-    /// Whether the server's certificate cannot be verified.
+    /// Why the server's certificate cannot be verified, if that is what failed.
     #[must_use]
-    pub fn is_untrusted(&self) -> bool {
+    pub fn untrusted(&self) -> Option<Untrusted> {
         let Self::Unavailable {
             source: Some(error), ..
         } = self
         else {
-            return false;
+            return None;
         };
-        is_untrusted(error)
+        untrusted(error)
     }
 
     /// The delay before the next request that the server asks for.

@@ -254,6 +254,16 @@ fn nodes_and_upgrades_are_refused_for_these_reasons() {
         upgrade | /labelSelector | [{"label": "a", "operator": "exists", "value": ["a"]}] | labelSelector[0].value | none
         upgrade | /labelSelector | [{"label": "a", "operator": "gt", "value": ["a"]}] | labelSelector[0].value | whole number
         upgrade | /labelSelector | [{"label": "a", "operator": "like", "value": ["a"]}] | labelSelector[0].operator | one of in, notin
+        upgrade | /policy/paused | "yes" | policy.paused | true or false
+        upgrade | /policy/maxFailures | 0 | policy.maxFailures | is the number 0, must be a whole number from 1
+        upgrade | /policy/canary | 0 | policy.canary | from 1
+        upgrade | /policy/onDrainTimeout | "kill" | policy.onDrainTimeout | "kill", must be what happens after the time for a drain: fail or force
+        upgrade | /policy | {"pause": true} | policy.pause | the nearest known field is paused
+        upgrade | /policy/maintenanceWindows/0/start | "24:00" | policy.maintenanceWindows[0].start | is "24:00", must be a time of day such as 22:00
+        upgrade | /policy/maintenanceWindows/0/end | 4 | policy.maintenanceWindows[0].end | must be a text
+        upgrade | /policy/maintenanceWindows/0/timeZone | "Europe/Atlantis" | policy.maintenanceWindows[0].timeZone | the name of a time zone such as Europe/Berlin
+        upgrade | /policy/maintenanceWindows/0/days | ["Friday"] | policy.maintenanceWindows[0].days[0] | one of Mon, Tue
+        upgrade | /policy/maintenanceWindows/0/days | ["Mon","Mon","Mon","Mon","Mon","Mon","Mon","Mon"] | policy.maintenanceWindows[0].days | at most 7
         upgrade | /status/currentStartTime | "2019-03-01T12:00:00Z" | status.currentStartTime | UTC 2019
         upgrade | /status/nodeStatuses | {"A B": "Success"} | status.nodeStatuses["A B"] | as a key
         upgrade | /status/nodeStatuses | {"a": "Done"} | status.nodeStatuses.a | InProgress, Success, Failed

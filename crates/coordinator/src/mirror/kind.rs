@@ -40,6 +40,9 @@ pub(crate) trait MirroredKind: Send + Sync + 'static {
         true
     }
 
+    /// Sees each complete list of the cloud, which may say more than what is mirrored.
+    fn sees(&self, _objects: &[Result<Self::Object, InvalidItem>]) {}
+
     /// The name of the resource that an object of the cloud becomes, which [`Self::resource`] must give it.
     fn name(id: Uuid) -> String {
         id.to_string()

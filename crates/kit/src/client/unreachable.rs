@@ -4,7 +4,7 @@ use http::Uri;
 use hyper_util::client::legacy;
 use tower::BoxError;
 
-use crate::chain::is_untrusted;
+use crate::chain::{Untrusted, untrusted};
 
 /// No connection can be made.
 #[derive(Debug, thiserror::Error)]
@@ -21,10 +21,16 @@ pub(super) fn named(error: legacy::Error, server: &Uri) -> BoxError {
     if !error.is_connect() {
         return error.into();
     }
-    let remedy = if is_untrusted(&error) {
-        "another authority issued its certificate, or for another name: correct certificate-authority and server of the cluster in the kubeconfig"
-    } else {
-        "check that it runs and that the network permits the connection, and server and proxy-url of the cluster in the kubeconfig"
+    let remedy = match untrusted(&error) {
+        Some(Untrusted::Time) => {
+            "its certificate has expired or is not valid yet: renew it, or correct the clock of this machine"
+        }
+        Some(Untrusted::Issuer) => {
+            "another authority issued its certificate, or for another name: correct certificate-authority and server of the cluster in the kubeconfig"
+        }
+        None => {
+            "check that it runs and that the network permits the connection, and server and proxy-url of the cluster in the kubeconfig"
+        }
     };
     let server = server.to_string();
     Unreachable {

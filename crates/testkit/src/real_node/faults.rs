@@ -66,6 +66,14 @@ impl RealNode {
     /// When it does not shut down, with what still runs.
     pub async fn reboot(&self) {
         self.run(["systemctl", "reboot", "--no-block"]).await;
+        self.boots_again().await;
+    }
+
+    /// Waits until it has shut down in good order, because something on it asked for that, and starts it again; does not wait until it is Ready.
+    ///
+    /// # Panics
+    /// When it does not shut down, with what still runs.
+    pub async fn boots_again(&self) {
         eventually(format_args!("{} to shut down", self.name), READY, async || {
             if self.machine.ended().is_some() {
                 return Ok(());

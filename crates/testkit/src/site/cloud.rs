@@ -100,19 +100,17 @@ impl Cloud {
 
     /// Sets a label of the cluster in the cloud.
     pub async fn set_label(&self, from: &RealNode, key: &str) {
-        let path = format!(
-            "/v3/organizations/{}/clusters/{}/labels",
-            self.organization, self.cluster
-        );
         let body = json!({"key": format!("cluster.containership.io/{key}"), "value": "yes"});
-        self.must(from, Method::POST, &path, body).await;
+        self.must(from, Method::POST, "^/labels", body).await;
     }
 
-    /// Sends a request until it succeeds.
-    async fn must(&self, from: &RealNode, method: Method, path: &str, body: Value) -> Value {
+    /// Sends a request until it succeeds. In `path`, `^` is the cluster.
+    pub async fn must(&self, from: &RealNode, method: Method, path: &str, body: Value) -> Value {
+        let cluster = format!("/v3/organizations/{}/clusters/{}", self.organization, self.cluster);
+        let path = path.replace('^', &cluster);
         eventually(format!("{method} {path} to succeed"), SOON, async || {
             let (base, token, authority) = (self.address.clone(), self.token.clone(), self.authority.clone());
-            let (method, path, body) = (method.clone(), path.to_owned(), body.clone());
+            let (method, path, body) = (method.clone(), path.clone(), body.clone());
             let answer = from.on_its_network(move || async move {
                 let mut request = client(&authority).request(method, format!("https://{base}{path}"));
                 if !token.is_empty() {

@@ -1,5 +1,5 @@
 //! `make demo`: Tidewaiter at work on a real API server, with moto in the place of AWS, told in a few steps; or, with `NODES=2`,
-//! installed on real nodes.
+//! installed on real nodes, which `NODES=3` upgrades.
 //!
 //! Everything that is shown is asked of the running components, and everything that is told is checked: what does not
 //! happen fails the demo. Whatever ends it, nothing that it started is left.
@@ -18,6 +18,7 @@ mod nodes;
 mod plugins;
 mod story;
 mod times;
+mod upgrades;
 mod world;
 
 use std::panic::AssertUnwindSafe;
@@ -41,7 +42,7 @@ struct Args {
     /// Leaves everything running at the end, to look around, until Ctrl-C
     #[arg(long)]
     keep: bool,
-    /// Shows Tidewaiter on this number of real nodes instead, where this machine can run them
+    /// Shows Tidewaiter on this number of real nodes instead, where this machine can run them; three or more are upgraded
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(2..=4))]
     nodes: Option<u8>,
     /// Writes which writes the API server received to this file, to compare two versions

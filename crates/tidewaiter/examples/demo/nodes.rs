@@ -1,4 +1,4 @@
-//! The story on real nodes (`make demo NODES=2`): the image and the chart are installed, and people log in.
+//! The story on real nodes (`make demo NODES=2`): the image and the chart are installed, and people log in. On three nodes, they are upgraded after that.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -8,16 +8,19 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use tidewaiter_testkit::command::tried;
 use tidewaiter_testkit::site::{CONTROL_PLANE, Cloud, SOON, Site, WORKERS, cloud};
-use tidewaiter_testkit::{AUTHORIZED_KEYS, ControlPlane, Identity, Images, RealNode, eventually};
+use tidewaiter_testkit::{AUTHORIZED_KEYS, ControlPlane, Identity, Images, KubeletVersion, RealNode, eventually};
 
-use crate::Play;
 use crate::narrator::{Narrator, command, output, say};
 use crate::world::{binary, words};
+use crate::{Play, upgrades};
 
 /// On the first node.
 const ALICE: &str = "/root/alice";
 const BOB: &str = "/root/bob";
 const INTRUDER: &str = "/root/intruder";
+
+/// From so many nodes on, they are upgraded: then all have the kubelet of the release before.
+const UPGRADED: usize = 3;
 
 /// Everything that runs. Dropped, it is gone: the cloud's database first.
 #[derive(Debug)]
@@ -36,7 +39,7 @@ impl World {
         }
     }
 
-    fn site(&self) -> Result<&Site> {
+    pub fn site(&self) -> Result<&Site> {
         self.site.as_ref().context("no node runs yet")
     }
 
@@ -72,7 +75,16 @@ impl Play for World {
         self.remove_alice().await?;
 
         narrator.step("Who can log in where, for an auditor");
-        self.explain().await
+        self.explain().await?;
+        if usize::from(self.number) < UPGRADED {
+            return Ok(());
+        }
+
+        narrator.step("Kubernetes is to be upgraded: each node trusts a key, and runs no script without its signature");
+        upgrades::are_prepared(self).await?;
+
+        narrator.step("The upgrade: the control plane first, one node at a time, and no budget is broken");
+        upgrades::run(self).await
     }
 
     fn last_log(&self) -> String {
@@ -103,7 +115,12 @@ impl World {
         let mut groups = vec![WORKERS; self.number.into()];
         groups[0] = CONTROL_PLANE;
         let images = async { Arc::new(Images::build(&binary).await) };
-        self.site = Some(Box::pin(Site::start(images, &groups)).await);
+        let first = if groups.len() < UPGRADED {
+            KubeletVersion::Current
+        } else {
+            KubeletVersion::Previous
+        };
+        self.site = Some(Box::pin(Site::start_at(first, images, &groups)).await);
         command(
             "make image && skopeo copy oci-archive:dist/tidewaiter-0.1.0-linux-amd64.tar docker://REGISTRY/tidewaiter:0.1.0",
         );
@@ -115,7 +132,7 @@ impl World {
     }
 
     /// Shows a kubectl command and what it answers.
-    async fn show(&self, words: &str) -> Result<()> {
+    pub async fn show(&self, words: &str) -> Result<()> {
         command(&format!("kubectl {words}"));
         output(&self.site()?.kubectl(words).await);
         Ok(())
@@ -141,14 +158,14 @@ impl World {
     }
 
     /// Runs the released binary where the cloud can be reached, and shows what it says.
-    async fn owner(&self, args: &[&str]) -> Result<()> {
+    pub async fn owner(&self, args: &[&str]) -> Result<()> {
         let told = self.owner_runs(args).await?;
         command(&format!("tidewaiter {}", args.join(" ")));
         output(&told);
         Ok(())
     }
 
-    async fn owner_runs(&self, args: &[&str]) -> Result<String> {
+    pub async fn owner_runs(&self, args: &[&str]) -> Result<String> {
         let site = self.site()?;
         let mut program = site.nodes[0].program_on_its_network(&binary()?);
         program.args(args).current_dir(site.scratch.path());

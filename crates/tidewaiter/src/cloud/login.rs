@@ -10,6 +10,7 @@ use tidewaiter_cloud::client::{AccessToken, Client, Method, Path, Request};
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::{DisplayName, OrganizationId};
 use tidewaiter_kit::SystemClock;
+use tidewaiter_kit::chain::Untrusted;
 use url::Url;
 
 use super::contexts::{Contexts, Login};
@@ -90,14 +91,17 @@ async fn token(login: &Login, password: &str) -> Result<String> {
     // The server counts attempts.
     request.once = true;
     let answer = client.request(&request).await.map_err(|error| {
-        let untrusted = error.is_untrusted();
+        let untrusted = error.untrusted();
         let error = anyhow!(error).context(format!("cannot log in to {}", login.server));
-        if untrusted {
-            return error.context(
+        match untrusted {
+            Some(Untrusted::Time) => error.context(
+                "the certificate of the server has expired or is not valid yet: renew it, or correct the clock of this machine",
+            ),
+            Some(Untrusted::Issuer) => error.context(
                 "the certificate of the server is not trusted: give its certificate authority with --ca-file FILE",
-            );
+            ),
+            None => error,
         }
-        error
     })?;
     let answer = answer
         .json()

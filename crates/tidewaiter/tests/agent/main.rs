@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "what others write to the files")]
 
 mod explain;
+mod monitoring;
 mod policy;
 mod removal;
 mod tampering;
@@ -28,16 +29,6 @@ async fn users_come_and_go() {
     agent.has(&[(1, 0), (2, 1), (2, 2)]).await;
     world.remove(1).await;
     agent.has(&[(2, 1), (2, 2)]).await;
-    // What the alerts read.
-    for (series, value) in [
-        ("tidewaiter_agent_applied", 1.0),
-        ("tidewaiter_agent_removals_held", 0.0),
-        ("tidewaiter_agent_keys_expiring", 0.0),
-        ("tidewaiter_agent_refused_keys", 0.0),
-        ("tidewaiter_agent_restores_total{file=\"authorized_keys\"}", 0.0),
-    ] {
-        assert!((agent.metric(series).await - value).abs() < 0.5, "{series}");
-    }
 }
 
 #[tokio::test]
@@ -151,6 +142,40 @@ async fn a_stop_keeps_the_keys_or_clears_them() {
         assert!(status.success(), "{}", agent.process.log_tail());
         assert_eq!(agent.content(), agent.expected(left), "{on_stop}");
     }
+}
+
+/// A replaced pod may overlap with the one that replaces it.
+#[tokio::test]
+async fn two_agents_on_one_node_do_not_fight() {
+    let world = World::start().await;
+    world.user(1, &[KEYS[0]]).await;
+    let one = world.agent(&[]).await;
+    one.has(&[(1, 0)]).await;
+    let two = world.beside(&one).await;
+    for number in 2..8 {
+        world.user(number, &[KEYS[1]]).await;
+    }
+    // A key of several users is the first one's.
+    one.has(&[(1, 0), (2, 1)]).await;
+    two.is_watching().await;
+    throughout("nothing is restored", Duration::from_secs(5), async || {
+        for agent in [&one, &two] {
+            for file in ["authorized_keys", "other"] {
+                let restores = agent
+                    .metric(&format!("tidewaiter_agent_restores_total{{file=\"{file}\"}}"))
+                    .await;
+                if restores > 0.5 {
+                    return Err(format!("{file}: {restores}\n{}", agent.process.log_tail()));
+                }
+            }
+        }
+        Ok(())
+    })
+    .await;
+    // Whoever is left goes on.
+    assert!(one.process.stop(SOON).await.success());
+    world.user(8, &[KEYS[2]]).await;
+    two.has(&[(1, 0), (2, 1), (8, 2)]).await;
 }
 
 #[tokio::test]

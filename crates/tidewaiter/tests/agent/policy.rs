@@ -3,14 +3,16 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
+use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::authorization::v1::SelfSubjectRulesReview;
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 use tidewaiter_api::NodeReport;
 use tidewaiter_testkit::{Identity, eventually};
 
-use crate::world::{SOON, World};
+use crate::world::{HOME, SOON, World};
 
 const POLICY: &str = "tidewaiter-agent-nodereports";
 
@@ -200,4 +202,35 @@ async fn a_kubelet_writes_no_report_and_reads_no_user() {
     let users: Api<tidewaiter_api::containership::User> = Api::namespaced(kubelet.client.clone(), "containership-core");
     let refusal = users.list(&ListParams::default()).await.unwrap_err().to_string();
     assert!(refusal.contains("forbidden"), "{refusal}");
+}
+
+/// The kubelet of a node gets the tokens of the pods on its node, and of no other: docs/agent.md.
+#[tokio::test]
+async fn a_kubelet_gets_the_token_of_the_agent_on_its_own_node_alone() {
+    let world = World::start().await;
+    let (own, other) = (world.node(), world.node());
+    for node in [&own, &other] {
+        world.token(node).await;
+    }
+    let kubelet = world.cluster.client(&Identity::kubelet(&own));
+    let accounts: Api<ServiceAccount> = Api::namespaced(kubelet, HOME);
+    let pods: Api<Pod> = Api::namespaced(world.cluster.client(&Identity::Admin), HOME);
+    let asks = async |pod: &str| {
+        let uid = pods.get(pod).await.unwrap().metadata.uid;
+        let request = json!({"metadata": {}, "spec": {"audiences": [],
+            "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid}}});
+        let request: TokenRequest = serde_json::from_value(request).unwrap();
+        let params = PostParams::default();
+        let token = accounts
+            .create_token_request("tidewaiter-agent", &params, &request)
+            .await;
+        token.map(drop).map_err(|error| error.to_string())
+    };
+    // The authorizer of nodes learns of a pod from a watch.
+    eventually("the token of its own node", SOON, async || asks(&own).await).await;
+    let refusal = asks(&other).await.unwrap_err();
+    assert!(
+        refusal.contains("not scheduled to this node") || refusal.contains("forbidden"),
+        "{refusal}"
+    );
 }

@@ -23,7 +23,7 @@ pub const KEYS: [&str; 3] = [
 ];
 
 const CORE: &str = "containership-core";
-const HOME: &str = "tidewaiter-agent";
+pub const HOME: &str = "tidewaiter-agent";
 
 pub fn account() -> Identity {
     Identity::service_account(HOME, "tidewaiter-agent")
@@ -211,6 +211,29 @@ impl World {
     async fn ready_as(&self, program: Program, kubeconfig: PathBuf, node: String, variables: &[(&str, &str)]) -> Agent {
         let folder = self.scratch.path().join(&node);
         fs::create_dir(&folder).unwrap();
+        self.ready_in(folder, program, kubeconfig, node, variables).await
+    }
+
+    /// Another agent on the same node, as while its pod is replaced.
+    pub async fn beside(&self, agent: &Agent) -> Agent {
+        let program = Program::new(env!("CARGO_BIN_EXE_tidewaiter"));
+        let token = self
+            .cluster
+            .another_pod_token(HOME, "tidewaiter-agent", &agent.node, &[])
+            .await;
+        let kubeconfig = self.kubeconfig(&token);
+        self.ready_in(agent.folder.clone(), program, kubeconfig, agent.node.clone(), &[])
+            .await
+    }
+
+    async fn ready_in(
+        &self,
+        folder: PathBuf,
+        program: Program,
+        kubeconfig: PathBuf,
+        node: String,
+        variables: &[(&str, &str)],
+    ) -> Agent {
         let admin = format!("127.0.0.1:{}", free_port());
         let place = [
             ("NODE_NAME", node.as_str()),

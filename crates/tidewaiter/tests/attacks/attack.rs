@@ -57,6 +57,8 @@ pub enum Outcome {
     Unanswered(&'static str, &'static str),
     /// The controller has the Lease again.
     TakenBack,
+    /// Other clients of the ports are answered.
+    Served,
 }
 
 /// Plays all rows, or those that `TIDEWAITER_ATTACK` names.
@@ -157,12 +159,12 @@ impl Attack {
             Outcome::Refused(reason, words)
             | Outcome::Undefined(reason, words)
             | Outcome::Unanswered(reason, words) => (reason, words, false),
-            Outcome::TakenBack => return,
+            Outcome::TakenBack | Outcome::Served => return,
         };
         let (type_, status) = match self.outcome {
             Outcome::Forged(..) | Outcome::Refused(..) => ("Verified", False),
             Outcome::Undefined(..) => ("LabelsValid", Unknown),
-            Outcome::Unanswered(..) | Outcome::TakenBack => ("Verified", Unknown),
+            Outcome::Unanswered(..) | Outcome::TakenBack | Outcome::Served => ("Verified", Unknown),
         };
         world.says(name, type_, status, reason, words).await;
         world.tells(name, reason, words).await;

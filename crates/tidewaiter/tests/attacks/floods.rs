@@ -1,5 +1,6 @@
 //! Floods: bounded work for the attackers' Nodes, and none that delays the others.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -9,6 +10,8 @@ use tidewaiter_api::ConditionStatus::False;
 use tidewaiter_testkit::builders::node;
 use tidewaiter_testkit::fake_ec2::FakeInstance;
 use tidewaiter_testkit::{Kubelet, Scripted, eventually, throughout};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 
 use crate::attack::now;
 use crate::clouds::throttles;
@@ -118,6 +121,64 @@ pub async fn nodes_during_an_outage(field: &Field) -> Vec<String> {
         world.has_labels(instance.node_name(), &OF_WORKER).await;
     }
     Vec::new()
+}
+
+/// One machine holds as many connections to every port as it can: idle ones, ones whose request never ends, and ones that send requests and read no response.
+/// Another machine is answered on every port, a second later at most.
+pub async fn busy_ports(field: &Field) -> Vec<String> {
+    const EACH: usize = 150;
+    const REQUEST: &str = "GET /metrics HTTP/1.1\r\nHost: tidewaiter\r\n\r\n";
+    let controller = &field.controller;
+    let admin = controller.admin_address();
+    let ports = [&admin, &controller.metrics_address, &controller.health_address];
+    let quiet = answers(field).await;
+    let mut open = Vec::new();
+    for port in ports {
+        for begun in ["", &REQUEST[..REQUEST.len() - 2], &REQUEST.repeat(200)] {
+            for _ in 0..EACH {
+                let mut stream = TcpStream::connect(port).await.unwrap();
+                // The port may have closed it already, and a client that reads nothing cannot send everything.
+                let sent = tokio::time::timeout(Duration::from_millis(20), stream.write_all(begun.as_bytes()));
+                sent.await.unwrap_or(Ok(())).ok();
+                open.push(stream);
+            }
+        }
+    }
+    let busy = answers(field).await;
+    let most = quiet + Duration::from_secs(1);
+    assert!(busy <= most, "{busy:?} beside a flood, {quiet:?} without");
+    Vec::new()
+}
+
+/// How long a client at another address waits for an answer of every port: the median of nine.
+async fn answers(field: &Field) -> Duration {
+    let controller = &field.controller;
+    let (admin, metrics, health) = (
+        controller.admin_address(),
+        &controller.metrics_address,
+        &controller.health_address,
+    );
+    let urls = [
+        format!("http://{health}/healthz"),
+        format!("http://{health}/readyz"),
+        format!("http://{admin}/metrics"),
+        format!("http://{metrics}/metrics"),
+    ];
+    let mut times = Vec::new();
+    for _ in 0..9 {
+        let begin = now();
+        for url in &urls {
+            // Not over a connection of before.
+            let client = reqwest::Client::builder()
+                .local_address(IpAddr::from([127, 0, 0, 2]))
+                .timeout(SOON);
+            let answer = client.build().unwrap().get(url).send().await.unwrap();
+            answer.error_for_status().unwrap().bytes().await.unwrap();
+        }
+        times.push(begin.elapsed());
+    }
+    times.sort_unstable();
+    times[times.len() / 2]
 }
 
 async fn calls_during(field: &Field, time: Duration) -> usize {

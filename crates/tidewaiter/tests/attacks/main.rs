@@ -33,7 +33,7 @@ use serde_json::json;
 use tidewaiter_testkit::Scripted;
 
 use attack::Act::{Creates, Does, PatchesIn, Registers, Silences, Spoils};
-use attack::Outcome::{Forged, Refused, TakenBack, Unanswered, Undefined};
+use attack::Outcome::{Forged, Refused, Served, TakenBack, Unanswered, Undefined};
 use attack::{Attack, run};
 use world::CLUSTER;
 
@@ -272,6 +272,11 @@ const ATTACKS: &[Attack] = &[
         name: "flood: Nodes that claim instances which do not exist",
         act: Does(|field| Box::pin(floods::missing_instances(field))),
         outcome: Refused("NotFound", "the cloud does not list instance"),
+    },
+    Attack {
+        name: "flood: connections that are idle, half-open or never read, on every port",
+        act: Does(|field| Box::pin(floods::busy_ports(field))),
+        outcome: Served,
     },
     // Whoever may write the Lease.
     Attack {

@@ -11,7 +11,7 @@ use tidewaiter_testkit::{FakeRegistries, Identity, eventually, leaks, throughout
 
 use crate::cloud::{Cloud, Fault};
 use crate::registries::GOOD;
-use crate::{SOON, World, write};
+use crate::{SOON, World, coordinator, write};
 
 const CORE: &str = "containership-core";
 const MANY: usize = 6;
@@ -111,12 +111,24 @@ async fn an_expired_certificate_of_the_cloud_is_named_and_changes_nothing() {
     for words in [
         "certificate expired",
         &url,
-        "renew the certificate of the cloud",
+        "has expired or is not valid yet: renew it, or correct the clock",
         "ClusterLabel",
     ] {
         assert!(message.contains(words), "{words} in {message}");
     }
     stays(&world).await;
+
+    // The same server as the API server of a kubeconfig: neither its authority nor its address is to be corrected.
+    let fields = json!({"server": url, "certificate-authority": ca});
+    let kubeconfig = world.cluster.kubeconfig_with(&coordinator(), &fields);
+    let replica = world.replica(&world.away, Some(kubeconfig));
+    let named =
+        format!("cannot connect to the API server {url} (its certificate has expired or is not valid yet: renew it");
+    eventually("the expired certificate of the API server", SOON, async || {
+        let log = replica.process.log();
+        if log.contains(&named) { Ok(()) } else { Err(log) }
+    })
+    .await;
 }
 
 /// Ours refuses these; another cloud, or one that an attacker has, may list them.

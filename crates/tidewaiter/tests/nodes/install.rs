@@ -3,10 +3,12 @@
 
 use serde_json::{Value, json};
 use tidewaiter_testkit::command::printed;
-use tidewaiter_testkit::site::{CONTROL_PLANE, Cloud, SOON, Site, WORKERS, cloud};
+use tidewaiter_testkit::site::{CONTROL_PLANE, Cloud, SOON, Site, WORKERS};
 use tidewaiter_testkit::{RealNode, eventually};
 
+use crate::agents;
 use crate::observer::Idle;
+use crate::plugin::is_applied_and_goes;
 use crate::takeover::takes_over;
 use crate::{now, site, took};
 
@@ -21,10 +23,9 @@ pub fn merged(mut first: Value, second: Value) -> Value {
 
 /// The release with controller and coordinator, as its first user installs it.
 pub async fn install(site: &Site, cloud: &Cloud) -> Value {
-    let values = merged(
-        site.controller_values(),
-        json!({"coordinator": cloud.coordinator_values()}),
-    );
+    let mut coordinator = cloud.coordinator_values();
+    coordinator["plugins"] = json!({"clusterAdmin": true});
+    let values = merged(site.controller_values(), json!({ "coordinator": coordinator }));
     let start = now();
     let notes = site.helm("install tidewaiter deploy/chart", &values).await;
     assert!(notes.contains("kubectl get nodeidentities"), "{notes}");
@@ -76,6 +77,7 @@ async fn works_and_goes(site: &Site) {
     let [master, worker] = &site.nodes[..] else {
         unreachable!()
     };
+    agents::are_installed(site).await;
     // As long as a kubelet would take to restart the controller: three probes of ten seconds.
     let flooded = now();
     let address = master.address();
@@ -92,7 +94,13 @@ async fn works_and_goes(site: &Site) {
         let said = printed(&mut site.helm_alone(&format!("test {release}"))).await;
         assert!(said.contains("Phase:          Succeeded"), "{said}");
     }
-    assert!(site.pods().await.len() == 5, "{:?}", site.pods().await);
+    assert!(site.pods().await.len() == 7, "{:?}", site.pods().await);
+    let start = now();
+    is_applied_and_goes(site, &cloud).await;
+    took("a plugin, from installation to removal", start);
+    let start = now();
+    agents::follow_the_cloud(site, &cloud).await;
+    took("changes of keys", start);
     memory(site).await;
 
     eventually("the probes of half a minute", SOON, async || {
@@ -109,6 +117,10 @@ async fn works_and_goes(site: &Site) {
     let opened = idle.end().await;
     assert!(opened >= 1_200, "{opened} idle connections");
 
+    let start = now();
+    agents::are_uninstalled(site).await;
+    agents::are_installed(site).await;
+    took("the agents uninstalled, and installed again", start);
     uninstall(site).await;
 }
 
@@ -146,6 +158,7 @@ async fn uninstall(site: &Site) {
         "-n containership-core wait --timeout=4m configmap/tidewaiter-terminate --for=jsonpath={.data.state}=Removed",
     )
     .await;
+    agents::have_no_keys(site).await;
     for words in [
         "uninstall tidewaiter --wait",
         "uninstall cloud --wait --namespace tidewaiter-cloud",
@@ -154,7 +167,7 @@ async fn uninstall(site: &Site) {
     }
     let kinds = "crds,namespaces,clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,configmaps,secrets,services,\
                  daemonsets,deployments,replicasets,pods,poddisruptionbudgets,networkpolicies,priorityclasses,leases,\
-                 controllerrevisions";
+                 controllerrevisions,validatingadmissionpolicies,validatingadmissionpolicybindings";
     let ours = async || {
         let printed = site.kubectl(&format!("get -A -o name {kinds}")).await;
         let is_ours = |line: &&str| {
@@ -176,6 +189,7 @@ async fn uninstall(site: &Site) {
         "lease.coordination.k8s.io/kops-controller-leader",
         "lease.coordination.k8s.io/tidewaiter-coordinator",
         "namespace/containership-core",
+        "namespace/tidewaiter-agent",
         "namespace/tidewaiter-cloud",
         // Those that the installer created.
         "secret/tidewaiter-cloud-database",
@@ -201,8 +215,9 @@ async fn uninstall(site: &Site) {
         );
         assert!(!labels.keys().any(|key| key.contains("containership.io")), "{labels:?}");
     }
-    site.kubectl("delete -f deploy/crds -f deploy/crds/coordinator").await;
-    site.kubectl(&format!("delete namespace containership-core {}", cloud::NAMESPACE))
+    site.kubectl("delete -f deploy/crds -f deploy/crds/coordinator -f deploy/crds/agent")
+        .await;
+    site.kubectl("delete namespace containership-core tidewaiter-agent tidewaiter-cloud")
         .await;
     let left = ours().await;
     assert_eq!(left, [stays[0], stays[2]]);

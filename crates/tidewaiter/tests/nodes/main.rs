@@ -8,10 +8,12 @@
     reason = "tests"
 )]
 
+mod agents;
 mod faults;
 mod install;
 mod logins;
 mod observer;
+mod plugin;
 mod release;
 mod takeover;
 mod upgrade;

@@ -1,13 +1,14 @@
-//! A newer image, and back, on two nodes of the control plane: nobody misses labels, the Lease, a scrape or an answer of the cloud.
+//! A newer image, and back, on two nodes of the control plane: nobody misses labels, the Lease, a scrape, an answer of the cloud or a key.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tidewaiter_testkit::Identity;
 use tidewaiter_testkit::command::printed;
 use tidewaiter_testkit::images::VERSION;
 use tidewaiter_testkit::site::{CONTROL_PLANE, Cloud, NEWER, REPOSITORY, Site, WORKERS, client, cloud, plain};
+use tidewaiter_testkit::{Identity, Kubelet};
 
+use crate::agents;
 use crate::install::{install, is_mirrored, merged};
 use crate::observer::{Observer, longest_silence};
 use crate::{now, site, took};
@@ -20,7 +21,13 @@ async fn rolled_out(site: &Site) {
         site.rolled_out("kube-system", "daemonset/tidewaiter-controller"),
         site.rolled_out("containership-core", "deployment/tidewaiter-coordinator"),
         site.rolled_out(cloud::NAMESPACE, "deployment/tidewaiter-cloud"),
+        site.rolled_out("tidewaiter-agent", "daemonset/tidewaiter-agent"),
     );
+}
+
+/// An agent on a Node without a machine would never be rolled out.
+async fn leaves(site: &Site, node: &Kubelet) {
+    site.kubectl(&format!("delete node {}", node.name())).await;
 }
 
 /// Every pod of ours has this tag.
@@ -38,7 +45,9 @@ async fn an_upgrade_and_its_rollback_are_not_noticed() {
     let newer = format!("{REPOSITORY}:{NEWER}");
     tokio::join!(site.nodes[0].pull(&newer), site.nodes[1].pull(&newer));
     let cloud = Cloud::install(&site).await;
-    let values = install(&site, &cloud).await;
+    let values = merged(install(&site, &cloud).await, json!({"agent": {"enabled": true}}));
+    agents::are_installed(&site).await;
+    agents::keys_are_watched(&site, &cloud).await;
     for node in &site.nodes {
         site.is_labelled(node.name(), CONTROL_PLANE).await;
     }
@@ -73,6 +82,7 @@ async fn an_upgrade_and_its_rollback_are_not_noticed() {
     let node = site.join(3).await;
     site.is_labelled(node.name(), WORKERS).await;
     took("from helm upgrade to the labels of a new Node", start);
+    leaves(&site, &node).await;
     rolled_out(&site).await;
     took("helm upgrade", start);
     runs(&site, NEWER).await;
@@ -87,11 +97,13 @@ async fn an_upgrade_and_its_rollback_are_not_noticed() {
     }
     let node = site.join(4).await;
     site.is_labelled(node.name(), WORKERS).await;
+    leaves(&site, &node).await;
     rolled_out(&site).await;
     took("helm rollback", start);
     runs(&site, VERSION).await;
     is_mirrored(&site, &cloud, &site.nodes[0], "rolled-back").await;
     site.is_well().await;
+    agents::keys_were_always_there(&site).await;
     site.nothing_was_restarted().await;
 
     for lease in ["kops-controller-leader", "tidewaiter-coordinator"] {

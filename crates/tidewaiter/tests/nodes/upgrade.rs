@@ -1,6 +1,11 @@
-//! An upgrade script on a real node: the units of `deploy/host`, a real kubelet of the release before, and the example of `deploy/host/examples`,
-//! unchanged. The agent's part is written as the agent writes it; `tests/coordinator/upgrades.rs` has the agent.
+//! Upgrade scripts on real nodes: the units of `deploy/host`, a real kubelet of the release before, and the examples of `deploy/host/examples`,
+//! unchanged. Here is one node, and the agent's part is written as the agent writes it; `whole` and `trouble` have three nodes and the whole system.
 #![allow(clippy::disallowed_methods, reason = "files of the test")]
+
+mod cloud;
+mod system;
+mod trouble;
+mod whole;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,22 +17,44 @@ use tidewaiter_agent::upgrade::files::{Outcome, RunResult, script_name};
 use tidewaiter_api::containership::UpgradeStatus;
 use tidewaiter_cloud::signed::{SignatureError, SigningKey};
 use tidewaiter_kit::SystemClock;
+use tidewaiter_testkit::site::room;
 use tidewaiter_testkit::{ControlPlane, KubeletVersion, NodeOptions, RealNode, Scratch, eventually};
 use tidewaiter_upgrade::signed::{Statement, digest};
 use tidewaiter_upgrade::{NodeState, Progress, Version, form};
+use tokio::sync::SemaphorePermit;
 
 const SOON: Duration = Duration::from_mins(4);
 const CLUSTER: &str = "22222222-2222-4222-8222-222222222222";
 const FOLDER: &str = "/etc/containership/scripts/upgrade";
 const SCRIPT: &str = include_str!("../../../../deploy/host/examples/systemd.sh");
+const KUBEADM: &str = include_str!("../../../../deploy/host/examples/kubeadm.sh");
 
-/// The kubelet is a link, as the example expects.
-const PREPARE: &str = "
-ln -s /opt/node /opt/kubernetes
-ln -s /opt/kubernetes/kubelet-$1 /usr/local/bin/kubelet
-sed -i s,/opt/node/kubelet-$1,/usr/local/bin/kubelet, /etc/systemd/system/kubelet.service
-systemctl daemon-reload
-systemctl restart kubelet
+/// Programs that a node of kubeadm has. They write down how they are called, and install the kubelet that is there; `/usr/local/bin` comes first in the
+/// PATH of a unit.
+const SHIMS: &str = r#"
+cat >/usr/local/bin/shim <<'END'
+#!/bin/sh
+echo "${0##*/} $*" >>/root/calls
+for word; do
+    case $word in
+    kubelet=*-\*) version=${word#kubelet=} && ln -sfn "/opt/node/kubelet-v${version%-*}" /usr/local/bin/kubelet ;;
+    esac
+done
+END
+chmod 755 /usr/local/bin/shim
+for name in apt-get apt-mark kubeadm; do
+    ln -s shim "/usr/local/bin/$name"
+done
+"#;
+
+/// As the documentation of kubeadm has them.
+const CALLS: &str = "\
+apt-get update
+apt-mark unhold kubeadm kubelet kubectl
+apt-get install -y kubeadm=1.36.3-*
+kubeadm upgrade node
+apt-get install -y kubelet=1.36.3-* kubectl=1.36.3-*
+apt-mark hold kubeadm kubelet kubectl
 ";
 
 /// Begins, says so, and takes longer than the power lasts.
@@ -38,10 +65,12 @@ struct World {
     pair: KeyPair,
     scratch: Scratch,
     control_plane: ControlPlane,
+    _room: SemaphorePermit<'static>,
 }
 
 impl World {
     async fn start() -> Self {
+        let room = room(1).await;
         let control_plane = ControlPlane::builder().with_nodes().start().await;
         let node = RealNode::start(&control_plane, KubeletVersion::Previous, &NodeOptions::new("w1")).await;
         let world = Self {
@@ -49,21 +78,12 @@ impl World {
             pair: KeyPair::generate_unencrypted_keypair().unwrap(),
             scratch: Scratch::new("node-upgrade"),
             control_plane,
+            _room: room,
         };
-        let previous = KubeletVersion::Previous.as_str();
-        world.node.run(["sh", "-ec", PREPARE, "sh", previous]).await;
+        world.node.links_kubelet(KubeletVersion::Previous).await;
         let program = Path::new(env!("CARGO_BIN_EXE_tidewaiter"));
-        world.node.put(program, "0755", "/usr/local/bin/tidewaiter").await;
-        world
-            .put(
-                &world.pair.pk.to_box().unwrap().into_string(),
-                "0644",
-                "/root/minisign.pub",
-            )
-            .await;
-        let install = "tidewaiter host install --cluster $1 --node w1 --key /root/minisign.pub; systemctl daemon-reload; \
-            systemctl enable --now tidewaiter-upgrade.path tidewaiter-upgrade.service";
-        world.node.run(["sh", "-ec", install, "sh", CLUSTER]).await;
+        let key = world.pair.pk.to_box().unwrap().into_string();
+        world.node.installs_host(program, CLUSTER, &key).await;
         world
     }
 
@@ -117,8 +137,7 @@ impl World {
     }
 
     async fn kubelet(&self) -> String {
-        let status = self.node.node().await.status.unwrap();
-        status.node_info.unwrap().kubelet_version
+        self.node.kubelet_version().await
     }
 }
 
@@ -171,11 +190,7 @@ async fn a_real_kubelet_is_upgraded_by_the_units_and_a_power_cut_does_not_run_a_
     let result = world.says("second", Outcome::Succeeded).await;
     assert_eq!(result.exit_code, Some(0), "{result:?}");
     world.node.ready().await;
-    eventually("the Node to have the new version", SOON, async || {
-        let version = world.kubelet().await;
-        if version == current { Ok(()) } else { Err(version) }
-    })
-    .await;
+    world.node.has_kubelet(KubeletVersion::Current).await;
 
     // A downgrade, signed by mistake.
     world.offer("third", SCRIPT, previous).await;
@@ -184,6 +199,15 @@ async fn a_real_kubelet_is_upgraded_by_the_units_and_a_power_cut_does_not_run_a_
     world.node.reboot().await;
     world.node.ready().await;
     assert_eq!(world.kubelet().await, current);
+
+    // A node of kubeadm.
+    world.node.links_kubelet(KubeletVersion::Previous).await;
+    world.node.run(["sh", "-ec", SHIMS]).await;
+    world.offer("fourth", KUBEADM, current).await;
+    let result = world.says("fourth", Outcome::Succeeded).await;
+    assert_eq!(world.node.run(["cat", "/root/calls"]).await, CALLS, "{result:?}");
+    world.node.has_kubelet(KubeletVersion::Current).await;
+    world.node.ready().await;
     drop(world.node);
     drop(world.control_plane);
 }

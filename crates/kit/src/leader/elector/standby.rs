@@ -33,6 +33,8 @@ struct View {
     holder: String,
     /// Why this replica does not claim a free Lease, as it was logged last.
     reason: String,
+    /// Why the Lease cannot be read, as it was logged last. Empty after a read that succeeded.
+    failure: String,
 }
 
 impl View {
@@ -44,6 +46,7 @@ impl View {
             watch_began: now,
             holder: String::new(),
             reason: String::new(),
+            failure: String::new(),
         }
     }
 }
@@ -156,13 +159,20 @@ impl Elector {
         view.is_known = lease.is_ok();
         match lease {
             Ok(lease) => {
+                view.failure.clear();
                 view.observed.see(lease, self.now());
                 if view.watch.is_none() {
                     view.watch = view.observed.lease().and_then(|lease| self.requests.watch(lease));
                     view.watch_began = began;
                 }
             }
-            Err(error) => warn!(error = %Chain(&error), "cannot read the Lease"),
+            Err(error) => {
+                let failure = Chain(&error).to_string();
+                if view.failure != failure {
+                    warn!(error = failure, "cannot read the Lease");
+                    view.failure = failure;
+                }
+            }
         }
         if let Some(other) = view.observed.lease().and_then(holder)
             && view.holder != other
