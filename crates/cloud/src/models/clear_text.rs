@@ -116,10 +116,14 @@ fn form(text: &str) -> Option<&'static str> {
     }
     let mut words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && !"_-.".contains(letter));
     words.find_map(|word| {
-        let known = FORMS.iter().find(|(start, _)| word.len() >= LENGTH && word.starts_with(start));
+        let known = FORMS
+            .iter()
+            .find(|(start, _)| word.len() >= LENGTH && word.starts_with(start));
         let is_of_aws = word.len() == LENGTH
             && ["AKIA", "ASIA"].iter().any(|start| word.starts_with(start))
-            && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
+            && word
+                .bytes()
+                .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
         let is_jwt = word.starts_with("eyJ") && word.len() >= 2 * LENGTH && word.matches('.').count() == 2;
         known
             .map(|(_, form)| *form)
@@ -131,7 +135,9 @@ fn form(text: &str) -> Option<&'static str> {
 /// Whether the text contains an address with user and password, as `postgres://USER:PASSWORD@HOST`.
 fn has_password(text: &str) -> bool {
     text.split("://").skip(1).any(|rest| {
-        let authority = rest.split(|letter: char| "/?#\"'".contains(letter) || letter.is_whitespace()).next();
+        let authority = rest
+            .split(|letter: char| "/?#\"'".contains(letter) || letter.is_whitespace())
+            .next();
         let user = authority.and_then(|authority| authority.rsplit_once('@'));
         let password = user.and_then(|(user, _)| user.split_once(':'));
         password.is_some_and(|(_, password)| !password.is_empty() && !is_reference(password))

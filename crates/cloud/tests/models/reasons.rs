@@ -155,7 +155,10 @@ fn what_looks_like_a_secret_is_refused_in_clear_text() {
         "#,
     );
     let tokens = [
-        (format!("twk_{}_{}", "0".repeat(32), "A".repeat(43)), "an API key of a cluster"),
+        (
+            format!("twk_{}_{}", "0".repeat(32), "A".repeat(43)),
+            "an API key of a cluster",
+        ),
         (format!("Bearer eyJ{0}.eyJ{0}.{0}", "a".repeat(20)), "a JSON Web Token"),
     ];
     for (token, part) in tokens {
