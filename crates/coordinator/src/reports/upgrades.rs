@@ -196,9 +196,9 @@ fn report(object: &ClusterUpgrade) -> Option<UpgradeProgress> {
             .as_ref()
             .and_then(|_| UnixDate::parse(&stored.current_start_time)),
         current_node,
-        nodes: counted.map(|status| status.nodes),
-        done: counted.map(|status| status.done),
-        failed: counted.map(|status| status.failed),
+        nodes: counted.and_then(|status| status.nodes),
+        done: counted.and_then(|status| status.done),
+        failed: counted.and_then(|status| status.failed),
         message: counted.and_then(|status| message(status, is_over)),
     })
 }

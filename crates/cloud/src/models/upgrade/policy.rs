@@ -1,9 +1,13 @@
 //! The policy of an upgrade. Its type is that of the `ClusterUpgrade` in the cluster, so the mirror copies it, and a field that is added there does not
 //! compile here until it is read. Its schema is stated here, because the other crate has none for OpenAPI; a test compares the fields of both.
 
-use tidewaiter_api::containership::{Day, MaintenanceWindow, OnDrainTimeout, UpgradePolicy};
+use std::borrow::Cow;
+
+use tidewaiter_api::containership::{Day, MaintenanceWindow, MaxUnavailable, OnDrainTimeout, UpgradePolicy};
 use tidewaiter_upgrade::{Refusal, Windows};
-use utoipa::ToSchema;
+use utoipa::openapi::schema::SchemaType;
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
 
 use crate::models::InvalidField;
 use crate::models::fields::{At, Fields, Model, Read};
@@ -21,6 +25,8 @@ pub(super) struct PolicySchema {
     paused: Option<bool>,
     /// No further node is started, and the upgrade fails when the nodes that are in progress are finished.
     aborted: Option<bool>,
+    /// How many workers of each node pool may be upgraded at once: a number, or a percentage of the pool. Absent: one worker of the cluster at a time.
+    max_unavailable: Option<MaxUnavailableSchema>,
     /// The upgrade ends after this number of failed nodes. Absent: it goes on whatever fails.
     #[schema(minimum = 1)]
     max_failures: Option<u32>,
@@ -42,6 +48,24 @@ pub(super) struct PolicySchema {
     drain_timeout_seconds: Option<u32>,
     /// What happens to a node whose pods have not left it by then. Absent: `fail`.
     on_drain_timeout: Option<OnDrainTimeoutSchema>,
+}
+
+/// A number, or a percentage. Written by hand, because the derive has no type that is both.
+struct MaxUnavailableSchema;
+
+impl ToSchema for MaxUnavailableSchema {
+    fn name() -> Cow<'static, str> {
+        "MaxUnavailable".into()
+    }
+}
+
+impl PartialSchema for MaxUnavailableSchema {
+    fn schema() -> RefOr<Schema> {
+        let types = SchemaType::Array(vec![Type::Integer, Type::String, Type::Null]);
+        let schema = ObjectBuilder::new().schema_type(types).minimum(Some(1));
+        let schema = schema.pattern(Some("^(100|[1-9][0-9]?)%$")).examples(["25%"]);
+        schema.build().into()
+    }
 }
 
 /// When nodes may be started, every week.
@@ -93,6 +117,7 @@ impl Model for UpgradePolicy {
         let policy = Self {
             paused: fields.or_default("paused")?,
             aborted: fields.or_default("aborted")?,
+            max_unavailable: fields.nullable("maxUnavailable")?,
             max_failures: fields.optional_number("maxFailures", 1, u32::MAX)?,
             require_healthy: fields.or_default("requireHealthy")?,
             maintenance_windows: fields.or_default("maintenanceWindows")?,
@@ -148,6 +173,17 @@ fn bound(fields: &Fields<'_>, key: &str, items: usize, most: usize) -> Result<()
         return Err(fields.invalid(key, format!("has {items} items, may have at most {most}")));
     }
     Ok(())
+}
+
+impl Read for MaxUnavailable {
+    fn read(at: &At<'_>) -> Result<Self, InvalidField> {
+        let number = at.value.as_u64().and_then(|number| u32::try_from(number).ok());
+        let number = number.filter(|number| *number > 0).map(Self::Number);
+        let is_percent = |text: &&str| (1..=100).any(|percent: u8| format!("{percent}%") == **text);
+        let percent = at.value.as_str().filter(is_percent);
+        let found = number.or_else(|| percent.map(|text| Self::Percent(text.to_owned())));
+        found.ok_or_else(|| at.must_be("a whole number from 1, or a percentage such as 25%"))
+    }
 }
 
 impl Read for OnDrainTimeout {
