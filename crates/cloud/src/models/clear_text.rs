@@ -75,8 +75,8 @@ fn search(at: &At<'_>, name: Option<&str>) -> Result<(), InvalidField> {
             Ok(())
         }
         Value::Array(items) => {
-            let items = items.iter().enumerate();
-            items.map(|(index, item)| search(&at.nth(index, item), name)).collect()
+            let mut items = items.iter().enumerate();
+            items.try_for_each(|(index, item)| search(&at.nth(index, item), name))
         }
         Value::String(text) if !text.is_empty() && !is_reference(text) => match form(text) {
             Some(form) => Err(at.invalid(format!("looks like {form} (not shown); {REMEDY}"))),
