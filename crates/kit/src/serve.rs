@@ -44,8 +44,8 @@ mod tls;
 
 use connections::Connections;
 pub use connections::network;
-use malformed::Explained;
 pub use malformed::Explain;
+use malformed::Explained;
 pub use port::Port;
 use timer::ClockTimer;
 pub use tls::{Certificate, TlsError};

@@ -75,8 +75,8 @@ fn search(at: &At<'_>, name: Option<&str>) -> Result<(), InvalidField> {
             Ok(())
         }
         Value::Array(items) => {
-            let items = items.iter().enumerate();
-            items.map(|(index, item)| search(&at.nth(index, item), name)).collect()
+            let mut items = items.iter().enumerate();
+            items.try_for_each(|(index, item)| search(&at.nth(index, item), name))
         }
         Value::String(text) if !text.is_empty() && !is_reference(text) => match form(text) {
             Some(form) => Err(at.invalid(format!("looks like {form} (not shown); {REMEDY}"))),
@@ -116,10 +116,14 @@ fn form(text: &str) -> Option<&'static str> {
     }
     let mut words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && !"_-.".contains(letter));
     words.find_map(|word| {
-        let known = FORMS.iter().find(|(start, _)| word.len() >= LENGTH && word.starts_with(start));
+        let known = FORMS
+            .iter()
+            .find(|(start, _)| word.len() >= LENGTH && word.starts_with(start));
         let is_of_aws = word.len() == LENGTH
             && ["AKIA", "ASIA"].iter().any(|start| word.starts_with(start))
-            && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
+            && word
+                .bytes()
+                .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
         let is_jwt = word.starts_with("eyJ") && word.len() >= 2 * LENGTH && word.matches('.').count() == 2;
         known
             .map(|(_, form)| *form)
@@ -131,7 +135,9 @@ fn form(text: &str) -> Option<&'static str> {
 /// Whether the text contains an address with user and password, as `postgres://USER:PASSWORD@HOST`.
 fn has_password(text: &str) -> bool {
     text.split("://").skip(1).any(|rest| {
-        let authority = rest.split(|letter: char| "/?#\"'".contains(letter) || letter.is_whitespace()).next();
+        let authority = rest
+            .split(|letter: char| "/?#\"'".contains(letter) || letter.is_whitespace())
+            .next();
         let user = authority.and_then(|authority| authority.rsplit_once('@'));
         let password = user.and_then(|(user, _)| user.split_once(':'));
         password.is_some_and(|(_, password)| !password.is_empty() && !is_reference(password))

@@ -22,8 +22,8 @@ use super::source::{Source, Spot, at_home, cluster, membership_id, unlocked};
 use super::store::{Draft, References, Row, Scope, Store};
 use super::ties::{said, ties};
 use super::users::{
-    forget, hashed, join, leave, may_act_for, not_the_last_owner, only_owners_make_owners, replace_password,
-    rewrite, ties_of,
+    forget, hashed, join, leave, may_act_for, not_the_last_owner, only_owners_make_owners, replace_password, rewrite,
+    ties_of,
 };
 use super::view::{shown, unix_millis};
 use crate::models::Kind;

@@ -233,7 +233,10 @@ async fn what_is_not_http_ends_its_connection() {
     // After a request that is one, too.
     let good = "GET /v3/organizations HTTP/1.1\r\nhost: x\r\n\r\n";
     let told = rest(connect(&world, 1, &format!("{good}GET\r\n\r\n")).await).await;
-    assert!(told.starts_with("HTTP/1.1 401") && told.contains("\"code\":400"), "{told}");
+    assert!(
+        told.starts_with("HTTP/1.1 401") && told.contains("\"code\":400"),
+        "{told}"
+    );
     world.get("", "/docs").await.is(200);
 }
 

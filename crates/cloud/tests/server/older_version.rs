@@ -197,14 +197,32 @@ async fn assert_plugin(world: &World, fixture: &Fixture, owner: &str) {
     let configuration = json!({"admin": {"password": "hunter2"}});
     let seen = world.get(owner, &path).await.is(200).json();
     assert_eq!(seen["configuration"], configuration);
-    let described = world.patch(owner, &path, json!({"description": "metrics"})).await.is(200);
+    let described = world
+        .patch(owner, &path, json!({"description": "metrics"}))
+        .await
+        .is(200);
     assert_eq!(described.json()["configuration"], configuration);
     world.put(owner, &path, described.json()).await.is(200);
-    let refused = world.patch(owner, &path, json!({"configuration": {"a": 1}})).await.is(422);
-    assert!(refused.body.contains("configuration.admin.password") && !refused.body.contains("hunter2"), "{refused:?}");
-    let unknown = world.patch(owner, &path, json!({"descripton": "metrics"})).await.is(422);
-    assert!(unknown.body.contains("nearest known field is description"), "{unknown:?}");
+    let refused = world
+        .patch(owner, &path, json!({"configuration": {"a": 1}}))
+        .await
+        .is(422);
+    assert!(
+        refused.body.contains("configuration.admin.password") && !refused.body.contains("hunter2"),
+        "{refused:?}"
+    );
+    let unknown = world
+        .patch(owner, &path, json!({"descripton": "metrics"}))
+        .await
+        .is(422);
+    assert!(
+        unknown.body.contains("nearest known field is description"),
+        "{unknown:?}"
+    );
     let without = json!({"configuration": {"admin": {"password": null, "existingSecret": "grafana"}}});
     let changed = world.patch(owner, &path, without).await.is(200).json();
-    assert_eq!(changed["configuration"], json!({"admin": {"existingSecret": "grafana"}}));
+    assert_eq!(
+        changed["configuration"],
+        json!({"admin": {"existingSecret": "grafana"}})
+    );
 }

@@ -32,9 +32,8 @@ async fn forward(
     listens: Arc<AtomicBool>,
 ) {
     let mut buffer = vec![0; 64 * 1024];
-    let is_silenced = |now: &Silenced| {
-        now.all > opened.all || (now.listening > opened.listening && listens.load(Ordering::SeqCst))
-    };
+    let is_silenced =
+        |now: &Silenced| now.all > opened.all || (now.listening > opened.listening && listens.load(Ordering::SeqCst));
     loop {
         let read = tokio::select! {
             biased;

@@ -95,7 +95,10 @@ async fn changes_of_another_replica_are_heard_soon_after_the_notifications_went_
     let mut stream = Listening::to(&second, &owner, &path, None).await;
     stream.heard().await;
     let heard = async |stream: &mut Listening, name: &str| {
-        first.post(&owner, "~/registries", fixture::registry(name)).await.is(201);
+        first
+            .post(&owner, "~/registries", fixture::registry(name))
+            .await
+            .is(201);
         let began = SystemClock.monotonic();
         while !kinds(&stream.heard().await).contains(&"registries".to_owned()) {}
         SystemClock.monotonic().saturating_sub(began)

@@ -23,9 +23,21 @@ fn answers() -> Vec<(&'static str, Answer, &'static str)> {
     };
     let other = json!({"id": id(2), "version": "1.0.0", "manifests": [[config("two", "1")]]});
     vec![
-        ("401", exactly(401, &json, r#"{"code": 401, "message": "who are you?"}"#), UNAVAILABLE),
-        ("403", exactly(403, &json, r#"{"code": 403, "message": "no"}"#), UNAVAILABLE),
-        ("404", exactly(404, &json, r#"{"code": 404, "message": "no such plugin"}"#), UNAVAILABLE),
+        (
+            "401",
+            exactly(401, &json, r#"{"code": 401, "message": "who are you?"}"#),
+            UNAVAILABLE,
+        ),
+        (
+            "403",
+            exactly(403, &json, r#"{"code": 403, "message": "no"}"#),
+            UNAVAILABLE,
+        ),
+        (
+            "404",
+            exactly(404, &json, r#"{"code": 404, "message": "no such plugin"}"#),
+            UNAVAILABLE,
+        ),
         ("204", exactly(204, &[], ""), UNAVAILABLE),
         ("429", exactly(429, &[("retry-after", "1")], ""), UNAVAILABLE),
         (
@@ -116,17 +128,21 @@ async fn a_version_that_cannot_be_fetched_again_stays_and_says_so() {
 impl World {
     /// Waits until the plugin is ready, and its message has these words, or has them not.
     async fn ready_with(&self, words: &str, has: bool) {
-        tidewaiter_testkit::eventually(format!("{words:?} in the message: {has}"), crate::world::SOON, async || {
-            let plugin = self.plugins().get(&id(1)).await.map_err(|error| error.to_string())?;
-            let conditions = plugin.status.unwrap_or_default().conditions;
-            let ready = conditions.iter().find(|condition| condition.type_ == "Ready");
-            let ready = ready.ok_or("it has no condition")?;
-            if ready.reason == "Applied" && ready.message.contains(words) == has {
-                Ok(())
-            } else {
-                Err(format!("{}: {}", ready.reason, ready.message))
-            }
-        })
+        tidewaiter_testkit::eventually(
+            format!("{words:?} in the message: {has}"),
+            crate::world::SOON,
+            async || {
+                let plugin = self.plugins().get(&id(1)).await.map_err(|error| error.to_string())?;
+                let conditions = plugin.status.unwrap_or_default().conditions;
+                let ready = conditions.iter().find(|condition| condition.type_ == "Ready");
+                let ready = ready.ok_or("it has no condition")?;
+                if ready.reason == "Applied" && ready.message.contains(words) == has {
+                    Ok(())
+                } else {
+                    Err(format!("{}: {}", ready.reason, ready.message))
+                }
+            },
+        )
         .await;
     }
 }

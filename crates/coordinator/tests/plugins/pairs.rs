@@ -27,9 +27,10 @@ struct Scene {
 type Pair = for<'a> fn(&'a Scene, usize) -> LocalBoxFuture<'a, ()>;
 
 const PAIRS: [(&str, Pair); 7] = [
-    ("an object is changed during the upgrade of its plugin", |scene, number| {
-        drift_during_an_upgrade(scene, number).boxed_local()
-    }),
+    (
+        "an object is changed during the upgrade of its plugin",
+        |scene, number| drift_during_an_upgrade(scene, number).boxed_local(),
+    ),
     ("a plugin is removed during its installation", |scene, number| {
         removal_during_an_installation(scene, number).boxed_local()
     }),
@@ -39,12 +40,14 @@ const PAIRS: [(&str, Pair); 7] = [
     ("a plugin comes back while it is removed", |scene, number| {
         installation_during_a_removal(scene, number).boxed_local()
     }),
-    ("a plugin comes back with another version while it is removed", |scene, number| {
-        another_version_during_a_removal(scene, number).boxed_local()
-    }),
-    ("an instance is changed while the version of its definition changes", |scene, number| {
-        change_during_a_change_of_the_definition(scene, number).boxed_local()
-    }),
+    (
+        "a plugin comes back with another version while it is removed",
+        |scene, number| another_version_during_a_removal(scene, number).boxed_local(),
+    ),
+    (
+        "an instance is changed while the version of its definition changes",
+        |scene, number| change_during_a_change_of_the_definition(scene, number).boxed_local(),
+    ),
     ("a webhook fails while a plugin is removed", |scene, number| {
         webhook_fails_during_a_removal(scene, number).boxed_local()
     }),
@@ -78,7 +81,10 @@ fn name(word: &str, number: usize) -> String {
 
 /// Two groups of one ConfigMap.
 fn manifests(number: usize, value: &str) -> Value {
-    json!([[config(&name("first", number), value)], [config(&name("second", number), value)]])
+    json!([
+        [config(&name("first", number), value)],
+        [config(&name("second", number), value)]
+    ])
 }
 
 impl Scene {
@@ -233,7 +239,8 @@ async fn webhook_fails_during_a_removal(scene: &Scene, number: usize) {
         object["webhooks"] = rest.clone();
         object
     };
-    let rules = json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["configmaps"]}]);
+    let rules =
+        json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["configmaps"]}]);
     let webhook = json!([{"name": "pairs.example.com", "failurePolicy": "Fail", "sideEffects": "None",
         "admissionReviewVersions": ["v1"], "clientConfig": {"url": "https://127.0.0.1:1/"}, "rules": rules,
         "objectSelector": {"matchLabels": {PLUGIN_LABEL: id(number)}}}]);

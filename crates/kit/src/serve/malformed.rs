@@ -59,13 +59,17 @@ fn with_body(written: &[u8], explain: Explain) -> Option<Vec<u8>> {
         StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
     ];
     let headers: Vec<&str> = lines.collect();
-    let is_empty = headers.iter().any(|header| header.eq_ignore_ascii_case("content-length: 0"));
+    let is_empty = headers
+        .iter()
+        .any(|header| header.eq_ignore_ascii_case("content-length: 0"));
     if !is_own.contains(&status) || !is_empty {
         return None;
     }
     let replaced = |header: &&str| {
         let name = header.split(':').next().unwrap_or_default();
-        !["content-length", "connection"].iter().any(|other| name.eq_ignore_ascii_case(other))
+        !["content-length", "connection"]
+            .iter()
+            .any(|other| name.eq_ignore_ascii_case(other))
     };
     let mut response = first.to_owned();
     for header in headers.into_iter().filter(replaced) {
@@ -73,10 +77,10 @@ fn with_body(written: &[u8], explain: Explain) -> Option<Vec<u8>> {
         response += header;
     }
     let body = explain(status);
-    response += &format!(
-        "\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
-        body.len()
-    );
+    response += "\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: ";
+    response += &body.len().to_string();
+    response += "\r\n\r\n";
+    response += &body;
     Some(response.into_bytes())
 }
 
@@ -103,14 +107,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Explained<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let mut full = slices.iter().filter(|slice| !slice.is_empty());
-        match (full.next(), full.next()) {
-            (Some(only), None) => self.poll_write(context, only),
-            _ => {
-                let this = self.get_mut();
-                ready!(this.poll_rest(context))?;
-                Pin::new(&mut this.stream).poll_write_vectored(context, slices)
-            }
+        if let (Some(only), None) = (full.next(), full.next()) {
+            return self.poll_write(context, only);
         }
+        let this = self.get_mut();
+        ready!(this.poll_rest(context))?;
+        Pin::new(&mut this.stream).poll_write_vectored(context, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -145,7 +147,7 @@ mod tests {
         let own = "HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\ndate: now\r\n\r\n";
         let replaced = with_body(own.as_bytes(), body).unwrap();
         let wanted = "HTTP/1.1 431 Request Header Fields Too Large\r\ndate: now\r\ncontent-type: application/json\r\n\
-                      content-length: 12\r\nconnection: close\r\n\r\n{\"code\":431}";
+                      connection: close\r\ncontent-length: 12\r\n\r\n{\"code\":431}";
         assert_eq!(String::from_utf8(replaced).unwrap(), wanted);
         for other in [
             "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
@@ -168,7 +170,13 @@ mod tests {
         let writing = async {
             stream.write_all(b"data").await.unwrap();
             let own = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
-            assert_eq!(stream.write_vectored(&[IoSlice::new(b""), IoSlice::new(own)]).await.unwrap(), own.len());
+            assert_eq!(
+                stream
+                    .write_vectored(&[IoSlice::new(b""), IoSlice::new(own)])
+                    .await
+                    .unwrap(),
+                own.len()
+            );
             stream.shutdown().await.unwrap();
         };
         let mut read = String::new();

@@ -144,11 +144,16 @@ async fn a_newcomer_types_the_page() {
 async fn the_settings_of_the_page_are_settings() {
     let person = Person::new().await;
     for (text, wanted) in [
-        ("publicUrl: https://cloud.example.com", ["address: 0.0.0.0:3990", "tlsKey: /etc/tidewaiter/tls.key"]),
+        (
+            "publicUrl: https://cloud.example.com",
+            ["address: 0.0.0.0:3990", "tlsKey: /etc/tidewaiter/tls.key"],
+        ),
         ("trustedProxies: [10.0.0.0/8]", ["10.0.0.0/8", "clusters: 500"]),
     ] {
         let file = person.file("cloud.yaml", block(text));
-        let ran = person.run(&["cloud", "serve", "--print-config", "--settings", &file]).await;
+        let ran = person
+            .run(&["cloud", "serve", "--print-config", "--settings", &file])
+            .await;
         assert_eq!(ran.code, 0, "{}", ran.err);
         for wanted in wanted {
             assert!(ran.out.contains(wanted), "{wanted} in {}", ran.out);

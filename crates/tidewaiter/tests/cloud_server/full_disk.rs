@@ -27,8 +27,14 @@ fn allow(server: &Server, bytes: Option<u64>) {
 
 /// The length of the largest file of the server, which is that to which it appends its writes.
 fn largest(data: &Path) -> u64 {
-    let files = fs::read_dir(data).unwrap().map(|file| file.unwrap().metadata().unwrap());
-    files.filter(fs::Metadata::is_file).map(|file| file.len()).max().unwrap()
+    let files = fs::read_dir(data)
+        .unwrap()
+        .map(|file| file.unwrap().metadata().unwrap());
+    files
+        .filter(fs::Metadata::is_file)
+        .map(|file| file.len())
+        .max()
+        .unwrap()
 }
 
 async fn write(server: &Server, land: &Land, number: usize) -> Answer {
@@ -90,7 +96,10 @@ async fn a_full_disk_closes_no_connection_and_is_over_when_a_large_write_fits() 
     server.ready().await;
     let land = Land::make(&server).await;
     let stream = server.http.get(format!("{}{}/events", server.base, land.cluster));
-    let stream = stream.header("authorization", format!("JWT {}", land.api_key)).send().await;
+    let stream = stream
+        .header("authorization", format!("JWT {}", land.api_key))
+        .send()
+        .await;
     let mut stream = stream.unwrap().error_for_status().unwrap();
     // The log is a file of the process, too.
     let log = fs::metadata(server.process.log_path()).unwrap().len();

@@ -14,7 +14,10 @@ const UNIT: &str = "tidewaiter-cloud.service";
 const USERS: &str = "tidewaiter-sysusers.conf";
 
 fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
 }
 
 fn deployed(name: &str) -> String {
@@ -24,7 +27,10 @@ fn deployed(name: &str) -> String {
 /// The settings of the unit, by section and name. None of it is there twice.
 fn unit() -> BTreeMap<String, String> {
     let (mut section, mut settings) = (String::new(), BTreeMap::new());
-    for line in deployed(UNIT).lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+    for line in deployed(UNIT)
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+    {
         if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
             name.clone_into(&mut section);
             continue;
@@ -39,14 +45,25 @@ fn unit() -> BTreeMap<String, String> {
 /// The block of docs/cloud.md that contains `text`.
 fn block(text: &str) -> String {
     let page = fs::read_to_string(repository().join("docs/cloud.md")).unwrap();
-    let found = page.split("\n```").skip(1).step_by(2).find(|block| block.contains(text));
-    found.unwrap_or_else(|| panic!("no {text}")).split_once('\n').unwrap().1.to_owned()
+    let found = page
+        .split("\n```")
+        .skip(1)
+        .step_by(2)
+        .find(|block| block.contains(text));
+    found
+        .unwrap_or_else(|| panic!("no {text}"))
+        .split_once('\n')
+        .unwrap()
+        .1
+        .to_owned()
 }
 
 /// What the command of the unit has as its settings, with the file of the documentation in place of its own.
 async fn printed(scratch: &Scratch, command: &str) -> Value {
     let words: Vec<&str> = command.split(' ').collect();
-    let [program, rest @ ..] = &*words else { panic!("{command}") };
+    let [program, rest @ ..] = &*words else {
+        panic!("{command}")
+    };
     assert_eq!(*program, "/usr/local/bin/tidewaiter");
     let file = scratch.path().join("cloud.yaml");
     let text = block("publicUrl: https://cloud.example.com");
@@ -56,7 +73,9 @@ async fn printed(scratch: &Scratch, command: &str) -> Value {
         .iter()
         .map(|word| word.replace("/etc/tidewaiter/cloud.yaml", &file.display().to_string()))
         .collect();
-    let program = Program::new(env!("CARGO_BIN_EXE_tidewaiter")).args(rest).arg("--print-config");
+    let program = Program::new(env!("CARGO_BIN_EXE_tidewaiter"))
+        .args(rest)
+        .arg("--print-config");
     let process = Process::start(scratch, program);
     let status = process.exited(SOON).await;
     assert!(status.success(), "{}", process.log());
@@ -92,7 +111,10 @@ async fn the_unit_runs_the_server_as_its_user_in_its_folder() {
 
 /// Whether this machine has a program of systemd. Where it has not, a program of a real node would be needed.
 fn has(program: &str) -> bool {
-    Command::new(program).arg("--version").output().is_ok_and(|ran| ran.status.success())
+    Command::new(program)
+        .arg("--version")
+        .output()
+        .is_ok_and(|ran| ran.status.success())
 }
 
 #[test]
@@ -103,13 +125,21 @@ fn systemd_accepts_the_unit_and_the_file_of_its_user() {
         let text = deployed(UNIT).replace("/usr/local/bin/tidewaiter", env!("CARGO_BIN_EXE_tidewaiter"));
         let path = scratch.path().join(UNIT);
         fs::write(&path, text).unwrap();
-        let ran = Command::new("systemd-analyze").arg("verify").arg(&path).output().unwrap();
+        let ran = Command::new("systemd-analyze")
+            .arg("verify")
+            .arg(&path)
+            .output()
+            .unwrap();
         let said = String::from_utf8_lossy(&ran.stderr).into_owned();
         // Other units of the machine are none of ours.
         let ours: Vec<&str> = said.lines().filter(|line| line.contains("tidewaiter-cloud")).collect();
         assert!(ours.is_empty(), "{said}");
         let security = ["security", "--offline=yes", "--threshold=50"];
-        let ran = Command::new("systemd-analyze").args(security).arg(&path).output().unwrap();
+        let ran = Command::new("systemd-analyze")
+            .args(security)
+            .arg(&path)
+            .output()
+            .unwrap();
         assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
     }
     if has("systemd-sysusers") {

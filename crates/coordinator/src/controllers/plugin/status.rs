@@ -182,12 +182,17 @@ fn is_kept(facts: &Facts) -> bool {
 
 fn applied(outdated: Option<&str>) -> String {
     let applied = "the version is applied and healthy";
-    outdated.map_or_else(|| applied.to_owned(), |why| format!("{applied}; {}", manifests_outdated(why)))
+    outdated.map_or_else(
+        || applied.to_owned(),
+        |why| format!("{applied}; {}", manifests_outdated(why)),
+    )
 }
 
 /// What the condition and the Event say while the cloud cannot be asked whether the manifests changed.
 pub(super) fn manifests_outdated(why: &str) -> String {
-    format!("its manifests could not be fetched again from the cloud ({why}), so those that were fetched before stay applied")
+    format!(
+        "its manifests could not be fetched again from the cloud ({why}), so those that were fetched before stay applied"
+    )
 }
 
 fn rolled_back(applied: &str, clouds: &str) -> String {
