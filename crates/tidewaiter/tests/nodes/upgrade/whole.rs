@@ -162,7 +162,7 @@ async fn a_budget_is_kept(system: &System) {
         .await;
     let watch = watch(system, &id);
     let (mut story, mut samples, mut least) = (Story::default(), 0, REPLICAS);
-    let sampled = async {
+    let watched = async {
         eventually("the upgrade to be over", SOON, async || {
             let found = available(system).await?;
             (samples, least) = (samples + 1, least.min(found));
@@ -185,7 +185,7 @@ async fn a_budget_is_kept(system: &System) {
         joined.name().to_owned()
     };
     let end = system.ends(&id, UpgradeStatus::Success, |progress| story.see(progress));
-    let (_, joined, end) = tokio::join!(sampled, meanwhile, end);
+    let ((), joined, end) = tokio::join!(watched, meanwhile, end);
 
     println!("{samples} samples, {least} of {REPLICAS} replicas at least");
     assert!(samples > 20 && least >= BUDGET, "{least} replicas in {samples} samples");
