@@ -222,7 +222,9 @@ fn is_encrypted(bytes: &[u8]) -> bool {
 /// Whether it is a key that `minisign -G -W` has made: without a password, minisign leaves the checksum, the last 32 of 158 bytes, zero. The library refuses
 /// that.
 fn is_without_checksum(bytes: &[u8]) -> bool {
-    bytes.len() == KEY_BYTES && bytes[..4] == *b"Ed\0\0" && bytes[KEY_BYTES - CHECKSUM_BYTES..].iter().all(|byte| *byte == 0)
+    bytes.len() == KEY_BYTES
+        && bytes[..4] == *b"Ed\0\0"
+        && bytes[KEY_BYTES - CHECKSUM_BYTES..].iter().all(|byte| *byte == 0)
 }
 
 #[cfg(test)]

@@ -229,7 +229,9 @@ impl Cluster {
         let pending = self.read(plugin).await?.status.and_then(|status| status.pending);
         // The Secret is written a moment before the status.
         if pending.is_some_and(|pending| pending.digest != diff.digest()) {
-            bail!("the Secret {name} does not have the diff that awaits approval: try it again in a minute, and if that does not help, somebody changed it: delete it, and it is made again");
+            bail!(
+                "the Secret {name} does not have the diff that awaits approval: try it again in a minute, and if that does not help, somebody changed it: delete it, and it is made again"
+            );
         }
         Ok(diff)
     }

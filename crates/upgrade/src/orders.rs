@@ -278,7 +278,9 @@ impl fmt::Display for Ending {
             Self::Failures(1) => f.write_str("one node failed; no other selected node is left to upgrade"),
             Self::Failures(count) => write!(f, "{count} nodes failed; no other selected node is left to upgrade"),
             Self::Refused(refusal) => refusal.fmt(f),
-            Self::Aborted => f.write_str("it was aborted (spec.policy.aborted) or deleted; nodes that were not started stay as they are"),
+            Self::Aborted => f.write_str(
+                "it was aborted (spec.policy.aborted) or deleted; nodes that were not started stay as they are",
+            ),
             Self::CanaryFailed => f.write_str(
                 "one of the first nodes (spec.policy.canary) failed; nodes that were not started stay as they are",
             ),

@@ -36,7 +36,9 @@ pub enum Refusal {
         wanted: &'static str,
     },
     /// How many nodes may be upgraded at once cannot be read.
-    #[error("spec.policy.maxUnavailable is {0:?}, not a number or a percentage such as 25%. Create another upgrade with a correct one.")]
+    #[error(
+        "spec.policy.maxUnavailable is {0:?}, not a number or a percentage such as 25%. Create another upgrade with a correct one."
+    )]
     MaxUnavailable(String),
     /// No node is selected.
     #[error(

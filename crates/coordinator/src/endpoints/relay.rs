@@ -157,12 +157,10 @@ pub(super) async fn script(
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let token = super::token(&headers).ok_or_else(unknown)?;
-    let version: KubernetesVersion = asked.version.parse().map_err(|_| {
-        Refusal::new(
-            StatusCode::BAD_REQUEST,
-            "version must be a version, for example 1.36.3",
-        )
-    })?;
+    let version: KubernetesVersion = asked
+        .version
+        .parse()
+        .map_err(|_| Refusal::new(StatusCode::BAD_REQUEST, "version must be a version, for example 1.36.3"))?;
     let admitted = relay.agents.admit(token).await?;
     let node = admitted.node.as_str();
     let answer = timeout(&*relay.clock, CLOUD, relay.script(node, &version)).await;

@@ -46,7 +46,9 @@ pub(crate) struct ExplainAccessArgs {
 /// The name of a namespace is a DNS label (RFC 1123). It becomes a part of the path of a request.
 fn namespace(text: &str) -> Result<String, &'static str> {
     let is_label = (1..=63).contains(&text.len())
-        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
         && !text.starts_with('-')
         && !text.ends_with('-');
     if is_label {
@@ -188,7 +190,16 @@ mod tests {
     fn a_namespace_is_a_name_and_no_path() {
         assert_eq!(namespace("kube-system").unwrap(), "kube-system");
         let long = "a".repeat(64);
-        for wrong in ["", "../default", "default/rolebindings/x?a=", "A", "-a", "a-", "a.b", &long] {
+        for wrong in [
+            "",
+            "../default",
+            "default/rolebindings/x?a=",
+            "A",
+            "-a",
+            "a-",
+            "a.b",
+            &long,
+        ] {
             assert!(namespace(wrong).is_err(), "{wrong}");
         }
     }
