@@ -54,6 +54,8 @@ struct Held {
     depends_on: Vec<String>,
     /// What the cloud sent, compressed, to be stored.
     sent: Arc<[u8]>,
+    /// Why they could not be fetched again; None after a success.
+    outdated: Option<String>,
 }
 
 impl Manifests {
@@ -99,14 +101,20 @@ impl Manifests {
                 let held = Held {
                     at: now,
                     signature,
+                    outdated: None,
                     ..held
                 };
                 self.held().insert(name, held);
                 return Ok(Some(release));
             }
             (Ok(Fetched::Unchanged), None) => return Ok(None),
-            // What was fetched goes on being true.
-            (Err(_), Some(held)) => return Ok(Some(self.packer.unpack(&held.release))),
+            // What was fetched goes on being true, but it may be outdated, which the status says.
+            (Err(error), Some(held)) => {
+                let release = self.packer.unpack(&held.release);
+                let outdated = Some(error.reason());
+                self.held().insert(name, Held { outdated, ..held });
+                return Ok(Some(release));
+            }
             (Err(error), None) => return Err(PluginError::Cloud(error)),
         };
         if !is_of(&value, &plugin.spec).map_err(|refused| Problem::refused(&name, version, &refused))? {
@@ -131,6 +139,7 @@ impl Manifests {
             release: self.packer.pack(&release),
             depends_on: release.depends_on.clone(),
             sent: compressed(&value).into(),
+            outdated: None,
         };
         self.held().insert(name, held);
         Ok(Some(release))
@@ -139,6 +148,11 @@ impl Manifests {
     /// What the cloud sent when [`Manifests::fetch`] returned the release, compressed.
     pub(super) fn sent(&self, plugin: &str) -> Option<Arc<[u8]>> {
         self.held().get(plugin).map(|held| Arc::clone(&held.sent))
+    }
+
+    /// Why the manifests of the plugin could not be fetched again, if the last request failed.
+    pub(super) fn outdated(&self, plugin: &str) -> Option<String> {
+        self.held().get(plugin)?.outdated.clone()
     }
 
     /// Reads what was stored of a version, with the keys and the limits of today. `plugin` is the plugin as it was when the version was accepted.
