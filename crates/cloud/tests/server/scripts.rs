@@ -152,8 +152,8 @@ async fn the_closest_script_is_served(world: World) {
         let path = format!("~/clusters/{cluster}/nodes/{node}/upgrade/kubernetes?version=1.32.0");
         world.get(key, &path).await
     };
-    let none = ask().await.is(404);
-    assert!(none.body.contains("script-templates/VERSION"), "{}", none.body);
+    let missing = ask().await.is(404);
+    assert!(missing.body.contains("script-templates/VERSION"), "{}", missing.body);
     // From the farthest to the closest.
     let order = [
         "~/script-templates/any".to_owned(),
